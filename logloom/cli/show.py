@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +19,10 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
-from logloom.words import counted
+from logloom.words import OnMessage, counted
 
 if TYPE_CHECKING:
+    from logloom.io.logs.base import Log
     from logloom.io.manifest import Manifest
     from logloom.io.storage import Store
     from logloom.pipelines.show import ShownRows
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         "logloom show /data/urban@7 drive-07",
         "logloom show /data/urban drive-07 --save drive.rrd",
         "logloom show /data/urban@7 drive-07 --rows 100:400 --with-log --mcap drive.mcap",
+        "logloom show /data/urban@7 drive-07 --rows 100:400 --with-log",
         'logloom show /data/urban@7 --where "in(hard_braking)" --mcap braking.mcap',
     )
 )
@@ -45,7 +48,11 @@ def show(
     ] = None,
     where: Annotated[str | None, typer.Option(help="Filter that rows have to pass (default: all).")] = None,
     with_log: Annotated[
-        bool, typer.Option("--with-log", help="With --mcap: copy the log's own messages beside the rows.")
+        bool,
+        typer.Option(
+            "--with-log",
+            help="Show the log's own messages beside the rows: drawn in Rerun, or with --mcap copied.",
+        ),
     ] = False,
     save: Annotated[
         str | None,
@@ -60,38 +67,72 @@ def show(
     """Show rows of a log in a viewer: Rerun, or Foxglove by way of a file."""
     from logloom.io.manifest import open_root, split_root
     from logloom.io.storage import Store
+    from logloom.pipelines.show_log import log_of
 
     if save is not None and mcap is not None:
         raise UsageError("give --save or --mcap, one of both")
-    if with_log and mcap is None:
-        raise UsageError("--with-log wants --mcap FILE: Rerun is given rows only")
+    _check_suffixes(save, mcap)
     place, version = split_root(root)
     store, manifest = open_root(Store.at(place, parse_storage_options(storage_option)), version)
     chosen = _chosen(store, manifest, log, rows, where)
     problems: list[str] = []
-    if mcap is not None:
-        from logloom.pipelines.show_log import messages_of
-        from logloom.pipelines.show_mcap import write_mcap
-
-        raw = messages_of(store, manifest, chosen.record, *chosen.span, problems.append) if with_log else ()
-        left_out = write_mcap(chosen, pathlib.Path(mcap), raw)
-    else:
-        from logloom.pipelines.show_rerun import open_viewer, save_rrd
-
-        left_out = save_rrd(chosen, pathlib.Path(save)) if save is not None else open_viewer(chosen)
+    source = log_of(store, manifest, chosen.record) if with_log else None
+    left_out = _drawn(chosen, source, save, mcap, problems.append)
     if log is None and len(manifest.logs) > 1:
         print_message(
             f"shows log {chosen.record.log_id}; the version has {counted(len(manifest.logs), 'log')}, "
             "name another one after the root"
         )
-    for name, count in left_out.items():
-        print_message(f"{name}: left out {counted(count, 'value')} that can't be drawn as the others")
+    for line in left_out:
+        print_message(line)
     for problem in problems:
         print_message(problem)
     if file := save or mcap:
         print_result(file)
     if problems:
         raise typer.Exit(NOT_WHOLE)
+
+
+def _drawn(
+    rows: ShownRows, source: Log | None, save: str | None, mcap: str | None, on_problem: OnMessage
+) -> list[str]:
+    """Shows rows, and the log that they come from, where it is given; tells what couldn't be drawn."""
+    if mcap is not None:
+        from logloom.pipelines.show_log import messages_of
+        from logloom.pipelines.show_mcap import write_mcap
+
+        raw = messages_of(source, *rows.span, on_problem) if source is not None else ()
+        values, messages = write_mcap(rows, pathlib.Path(mcap), raw), {}
+    else:
+        from logloom.pipelines.show_rerun import open_viewer, save_rrd
+        from logloom.pipelines.show_topics import LogTopics
+
+        topics = LogTopics(source, *rows.span, on_problem) if source is not None else None
+        values = save_rrd(rows, pathlib.Path(save), topics) if save is not None else open_viewer(rows, topics)
+        messages = topics.left_out if topics is not None else {}
+    return [
+        *(
+            f"{name}: left out {counted(n, 'value')} that can't be drawn as the others"
+            for name, n in values.items()
+        ),
+        *(f"{name}: left out of {counted(n, 'message')}: {why}" for name, (n, why) in messages.items()),
+    ]
+
+
+def _check_suffixes(save: str | None, mcap: str | None) -> None:
+    """
+    Raises:
+        UsageError: a file's name doesn't end as viewers want it.
+    """
+    for option, file, suffix, other in (
+        ("--save", save, ".rrd", "--mcap"),
+        ("--mcap", mcap, ".mcap", "--save"),
+    ):
+        if file is None or file.endswith(suffix):
+            continue
+        is_swapped = file.endswith({".rrd": ".mcap", ".mcap": ".rrd"}[suffix])
+        way_out = f"write {other} {file}" if is_swapped else f"name it {os.path.splitext(file)[0]}{suffix}"
+        raise UsageError(f"{option} {file}: viewers open such files by their suffix {suffix}; {way_out}")
 
 
 def _chosen(

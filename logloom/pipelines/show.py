@@ -32,6 +32,9 @@ _RANGE = re.compile(r"(\d*):(\d*)")
 _ROTATIONS = ("rotation", "orientation", "quaternion")
 _POINTS = re.compile(r"points\[([^\]]*)\]")
 _NAMED = 3  # near names in a message
+Kind = Literal[
+    "image", "cloud", "place", "pose", "plain", "video", "transforms"
+]  # the last two of topics only
 Values = Mapping[str, Any]
 Pose = tuple[tuple[float, ...], tuple[float, ...]]  # x, y, z; and the quaternion x, y, z, w
 
@@ -49,7 +52,7 @@ class ShownColumn:
 
     name: str
     ctype: ColumnType
-    kind: Literal["image", "cloud", "place", "pose", "plain"] = "plain"
+    kind: Kind = "plain"
     frame: str = ""
     child: str = ""
     axes: tuple[str, ...] = ()

@@ -1,7 +1,8 @@
-"""Messages of a log as they were recorded, to stand beside its rows: `logloom show --with-log`.
+"""The log that rows come from, to stand beside them: `logloom show --with-log`.
 
-Here: `messages_of`, which gives payloads undecoded, so that topics of any encoding are there.
-Elsewhere: reading files (logloom.io.logs), where the messages go (show_mcap).
+Here: `log_of`, which opens it, and `messages_of`, its messages undecoded, so that topics of any encoding are
+there.
+Elsewhere: reading files (logloom.io.logs), where the messages go (show_mcap), decoded ones (show_topics).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.base import Log, OpenOptions
 from logloom.io.logs.container import Channel, Chunk
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
@@ -39,30 +40,25 @@ class RawMessage:
     data: bytes
 
 
-def messages_of(
-    store: Store, manifest: Manifest, record: LogRecord, first: int, last: int, on_problem: OnMessage
-) -> Iterator[RawMessage]:
-    """The messages of a log with first <= log time <= last: by file, by chunk, by log time in each.
+def log_of(store: Store, manifest: Manifest, record: LogRecord) -> Log:
+    """The log that rows were built of.
 
     Args:
-        manifest: of the version that the log's rows are of.
-        on_problem: is called for each damaged stretch; what is whole of it is given.
+        manifest: of the version that the rows are of.
 
     Raises:
-        UsageError: there are no messages as they were recorded: the log is made of tables, or some of its
-            time was erased.
-        LogReadError: the log isn't what the rows were built of.
+        UsageError: no file of it is known, or some of its time was erased.
+        LogReadError: it isn't what the rows were built of.
     """
     whose = f"log {record.log_id!r}"
     if not record.uris:
         raise UsageError(f"{whose}: the version names no files of it; leave --with-log out")
-    hash = manifest.recipe.get("hash", "ends")
-    options = OpenOptions("salvage", store.options, store.uri_of("index"), hash=hash)
+    said = manifest.recipe
+    names = tuple(said.get("time", {}).get("name", ()))
+    options = OpenOptions(
+        "salvage", store.options, store.uri_of("index"), hash=said.get("hash", "ends"), time_names=names
+    )
     log = open_log(record.uris, options, record.log_id)
-    if not isinstance(log, ContainerLog):
-        raise UsageError(
-            f"{whose}: is made of tables, which hold no messages as recorded; leave --with-log out"
-        )
     content_id = log.summary.content_id
     if redacted_ranges(Purged(store).redactions, record.log_id, content_id):
         raise UsageError(
@@ -72,6 +68,23 @@ def messages_of(
         raise LogReadError(
             f"{record.uris[0]}: has changed since the build, so it isn't what the rows come from; "
             "leave --with-log out, or build again"
+        )
+    return log
+
+
+def messages_of(log: Log, first: int, last: int, on_problem: OnMessage) -> Iterator[RawMessage]:
+    """The messages of a log with first <= log time <= last: by file, by chunk, by log time in each.
+
+    Args:
+        on_problem: is called for each damaged stretch; what is whole of it is given.
+
+    Raises:
+        UsageError: the log is made of tables, which hold no messages as they were recorded.
+    """
+    if not isinstance(log, ContainerLog):
+        raise UsageError(
+            f"{log.summary.uris[0]}: is made of tables, which hold no messages as recorded; leave --with-log "
+            "out, or show it in Rerun"
         )
     return _messages(log, first, last, on_problem)
 

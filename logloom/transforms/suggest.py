@@ -14,8 +14,7 @@ from typing import Any
 
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TopicInfo
-from logloom.io.logs.decoding.definitions import Struct
-from logloom.io.logs.decoding.languages import parse
+from logloom.io.logs.decoding.languages import definition_of
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as text
@@ -198,7 +197,7 @@ def _head_lines(head: Mapping[str, Any], found: Sample) -> Iterator[str]:
 def _propose(topic: _SuggestedTopic) -> Candidates | str:
     """The columns that the topic's definition suggests, or why it suggests none."""
     try:
-        root = _definition(topic)
+        root = definition_of(topic.log, topic.name)
         known_columns = [column for column in known(topic.info) if _fits(topic, column)]
     except LogloomError as error:
         return str(error).splitlines()[0]
@@ -209,18 +208,6 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
             return "its definition types no field; add columns by hand"
         return f"its {topic.info.encoding} messages have no schema, so only they tell; add columns by hand"
     return candidates(topic.info, root)
-
-
-def _definition(topic: _SuggestedTopic) -> Struct | None:
-    """The type of the topic's messages; None where only its decoder knows.
-
-    Raises:
-        LogloomError: nothing decodes the topic, or its definition can't be read.
-    """
-    topic.log.time_source(topic.name, ("log",))  # as the first who ask for a message do
-    decoder = getattr(topic.log, "decoder", None)
-    root = getattr(decoder(topic.name), "root", None) if decoder else parse(topic.info)
-    return root if isinstance(root, Struct) else None
 
 
 def _as_written(topic: _SuggestedTopic, column: Candidate) -> Candidate:

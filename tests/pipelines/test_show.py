@@ -22,7 +22,7 @@ from logloom.pipelines.purge import purge
 from logloom.pipelines.purge_rows import ErasedTime
 from logloom.pipelines.show import ShownColumn, column_of, pose_of, quaternion_of, rows_of
 from logloom.pipelines.show_foxglove import SCHEMAS, json_value, message_of, schema_of, to_json
-from logloom.pipelines.show_log import messages_of
+from logloom.pipelines.show_log import log_of, messages_of
 from logloom.pipelines.show_mcap import write_mcap
 from logloom.pipelines.show_rerun import TIMELINE, archetypes, save_rrd
 from logloom.schema import BYTES, MAX_TIME, MIN_TIME, NO_AGE, STRING, ColumnType
@@ -190,7 +190,7 @@ def test_messages_of_the_log_stand_beside_the_rows_as_recorded(built, drive, tmp
     out = tmp_path / "drive.mcap"
     rows = shown(built, "drive-00")
     problems = []
-    raw = messages_of(*opened(built), rows.record, *rows.span, problems.append)
+    raw = messages_of(log_of(*opened(built), rows.record), *rows.span, problems.append)
     write_mcap(rows, out, raw)
     assert problems == []
     with out.open("rb") as file, drive.logs[0].open("rb") as log:
@@ -214,7 +214,7 @@ def recorded(schema, channel, message):
 def test_of_some_rows_only_the_messages_between_them_are_copied(built, drive, tmp_path):
     rows = shown(built, "drive-00", "3:7")
     first, last = rows.span
-    raw = list(messages_of(*opened(built), rows.record, first, last, print))
+    raw = list(messages_of(log_of(*opened(built), rows.record), first, last, print))
     with drive.logs[0].open("rb") as log:
         theirs = [one for _, _, one in make_reader(log).iter_messages() if first <= one.log_time <= last]
     assert sorted(one.data for one in raw) == sorted(one.data for one in theirs)
@@ -223,7 +223,7 @@ def test_of_some_rows_only_the_messages_between_them_are_copied(built, drive, tm
 
 def test_a_topic_of_the_log_with_the_name_of_a_column_keeps_apart(built, tmp_path):
     rows = shown(built, "drive-00", "0:3")
-    raw = list(messages_of(*opened(built), rows.record, *rows.span, print))[:1]
+    raw = list(messages_of(log_of(*opened(built), rows.record), *rows.span, print))[:1]
     for topic in ("/camera.front", "/ego.speed.age", "/meta"):
         own = dataclasses.replace(raw[0], channel=dataclasses.replace(raw[0].channel, topic=topic))
         write_mcap(rows, tmp_path / f"{topic[1:]}.mcap", [own])
@@ -237,18 +237,18 @@ def test_a_log_that_changed_is_not_shown_beside_its_old_rows(built, tmp_path):
     rows = shown(tmp_path / "root")
     other = dataclasses.replace(rows.record, content_id="0" * 64)
     with pytest.raises(LogReadError, match="has changed since the build"):
-        messages_of(*opened(tmp_path / "root"), other, MIN_TIME, MAX_TIME, print)
+        log_of(*opened(tmp_path / "root"), other)
     start = int(next(iter(rows))["timestamp"])
     store, manifest = opened(tmp_path / "root")
     purge(str(tmp_path / "root"), [], [ErasedTime("drive-00", start, start + 10**9)])
     with pytest.raises(UsageError, match="some of its time was erased"):
-        messages_of(store, manifest, rows.record, MIN_TIME, MAX_TIME, print)
+        log_of(store, manifest, rows.record)
 
 
 def test_a_log_that_is_known_by_all_its_bytes_is_shown_beside_its_rows(drive, tmp_path):
     build_at(drive.recipe().model_copy(update={"hash": "full"}), tmp_path / "root")
     rows = shown(tmp_path / "root", "drive-00", "0:3")
-    assert list(messages_of(*opened(tmp_path / "root"), rows.record, *rows.span, print))
+    assert list(messages_of(log_of(*opened(tmp_path / "root"), rows.record), *rows.span, print))
 
 
 def test_logloom_reads_what_it_wrote(built, tmp_path):
@@ -263,8 +263,8 @@ def test_logloom_reads_what_it_wrote(built, tmp_path):
         np.testing.assert_array_equal(value, row["lidar.points"])
 
 
-def entities(path):
-    """What a recording says of each entity: tick to components."""
+def logged(path):
+    """What a recording holds, read by Rerun's own reader: by entity, (tick, component, value) in order."""
     found = {}
     for chunk in pytest.importorskip("rerun.chunk").RrdReader(str(path)).stream():
         batch = chunk.to_record_batch()
@@ -274,7 +274,16 @@ def entities(path):
         for name in set(batch.schema.names) - {TIMELINE, "log_time", "log_tick", "rerun.controls.RowId"}:
             for tick, value in zip(ticks, batch[name].to_pylist(), strict=True):
                 if value is not None:
-                    found.setdefault(chunk.entity_path, {}).setdefault(tick, {})[name] = value
+                    found.setdefault(chunk.entity_path, []).append((tick, name, value))
+    return found
+
+
+def entities(path):
+    """What a recording says of each entity: tick to components."""
+    found = {}
+    for entity, values in logged(path).items():
+        for tick, name, value in values:
+            found.setdefault(entity, {}).setdefault(tick, {})[name] = value
     return found
 
 

@@ -284,14 +284,20 @@ def made_index(
     return _finished(building, sorted(breaks))
 
 
-def windows(summary: LogSummary, topic: str, num_bytes: int) -> Iterator[tuple[int, int]]:
-    """Ranges of log time that share out a topic, each of about so many bytes of the log's messages."""
-    info = summary.topics[topic]
+def windows(summary: LogSummary, topic: str | None, num_bytes: int) -> Iterator[tuple[int, int]]:
+    """Ranges of log time that share out a topic, each of about so many bytes of the log's messages.
+
+    Args:
+        topic: None for all of the log.
+    """
+    first, last = summary.first, summary.last
+    if topic is not None:
+        first, last = summary.topics[topic].first, summary.topics[topic].last
     order = np.argsort(summary.chunk_times[:, 0], kind="stable")
     taken = np.cumsum(summary.chunk_bytes[order]) // num_bytes
     firsts = summary.chunk_times[order, 0][1:][np.diff(taken) > 0]
-    inner = np.unique(firsts[(firsts > info.first) & (firsts <= info.last)]).tolist()
-    bounds = [min(info.first, summary.first), *inner, min(MAX_TIME, max(info.last, summary.last) + 1)]
+    inner = np.unique(firsts[(firsts > first) & (firsts <= last)]).tolist()
+    bounds = [min(first, summary.first), *inner, min(MAX_TIME, max(last, summary.last) + 1)]
     yield from itertools.pairwise(bounds)
 
 

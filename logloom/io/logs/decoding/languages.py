@@ -1,6 +1,6 @@
 """The languages in which logs define the messages of ROS.
 
-Here: `parse`, from what a log holds to the tree of types.
+Here: `parse`, from what a log holds to the tree of types; `definition_of`, which asks its decoders, too.
 Elsewhere: the grammars (rosmsg, idl), the tree (definitions), types that logs leave undefined (known_types).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from logloom.errors import UnknownEncodingError
-from logloom.io.logs.base import TopicInfo
+from logloom.io.logs.base import Log, TopicInfo
 from logloom.io.logs.decoding import idl, known_types, rosmsg
 from logloom.io.logs.decoding.definitions import ROS1_TYPES, ROS2_TYPES, Struct, link, short_name
 
@@ -18,6 +18,18 @@ _GRAMMARS = {
     "ros1msg": (rosmsg.declarations, ROS1_TYPES),
     "ros2idl": (idl.declarations, ROS2_TYPES),
 }
+
+
+def definition_of(log: Log, topic: str) -> Struct | None:
+    """The type of a topic's messages; None where only its decoder knows.
+
+    Raises:
+        LogloomError: nothing decodes the topic, or its definition can't be read.
+    """
+    log.time_source(topic, ("log",))  # as the first who ask for a message do
+    decoder = getattr(log, "decoder", None)
+    root = getattr(decoder(topic), "root", None) if decoder else parse(log.summary.topics[topic])
+    return root if isinstance(root, Struct) else None
 
 
 def parse(info: TopicInfo) -> Struct:
