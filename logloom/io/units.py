@@ -194,6 +194,14 @@ class Format(FolderKind, Protocol):
         """What this output can't hold, one line each, without the recipe's line number."""
         ...
 
+    def check_clock(self, options: Any, period: int | None) -> dict[str, str]:
+        """Why this output can't hold rows of this clock, by the option that doesn't fit it.
+
+        Args:
+            period: of a rate clock, in ns; None for a topic clock.
+        """
+        return {}
+
     def semantics_of(self, schema: Schema) -> int:
         """`semantics`, of rows of these columns: more, where other rows still give the bytes of before."""
         return self.semantics

@@ -112,7 +112,7 @@ def plan_convert(
     form = format_named(output)
     schema = source.schema.part(columns)
     chosen = make_options(form, schema, source.hints.get(output, {}), options or {})
-    _check_holds(form, chosen, schema)
+    _check_holds(form, chosen, schema, source.period)
     logs = list(source.logs())[:limit]
     _check_logs(form, chosen, logs)
     parent, following = next_version(store)
@@ -208,9 +208,10 @@ def _fits(form: Format, schema: Schema, name: str, value: Any) -> bool:
     return set(form.check(options, schema)) <= set(form.check(without, schema))
 
 
-def _check_holds(form: Format, options: BaseModel, schema: Schema) -> None:
-    """Raises UsageError listing the columns that a format can't hold."""
-    problems = form.check(options, schema)
+def _check_holds(form: Format, options: BaseModel, schema: Schema, period: int | None) -> None:
+    """Raises UsageError listing what of the columns, and of the clock, a format can't hold."""
+    of_clock = form.check_clock(options, period)
+    problems = [*(f"{key}: {problem}" for key, problem in of_clock.items()), *form.check(options, schema)]
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems[:20])
         raise UsageError(

@@ -154,7 +154,7 @@ class _Resolving:
         )
         self._mistakes += self._split_mistakes(plan)
         self._mistakes += self._filter_mistakes(plan.schema)
-        self._mistakes += self._output_mistakes(plan.schema)
+        self._mistakes += self._output_mistakes(plan.schema, plan.period)
         if self._mistakes:
             raise recipe.places.error(self._mistakes)
         if plan.split is not None:
@@ -360,10 +360,12 @@ class _Resolving:
         except UsageError as error:
             yield Mistake(("rows", "where"), str(error).removeprefix("where, "))
 
-    def _output_mistakes(self, schema: Schema) -> Iterator[Mistake]:
-        """What outputs say of the columns; while some are missing, only what they say of the others."""
+    def _output_mistakes(self, schema: Schema, period: int | None) -> Iterator[Mistake]:
+        """What outputs say of the clock and of the columns; while some columns are missing, of the others."""
         missing = [name for name in self._recipe.columns if name not in schema.columns]
         for output, options in self._recipe.outputs.items():
+            for key, problem in format_named(output).check_clock(options, period).items():
+                yield Mistake(("outputs", output, key), problem)
             for line in format_named(output).check(options, schema):
                 said_of = set(re.findall(r"[a-z_][a-z0-9_.]*", line))
                 if not missing or (said_of & set(schema.columns) and not said_of & set(missing)):

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import logloom.datasets
+from logloom.errors import RecipeError, UsageError
 from logloom.io.lerobot import LeRobotReader
 from logloom.io.lerobot import format as form
 from logloom.pipelines.convert import convert
@@ -94,10 +95,17 @@ def test_the_same_build_gives_the_same_bytes(made, drive, tmp_path):
     assert all(expected[name] == digest for name, digest in own.items())
 
 
-def test_a_clock_of_another_rate_than_fps_fails_and_names_both(drive, tmp_path):
-    text = OUTPUTS.replace("fps: 10", "fps: 20")
-    with pytest.raises(Exception, match="fps: 20 is a frame each 50 ms, the clock ticks each 100 ms"):
-        build_at(recipe_of(drive, text), tmp_path / "root")
+def test_a_clock_of_another_rate_than_fps_is_a_mistake_of_the_recipes_line(made, drive, tmp_path):
+    text = drive.text[: drive.text.index("\noutputs:")] + OUTPUTS.replace("fps: 10", "fps: 20")
+    recipe, line = Recipe.from_yaml(text), 1 + text.splitlines().index("    fps: 20")
+    what = "outputs.lerobot.fps: 20 is a frame each 50 ms, the clock ticks each 100 ms; make fps"
+    with pytest.raises(RecipeError, match=rf":{line}: {what}"):
+        plan_build(recipe, str(tmp_path / "root"))
+    assert not (tmp_path / "root").exists()
+    options = {"fps": 5, "features": {"action": "ego.speed"}}
+    source = open_source(str(made[0]))
+    with pytest.raises(UsageError, match=r"lerobot can't hold these rows.*\n  fps: 5 is a frame each 200 ms"):
+        plan_convert(source, str(tmp_path / "other"), "lerobot", options=options)
 
 
 def test_a_dataset_is_converted_to_other_formats_and_comes_back(made, tmp_path):

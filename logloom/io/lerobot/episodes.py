@@ -55,19 +55,18 @@ def is_gap(before: int, after: int, options: LeRobotOptions, place: str) -> bool
     return apart > options.gap
 
 
-def check_period(period: int | None, options: LeRobotOptions) -> None:
-    """
+def period_problem(period: int | None, options: LeRobotOptions) -> str:
+    """Why rows of a clock are no frames; "" where they may be.
+
     Args:
         period: of a rate clock, in ns; None for a topic clock.
-
-    Raises:
-        UsageError: rows of that clock are no frames.
     """
-    if period is not None and abs(period - options.step) > _TOLERANCE:
-        raise UsageError(
-            f"outputs: lerobot: fps: {options.fps} is a frame each {options.step / 1e6:g} ms, "
-            f"the clock ticks each {period / 1e6:g} ms; make fps the clock's rate"
-        )
+    if period is None or abs(period - options.step) <= _TOLERANCE:
+        return ""
+    return (
+        f"{options.fps} is a frame each {options.step / 1e6:g} ms, the clock ticks each {period / 1e6:g} ms; "
+        "make fps the clock's rate"
+    )
 
 
 def segments_of(

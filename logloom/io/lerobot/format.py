@@ -8,6 +8,7 @@ from typing import Any
 
 from logloom.io.lerobot.assemble import make_file, plan_assembly, problems
 from logloom.io.lerobot.encoding import encoder_digest
+from logloom.io.lerobot.episodes import period_problem
 from logloom.io.lerobot.features import TASK, mapping_of, plan_features
 from logloom.io.lerobot.files import INFO
 from logloom.io.lerobot.options import LeRobotOptions
@@ -32,6 +33,11 @@ class LeRobotFormat(AssembledFormat):
     keeps_columns = False
     has_stamps_at_hand = True
     reads_assembled = True
+
+    def check_clock(self, options: LeRobotOptions, period: int | None) -> dict[str, str]:
+        """A rate that isn't `fps`."""
+        problem = period_problem(period, options)
+        return {"fps": problem} if problem else {}
 
     def semantics_of(self, schema: Schema) -> int:
         """Another one where single rows are split, as episodes had rows of several splits before."""

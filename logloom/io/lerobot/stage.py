@@ -30,7 +30,7 @@ from logloom.caching import cached_property
 from logloom.digests import ColumnDigest, RowsDigest
 from logloom.errors import UsageError
 from logloom.io.lerobot.encoding import RunCopier, RunEncoder, RunPackets, is_packet
-from logloom.io.lerobot.episodes import check_period, is_gap, segments_of
+from logloom.io.lerobot.episodes import is_gap, period_problem, segments_of
 from logloom.io.lerobot.features import TASK, mapping_of
 from logloom.io.lerobot.options import LeRobotOptions
 from logloom.io.lerobot.staged import (
@@ -68,7 +68,8 @@ class LeRobotStageWriter(StageWriter):
             UsageError: the columns don't fit, or the clock ticks at another rate than `fps`.
         """
         super().__init__(directory, context)
-        check_period(context.period, options)
+        if problem := period_problem(context.period, options):
+            raise UsageError(f"outputs: lerobot: fps: {problem}")
         self._mapping = mapping = mapping_of(options, schema)
         self._options = options
         stored = [feature.key for feature in mapping.stored]
