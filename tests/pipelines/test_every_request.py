@@ -26,18 +26,24 @@ from tests.faulty import ROOT
 from tests.pipelines.conftest import one_log_in_faulty_store
 from tests.pipelines.verbs import EVERY
 
-FORMATS = ["tar", "bags", "table", "zarr", "l5kit", "annotations"]
+FORMATS = ["tar", "bags", "table", "zarr", "parquet", "lance", "l5kit", "lerobot", "annotations"]
 OUTPUTS = """\
 outputs:
   tar: {}
   bags: {}
   table: {}
   zarr: {}
+  parquet: {}
+  lance: {}
   l5kit: {host: demo, translation: ego.position, rotation: ego.rotation}
+  lerobot: {fps: 10, features: {observation.state: ego.position}}
   annotations: {images: {img_path: camera.front}}
 """
 # A column of each output that is opened by row; annotation files aren't.
-COLUMNS = dict.fromkeys(FORMATS[:4], "ego.position") | {"l5kit": "ego_translation"}
+COLUMNS = dict.fromkeys(FORMATS[:6], "ego.position") | {
+    "l5kit": "ego_translation",
+    "lerobot": "observation.state",
+}
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +113,8 @@ COMMANDS = {
     "build": (built_again, 2),
     "convert": (converted, 4),
     "convert from l5kit": (functools.partial(converted, output="l5kit"), 2),
+    "convert from lance": (functools.partial(converted, output="lance", to="parquet"), 2),
+    "convert from lerobot": (functools.partial(converted, output="lerobot", to="lance"), 2),
     "convert to l5kit": (functools.partial(converted, to="l5kit"), 2),
     "convert to annotations": (functools.partial(converted, to="annotations"), 2),
     "verify": (verified, 10),
