@@ -214,3 +214,13 @@ def test_a_report_draws_boxes_where_the_cameras_see_what_was_labelled(built, row
                 assert np.abs(middle - COLOURS["car"]).max() < 40, (one.row, label)
                 looked_at += 1
     assert looked_at > 2
+
+
+def test_saying_in_which_frame_boxes_lie_makes_no_row_again(folder, tmp_path):
+    said = car_recipe(folder)
+    silent = said.replace(", frame: map", "")
+    assert silent != said
+    build(plan_build(Recipe.from_yaml(silent), str(tmp_path / "root")))
+    plan = plan_build(Recipe.from_yaml(said), str(tmp_path / "root"))
+    assert not plan.logs
+    assert build(plan).manifest.recipe["columns"]["objects"]["frame"] == "map"
