@@ -31,12 +31,14 @@ class Picture:
 
     Attributes:
         width, height: in pixels.
+        original: width and height of the image that it was made from, where it was.
     """
 
     data: bytes
     mime: str
     width: int
     height: int
+    original: tuple[int, int] = (0, 0)
 
     @property
     def uri(self) -> str:
@@ -69,17 +71,18 @@ def thumbnail(value: Any, width: int = 320, quality: int = 72) -> Picture | None
     try:
         if isinstance(value, np.ndarray):
             gray = value.squeeze(axis=2) if value.shape[2:] == (1,) else value
-            return _small(Image.fromarray(gray), width, quality)
+            return _small(Image.fromarray(gray), (gray.shape[1], gray.shape[0]), width, quality)
         with Image.open(io.BytesIO(value), formats=("JPEG", "PNG")) as image:
             if image.width * image.height > _MAX_PIXELS:
                 return None
+            original = image.size
             image.draft("RGB", (width, 2 * width))  # a large JPEG is decoded at an eighth of its size
-            return _small(image, width, quality)
+            return _small(image, original, width, quality)
     except Exception:  # Pillow raises many kinds
         return None
 
 
-def _small(image: Image.Image, width: int, quality: int) -> Picture:
+def _small(image: Image.Image, original: tuple[int, int], width: int, quality: int) -> Picture:
     if image.mode.startswith("I"):  # depth, 16 bit gray: by its own range
         image = image.convert("F")
         image.thumbnail((width, 2 * width))  # before arrays of its size are made
@@ -93,7 +96,7 @@ def _small(image: Image.Image, width: int, quality: int) -> Picture:
     small.thumbnail((width, 2 * width))
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=quality, optimize=True)
-    return Picture(buffer.getvalue(), "image/jpeg", small.width, small.height)
+    return Picture(buffer.getvalue(), "image/jpeg", small.width, small.height, original)
 
 
 def seen_from_above(points: NDArray[Any], reach: float, size: int = 288) -> Picture:

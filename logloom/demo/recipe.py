@@ -88,7 +88,8 @@ columns:
     deskew: {pose: {tf: {from: lidar_right, to: map}}, to: tick}
   lidar.right.pose: {tf: {from: lidar_right, to: map}, as: matrix}
   # Boxes on the map, of two ticks a second, from whoever labels. What they bring later makes a new version.
-  objects: {table: LABELS, field: [class, track, center, size, yaw], strings: 16}
+  objects:
+    {table: LABELS, field: [class, track, center, size, yaw], strings: 16, frame: map}
 
 # A tick without a place, a picture ahead or both scans is no row; all are counted.
 rows: {require: [ego.position, camera.front, lidar.left.points, lidar.right.points]}

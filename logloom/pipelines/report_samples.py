@@ -1,13 +1,14 @@
 """What a page shows of some rows of a version: pictures, clouds from above, places on a map, values.
 
 Here: which rows those are, and reading them. What is read is bounded, however large the version is.
-Elsewhere: the rest of the page (report), pictures (logloom.pictures), how values are put in words (head).
+Elsewhere: the rest of the page (report), boxes on images (report_boxes), pictures (logloom.pictures), how
+values are put in words (head).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.pictures import Picture, is_image, seen_from_above, thumbnail
 from logloom.pipelines.head import brief
+from logloom.pipelines.report_boxes import BoxColumns, Outlines
 from logloom.pipelines.verify import reading_of
 from logloom.schema import NO_AGE, ColumnType, Schema
 from logloom.transforms.reading_back import Reading
@@ -44,6 +46,7 @@ class ReportSample:
     Attributes:
         row: its number in the version, from 0.
         images, clouds: by column.
+        boxes: on images, by column; of those that show some.
         values: (column, value, age) in words, but for images; an age of "" is none.
         place: x and y, where a column says where the car is.
         missing: columns without a usable message.
@@ -55,6 +58,7 @@ class ReportSample:
     timestamp: int
     images: Mapping[str, Picture]
     clouds: Mapping[str, Picture]
+    boxes: Mapping[str, Outlines]
     values: tuple[tuple[str, str, str], ...]
     place: tuple[float, float] | None
     missing: tuple[str, ...]
@@ -93,6 +97,7 @@ class _SmallRow:
     Attributes:
         images: those that decode, by column.
         points: of what may be a cloud, by column.
+        geometry: what boxes on images take, by column.
         values: see `ReportSample`, of all columns.
     """
 
@@ -102,6 +107,7 @@ class _SmallRow:
     timestamp: int
     images: Mapping[str, Picture]
     points: Mapping[str, NDArray[np.float32]]
+    geometry: Mapping[str, Any]
     values: tuple[tuple[str, str, str], ...]
     place: tuple[float, float] | None
     missing: tuple[str, ...]
@@ -211,9 +217,16 @@ def samples_of(rows: RowsOfLogs, recipe: Mapping[str, Any]) -> Samples:
     """
     place = _place_column(rows.schema)
     may_be_clouds = [name for name, ctype in rows.schema.columns.items() if is_cloud(name, ctype, recipe)]
+    boxes = BoxColumns(rows.schema.columns, recipe)
     found = [
         _small_row(
-            number, rows.split_of(record, own), rows.row(record, own), rows.schema, may_be_clouds, place
+            number,
+            rows.split_of(record, own),
+            rows.row(record, own),
+            rows.schema,
+            may_be_clouds,
+            boxes.names,
+            place,
         )
         for number, record, own in rows.found(evenly(len(rows), MAX_SAMPLES))
     ]
@@ -224,7 +237,7 @@ def samples_of(rows: RowsOfLogs, recipe: Mapping[str, Any]) -> Samples:
     kept = found
     if shown and len(found) * len(shown) > MAX_PICTURES:
         kept = [found[at] for at in evenly(len(found), MAX_PICTURES // len(shown))]
-    made = [_sample(one, shown, clouds, reach) for one in kept]
+    made = [_sample(one, shown, clouds, reach, _boxes_of(one, boxes, shown, images)) for one in kept]
     return Samples(tuple(made), tuple(tracks_of(rows, place)), place, reach, tuple(images[MAX_IMAGES:]))
 
 
@@ -301,6 +314,7 @@ def _small_row(
     values: Mapping[str, Any],
     schema: Schema,
     may_be_clouds: Sequence[str],
+    for_boxes: Collection[str],
     place: str,
 ) -> _SmallRow:
     usable = [name for name in schema.columns if has_value(values, name)]
@@ -313,6 +327,7 @@ def _small_row(
         int(values["timestamp"]),
         {name: picture for name, picture in images.items() if picture is not None},
         {name: _drawn_points(values[name]) for name in may_be_clouds if name in usable},
+        {n: values[n] for n in for_boxes if n in values and values.get(f"{n}.available", True)},
         tuple((name, _text(values, name), _age(values, name)) for name in schema.columns if name in values),
         (float(where[0]), float(where[1])) if np.isfinite(where).all() else None,
         tuple(
@@ -321,7 +336,21 @@ def _small_row(
     )
 
 
-def _sample(found: _SmallRow, shown: Sequence[str], clouds: Sequence[str], reach: float) -> ReportSample:
+def _boxes_of(
+    found: _SmallRow, boxes: BoxColumns, shown: Sequence[str], images: Sequence[str]
+) -> dict[str, Outlines]:
+    pictures = {name: found.images[name] for name in shown if name in found.images}
+    drawn = {name: boxes.outlines(name, images, found.geometry, one) for name, one in pictures.items()}
+    return {name: outlines for name, outlines in drawn.items() if outlines.boxes}
+
+
+def _sample(
+    found: _SmallRow,
+    shown: Sequence[str],
+    clouds: Sequence[str],
+    reach: float,
+    boxes: Mapping[str, Outlines],
+) -> ReportSample:
     return ReportSample(
         found.row,
         found.log_id,
@@ -333,6 +362,7 @@ def _sample(found: _SmallRow, shown: Sequence[str], clouds: Sequence[str], reach
             for name in clouds
             if reach and name in found.points
         },
+        boxes,
         tuple(one for one in found.values if one[0] not in found.images)[:MAX_VALUES],
         found.place,
         found.missing,

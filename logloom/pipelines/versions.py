@@ -190,7 +190,16 @@ def is_unchanged(job: Target, parent: Manifest) -> bool:
     """Whether a version of the parent's logs, none of which changed, would say what its parent says."""
     outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
     same_rows = parent.plan == job.plan_identity and dict(parent.outputs) == outputs
-    return same_rows and parent.name == job.name and parent.recipe.get("keep") == job.recipe.get("keep")
+    same_keep = parent.recipe.get("keep") == job.recipe.get("keep")
+    # No row depends on these, but who draws a version reads them in its recipe.
+    same_frames = _frames(parent.recipe) == _frames(job.recipe)
+    return same_rows and parent.name == job.name and same_keep and same_frames
+
+
+def _frames(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """In which frames columns lie, of those of which a recipe says it; none of a conversion."""
+    columns = recipe.get("columns") or {}
+    return {name: column["frame"] for name, column in columns.items() if column.get("frame")}
 
 
 def check_verify(verify: str) -> None:

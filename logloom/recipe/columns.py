@@ -252,6 +252,7 @@ class TopicColumn(RecipePart):
         dtype: of a row's numbers; "string" for text of JSON without a schema.
         missing: what a log without the topic means.
         deskew: how points are moved to where they would lie had all been measured at one time.
+        frame: in which what rows hold lies; for who draws it.
     """
 
     topic: Topic
@@ -270,6 +271,7 @@ class TopicColumn(RecipePart):
     encode: Literal["jpg", "png"] | None = None
     missing: Literal["fail", "unavailable"] = "unavailable"
     deskew: Deskew | None = None
+    frame: FrameName | None = None
 
     @property
     def adapter(self) -> str | None:
@@ -378,6 +380,7 @@ class LabelColumn(RecipePart):
         field: columns that a label holds; all others by default.
         expect: whether rows hold all labels of one time, or one, of which a key then may have no other.
         strings: characters kept for text where a label holds several columns.
+        frame: see `TopicColumn`.
     """
 
     table: Annotated[str, Field(min_length=1)]
@@ -391,6 +394,7 @@ class LabelColumn(RecipePart):
     strings: Annotated[int, Field(strict=True, ge=1, le=1 << 16)] = 32
     unit: Line = ""
     description: Line = ""
+    frame: FrameName | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -58,6 +58,7 @@ MAX_FILE_BYTES = 16 << 20
 
 _LATER = ("keep", "settle")  # keys that came after the first versions
 _LATER_OF_TABLE = ("host", "index")  # likewise, of `logs` that a table lists
+_LATER_OF_COLUMN = ("deskew", "frame")
 _OF_SYNC = ("sync", "within", "stamp", "match")  # likewise, of a `clock`
 _OF_ROW_SPLITS = ("position", "cell", "gap")  # likewise, of `split`
 
@@ -175,8 +176,9 @@ class Recipe(RecipePart):
         else:
             said["logs"] = [shown(uri) for uri in self.logs]
         for column in said["columns"].values():
-            if column.get("deskew", ...) is None:
-                del column["deskew"]
+            for key in _LATER_OF_COLUMN:
+                if column.get(key, ...) is None:
+                    del column[key]
         if not self.time.name:
             said["time"] = {key: value for key, value in said["time"].items() if key != "name"}
         if not self.clock.sync:

@@ -1,6 +1,7 @@
 """Drives of a whole car, built by the recipe of examples/, against the world that they were made from."""
 
 import io
+import re
 import shutil
 
 import numpy as np
@@ -11,11 +12,14 @@ import logloom.datasets
 from logloom.demo import car_recipe, make_car_drives
 from logloom.demo.car import CAMERAS, LIDARS, NUM_HOUSES, SIZE
 from logloom.demo.recording import drives
-from logloom.demo.sensors import COLOURS, picture
+from logloom.demo.sensors import COLOURS, WIDTH, picture
 from logloom.io.logs.opening import open_log
+from logloom.io.manifest import open_root
+from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.pipelines.doctor import examine_all
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.report import report_of
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from tests.conftest import REPOSITORY
@@ -195,3 +199,28 @@ def test_labels_that_come_later_build_only_the_logs_that_they_are_of(folder, tmp
     assert {row["log_id"] for row in labelled} == {"drive-00", "drive-01"}
     unmatched = "\n".join(line for log in again.manifest.logs for line in log.reasons)
     assert "label" in unmatched  # of ticks that are no rows
+
+
+def test_a_report_draws_boxes_where_the_cameras_see_what_was_labelled(built, rows):
+    found = report_of(*open_root(Store.at(built[0]))).samples
+    looked_at = 0
+    for one in found.rows:
+        assert bool(one.boxes) <= bool(len(rows[one.row]["objects"]))
+        seen = np.asarray(PIL.Image.open(io.BytesIO(one.images["camera.front"].data)), int)
+        for label, path in one.boxes["camera.front"].boxes if "camera.front" in one.boxes else ():
+            x, y = np.array(re.findall(r"[\d.]+", path), float).reshape(-1, 2).T
+            if label.startswith("car ") and x.min() > 0 and x.max() < WIDTH and np.ptp(y) > 5:
+                middle = seen[round((y.min() + y.max()) / 2), round((x.min() + x.max()) / 2)]
+                assert np.abs(middle - COLOURS["car"]).max() < 40, (one.row, label)
+                looked_at += 1
+    assert looked_at > 2
+
+
+def test_saying_in_which_frame_boxes_lie_makes_no_row_again(folder, tmp_path):
+    said = car_recipe(folder)
+    silent = said.replace(", frame: map", "")
+    assert silent != said
+    build(plan_build(Recipe.from_yaml(silent), str(tmp_path / "root")))
+    plan = plan_build(Recipe.from_yaml(said), str(tmp_path / "root"))
+    assert not plan.logs
+    assert build(plan).manifest.recipe["columns"]["objects"]["frame"] == "map"

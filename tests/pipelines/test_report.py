@@ -350,13 +350,13 @@ def test_an_image_that_does_not_decode_is_told_as_a_value(built):
     rows = RowsOfLogs(*open_root(Store.at(str(built))))
     ((_, record, number),) = rows.found([0])
     values = rows.row(record, number)
-    whole = _small_row(0, "all", values, rows.schema, (), "")
-    broken = _small_row(0, "all", {**values, "camera.front": b"\xff\xd8\xffnone"}, rows.schema, (), "")
+    whole = _small_row(0, "all", values, rows.schema, (), (), "")
+    broken = _small_row(0, "all", {**values, "camera.front": b"\xff\xd8\xffnone"}, rows.schema, (), (), "")
     assert "camera.front" in whole.images
     assert "camera.front" not in broken.images
-    shown = _sample(broken, ["camera.front"], (), 0.0)
+    shown = _sample(broken, ["camera.front"], (), 0.0, {})
     assert ("camera.front", "7 bytes (JPEG)") in [one[:2] for one in shown.values]
-    assert "camera.front" not in [one[0] for one in _sample(whole, ["camera.front"], (), 0.0).values]
+    assert "camera.front" not in [one[0] for one in _sample(whole, ["camera.front"], (), 0.0, {}).values]
 
 
 @pytest.mark.parametrize(
