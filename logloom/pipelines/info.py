@@ -213,7 +213,7 @@ def describe(
 
 
 def _recalibrated(log: Log) -> list[str]:
-    """See `LogDescription`. Nothing of a topic whose first or last message is damaged: `doctor` tells that."""
+    """See `LogDescription`; without topics whose first or last message is damaged, which `doctor` tells."""
     found = []
     for topic in camera_topics(log):
         with contextlib.suppress(LogReadError):

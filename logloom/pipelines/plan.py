@@ -89,8 +89,7 @@ def plan_build(
     store = Store.at(root, storage_options)
     check_root(store)
     check_verify(verify)
-    python = read_files(py_files)
-    load_files(python)
+    load_files(python := read_files(py_files))
     parent, following = next_version(store)
     before = Before(parent)
     logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out)
@@ -104,7 +103,7 @@ def plan_build(
     _check_names(job.outputs, logs)
     compared = _compared(job, parent, before, logs)
     notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared)))
-    notes += tuple(_waiting(store, recipe, logs, before))
+    notes = (*notes, *_waiting(store, recipe, logs, before))
     return _against_parent(job, recipe, parent, before, logs, compared, notes)
 
 

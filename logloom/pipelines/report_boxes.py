@@ -66,7 +66,7 @@ class Outlines:
 
 
 @dataclass(frozen=True)
-class _Pose:
+class _PoseColumns:
     """Columns with the pose of one frame in another: a matrix, a pose, or a position and a rotation.
 
     Attributes:
@@ -177,7 +177,7 @@ class BoxColumns:
             return _Camera(nodes, k, d, model, size, flips, bool(self._recipe[image].get("resize")))
         return None
 
-    def _found_poses(self) -> Iterator[_Pose]:
+    def _found_poses(self) -> Iterator[_PoseColumns]:
         """What columns of transforms say of frames; each may be gone either way."""
         parts: dict[tuple[Node, Node, str], dict[str, str]] = {}
         for name, column in self._recipe.items():
@@ -189,9 +189,9 @@ class BoxColumns:
             whole = own.get("matrix") or own.get("pose")
             turn = own.get("rotation_matrix") or own.get("quaternion")
             if whole:
-                yield _Pose(source, target, at, (whole,))
+                yield _PoseColumns(source, target, at, (whole,))
             elif "position" in own and turn:
-                yield _Pose(source, target, at, (own["position"], turn))
+                yield _PoseColumns(source, target, at, (own["position"], turn))
 
     def _solid_outlines(
         self, camera: _Camera, image: str, name: str, frame: str, values: Values, picture: Picture
@@ -307,7 +307,7 @@ def _lens(camera: _Camera, values: Values) -> Any:
     return None if unknown else distortion_of(str(values[camera.model]) if camera.model else "", d)
 
 
-def _matrix_of(pose: _Pose, values: Values) -> Floats | None:
+def _matrix_of(pose: _PoseColumns, values: Values) -> Floats | None:
     """(4, 4) of a rigid motion; None where the row has none."""
     if not all(name in values for name in pose.columns):
         return None
