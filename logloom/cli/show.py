@@ -115,7 +115,7 @@ def _drawn(
             f"{name}: left out {counted(n, 'value')} that can't be drawn as the others"
             for name, n in values.items()
         ),
-        *(f"{name}: left out of {counted(n, 'message')}: {why}" for name, (n, why) in messages.items()),
+        *(f"{name}: {counted(n, 'message')} not shown: {why}" for name, (n, why) in messages.items()),
     ]
 
 
@@ -124,14 +124,12 @@ def _check_suffixes(save: str | None, mcap: str | None) -> None:
     Raises:
         UsageError: a file's name doesn't end as viewers want it.
     """
-    for option, file, suffix, other in (
-        ("--save", save, ".rrd", "--mcap"),
-        ("--mcap", mcap, ".mcap", "--save"),
-    ):
+    wanted = {"--save": (save, ".rrd"), "--mcap": (mcap, ".mcap")}
+    for option, (file, suffix) in wanted.items():
         if file is None or file.endswith(suffix):
             continue
-        is_swapped = file.endswith({".rrd": ".mcap", ".mcap": ".rrd"}[suffix])
-        way_out = f"write {other} {file}" if is_swapped else f"name it {os.path.splitext(file)[0]}{suffix}"
+        other = next((name for name, (_, of) in wanted.items() if file.endswith(of)), "")
+        way_out = f"write {other} {file}" if other else f"name it {os.path.splitext(file)[0]}{suffix}"
         raise UsageError(f"{option} {file}: viewers open such files by their suffix {suffix}; {way_out}")
 
 

@@ -144,7 +144,7 @@ def _log_topics(topics: LogTopics, recording: Any, columns: Iterable[str]) -> No
             drawn = list(_of_message(many, value))
             for below, one in drawn:
                 recording.log(entities.of(topic, name, below), *one)
-            if not drawn:
+            if len(drawn) < (len(value) if many.column.kind == "transforms" else 1):
                 topics.leave_out(many.field, _NOTHING)
 
 
@@ -173,11 +173,8 @@ def _of_message(many: ShownValues, value: Any) -> Iterator[tuple[str, Sequence[A
             place, turn = step["translation"], step["rotation"]
             if np.isfinite(place).all() and np.isfinite(turn).all() and turn.any():
                 frames = {"parent_frame": str(step["parent"]), "child_frame": str(step["child"])}
-                turned = rerun.Quaternion(xyzw=turn)
-                yield (
-                    frames["child_frame"],
-                    [rerun.Transform3D(translation=place, quaternion=turned, **frames)],
-                )
+                pose = rerun.Transform3D(translation=place, quaternion=rerun.Quaternion(xyzw=turn), **frames)
+                yield frames["child_frame"], [pose]
     elif many.column.kind == "video":
         codec = codec_named(many.field.codec)
         if codec is not None:
@@ -208,9 +205,9 @@ class _Entities:
 
         key: tuple[str, ...] = (topic,)
         path = self._paths[key]
-        for name in filter(None, below):
+        for name in below:
             key = (*key, name)
-            path = self._path(key, (*path, name))
+            path = self._path(key, (*path, name)) if name else path
         return str(rerun.new_entity_path(list(path)))
 
     def _path(self, key: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:

@@ -155,7 +155,8 @@ class LogTopics:
         """What is shown of messages: read all at once where they are alike, else one by one."""
         rows = np.arange(len(messages))
         try:
-            yield self._taken(one, one.specs[0], messages, rows)
+            # Text in arrays gets no more room than usual: that would be room in each message.
+            yield self._shown(one, one.specs[0], messages, rows, messages.take(one.specs[0], rows))
             return
         except LogloomError:
             pass
@@ -163,22 +164,18 @@ class LogTopics:
             reasons = []
             for spec in one.specs:
                 try:
-                    yield self._taken(one, spec, messages, rows[row : row + 1])
+                    values, _ = take_text(self.log, messages, spec, rows[row : row + 1], None)
+                    yield self._shown(one, spec, messages, rows[row : row + 1], values)
                     break
                 except LogloomError as error:
                     reasons.append(_reason(error))
             else:
                 self.leave_out(one, reasons[0])
 
-    def _taken(
-        self, one: ShownField, spec: FieldSpec, messages: Messages, rows: NDArray[np.intp]
+    def _shown(
+        self, one: ShownField, spec: FieldSpec, messages: Messages, rows: NDArray[np.intp], values: Values
     ) -> ShownValues:
-        """
-        Raises:
-            LogloomError: a message has no such value.
-        """
         ctype = self.log.column_type(one.topic, spec)
-        values, _ = take_text(messages, spec, rows)
         return ShownValues(one, ShownColumn(one.name, ctype, one.kind), messages.log_time[rows], values)
 
 
@@ -217,8 +214,9 @@ def _whole(log: Log, topic: str, root: Struct) -> ShownField | None:
     is_data = _takes(log, topic, _DATA) and log.column_type(topic, _DATA) == BYTES
     words = next((name for name in ("format", "encoding") if root.field(name)), "")
     if is_data and words and holds_video(log, topic):
-        (codec,) = log.last_message(topic).take(FieldSpec((words,)), np.arange(1))
-        return ShownField(topic, "", (_DATA,), "video", codec.tobytes().decode("utf-8", "replace"))
+        last = log.last_message(topic)
+        names = last.take(FieldSpec((words,)), np.arange(len(last)))
+        return ShownField(topic, "", (_DATA,), "video", text_of(names, 0) if len(last) else "")
     if is_data and _takes(log, topic, _PIXELS[0]):
         return ShownField(topic, "", (_DATA,) if words == "format" else _PIXELS, "image")
     if is_data and _takes(log, topic, _POINTS[0]):
@@ -257,9 +255,8 @@ def _paths(log: Log, topic: str, struct: Struct, prefix: str = "") -> Iterator[t
             ctype = log.column_type(topic, FieldSpec((path,)))
         except LogloomError as error:
             if isinstance(kind, Struct) and one.array is not None and "[]" not in prefix:
-                yield from _paths(
-                    log, topic, kind, f"{path}[]."
-                )  # whose elements are too varied for a struct
+                # No struct holds a whole element, but perhaps some of its fields.
+                yield from _paths(log, topic, kind, f"{path}[].")
             else:
                 own = f"topic {topic} ({log.summary.topics[topic].type}): "
                 yield path, _reason(error).removeprefix(own)

@@ -175,7 +175,7 @@ def log_id_of(uri: str, template: str | LogName) -> str:
         return match.log_id_of(uri, template)
     groups = named_groups(template.match, uri)
     if groups is None:
-        raise UsageError(f"{uri}: {template.match!r} is not in it")
+        raise UsageError(f"{uri}: '{template.match}' is not in it")
     return match.log_id_of(uri, template.as_, groups)
 
 

@@ -103,7 +103,11 @@ def from_pydantic(errors: Iterable[Any], model: Any, prefix: Path = ()) -> Itera
 def _plain_words(error: Any, model: Any, steps: Path) -> str:
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
-        return f"unknown key{nearest(str(steps[-1]), _keys(model, steps[:-1]))}"
+        name, known = str(steps[-1]), _keys(model, steps[:-1])
+        under = [f"`{key}`" for key in dict.fromkeys(known) if name in _keys(model, (*steps[:-1], key))]
+        if under:
+            return f"unknown key; it stands under {' or '.join(under)}"
+        return f"unknown key{nearest(name, known)}"
     if kind == "literal_error":
         known = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         if not isinstance(value, str):

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array, Ragged
-from logloom.errors import UsageError
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, Messages, TopicRequest
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, TABLE_ROW, FieldSpec, Log, Messages, TopicRequest
 from logloom.resample.frames import Times, TransformTable
 from logloom.resample.poses import poses_of
 from logloom.transforms.sampling import take_text
@@ -31,6 +31,7 @@ _NAMED = 20  # frames with one fault
 _STAMPS = ("transforms[].header.stamp", "header.stamp", "transforms[].timestamp", "timestamp")
 _FRAMES = ("header.frame_id", "frame_id")
 _TRANSFORMS = FieldSpec(adapter="transforms", strings=64)
+_OF_ROW = FieldSpec()  # no field: the log knows the times of a table's rows, whatever their column and unit
 
 
 @dataclass(frozen=True)
@@ -140,20 +141,54 @@ def frame_named_by(log: Log, topic: str) -> str:
     raise UsageError(f"messages of {topic} ({log.summary.topics[topic].type}) name no frame")
 
 
+def no_transforms(log: Log, topic: str) -> str:
+    """That a topic holds no transforms, for people."""
+    info = log.summary.topics[topic]
+    if info.type != TABLE_ROW:
+        return f"{topic} holds no stamped transforms ({info.type})"
+    return (
+        f"{topic} holds no stamped transforms: a row of a table has parent_frame_id and child_frame_id, and "
+        "structs translation (x, y, z) and rotation (x, y, z, w)"
+    )
+
+
 def _stamp_spec(log: Log, topic: str) -> FieldSpec | None:
+    """The field with the stamps of transforms; None where a topic holds none."""
     try:
         log.column_type(topic, _TRANSFORMS)
     except UsageError:
         return None
+    is_table = log.summary.topics[topic].type == TABLE_ROW
     for path in _STAMPS:
         spec = FieldSpec((path,))
         try:
             found = log.column_type(topic, spec)
         except UsageError:
             continue
-        if found.dtype == np.int64 and not found.tail:
+        if found.dtype == np.int64 and not found.tail and not (is_table and path == "timestamp"):
             return spec
-    return None
+    return _OF_ROW if is_table else None
+
+
+def _pieces(
+    log: Log, messages: Messages, stamp: FieldSpec, rows: NDArray[np.intp]
+) -> Iterator[tuple[NDArray[np.intp], Ragged, Times]]:
+    """The transforms of some messages and their stamps, with those rows that are taken at a time.
+
+    Few are where names of frames are long: all take as much memory as the longest.
+    """
+    found = messages.log_time[rows] if stamp is _OF_ROW else messages.take(stamp, rows)
+    stamps = found.values if isinstance(found, Ragged) else found
+    try:
+        values, _ = take_text(log, messages, _TRANSFORMS, rows, len(stamps))
+    except LogReadError:
+        if len(rows) == 1:
+            raise
+        for half in np.array_split(rows, 2):
+            yield from _pieces(log, messages, stamp, half)
+        return
+    assert isinstance(values, Ragged)
+    yield rows, values, np.repeat(stamps, values.lengths) if stamp is _OF_ROW else stamps
 
 
 class _TransformReading:
@@ -169,18 +204,14 @@ class _TransformReading:
     def take(self, log: Log, topic: str, messages: Messages) -> None:
         spec = _stamp_spec(log, topic)
         if spec is None:
-            kind = log.summary.topics[topic].type
-            raise UsageError(f"{topic} holds no stamped transforms ({kind})")
-        transforms = _TRANSFORMS
+            raise UsageError(no_transforms(log, topic))
         for at in range(0, len(messages), _AT_A_TIME):
             rows = np.arange(at, min(at + _AT_A_TIME, len(messages)))
-            values, strings = take_text(messages, transforms, rows)
-            transforms = FieldSpec(adapter="transforms", strings=strings)
-            stamps = messages.take(spec, rows)
-            assert isinstance(values, Ragged)
-            message = np.repeat(rows, values.lengths)
-            stamp = stamps.values if isinstance(stamps, Ragged) else stamps
-            self._add(topic, values.values, stamp, messages.log_time[message], messages.position[message])
+            for own, values, stamps in _pieces(log, messages, spec, rows):
+                message = np.repeat(own, values.lengths)
+                self._add(
+                    topic, values.values, stamps, messages.log_time[message], messages.position[message]
+                )
 
     def _add(self, topic: str, values: Array, stamp: Times, log_time: Times, position: Times) -> None:
         child = self._numbered(values["child"], log_time)

@@ -18,7 +18,7 @@ from logloom.recipe.mistakes import Mistake, nearest
 from logloom.resample.frames import Extrapolation
 from logloom.schema import ColumnType
 from logloom.transforms.columns import TransformPlan
-from logloom.transforms.frames import frame_named_by, frames_of, is_transform_topic
+from logloom.transforms.frames import frame_named_by, frames_of, is_transform_topic, no_transforms
 from logloom.transforms.lookups import FORMS
 from logloom.validation import Path
 
@@ -91,8 +91,7 @@ def topic_mistakes(
     for topic, log_ids in variants.items():
         for log_id in log_ids:
             if not is_transform_topic(logs[log_id], topic):
-                kind = logs[log_id].summary.topics[topic].type
-                yield Mistake(path, f"{topic} holds no stamped transforms ({kind})")
+                yield Mistake(path, no_transforms(logs[log_id], topic))
 
 
 def _name_of(frame: Frame, logs: Mapping[str, Log]) -> str:

@@ -209,7 +209,8 @@ def test_transforms_stand_below_their_topic_by_child_with_both_frames(built, tmp
     )
     messages = [
         (START, {"transforms": [far, transform(START, "base", "lidar", (0, 0, 2))]}),
-        (START + 1, {"transforms": [lost]}),
+        (START + 1, {"transforms": [far, lost]}),
+        (START + 2, {"transforms": []}),
     ]
     write_log(tmp_path / "log.mcap", {"/tf": (TF, messages)})
     found, left_out, _ = drawn(tmp_path / "log.mcap", tmp_path, built)

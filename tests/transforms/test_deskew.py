@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.errors import LogReadError, RecipeError
+from logloom.errors import LogReadError, RecipeError, UsageError
 from logloom.io.logs.decoding.clouds import NO_TIME, TIME_UNITS, nanoseconds
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
@@ -17,6 +17,7 @@ from logloom.resample.deskew import BLOCK, _distinct, deskewed
 from logloom.resample.frames import FOUND, REASONS, Extrapolation, FrameTree
 from logloom.schema import MAX_TIME, NO_AGE
 from logloom.transforms.finish import frames_told
+from logloom.transforms.frames import read_frames
 from logloom.transforms.resolve import resolve
 from tests.transforms.frames_reference import SlowTree, matrix_of
 from tests.transforms.ros2_logs import (
@@ -562,20 +563,44 @@ def test_a_log_whose_own_clouds_tell_no_unit_is_named(tmp_path, log):
     assert built(odd, stated)[0]["points.available"].any()
 
 
-def write_transforms(path, said, stamp):
-    """Transforms as a table has them, a row each."""
+def write_transforms(path, said, stamp, time="timestamp", unit=None):
+    """Transforms as a table has them, a row each; their times as timestamps, or as integers of so many ns."""
 
     def parts(which, names):
         return pa.array([{name: one["transform"][which][name] for name in names} for one in said])
 
     made = {
-        "timestamp": pa.array(stamp, pa.timestamp("ns")),
+        time: pa.array(stamp, pa.timestamp("ns")) if unit is None else [at // unit for at in stamp],
         "parent_frame_id": [one["header"]["frame_id"] for one in said],
         "child_frame_id": [one["child_frame_id"] for one in said],
         "translation": parts("translation", "xyz"),
         "rotation": parts("rotation", "xyzw"),
     }
+    path.parent.mkdir(exist_ok=True)
     pa_feather.write_feather(pa.table(made), str(path))
+
+
+@pytest.mark.parametrize(
+    ("time", "unit"), [("timestamp_ns", 1), ("timestamp_us", 1000), ("timestamp", 1000), ("stamp", None)]
+)
+def test_transforms_in_tables_have_the_times_of_their_rows(tmp_path, time, unit):
+    said = [message["transforms"][0] for _, message in moving()]
+    stamps = [t // MS * MS for t, _ in moving()]
+    found = []
+    for name, *how in (("plain",), ("other", time, unit)):
+        write_transforms(tmp_path / name / "tf.feather", said, stamps, *how)
+        log = open_log([str(tmp_path / name / "tf.feather")])
+        found.append(read_frames(log, ["/tf"], []).table)
+    assert len(found[0].stamp) == len(said)
+    np.testing.assert_array_equal(found[0].stamp, found[1].stamp)
+    np.testing.assert_array_equal(found[0].pose, found[1].pose)
+
+
+def test_a_table_without_transforms_is_told_which_columns_they_have(tmp_path):
+    pa_feather.write_feather(pa.table({"timestamp_ns": [START], "x": [1.0]}), str(tmp_path / "tf.feather"))
+    log = open_log([str(tmp_path / "tf.feather")])
+    with pytest.raises(UsageError, match=r"^/tf holds no stamped transforms: a row of a table has parent_f"):
+        read_frames(log, ["/tf"], [])
 
 
 @pytest.mark.parametrize(

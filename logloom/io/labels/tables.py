@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from logloom.blocks import Values, concatenate, empty, take
 from logloom.errors import UsageError
 from logloom.io.labels.stored import LogLabels
-from logloom.io.logs.base import FieldSpec, OpenOptions, TopicInfo
+from logloom.io.logs.base import TABLE_ROW, FieldSpec, OpenOptions, TopicInfo
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.definitions import Field, Struct
 from logloom.io.logs.decoding.languages import parse
 from logloom.io.logs.decoding.unfit import UnfitError
-from logloom.io.logs.tables.columns import ROOT, definition_of, structured, structured_type, values_of
+from logloom.io.logs.tables.columns import definition_of, structured, structured_type, values_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.names import UNITS
 from logloom.io.logs.tables.times import times_of
@@ -208,7 +208,7 @@ def _root_of(
                 f"there are {', '.join(names[:20])}"
             )
     definition = definition_of(_with_lengths(file.schema, lengths)).encode()
-    root = parse(TopicInfo("labels", ROOT, "table", "ros2msg", definition, 0, 0, 0))
+    root = parse(TopicInfo("labels", TABLE_ROW, "table", "ros2msg", definition, 0, 0, 0))
     rest = tuple(name for name in names if name not in (choice.log_id, choice.time))
     if not rest:
         raise UsageError(f"{shown(file.uri)}: has no column beside {choice.log_id} and {choice.time}")

@@ -31,6 +31,8 @@ TimeSource = Literal["header", "log", "publish"]
 OnError = Literal["fail", "salvage", "skip"]
 Redactions = Mapping[str, TimeRanges]
 
+TABLE_ROW = "tables/Row"  # the type of messages that are rows of a table
+
 
 @dataclass(frozen=True)
 class TopicInfo:

@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
-from logloom.io.logs.base import FieldSpec
+from logloom.io.logs.base import TABLE_ROW, FieldSpec
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.definitions import Number, Struct, Text
 from logloom.io.logs.decoding.fields import Selection, column_type, flat, joined_type, packed, select, whole
 from logloom.io.logs.decoding.unfit import UnfitError
-
-ROOT = "tables/Row"
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -42,8 +40,8 @@ _NUMBERS = {pa.type_for_alias(name): name for name in _INTEGERS} | {
 def definition_of(schema: pa.Schema) -> str:
     """The columns of a table as a message definition (ros2msg)."""
     done: dict[str, list[str]] = {}
-    _declare(ROOT, schema, done)
-    sections = [f"MSG: {name}\n" * (name != ROOT) + "".join(lines) for name, lines in done.items()]
+    _declare(TABLE_ROW, schema, done)
+    sections = [f"MSG: {name}\n" * (name != TABLE_ROW) + "".join(lines) for name, lines in done.items()]
     return (80 * "=" + "\n").join(sections)
 
 
@@ -166,7 +164,7 @@ def structured_type(root: Struct, names: Sequence[str], width: int) -> np.dtype[
                 f"{whole_one}"
             )
         fields.append(field)
-    return packed(Struct(ROOT, tuple(fields)), width)
+    return packed(Struct(TABLE_ROW, tuple(fields)), width)
 
 
 def _joined(table: pa.Table, name: str) -> pa.Array:

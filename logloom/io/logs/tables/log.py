@@ -23,6 +23,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.caches import LruCache
 from logloom.io.logs.base import (
     MIN_TIME,
+    TABLE_ROW,
     FieldSpec,
     LogSummary,
     MessagePlace,
@@ -42,7 +43,7 @@ from logloom.io.logs.part import damage_error
 from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.stamps import within
 from logloom.io.logs.tables import named_files, sweeps
-from logloom.io.logs.tables.columns import ROOT, definition_of, top_level, values_of
+from logloom.io.logs.tables.columns import definition_of, top_level, values_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, times_of
 from logloom.schema import BYTES, ColumnType
@@ -336,7 +337,7 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
     first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
     encoding = files[0].uri.rsplit(".", 1)[-1]
     told, num_times = definitions[0].encode(), len(np.unique(known))
-    info = TopicInfo(name, ROOT, encoding, "ros2msg", told, len(time), first, last, num_times)
+    info = TopicInfo(name, TABLE_ROW, encoding, "ros2msg", told, len(time), first, last, num_times)
     lengths = [len(part) for part in parts]
     return TableTopic(
         info,
