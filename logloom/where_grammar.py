@@ -56,9 +56,11 @@ UNITS = {
     "ms": 10**6,
     "s": 10**9,
     "min": 60 * 10**9,
+    "m": 60 * 10**9,
     "h": 3600 * 10**9,
     "d": 86_400 * 10**9,
 }
+_INDEX_DIGITS = 9
 INTERVALS = re.compile(r"[a-z_][a-z0-9_]{0,99}")  # names of intervals, which become names of files
 
 _DIGITS = r"\d+(_\d+)*"
@@ -196,7 +198,7 @@ class _WhereParser:
     def _indexed(self, name: str, at: int) -> ColumnName:
         index = []
         while self._skip("["):
-            if not self.word.isdigit():
+            if not self.word.isdecimal() or len(self.word) > _INDEX_DIGITS:
                 self.fail("expected an index such as 0")
             index.append(int(self._next()))
             self._expect("]")

@@ -123,6 +123,7 @@ def test_a_filter_lets_pass(text, rows):
         ("ego.position > 1", r"only single numbers and text can be compared, this is float64\[3\]"),
         ("ego.position[3] > 1", "index 3 is out of range"),
         ("ego.position[-1] > 1", "expected an index"),
+        (f"ego.position[{'1' * 5000}] > 1", "expected an index"),
         ("image == 'x'", "only single numbers and text"),
         ("n in (,)", "expected a column, a number"),
         ("n in (1, 2]", r"character 11 .*expected '\)', found '\]'"),

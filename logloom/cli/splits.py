@@ -21,7 +21,7 @@ from logloom.cli.common import (
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
-    from logloom.datasets.splitting import Nearest
+    from logloom.datasets.splitting import Nearest, NearestInTime
 
 
 @app.command(
@@ -35,7 +35,10 @@ def splits(
     root: Root,
     position: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column of positions, to tell how near splits come."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of positions, to tell how near splits come (default: that of the recipe's `split`).",
+        ),
     ] = None,
     by: Annotated[
         str | None,
@@ -80,14 +83,14 @@ def splits(
         if found.guaranteed:
             print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
         for one in found.nearest:
-            print_folded(_line(one))
+            print_folded(_line(one, f"{one.metres:.6g} m", "no two positions"))
+        for in_time in found.nearest_in_time:
+            print_folded(_line(in_time, f"{in_time.seconds:.9g} s", "no two rows"))
     for warning in warnings:
         print_message(f"warning: {warning}")
 
 
-def _line(found: Nearest) -> str:
+def _line(found: Nearest | NearestInTime, apart: str, without: str) -> str:
     ends: list[Any] = [f"{log_id} at {stamp}" for log_id, stamp in found.rows]
     names = " and ".join(found.splits)
-    return (
-        f"{names}: {found.metres:.6g} m apart ({', '.join(ends)})" if ends else f"{names}: no two positions"
-    )
+    return f"{names}: {apart} apart ({', '.join(ends)})" if ends else f"{names}: {without}"

@@ -1,6 +1,6 @@
-"""The least distance between two sets of points.
+"""The least distance between two sets of points, in space or in time.
 
-Elsewhere: what the points are (logloom.datasets.splitting).
+Elsewhere: what they are (logloom.datasets.splitting).
 """
 
 from __future__ import annotations
@@ -66,6 +66,24 @@ def least_distance(one: Array, other: Array, few: int = 1 << 20) -> tuple[float,
                 some = order[start : start + _PAIRS]
                 todo.append((level + 1, chosen[some], bounds[some]))
     return best, (int(known[at[0]]), int(known_too[at[1]]))
+
+
+def least_time(one: Ints, other: Ints) -> tuple[float, tuple[int, ...]]:
+    """The seconds between the two nearest times, and their numbers; (inf, ()) where a set is empty.
+
+    Args:
+        one, other: (N,) and (M,) int64 ns, in any order.
+    """
+    if not len(one) or not len(other):
+        return math.inf, ()
+    times = np.concatenate([one, other])
+    order = np.argsort(times, kind="stable")
+    is_other = order >= len(one)
+    changes = np.flatnonzero(is_other[1:] != is_other[:-1])  # the two nearest are neighbours of both sets
+    apart = np.diff(times[order].astype(np.uint64))[changes]  # which doesn't overflow
+    least = int(apart.argmin())
+    first, second = sorted(order[changes[least] : changes[least] + 2].tolist())
+    return int(apart[least]) / 1e9, (first, second - len(one))
 
 
 class _Boxes:

@@ -12,12 +12,14 @@ from typing import Any
 
 from logloom.datasets import opening
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.splitting import Nearest, nearest, split
+from logloom.datasets.splitting import Nearest, NearestInTime, nearest, nearest_in_time, split
 from logloom.errors import UsageError
-from logloom.io.manifest import open_root, split_root
+from logloom.io.formats import by_preference, format_named, options_of
+from logloom.io.manifest import Manifest, open_root, split_root
 from logloom.io.row_counts import row_split_names
 from logloom.io.storage import Store
 from logloom.row_splits import left_out_of
+from logloom.schema import Schema
 
 Options = Mapping[str, Any] | None
 
@@ -30,6 +32,7 @@ class Separation:
         counts: by split, its `logs` and `rows`; those of nothing, too.
         left_out: rows that are in none.
         nearest: of any two splits with positions, their rows that lie nearest.
+        nearest_in_time: of any two splits by time, their rows that were recorded nearest.
         of_rows: whether single rows are split, not whole logs.
         guaranteed: the distance, or time, that a build kept between splits, as its recipe says it; "" for
             none.
@@ -37,22 +40,29 @@ class Separation:
 
     counts: Mapping[str, dict[str, int]]
     left_out: int
-    nearest: tuple[Nearest, ...]
+    nearest: tuple[Nearest, ...] = ()
+    nearest_in_time: tuple[NearestInTime, ...] = ()
     of_rows: bool = True
     guaranteed: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """For machines; metres are null where two splits have no two positions."""
-        pairs = [
-            {
-                "splits": list(one.splits),
-                "metres": one.metres if math.isfinite(one.metres) else None,
-                "rows": [{"log_id": log_id, "timestamp": stamp} for log_id, stamp in one.rows],
-            }
-            for one in self.nearest
-        ]
-        said = {"splits": dict(self.counts), "left_out": self.left_out, "nearest": pairs}
+        """For machines; metres, or seconds, are null where two splits have no two rows that tell them."""
+        said = {
+            "splits": dict(self.counts),
+            "left_out": self.left_out,
+            "nearest": [_pair(one, "metres", one.metres) for one in self.nearest],
+        }
+        if self.nearest_in_time:
+            said["nearest_in_time"] = [_pair(one, "seconds", one.seconds) for one in self.nearest_in_time]
         return said | ({"gap": self.guaranteed} if self.guaranteed else {})
+
+
+def _pair(found: Nearest | NearestInTime, unit: str, apart: float) -> dict[str, Any]:
+    return {
+        "splits": list(found.splits),
+        unit: apart if math.isfinite(apart) else None,
+        "rows": [{"log_id": log_id, "timestamp": stamp} for log_id, stamp in found.rows],
+    }
 
 
 def version_splits(root: str, position: str | None, options: Options = None) -> Separation:
@@ -60,25 +70,42 @@ def version_splits(root: str, position: str | None, options: Options = None) -> 
 
     Args:
         root: with @version or without.
-        position: see `logloom.datasets.split`; None: distances aren't asked for.
+        position: see `logloom.datasets.split`; None for that of the recipe, if it splits by place and an
+            output holds it; else distances aren't asked for.
 
     Raises:
         UsageError: no such version or column, or it holds no positions.
     """
     place, version = split_root(root)
-    _, manifest = open_root(Store.at(place, options), version or "latest")
+    store, manifest = open_root(Store.at(place, options), version or "latest")
+    rule = manifest.recipe.get("split") or {}
     named = (manifest.recipe.get("order") or {}).get("split") or []
     single = row_split_names(manifest.logs.column("splits"))
     names = list(dict.fromkeys([*named, *(single or sorted(set(manifest.logs.column("split").to_pylist())))]))
-    whole = opening.open(root, columns=position, storage_options=options)
+    output = None
+    if position is None and single and rule.get("by") == "place":
+        output = _output_with(store, manifest, rule["position"])
+        position = rule["position"] if output else None
+    whole = opening.open(
+        place, version=manifest.version, output=output, columns=position, storage_options=options
+    )
     splits = whole.index["split"]
     parts = {name: whole.take((splits == name).to_numpy()) for name in names}
-    found = _separation(parts, len(whole), position)
+    found = _separation(parts, len(whole), position, by_time=bool(single) and rule.get("by") == "time")
     if not single:
         return replace(found, of_rows=False)
     left_out = left_out_of(manifest.logs.dropped)
-    guaranteed = (manifest.recipe.get("split") or {}).get("gap") or ""
-    return replace(found, left_out=left_out, guaranteed=str(guaranteed))
+    return replace(found, left_out=left_out, guaranteed=str(rule.get("gap") or ""))
+
+
+def _output_with(store: Store, manifest: Manifest, column: str) -> str | None:
+    """The output whose rows are quickest to reach, of those that hold a column."""
+    schema, chosen = Schema.from_json(manifest.schema), options_of(store, manifest)
+    for name in by_preference(name for name in manifest.outputs if format_named(name).has_rows):
+        held = format_named(name).columns_of(chosen[name], schema)
+        if held is not None and column in held.columns:
+            return name
+    return None
 
 
 def asked_splits(
@@ -105,12 +132,15 @@ def asked_splits(
         raise UsageError(f"--share {' '.join(shares)}: write each split once, as in train=0.8")
     whole = opening.open(root, where=where, storage_options=options)
     parts = split(whole, said, by=by, cell=cell, gap=gap, position=position)
-    return _separation(parts, len(whole), position)
+    return _separation(parts, len(whole), position, by_time=by == "time")
 
 
-def _separation(parts: Mapping[str, Dataset[Any]], rows: int, position: str | None) -> Separation:
+def _separation(
+    parts: Mapping[str, Dataset[Any]], rows: int, position: str | None, *, by_time: bool
+) -> Separation:
     counts = {
         name: {"logs": int(part.index["log_id"].nunique()), "rows": len(part)} for name, part in parts.items()
     }
     left_out = rows - sum(map(len, parts.values()))
-    return Separation(counts, left_out, tuple(nearest(parts, position)) if position else ())
+    places = tuple(nearest(parts, position)) if position else ()
+    return Separation(counts, left_out, places, tuple(nearest_in_time(parts)) if by_time else ())

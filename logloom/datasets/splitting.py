@@ -1,6 +1,7 @@
 """Splits of a dataset by where and when rows were recorded, so that no split has what another one has.
 
-Here: `split`, which cuts a dataset that is there; `nearest`, which proves how far splits lie apart.
+Here: `split`, which cuts a dataset that is there; `nearest` and `nearest_in_time`, which prove how far splits
+lie apart.
 Elsewhere: which split a row falls into (logloom.row_splits), splits that builds make (`split` of recipes).
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.distances import least_distance
+from logloom.datasets.distances import least_distance, least_time
 from logloom.datasets.picking import names_of
 from logloom.errors import UsageError
 from logloom.io.stretches import Ints
@@ -156,7 +157,8 @@ def _by_value(rows: Dataset[Any], column: str, shares: Shares) -> Labels:
         raise UsageError(f'{rows.place}: {column} {problem}, by="place" or by="time"')
     labels = [np.empty(0, np.int32)]
     for one in _read(rows, column):
-        own = labels_by_value(np.asarray(one[column]).tolist(), shares)
+        values = one[column]  # a list of texts stays one: numpy would make all as wide as the longest
+        own = labels_by_value(values.tolist() if isinstance(values, np.ndarray) else list(values), shares)
         labels.append(np.where(_available(column, one), own, UNKNOWN).astype(np.int32))
     return np.concatenate(labels)
 
@@ -196,6 +198,43 @@ def nearest(parts: Mapping[str, Dataset[Any]], position: str) -> list[Nearest]:
         rows = tuple(_named(parts[name], int(usable[name][number])) for name, number in ends)
         pairs.append(Nearest((one, other), metres, rows))
     return pairs
+
+
+class NearestInTime(NamedTuple):
+    """The two rows of two splits that were recorded nearest to each other.
+
+    Attributes:
+        splits: their names.
+        seconds: how far apart; infinite where one has no rows.
+        rows: (log_id, timestamp) of each; () where there are none.
+    """
+
+    splits: tuple[str, str]
+    seconds: float
+    rows: tuple[tuple[str, int], ...]
+
+
+def nearest_in_time(parts: Mapping[str, Dataset[Any]]) -> list[NearestInTime]:
+    """As `nearest`, by the timestamps of rows.
+
+    Args:
+        parts: datasets by name, of rows that have timestamps.
+    """
+    found = {name: _stamps_of(part) for name, part in parts.items()}
+    pairs = []
+    for one, other in itertools.combinations(found, 2):
+        seconds, at = least_time(found[one], found[other])
+        ends = zip((one, other), at, strict=True) if at else ()
+        pairs.append(NearestInTime((one, other), seconds, tuple(_named(parts[n], row) for n, row in ends)))
+    return pairs
+
+
+def _stamps_of(part: Dataset[Any]) -> Ints:
+    """(n,) of the rows of a dataset."""
+    stamps = part.source.stamps
+    if stamps is None:
+        raise UsageError(f"{part.place}: rows have no timestamps")
+    return stamps[part.positions]
 
 
 def _named(part: Dataset[Any], number: int) -> tuple[str, int]:

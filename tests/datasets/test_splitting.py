@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import logloom.datasets
 import logloom.io.tables as tt
 from logloom.datasets.distances import least_distance
 from logloom.datasets.splitting import nearest, split
+from logloom.digests import share_of
 from logloom.errors import UsageError
 
 SHARES = {"train": 0.5, "val": 0.3, "test": 0.2}
@@ -164,6 +166,17 @@ def test_rows_of_one_value_are_in_one_split(rows, column):
     again = split(rows.shuffle(3).take(50), SHARES, by=column)
     for name, part in again.items():
         assert set(part.index["timestamp"]) <= set(parts[name].index["timestamp"])
+
+
+def test_texts_of_any_length_are_split_as_a_build_splits_them(tmp_path):
+    names = [*map(str, range(200)), *(f"{n}\0" for n in range(200)), "x" * 200_000]
+    frame = {"log_id": ["a"] * len(names), "timestamp": np.arange(len(names)), "city": names}
+    write_rows = [dict(zip(frame, values, strict=True)) for values in zip(*frame.values(), strict=True)]
+    tt.write_table(str(tmp_path / "table"), write_rows)
+    parts = split(logloom.datasets.open(str(tmp_path / "table")), SHARES, by="city")
+    shares = {name: Decimal(str(share)) for name, share in SHARES.items()}
+    for name, part in parts.items():
+        assert {share_of(row["city"], shares) for row in part} == {name}
 
 
 @given(

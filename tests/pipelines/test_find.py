@@ -183,6 +183,18 @@ def test_a_version_that_says_the_same_has_the_same_intervals(store):
     assert same(read_intervals(store, 3, "braking"), intervals(["b"]))
 
 
+def test_the_same_intervals_may_be_saved_again_by_other_software(store, monkeypatch):
+    write_intervals(store, 2, "turning", intervals(["a"]))
+    file = store.local / intervals_file(2, "turning")
+    data = file.read_bytes()
+    version = data.index(b"parquet-cpp-arrow version ") + len(b"parquet-cpp-arrow version ")
+    file.chmod(0o644)
+    file.write_bytes(data[:version] + b"9" + data[version + 1 :])
+    write_intervals(store, 2, "turning", intervals(["a"]))
+    with pytest.raises(UsageError, match="other intervals are saved by this name"):
+        write_intervals(store, 2, "turning", intervals(["b"]))
+
+
 def test_intervals_go_with_their_version_once_the_grace_is_over(store):
     (store.local / "versions/intervals/00000009").mkdir()
     (store.local / "versions/intervals/mine").mkdir()

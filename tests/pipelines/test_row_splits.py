@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 
 import numpy as np
@@ -134,6 +135,37 @@ def test_what_a_version_says_of_the_rows_of_its_splits(split_root, plain, capsys
     assert "split: rows\n" in card
     assert "path: tar/all/*.tar" in card
     assert counted == {name: one["rows"] for name, one in found.counts.items() if one["rows"]}
+
+
+def test_a_version_is_measured_by_the_position_or_the_time_of_its_recipe(drive, split_root, tmp_path):
+    found = version_splits(str(split_root), None)
+    assert found == version_splits(str(split_root), "ego.position")
+    assert len(found.nearest) == 3
+    shown = logloom("splits", split_root).stdout
+    assert f"train and val: {found.nearest[0].metres:.6g} m apart" in " ".join(shown.split())
+    text = few(drive, "tar: {}") + f"split: {{{NAMES}, by: time, cell: 1s, gap: 200ms}}\n"
+    build_at(Recipe.from_yaml(text), tmp_path / "time")
+    rows = logloom_datasets.open(tmp_path / "time")
+    stamps = {name: [row["timestamp"] for row in rows if row["split"] == name] for name in SHARES}
+    told_of = version_splits(str(tmp_path / "time"), None)
+    for pair in told_of.nearest_in_time:
+        one, other = (np.array(stamps[name], np.int64) for name in pair.splits)
+        apart = np.abs(one[:, None] - other[None, :])
+        assert pair.seconds == (apart.min() / 1e9 if apart.size else math.inf)
+        assert pair.seconds >= 0.2
+        if pair.rows:
+            assert abs(pair.rows[0][1] - pair.rows[1][1]) == apart.min()
+    assert any(math.isfinite(pair.seconds) for pair in told_of.nearest_in_time)
+    (first, *_) = json.loads(logloom("splits", tmp_path / "time", "--json").stdout)["nearest_in_time"]
+    assert first["splits"] == ["train", "val"]
+
+
+def test_a_version_without_the_column_of_positions_is_counted_alone(drive, tmp_path):
+    text = few(drive, "bags: {columns: [ego.speed]}") + PLACE
+    build_at(Recipe.from_yaml(text), tmp_path / "root")
+    found = version_splits(str(tmp_path / "root"), None)
+    assert (found.nearest, found.guaranteed) == ((), "1m")
+    assert "m apart (" not in logloom("splits", tmp_path / "root").stdout
 
 
 def test_views_filters_windows_and_copies_keep_to_splits(split_root, tmp_path):

@@ -188,7 +188,7 @@ def checked_log_id(log_id: str, uri: str) -> str:
     Raises:
         UsageError: it is no usable one.
     """
-    if len(log_id.encode()) > MAX_LOG_ID:
+    if len(log_id.encode(errors="surrogateescape")) > MAX_LOG_ID:
         raise UsageError(f"{uri}: the log_id {log_id[:40]!r}… is longer than {MAX_LOG_ID} bytes")
     strange = not log_id.isprintable() or "\\" in log_id
     if strange or not _NO_NAMES.isdisjoint(log_id.split("/")):

@@ -234,3 +234,8 @@ def test_a_split_may_keep_the_logs_of_a_folder_together():
     assert all(len(splits) == 1 for splits in days.values())
     assert {split for splits in days.values() for split in splits} == {"train", "val"}
     assert split_of(recipe(["x"]), "any", ["/x"]) == "all"
+
+
+def test_a_file_whose_name_is_no_text_can_not_name_a_log(tmp_path):
+    with pytest.raises(UsageError, match="can't be a log_id"):
+        log_id_of(recipe(["x"]), f"{tmp_path}/d\udcff.mcap")
