@@ -1,7 +1,7 @@
 """Files of this machine's disks that are being written: their names, their locks, and how they appear.
 
 Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `unfinished`, `appear`, `replace_file`,
-`move`, `make_folder`, `paths_below`, `start_writing`, `sync` and `sync_all`.
+`in_its_folder`, `make_folder`, `paths_below`, `start_writing`, `sync` and `sync_all`.
 Elsewhere: what is written where (storage).
 """
 
@@ -19,9 +19,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from logloom.io.remote import storage_error
 from logloom.io.steps import step
+
+T = TypeVar("T")
 
 NO_LINKS = (
     errno.EXDEV,
@@ -33,6 +36,7 @@ NO_LINKS = (
 PARTIAL = ".partial"  # ends the name of a file that isn't finished
 _CLOCKS_APART = 2.0  # seconds
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE of Linux
+_TRIES = 100  # of what others may undo in between
 AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
 
 
@@ -135,29 +139,38 @@ def replace_file(path: pathlib.Path, data: bytes) -> None:
         partial.replace(path)
 
 
-def move(path: pathlib.Path, target: pathlib.Path) -> None:
-    """Gives a file another name, also where `gc` removes that name's folder in the moments when it is empty.
+def in_its_folder(file: pathlib.Path, target: pathlib.Path, name_it: Callable[[], T]) -> T:
+    """Gives a file a name, and makes the folder for it; again where gc removes it while it is empty.
 
-    Raises:
-        FileNotFoundError: there is no such file.
+    Args:
+        file: as it is called so far.
+        name_it: gives it the name `target`.
     """
-    while True:
+    for _ in range(_TRIES):
         make_folder(target.parent)
         try:
-            path.replace(target)
+            return name_it()
         except FileNotFoundError:
-            if not path.exists():
+            if not file.exists():
                 raise
-        else:
-            return
+    return name_it()
 
 
 def make_folder(path: pathlib.Path) -> None:
-    """Makes a folder and those above that are missing; they stay even if the power fails."""
-    if not path.is_dir():
+    """Makes a folder and those above that are missing; they stay even if the power fails.
+
+    What others remove meanwhile is made again.
+    """
+    for more in reversed(range(_TRIES)):
+        if path.is_dir():
+            return
         make_folder(path.parent)
-        path.mkdir(exist_ok=True)
-        sync(path.parent)  # else what is synced in it could be lost with its name
+        try:
+            path.mkdir(exist_ok=True)
+            sync(path.parent)  # else what is synced in it could be lost with its name
+        except FileNotFoundError:
+            if not more:
+                raise
 
 
 def paths_below(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -26,10 +26,10 @@ from logloom.io.disk import (
     AT_ONCE,
     PARTIAL,
     appear,
+    in_its_folder,
     is_left_behind,
     locked,
     make_folder,
-    move,
     own_name,
     paths_below,
     sync,
@@ -100,7 +100,7 @@ class Store(StoredFiles):
             path = self.path_of(name)
             with self._unfinished(path, data, durable) as partial:
                 partial.chmod(0o444)  # created once, never changed
-                created = appear(partial, path)
+                created = in_its_folder(partial, path, lambda: appear(partial, path))
             if durable:
                 _sync_folder(path)  # whoever created it may not have come to this
             return created
@@ -121,7 +121,7 @@ class Store(StoredFiles):
             with self._unfinished(path, data, durable) as partial:
                 if read_only:
                     partial.chmod(0o444)
-                move(partial, path)
+                in_its_folder(partial, path, lambda: partial.replace(path))
             if durable:
                 _sync_folder(path)
 
@@ -155,7 +155,7 @@ class Store(StoredFiles):
             target = self.path_of(name)
             sync(path)
             path.chmod(0o444)
-            move(path, target)
+            in_its_folder(path, target, lambda: path.replace(target))
             _sync_folder(target)
 
     @contextlib.contextmanager

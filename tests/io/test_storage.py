@@ -308,3 +308,23 @@ def test_a_folder_that_goes_while_a_unit_is_published_anew_comes_back(tmp_path, 
         store.publish(folder, "parts/x", last="entry.json")
     assert store.read("parts/x/entry.json") == b"{}"
     assert store.read("parts/x/data.bin") == b"anew"
+
+
+def test_a_folder_that_goes_while_a_file_in_it_is_created_comes_back(tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    store = Store.at(str(tmp_path))
+    real = os.link
+
+    def link_once_the_folder_is_gone(*paths):
+        monkeypatch.setattr(os, "link", real)
+        shutil.rmtree(tmp_path / "runs")
+        return real(*paths)
+
+    monkeypatch.setattr(os, "link", link_once_the_folder_is_gone)
+    assert store.create("runs/00000002/read/9d/mark", b"read")
+    assert store.read("runs/00000002/read/9d/mark") == b"read"
+
+
+def test_where_no_folder_can_be_made_it_is_an_error_and_no_endless_loop():
+    with pytest.raises(StorageError, match="/proc/logloom"):
+        Store.at("/proc/logloom").create("x", b"")

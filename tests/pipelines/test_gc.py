@@ -161,7 +161,7 @@ def test_the_newest_version_stays_whatever_a_note_says_and_a_tag_keeps_its_versi
     assert version_numbers(store) == [1, 3]
     assert resolve_version(store, "golden") == 1
     collect_garbage(str(store.local), keep=Keep(last=1, tags="none"))
-    with pytest.raises(UsageError, match="version 1 was removed"):
+    with pytest.raises(UsageError, match=r"version 1 \(golden\) was removed"):
         read_manifest(store, "golden")
 
 
