@@ -264,7 +264,10 @@ def test_logloom_reads_what_it_wrote(built, tmp_path):
 
 
 def logged(path):
-    """What a recording holds, read by Rerun's own reader: by entity, (tick, component, value) in order."""
+    """What a recording holds, read by Rerun's own reader: by entity, (tick, component, value) by tick.
+
+    Rerun batches what it is given, by component and time; a file has its batches in any order.
+    """
     found = {}
     for chunk in pytest.importorskip("rerun.chunk").RrdReader(str(path)).stream():
         batch = chunk.to_record_batch()
@@ -275,7 +278,7 @@ def logged(path):
             for tick, value in zip(ticks, batch[name].to_pylist(), strict=True):
                 if value is not None:
                     found.setdefault(chunk.entity_path, []).append((tick, name, value))
-    return found
+    return {entity: sorted(values, key=lambda one: one[:2]) for entity, values in found.items()}
 
 
 def entities(path):
