@@ -14,7 +14,7 @@ from PIL import Image
 
 from logloom.errors import LogReadError
 from logloom.io.logs import compression, container
-from logloom.io.logs.base import FieldSpec, OpenOptions
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.decoding import images
 from logloom.io.logs.decoding.unfit import UnfitError
@@ -257,6 +257,25 @@ def test_a_table_of_texts_that_repeat_is_read_as_ever(tmp_path):
         table_file(str(path), OpenOptions()).read(0, ["value"])["value"].to_pylist()
         == ["left", "right"] * 500
     )
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_a_sweep_whose_groups_hold_far_more_together_than_it_takes_is_refused(tmp_path, suffix):
+    path = tmp_path / f"1700000000000000000{suffix}"
+    rows, groups = MIB // 64, 40
+    whole = pa.table({"x": np.zeros(rows * groups, np.float32)})
+    if suffix == ".parquet":
+        pq.write_table(whole, path, row_group_size=rows, compression="zstd")
+    else:
+        pa.feather.write_feather(whole, str(path), compression="zstd", chunksize=rows)
+    assert 256 * path.stat().st_size < whole.nbytes
+    for group in range(groups):
+        assert table_file(str(path), OpenOptions()).read(group, ["x"]).num_rows == rows
+    log = open_log([str(path)])
+    (topic,) = log.summary.topics
+    sweep = log.read({topic: TopicRequest(MIN_TIME, MAX_TIME, ("log",))})[topic]
+    with pytest.raises(LogReadError, match=r"a message of all its rows takes \d+ bytes.*as several files"):
+        sweep.take(FieldSpec(("rows[].x",)), np.arange(1))
 
 
 def test_images_that_claim_too_much_together_are_refused(monkeypatch):

@@ -8,7 +8,7 @@ Arrow checks what it reads; whatever it refuses becomes a LogReadError that name
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,6 +59,13 @@ class TableFile(Protocol):
         """
         ...
 
+    def check_joined(self, columns: Sequence[str]) -> None:
+        """
+        Raises:
+            LogReadError: some columns of all groups together take more memory than the file may ask for.
+        """
+        ...
+
 
 def table_file(uri: str, options: OpenOptions) -> TableFile:
     """The table in a file, by its name's suffix, else by its first bytes; reads nothing yet.
@@ -104,12 +111,17 @@ class _BaseTableFile:
                 f"{self.uri}: can't be read as {self.encoding}: {reason}. Write it again, or leave it out."
             ) from error
 
-    def _check_size(self, num_bytes: int, what: str) -> None:
+    def _check_sizes(self, sizes: Iterable[int]) -> None:
+        self._check_size(sum(sizes), "a message of all its rows", "write it as several files")
+
+    def _check_size(
+        self, num_bytes: int, what: str, way_out: str = "write it as Parquet with smaller row groups"
+    ) -> None:
         limit = min(self._options.max_chunk_bytes, allowance(self._file.size))
         if num_bytes > limit:
             raise LogReadError(
                 f"{self.uri}: {what} takes {num_bytes} bytes, more than max_chunk_bytes or the file's own "
-                f"{self._file.size} bytes allow ({limit}); write it as Parquet with smaller row groups"
+                f"{self._file.size} bytes allow ({limit}); {way_out}"
             )
 
 
@@ -147,6 +159,11 @@ class ParquetTable(_BaseTableFile):
             )
             table = reader.read_row_group(group, columns=list(columns), use_threads=False)
             return _whole(table, self.groups[group].num_rows)
+
+    def check_joined(self, columns: Sequence[str]) -> None:
+        """See `TableFile.check_joined`."""
+        self._check_sizes(group.num_bytes for group in self.groups)
+        self._check_sizes(self._decoded(group, columns) for group in range(len(self.groups)))
 
     @lazy
     def _text_sizes(self) -> dict[tuple[int, str], int]:
@@ -209,6 +226,10 @@ class FeatherTable(_BaseTableFile):
         with self._source():
             return record_batches(self._bytes(), self._file.size)
 
+    def check_joined(self, columns: Sequence[str]) -> None:
+        """See `TableFile.check_joined`."""
+        self._check_sizes(map(self._decompressed, range(len(self.groups))))
+
     def _decompressed(self, group: int) -> int:
         """Bytes of a record batch and of all dictionaries, which Arrow reads with it."""
         dictionaries, batches = self._messages
@@ -266,6 +287,9 @@ class CsvTable(_BaseTableFile):
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
         return self._table.select(list(columns))
+
+    def check_joined(self, columns: Sequence[str]) -> None:
+        """See `TableFile.check_joined`; it has one group, which was read before."""
 
 
 _KINDS: dict[str, type[ParquetTable] | type[FeatherTable] | type[CsvTable]] = {

@@ -65,6 +65,7 @@ class SweepFile:
         """See `TableFile.read`; there is one group, of one column."""
         fields = self._fields
         names = [field.name for field in fields]
+        self.check_joined(columns)
         parts = [self._table.read(number, names) for number in range(len(self._table.groups))]
         try:
             whole = pa.concat_tables([pa.schema(fields).empty_table(), *parts]).combine_chunks()
@@ -73,6 +74,10 @@ class SweepFile:
         except pa.ArrowException as error:
             raise LogReadError(f"{self.uri}: can't be joined to one message: {error}") from error
         return pa.table({ROWS: pa.LargeListArray.from_arrays(np.array([0, len(whole)]), struct)})
+
+    def check_joined(self, columns: Sequence[str]) -> None:
+        """See `TableFile.check_joined`."""
+        self._table.check_joined([field.name for field in self._fields])
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
