@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array, Ragged
-from logloom.errors import UsageError
+from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, Messages, TopicRequest
 from logloom.resample.frames import Times, TransformTable
 from logloom.resample.poses import poses_of
@@ -154,6 +154,27 @@ def _stamp_spec(log: Log, topic: str) -> FieldSpec | None:
     return None
 
 
+def _pieces(
+    log: Log, messages: Messages, stamp: FieldSpec, rows: NDArray[np.intp]
+) -> Iterator[tuple[NDArray[np.intp], Ragged, Times]]:
+    """The transforms of some messages and their stamps, with those rows that are taken at a time.
+
+    Few are where names of frames are long: all take as much memory as the longest.
+    """
+    found = messages.take(stamp, rows)
+    stamps = found.values if isinstance(found, Ragged) else found
+    try:
+        values, _ = take_text(log, messages, _TRANSFORMS, rows, len(stamps))
+    except LogReadError:
+        if len(rows) == 1:
+            raise
+        for half in np.array_split(rows, 2):
+            yield from _pieces(log, messages, stamp, half)
+        return
+    assert isinstance(values, Ragged)
+    yield rows, values, stamps
+
+
 class _TransformReading:
     """Transforms of several topics on their way into one table."""
 
@@ -169,16 +190,13 @@ class _TransformReading:
         if spec is None:
             kind = log.summary.topics[topic].type
             raise UsageError(f"{topic} holds no stamped transforms ({kind})")
-        transforms = _TRANSFORMS
         for at in range(0, len(messages), _AT_A_TIME):
             rows = np.arange(at, min(at + _AT_A_TIME, len(messages)))
-            values, strings = take_text(messages, transforms, rows)
-            transforms = FieldSpec(adapter="transforms", strings=strings)
-            stamps = messages.take(spec, rows)
-            assert isinstance(values, Ragged)
-            message = np.repeat(rows, values.lengths)
-            stamp = stamps.values if isinstance(stamps, Ragged) else stamps
-            self._add(topic, values.values, stamp, messages.log_time[message], messages.position[message])
+            for own, values, stamps in _pieces(log, messages, spec, rows):
+                message = np.repeat(own, values.lengths)
+                self._add(
+                    topic, values.values, stamps, messages.log_time[message], messages.position[message]
+                )
 
     def _add(self, topic: str, values: Array, stamp: Times, log_time: Times, position: Times) -> None:
         child = self._numbered(values["child"], log_time)

@@ -6,6 +6,7 @@ Elsewhere: what definitions say (suggest_columns), what follows for the recipe (
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ MAX_DELAY = 3600 * 10**9  # beyond it the log was replayed, and only a scan find
 
 MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are looked at
 MAX_STRINGS = 1 << 12  # characters of text in arrays that are made room for
+_UNCOUNTED_STRINGS = 1 << 7  # where nothing tells how many texts there are
+MAX_TEXT_BYTES = 256 << 20  # of values that are made room for, as all are as wide as the longest text
 FULL_TURN = 2 * np.pi + 1e-6  # an angle in radians that is not beyond it may be interpolated as one
 
 _STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
@@ -232,7 +235,8 @@ def _fitted(
     ctype = log.column_type(topic, spec)
     if ctype.kind == "bytes":
         return candidate
-    values, strings = take_text(messages, spec, rows)
+    count = _num_values(log, messages, spec, rows) if ctype.is_ragged else len(rows)
+    values, strings = take_text(log, messages, spec, rows, count)
     if strings != spec.strings:
         candidate = candidate.with_keys(strings=strings)
     if candidate.policy == "slerp" and isinstance(values, np.ndarray) and not values.any(axis=-1).all():
@@ -254,19 +258,45 @@ def _spec(candidate: Candidate) -> FieldSpec:
     )
 
 
-def take_text(messages: Messages, spec: FieldSpec, rows: NDArray[np.intp]) -> tuple[Values, int]:
+def take_text(
+    log: Log, messages: Messages, spec: FieldSpec, rows: NDArray[np.intp], count: int | None
+) -> tuple[Values, int]:
     """Values, and the width of text in arrays that has room for all of it.
 
+    Args:
+        count: how many values there are in all rows; None where nothing tells.
+
     Raises:
-        LogReadError: they can't be taken with any width up to `MAX_STRINGS`.
+        LogReadError: they can't be taken with any width up to `MAX_STRINGS`, or not within `MAX_TEXT_BYTES`.
     """
     while True:
         try:
             return messages.take(spec, rows), spec.strings
         except LogloomError as error:
-            if "strings" not in str(error) or spec.strings >= MAX_STRINGS:
+            most = MAX_STRINGS if count is not None else _UNCOUNTED_STRINGS
+            if "strings" not in str(error) or spec.strings >= most:
                 raise
             spec = replace(spec, strings=spec.strings * 4)
+            num_bytes = (count or 0) * log.column_type(messages.topic, spec).dtype.itemsize
+            if num_bytes > MAX_TEXT_BYTES:
+                raise LogReadError(
+                    f"{error}. With room for it {count} values of {messages.topic}, which are read together, "
+                    f"would take {num_bytes} bytes, more than {MAX_TEXT_BYTES}: shorten the text"
+                ) from error
+
+
+def _num_values(log: Log, messages: Messages, spec: FieldSpec, rows: NDArray[np.intp]) -> int | None:
+    """How many elements the arrays of some messages have, by a number in each; None where there is none."""
+    if spec.adapter == "transforms":
+        numbers = [path for path in _STAMPS if "[]" in path]
+    else:
+        names: Mapping[str, Any] = log.column_type(messages.topic, spec).dtype.fields or {}
+        numbers = [f"{spec.paths[0]}[].{name}" for name, (kind, *_) in names.items() if kind.kind in "iufb"]
+    for path in numbers:
+        with contextlib.suppress(LogloomError):
+            found = messages.take(FieldSpec((path,)), rows)
+            return len(found.values) if isinstance(found, Ragged) else len(found)
+    return None
 
 
 def _first_line(error: LogloomError) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from logloom.blocks import concatenate
-from logloom.errors import RecipeError, UsageError
+from logloom.errors import LogReadError, RecipeError, UsageError
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.redacted import RedactedLog
 from logloom.io.purged import digest_of_log
@@ -15,6 +15,7 @@ from logloom.recipe import Recipe
 from logloom.resample.frames import Extrapolation, FrameTree
 from logloom.resample.poses import matrices
 from logloom.schema import MAX_TIME, MIN_TIME, NO_AGE
+from logloom.transforms import frames, sampling
 from logloom.transforms.columns import Span
 from logloom.transforms.finish import frames_told
 from logloom.transforms.frame_notes import frame_notes
@@ -282,3 +283,29 @@ def test_a_log_whose_topics_hold_no_transforms_is_not_held_to_the_plan(log, tmp_
     other = open_log([write_log(tmp_path / "other.mcap", {**drive_topics(1), "/tf": (SPEED, speeds(3))})])
     with pytest.raises(RecipeError, match=r"recipe.yaml:6: columns.pose: /tf holds no stamped transforms"):
         hold_to(plan, made, "other", other)
+
+
+def test_a_long_name_of_a_frame_takes_no_more_memory_than_a_bound(tmp_path, monkeypatch):
+    """All names that are read together take as much as the longest: 4 KiB of text would be gigabytes."""
+    monkeypatch.setattr(sampling, "MAX_TEXT_BYTES", 1 << 19)
+    taken = []
+    take_text = frames.take_text
+
+    def watched(*arguments):
+        values, strings = take_text(*arguments)
+        taken.append(values.values.nbytes)
+        return values, strings
+
+    monkeypatch.setattr(frames, "take_text", watched)
+    many = [transform(START + i, "map", f"part-{i % 3}") for i in range(100)]
+    long = [transform(START + 1000, "map", "x" * 1000)]
+    messages = [(START, {"transforms": transforms}) for transforms in [*[many] * 9, long]]
+    path = write_log(tmp_path / "long.mcap", {"/tf": (TF, messages)})
+    table = read_frames(open_log([path]), ["/tf"], []).table
+    assert len(table.child) == 901
+    assert "x" * 1000 in table.names
+    assert max(taken) <= 1 << 19
+    both = {"/tf": (TF, [(START, {"transforms": [*many, *long]})])}
+    log = open_log([write_log(tmp_path / "one.mcap", both)])
+    with pytest.raises(LogReadError, match=r"one.mcap.* characters.*101 values of /tf.* shorten the text"):
+        read_frames(log, ["/tf"], [])
