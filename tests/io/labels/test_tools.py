@@ -102,6 +102,51 @@ def test_shapes_tracks_and_attributes_of_cvat():
     assert "empty@6.jpg" in found.images
 
 
+@pytest.mark.parametrize(
+    ("degrees", "box"), [("90.0", (45, -45, 55, 55)), ("0.0", (0, 0, 100, 10)), ("270", (45, -45, 55, 55))]
+)
+def test_a_box_of_cvat_that_is_rotated_becomes_the_box_around_it(degrees, box):
+    plain = 'xtl="1.5" ytl="2" xbr="3" ybr="4"'
+    turned = f'xtl="0" ytl="0" xbr="100" ybr="10" rotation="{degrees}"'
+    label = read_cvat(CVAT.replace(plain, turned, 1).encode(), "f").labels[0]
+    assert label.box == pytest.approx(box)
+    assert len(label.polygon) == (8 if float(degrees) else 0)
+
+
+def test_the_corners_of_a_rotated_box_of_cvat_turn_clockwise_from_the_upper_left():
+    turned = 'xtl="0" ytl="0" xbr="20" ybr="10" rotation="30"'
+    label = read_cvat(CVAT.replace('xtl="1.5" ytl="2" xbr="3" ybr="4"', turned, 1).encode(), "f").labels[0]
+    c, s = math.cos(math.radians(30)), math.sin(math.radians(30))
+    corners = [(10 + c * x - s * y, 5 + s * x + c * y) for x, y in ((-10, -5), (10, -5), (10, 5), (-10, 5))]
+    assert label.polygon == pytest.approx([number for corner in corners for number in corner])
+
+
+def test_what_coco_leaves_null_is_absent_and_a_polygon_has_a_box_around_it():
+    label = {"image_id": 1, "category_id": 7, "segmentation": [[1, 2, 3, 4, 5, 0]]}
+    nulls = dict.fromkeys(("bbox", "score", "track_id", "attributes"))
+    (found,) = read_coco(json.dumps({**COCO, "annotations": [{**label, **nulls}]}).encode(), "f").labels
+    assert (found.box, found.track, found.attributes) == ((1, 0, 5, 4), -1, {})
+    assert math.isnan(found.score)
+
+
+@pytest.mark.parametrize(
+    ("key", "again", "said"),
+    [
+        ("images", {"id": 1, "file_name": "c@7.jpg"}, "'x/a@5.jpg' and 'c@7.jpg' of images have one id, 1"),
+        ("categories", {"id": 7, "name": "bus"}, "'car' and 'bus' of categories have one id, 7"),
+    ],
+)
+def test_ids_of_coco_that_stand_there_twice_are_refused(key, again, said):
+    with pytest.raises(DatasetError, match=said):
+        read_coco(json.dumps({**COCO, key: [*COCO[key], again]}).encode(), "f")
+
+
+def test_text_that_the_parser_gives_in_many_pieces_is_whole():
+    text = "&amp;x" * 3000
+    found = read_cvat(CVAT.replace("red &amp; blue", text).encode(), "f")
+    assert found.labels[0].attributes["colour"] == "&x" * 3000
+
+
 @pytest.mark.parametrize("encoding", ["no-such", "shift_jis", "utf-8"])
 def test_an_encoding_that_xml_claims_is_not_looked_up(encoding):
     assert len(read_cvat(CVAT.replace("utf-8", encoding, 1).encode(), "f").labels) == 4
@@ -257,6 +302,9 @@ def test_frames_that_a_tool_numbers_or_names_anew_are_told_by_the_table_of_keys(
         ('"name": "car"', '"name": "\\ud800"'),
         ('"track_id": 3', '"track_id": 18446744073709551615'),
         ('"track_id": 3', '"attributes": {"a": 1e400}'),
+        ("[1, 2, 30, 40.5]", "[1e308, 0, 1e308, 1]"),
+        ("[[1, 2, 3, 4, 5, 6]]", "[[1e300, 2, 3, 4, 5, 6]]"),
+        ('"score": 0.5', '"score": 1e300'),
     ],
 )
 def test_what_no_table_holds_is_an_error_that_names_the_file(tmp_path, old, new):
