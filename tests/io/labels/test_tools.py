@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.labels import names
 from logloom.io.labels.coco import read_coco
 from logloom.io.labels.cvat import read_cvat
 from logloom.io.labels.kitti import read_kitti
@@ -168,6 +169,39 @@ def test_vector_labels_of_segments():
     assert found.skipped == {"polyline": 1}
 
 
+def segments(**labels):
+    """A release of one sample with these label sets."""
+    said = json.loads(json.dumps(SEGMENTS))
+    said["dataset"]["samples"][0]["labels"] = labels
+    return json.dumps(said).encode()
+
+
+def test_one_label_set_of_segments_is_taken():
+    shapes = SEGMENTS["dataset"]["samples"][0]["labels"]["ground-truth"]["attributes"]["annotations"]
+    sets = {"ground-truth": {"attributes": {"annotations": shapes[:1]}}}
+    sets["model"] = {"attributes": {"annotations": shapes[1:2]}}
+    assert [label.track for label in read_segments(segments(**sets), "f").labels] == [-1]
+    assert [label.track for label in read_segments(segments(**sets), "f", "model").labels] == [9]
+    with pytest.raises(DatasetError, match=r"no label set 'mine'; there are 'ground-truth', 'model'"):
+        read_segments(segments(**sets), "f", "mine")
+
+
+@pytest.mark.parametrize(
+    ("status", "is_taken"), [(None, True), ("REVIEWED", True), ("REJECTED", False), ("PRELABELED", False)]
+)
+def test_labels_of_segments_that_nobody_stands_by_are_counted(status, is_taken):
+    label = {**SEGMENTS["dataset"]["samples"][0]["labels"]["ground-truth"], "label_status": status}
+    found = read_segments(segments(**{"ground-truth": label}), "f")
+    assert len(found.labels) == 2 * is_taken
+    assert +found.skipped == ({"polyline": 1} if is_taken else {status.lower(): 3})
+
+
+def test_frames_of_a_sequence_of_segments_are_counted():
+    label = {"label_status": "LABELED", "attributes": {"frames": [{"annotations": []}, {"annotations": []}]}}
+    found = read_segments(segments(**{"ground-truth": label}), "f")
+    assert (found.labels, found.skipped) == ([], {"frame of a sequence": 2})
+
+
 @pytest.mark.parametrize("tool", READERS)
 def test_wherever_a_file_is_cut_it_is_an_error_that_names_it_or_whole_lines(tool):
     read, data = READERS[tool]
@@ -294,6 +328,50 @@ def test_frames_that_a_tool_numbers_or_names_anew_are_told_by_the_table_of_keys(
     assert (done.labels, done.num_unknown) == (4, 0)
     without = import_labels([str(tmp_path / "c.xml")], "cvat", to)
     assert (without.labels, without.unknown, without.num_unknown) == (3, ("0",), 1)
+
+
+def test_frames_of_several_folders_keep_their_keys(tmp_path):
+    files = ["front/000.jpg", "rear/000.jpg", "rear/left/000.jpg", "rear/111.jpg"]
+    keys = {"file": files, "log_id": ["a", "b", "b", "b"], "timestamp": [1, 1, 2, 1]}
+    pq.write_table(pa.table(keys), tmp_path / "keys.parquet")
+    sent = SentFrames.load(str(tmp_path / "keys.parquet"))
+    for name, key in [
+        ("front/000.jpg", ("a", 1)),
+        ("task 7/rear/000.png", ("b", 1)),
+        ("left/000.jpg", ("b", 2)),
+        ("elsewhere/111.jpg", ("b", 1)),
+    ]:
+        assert sent.find(name, "f") == key
+    for name in ("000.jpg", "other/000.jpg"):
+        with pytest.raises(UsageError, match=rf"f: image '{name}' may be 'front/000' or 'rear/000'"):
+            sent.find(name, "f")
+    assert sent.frames == [("a", 1), ("b", 1), ("b", 1), ("b", 2)]
+    twice = {"file": ["a.jpg", "a.png"], "log_id": ["a", "b"], "timestamp": [1, 1]}
+    pq.write_table(pa.table(twice), tmp_path / "twice.parquet")
+    with pytest.raises(UsageError, match=r"twice.parquet: 'a.png', without its suffix, .* two keys"):
+        SentFrames.load(str(tmp_path / "twice.parquet"))
+
+
+def test_the_table_of_keys_may_lie_in_a_store_that_wants_options(tmp_path, monkeypatch):
+    pq.write_table(
+        pa.table({"file": ["a.jpg"], "log_id": ["a"], "timestamp": [5]}), tmp_path / "keys.parquet"
+    )
+    seen = []
+    plain = names.LabelTable
+    monkeypatch.setattr(names, "LabelTable", lambda *said: seen.append(said[2]) or plain(*said))
+    (tmp_path / "c.json").write_text(json.dumps(COCO))
+    options, to = {"file": {"auto_mkdir": False}}, str(tmp_path / "out.parquet")
+    keys = str(tmp_path / "keys.parquet")
+    import_labels([str(tmp_path / "c.json")], "coco", to, keys=keys, storage_options=options)
+    assert seen == [options]
+
+
+def test_a_file_of_kitti_without_a_suffix_is_of_the_image_of_its_name(tmp_path):
+    for name in ("a@5", "drive.1@6"):
+        (tmp_path / name).write_text(KITTI)
+        import_labels([str(tmp_path / name)], "kitti", str(tmp_path / "out.parquet"))
+        found = pq.read_table(tmp_path / "out.parquet")
+        assert f"{found['log_id'][0]}@{found['timestamp'][0]}" == name
 
 
 @pytest.mark.parametrize(
