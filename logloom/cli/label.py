@@ -93,6 +93,9 @@ def import_(
         str,
         typer.Option(metavar="FILE", help="The export's keys.parquet, where names of images don't tell."),
     ] = "",
+    label_set: Annotated[
+        str, typer.Option(metavar="NAME", help="Label set of Segments.ai (default: ground-truth).")
+    ] = "",
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
@@ -104,7 +107,14 @@ def import_(
 
     from logloom.pipelines.label_import import import_labels
 
-    done = import_labels(files, tool, to, keys=keys, storage_options=parse_storage_options(storage_option))
+    done = import_labels(
+        files,
+        tool,
+        to,
+        keys=keys,
+        label_set=label_set,
+        storage_options=parse_storage_options(storage_option),
+    )
     if json:
         print_json(dataclasses.asdict(done))
     images = f"{done.labelled:,} of {counted(done.images, 'image')}"

@@ -9,6 +9,7 @@ import pathlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logloom.errors import DatasetError, UsageError
@@ -31,7 +32,9 @@ _NAMED = 5  # images that a report names
 
 
 def _read_kitti(data: bytes, place: str) -> ToolFile:
-    return read_kitti(data, place, file_name_of(place).rpartition(".")[0])
+    name = file_name_of(place)
+    stem, _, suffix = name.rpartition(".")
+    return read_kitti(data, place, stem if stem and "@" not in suffix else name)
 
 
 TOOLS: Mapping[str, Callable[[bytes, str], ToolFile]] = {
@@ -68,6 +71,7 @@ def import_labels(
     to: str,
     *,
     keys: str = "",
+    label_set: str = "",
     storage_options: Mapping[str, Any] | None = None,
 ) -> ImportedLabels:
     """Writes a table of labels, on a disk, of what a tool wrote.
@@ -77,22 +81,26 @@ def import_labels(
         tool: one of `TOOLS`.
         to: the Parquet file, which is replaced.
         keys: `keys.parquet` of the export; "" where names of images carry their keys.
+        label_set: of Segments.ai's; "" is its first, ground-truth.
 
     Raises:
-        DatasetError: a file is damaged, or none of the tool's; names it and the place.
-        UsageError: no such tool or file, or no image's key is known.
+        DatasetError: a file is damaged, none of the tool's, or lacks the label set; names it and the place.
+        UsageError: no such tool or file, or no image's key is known, or several may be one's.
     """
     if tool not in TOOLS:
         raise UsageError(f"no tool {tool!r}; there are {', '.join(TOOLS)}")
     if not to.endswith(".parquet"):
         raise UsageError(f"{to}: labels become a .parquet file")
-    sent = SentFrames.load(keys) if keys else SentFrames()
+    if label_set and tool != "segments":
+        raise UsageError(f"{tool} has no label sets; leave out --label-set")
+    read = partial(read_segments, label_set=label_set) if label_set else TOOLS[tool]
+    sent = SentFrames.load(keys, storage_options) if keys else SentFrames()
     found: list[tuple[Key, ToolLabel]] = []
     images, labelled, unknown = set[tuple[str, str | int]](), set[Key](), Counter[str]()
     skipped: Counter[str] = Counter()
     for file in files:
         place = shown(file)
-        said = TOOLS[tool](_bytes_of(file, storage_options), place)
+        said = read(_bytes_of(file, storage_options), place)
         # Numbers are those of frames of a file, names are names everywhere.
         images |= {(place if isinstance(image, int) else "", image) for image in said.images}
         skipped += said.skipped

@@ -37,7 +37,9 @@ def default_workers(size: Size, cores: int) -> int:
 
 
 def num_workers(options: RunnerOptions, size: Size) -> int:
-    """How many workers a run has."""
+    """How many workers a run has; with options of Beam's its own runner takes the steps, in this process."""
+    if options.beam_flags():
+        return 1
     return options.workers or default_workers(size, len(os.sched_getaffinity(0)))
 
 
@@ -87,7 +89,7 @@ class Direct:
         with contextlib.ExitStack() as stack:
             folders = stack.enter_context(engine_folders())
             self._pool = None
-            if self._workers > 1 and self._options is None:
+            if self._workers > 1:
                 server = stack.enter_context(fork_server())
                 self._pool = LocalWorkers(server, self._workers, folders.environment)
                 stack.callback(self._pool.close)

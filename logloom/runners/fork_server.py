@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from multiprocessing.connection import Connection, wait
@@ -256,6 +257,8 @@ def _work(driver: Connection, environment: Mapping[str, str], connection: Connec
     try:
         work(connection)
         code = 0
+    except BaseException:  # nobody else says it
+        traceback.print_exc()
     finally:
         os._exit(code)  # threads of numerical libraries and stores need not end first
 

@@ -176,14 +176,37 @@ def how_ended(code: int) -> str:
 
 def work(connection: Connection) -> None:
     """Makes what is asked for until nobody asks any more."""
-    logging.disable()  # what a step raises, the job hears of, too, and makes it one message
+    # What a step raises, the job hears of, too, and makes it one message. Loggers go on: retries of stores'
+    # clients are counted by what these log.
+    logging.getLogger().handlers[:] = [logging.NullHandler()]
     runs: dict[int, Sequence[Sequence[FlatMap]]] = {}
     with contextlib.suppress(EOFError, OSError):
         while True:
-            task: _AskedElement = connection.recv()
-            if task.stages is not None:
-                runs[task.run] = pickle.loads(task.stages)
-            connection.send(_made(runs[task.run][task.stage], task))
+            asked = connection.recv_bytes()
+            connection.send_bytes(_pickled(_answered(asked, runs)))
+
+
+def _answered(asked: bytes, runs: dict[int, Sequence[Sequence[FlatMap]]]) -> _MadeElements:
+    """What becomes of an element as it came.
+
+    Args:
+        runs: their stages, by number; takes those that come with the element.
+    """
+    try:
+        task: _AskedElement = pickle.loads(asked)
+        if task.stages is not None:
+            runs[task.run] = pickle.loads(task.stages)
+    except Exception as error:
+        return _MadeElements(0, [], portable(error), CollectedMetrics())
+    return _made(runs[task.run][task.stage], task)
+
+
+def _pickled(outcome: _MadeElements) -> bytes:
+    """The outcome for the parent process; where that can't be pickled, the error that says so."""
+    try:
+        return pickle.dumps(outcome)
+    except Exception as error:
+        return pickle.dumps(outcome._replace(made=[], error=portable(error)))
 
 
 def _made(steps: Sequence[FlatMap], task: _AskedElement) -> _MadeElements:
@@ -195,3 +218,7 @@ def _made(steps: Sequence[FlatMap], task: _AskedElement) -> _MadeElements:
             return _MadeElements(task.stage, list(made), None, metrics)
         except Exception as error:
             return _MadeElements(task.stage, [], portable(error), metrics)
+        except SystemExit as error:
+            failed = JobFailedError(f"a step called sys.exit({error.code!r})")
+            failed.__cause__ = error
+            return _MadeElements(task.stage, [], portable(failed), metrics)

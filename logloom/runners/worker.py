@@ -32,19 +32,12 @@ def main() -> None:
     work()
 
 
-def work(*, silent: bool = False) -> NoReturn:
-    """Works until the engine lets go of this process, then ends it.
-
-    Args:
-        silent: print and log nothing.
-    """
+def work() -> NoReturn:
+    """Works until the engine lets go of this process, then ends it."""
     with beam_needed():
-        from apache_beam.runners.worker import sdk_worker, sdk_worker_main
+        from apache_beam.runners.worker import sdk_worker_main
 
     _name_loggers()
-    if silent:  # what a step raises, the job hears of too, and makes it one message of logloom's
-        sdk_worker.print = lambda *values, **where: None
-        logging.disable()
     code = 1
     try:
         sdk_worker_main.main(None)

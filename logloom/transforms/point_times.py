@@ -20,16 +20,18 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.errors import LogReadError, UsageError
 from logloom.io.caches import LruCache
-from logloom.io.logs.base import MIN_TIME, FieldSpec, Log, Messages, TopicRequest
+from logloom.io.logs.base import FieldSpec, Log, Messages, TopicRequest
 from logloom.io.logs.decoding import clouds
 from logloom.recipe.mistakes import nearest
 from logloom.resample.frames import Times
 from logloom.resample.kernels import Floats
 from logloom.schema import ColumnType
 from logloom.transforms.columns import ColumnPlan, RowPlan
+from logloom.transforms.spans import ByteIndex
 
 AXES = ("x", "y", "z")
 _FIRST_REACH = 10**9  # ns; how far before its end a log is searched at first for a cloud with points
+_MAX_READ = 64 << 20  # bytes of messages that are searched at a time
 _SHORTEST, _LONGEST = 10**6, 10**9  # ns that a sweep may last for its unit to be told
 _EACH = "[]."
 
@@ -209,9 +211,11 @@ def _last_measured(
     """The times of the measured points of the last cloud of a log that has any, and its log time; of the last
     of all, none, where there is none.
 
-    It is looked for ever further from the end: a lidar that is shut down may go on without points.
+    It is looked for ever further from the end: a lidar that is shut down may go on without points. Little of
+    the log is held at a time.
     """
     messages, reach = log.last_message(topic), _FIRST_REACH
+    sizes, first = ByteIndex(log.summary), log.summary.topics[topic].first
     end = stop = int(messages.log_time[0])
     while True:
         for row in range(len(messages) - 1, -1, -1):
@@ -221,11 +225,13 @@ def _last_measured(
                 values = values[are_measured(np.stack([found[axis].astype(np.float64) for axis in axes]))]
             if len(values):
                 return values, int(messages.log_time[row])
-        if stop <= log.summary.topics[topic].first:
+        if stop <= first:
             return values, end
-        start = max(MIN_TIME, stop - reach)
+        start = max(first, stop - reach)
+        while stop - start > 1 and sizes.between(start, stop) > _MAX_READ:
+            start = (start + stop) // 2
         messages = log.read({topic: TopicRequest(start, stop, ("log",))})[topic]
-        stop, reach = start, 4 * reach
+        stop, reach = start, 4 * (stop - start)
 
 
 def _time_field(dtype: np.dtype[np.void], wanted: str) -> str:

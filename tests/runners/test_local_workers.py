@@ -1,17 +1,20 @@
 """Elements that worker processes make, without Beam."""
 
 import contextlib
+import logging
 import os
 import signal
+import sys
 import threading
 
 import pytest
 
 from logloom.errors import DatasetError, LogloomError
+from logloom.io import retries
 from logloom.metrics import collected, count
 from logloom.runners.fork_server import ForkServer
 from logloom.runners.inline import INLINE, Elements
-from logloom.runners.local_workers import LocalWorkers
+from logloom.runners.local_workers import LocalWorkers, _AskedElement
 from logloom.runners.running import JobFailedError
 
 HERE = os.getpid()
@@ -55,6 +58,30 @@ class ParticularError(Exception):
 
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
+
+
+def leave(element):
+    sys.exit("enough")
+
+
+def unpicklable(element):
+    return lambda: element
+
+
+class Unreadable:
+    """Pickled well, and not made again."""
+
+    def __reduce__(self):
+        return int, ("not a number",)
+
+
+def asked_again(element):
+    """As a store's client that retries and says so."""
+    retries.watch()
+    logging.getLogger("botocore.retryhandler").debug("Retry needed, action of: 0.1")
+    logging.getLogger("somebody").error("on standard error")
+    count(retries=retries.take())
+    return element
 
 
 def particular(element):
@@ -103,6 +130,45 @@ def test_an_error_of_a_step_is_raised_here_with_its_place(start, error):
 def test_an_error_that_can_not_be_pickled_is_raised_as_text(start):
     with pytest.raises(RuntimeError, match=r"(?s)in particular.*ParticularError: 1 and 2"):
         list(start | INLINE.Create([1]) | INLINE.Map(particular))
+
+
+def test_a_result_that_can_not_be_pickled_is_an_error_that_says_so(start):
+    with pytest.raises(Exception, match=r"unpicklable.*lambda"):
+        list(start | INLINE.Create([1]) | INLINE.Map(unpicklable))
+    assert list(start | INLINE.Create([3]) | INLINE.Map(squared)) == [9]
+
+
+def test_an_element_that_can_not_be_made_again_is_an_error_that_says_so(start):
+    with pytest.raises(ValueError, match="not a number"):
+        list(start | INLINE.Create([Unreadable()]) | INLINE.Map(squared))
+    assert list(start | INLINE.Create([3]) | INLINE.Map(squared)) == [9]
+
+
+def test_a_step_that_ends_its_process_fails_the_run_with_its_place(start):
+    with pytest.raises(JobFailedError, match=r"a step called sys.exit\('enough'\)") as raised:
+        list(start | INLINE.Create([1]) | INLINE.Map(leave))
+    assert "in leave" in raised.value.__notes__[0]
+
+
+def test_what_ends_a_worker_stands_on_standard_error(capfd):
+    with contextlib.closing(ForkServer()) as server:
+        worker = server.fork({})
+        with worker.connection:
+            worker.connection.send(_AskedElement(run=7, stages=None, stage=0, element=0))  # of no known run
+            assert worker.end.result(60) == 1
+    assert "KeyError: 7" in capfd.readouterr().err
+
+
+def test_retries_that_clients_of_stores_log_are_counted_and_nothing_is_printed(capfd):
+    with (
+        contextlib.closing(ForkServer([__name__])) as server,
+        contextlib.closing(LocalWorkers(server, 2, {})) as workers,
+        collected() as metrics,
+    ):
+        made = Elements([], workers) | INLINE.Create(range(5)) | INLINE.Map(asked_again)
+        assert sorted(made) == list(range(5))
+    assert metrics.counters == {"retries": 5}
+    assert "on standard error" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

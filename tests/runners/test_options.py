@@ -15,7 +15,7 @@ import pytest
 from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
 from logloom.runners import RunnerOptions, Size
 from logloom.runners.cache import fetched
-from logloom.runners.direct import IN_PROCESS_BYTES, IN_PROCESS_BYTES_TRANSCODED, default_workers
+from logloom.runners.direct import IN_PROCESS_BYTES, IN_PROCESS_BYTES_TRANSCODED, default_workers, num_workers
 from logloom.runners.flink.engine import Flink
 from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
@@ -459,3 +459,10 @@ def test_a_label_that_google_cloud_would_refuse_is_refused_on_every_engine(label
         parse_labels([label])
     with pytest.raises(UsageError, match="comes twice"):
         parse_labels(["a=b", "a=c"])
+
+
+def test_with_options_of_beam_no_worker_is_started_however_large_the_job_is():
+    size = Size(partitions=100, message_bytes=100 * IN_PROCESS_BYTES)
+    assert num_workers(RunnerOptions(runner="direct"), size) == len(os.sched_getaffinity(0))
+    flags = {"direct_num_workers": "1"}
+    assert num_workers(RunnerOptions(runner="direct", settings=flags), size) == 1

@@ -16,6 +16,7 @@ from logloom.recipe import Recipe
 from logloom.resample.deskew import BLOCK, _distinct, deskewed
 from logloom.resample.frames import FOUND, REASONS, Extrapolation, FrameTree
 from logloom.schema import MAX_TIME, NO_AGE
+from logloom.transforms import point_times
 from logloom.transforms.finish import frames_told
 from logloom.transforms.frames import read_frames
 from logloom.transforms.resolve import resolve
@@ -513,6 +514,26 @@ def test_clouds_without_points_at_the_end_of_a_log_tell_nothing(tmp_path, unit):
     assert {
         len(points) for points, there in zip(rows["points"], rows["points.available"], strict=True) if there
     } == {5}
+
+
+def test_little_of_a_log_is_held_while_the_last_cloud_with_points_is_looked_for(tmp_path, monkeypatch):
+    none = np.zeros((20_000, 3))
+    empty = [cloud(START + 2 * SECOND + i * SWEEP, none, times=np.zeros(20_000)) for i in range(40)]
+    log = open_log([write_log(tmp_path / "drive.mcap", topics([*sweeps(2), *empty]))])
+    size = len(empty[0][1]["data"])
+    monkeypatch.setattr(point_times, "_MAX_READ", 5 * size)
+    held, plain = [], log.read
+
+    def watched(requests):
+        found = plain(requests)
+        held.extend(len(messages) for topic, messages in found.items() if topic == "/lidar")
+        return found
+
+    monkeypatch.setattr(log, "read", watched)
+    _, notes = resolve(recipe(column()), {"drive": log})
+    assert any("'t' of points, uint32 in ns since the message time" in note for note in notes)
+    assert max(held) <= 7
+    assert sum(held) <= 42
 
 
 def test_a_stated_unit_and_field_are_taken(tmp_path):

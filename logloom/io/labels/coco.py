@@ -4,18 +4,19 @@
      "annotations": [{"image_id", "category_id", "bbox": [x, y, width, height], "segmentation": [[x, y, …]]}]}
 
 Format: https://cocodataset.org/#format-data. `score`, `track_id` and `attributes` are what many tools add.
+A label without `bbox` has the box around its polygon.
 Masks, of run lengths or of several polygons, are counted and left out; their boxes are kept.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import DatasetError
-from logloom.io.labels.tool_labels import Box, Category, Id, ToolFile, ToolLabel
+from logloom.io.labels.tool_labels import Box, Category, Id, ToolFile, ToolLabel, box_around
 from logloom.io.metadata import checked, parsed
 
 _WAY_OUT = "export it again"
@@ -33,9 +34,9 @@ class _CocoLabel:
     category_id: Id
     bbox: Box | None = None
     segmentation: Any = None
-    score: float = math.nan
-    track_id: int = -1
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    score: float | None = None
+    track_id: int | None = None
+    attributes: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ def read_coco(data: bytes, place: str) -> ToolFile:
         DatasetError: it is no such file, is cut, or names what it doesn't have.
     """
     said = checked(_Coco, parsed(data, place, _WAY_OUT), place, _WAY_OUT)
-    images = {image.id: image.file_name for image in said.images}
-    names = {category.id: category.name for category in said.categories}
+    images = _by_id(((image.id, image.file_name) for image in said.images), "images", place)
+    names = _by_id(((category.id, category.name) for category in said.categories), "categories", place)
     found = ToolFile(images=set(images.values()))
     for number, one in enumerate(said.annotations):
         if one.image_id not in images or one.category_id not in names:
@@ -70,17 +71,32 @@ def read_coco(data: bytes, place: str) -> ToolFile:
         if one.bbox is not None:
             x, y, width, height = one.bbox
             box = x, y, x + width, y + height
+        elif polygon:
+            box = box_around(polygon)
         found.labels.append(
             ToolLabel(
                 images[one.image_id],
                 names[one.category_id],
                 box,
                 polygon,
-                one.track_id,
-                one.score,
-                one.attributes,
+                -1 if one.track_id is None else one.track_id,
+                math.nan if one.score is None else one.score,
+                one.attributes or {},
             )
         )
+    return found
+
+
+def _by_id(pairs: Iterable[tuple[Id, str]], what: str, place: str) -> dict[Id, str]:
+    """
+    Raises:
+        DatasetError: two have one id.
+    """
+    found: dict[Id, str] = {}
+    for number, name in pairs:
+        if number in found:
+            raise DatasetError(f"{place}: {found[number]!r} and {name!r} of {what} have one id, {number!r}")
+        found[number] = name
     return found
 
 

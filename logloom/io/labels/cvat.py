@@ -6,18 +6,20 @@
 
 Format: https://docs.cvat.ai/docs/dataset_management/formats/format-cvat/.
 Boxes, polygons and tags are labels, each with its `<attribute name>`s; other shapes are counted and left out.
+A box that is rotated becomes the box around it, and keeps its corners as a polygon.
 A box of a track that is outside is none. A file that declares a document type is refused: entities in it
 could expand without end, or name other files.
 """
 
 from __future__ import annotations
 
+import cmath
 import math
 import xml.parsers.expat  # nosec B406 # declarations, which could do harm, are refused
 from typing import Any
 
 from logloom.errors import DatasetError
-from logloom.io.labels.tool_labels import ToolFile, ToolLabel, box_around
+from logloom.io.labels.tool_labels import Box, ToolFile, ToolLabel, box_around
 
 _SHAPES = ("box", "polygon", "tag", "polyline", "points", "cuboid", "ellipse", "mask", "skeleton")
 _TAKEN = ("box", "polygon", "tag")
@@ -59,7 +61,8 @@ class _CvatReading:
         self._track: dict[str, str] = {}
         self._shape: dict[str, str] = {}
         self._attributes: dict[str, str] = {}
-        self._attribute, self._text = "", ""
+        self._attribute = ""
+        self._text: list[str] = []
         self._began = 0  # line of the shape
 
     def refuse(self, *_: Any) -> None:
@@ -81,16 +84,17 @@ class _CvatReading:
             self._shape, self._attributes = said, {}
             self._began = self.line()
         elif name == "attribute" and len(self._path) == 4:
-            self._attribute, self._text = self._said(said, "name"), ""
+            self._attribute, self._text = self._said(said, "name"), []
 
     def text(self, text: str) -> None:
-        self._text += text if self._path[-1:] == ["attribute"] else ""
+        if self._path[-1:] == ["attribute"]:
+            self._text.append(text)
 
     def end(self, name: str) -> None:
         depth = len(self._path)
         self._path.pop()
         if name == "attribute" and depth == 4:
-            self._attributes[self._attribute] = self._text
+            self._attributes[self._attribute] = "".join(self._text)
         elif name in _SHAPES and depth == 3 and self._path[1] in ("image", "track"):
             self._take(name, is_tracked=self._path[1] == "track")
 
@@ -104,8 +108,7 @@ class _CvatReading:
         polygon: tuple[float, ...] = ()
         box = None
         if name == "box":
-            x0, y0, x1, y1 = (self._number(said, key) for key in ("xtl", "ytl", "xbr", "ybr"))
-            box = x0, y0, x1, y1
+            box, polygon = self._box(said)
         elif name == "polygon":
             polygon = self._points(self._said(said, "points"))
             box = box_around(polygon)
@@ -118,6 +121,19 @@ class _CvatReading:
         track = int(self._number(self._track, "id")) if is_tracked else -1
         told = attributes | self._attributes
         self.found.labels.append(ToolLabel(image, label, box, polygon, track, attributes=told))
+
+    def _box(self, said: dict[str, str]) -> tuple[Box, tuple[float, ...]]:
+        """A box, and the corners of one that is rotated, which the box is around."""
+        x0, y0, x1, y1 = (self._number(said, key) for key in ("xtl", "ytl", "xbr", "ybr"))
+        turn = math.radians(self._number(said, "rotation")) if said.get("rotation") else 0.0
+        if turn == 0:
+            return (x0, y0, x1, y1), ()
+        # Clockwise about the middle, in degrees; y points down.
+        middle, size = complex((x0 + x1) / 2, (y0 + y1) / 2), complex(x1 - x0, y1 - y0) / 2
+        halves = (-size, size.conjugate(), size, -size.conjugate())
+        corners = [middle + half * cmath.rect(1, turn) for half in halves]
+        polygon = tuple(number for corner in corners for number in (corner.real, corner.imag))
+        return box_around(polygon), polygon
 
     def _said(self, said: dict[str, str], key: str) -> str:
         if not said.get(key):

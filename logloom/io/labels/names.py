@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.labels.tables import LabelChoice, LabelTable
@@ -44,11 +45,17 @@ def last_part(name: str, place: str) -> str:
     Raises:
         DatasetError: the path leaves the folder of the images.
     """
+    return _parts(name, place)[-1]
+
+
+def _parts(name: str, place: str) -> tuple[str, ...]:
+    """The parts of an image's path, the last one without suffix; raises as `last_part`."""
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or not parts[0] or re.match(r"[A-Za-z]:", parts[0]) or "\0" in name:
         raise DatasetError(f"{place}: the image's name {name!r:.200} leaves the folder of images")
     stem, dot, suffix = parts[-1].rpartition(".")
-    return stem if dot and re.fullmatch(r"[A-Za-z]{3,5}", suffix) else parts[-1]
+    last = stem if dot and re.fullmatch(r"[A-Za-z]{3,5}", suffix) else parts[-1]
+    return (*(part for part in parts[:-1] if part not in ("", ".")), last)
 
 
 def key_of(stem: str) -> Key | None:
@@ -64,37 +71,63 @@ class SentFrames:
     """The frames that were sent out.
 
     Attributes:
-        by_name: the key of each, by its name without suffix.
+        by_name: the key of each, by the parts of its path without suffix, under the last of them.
         frames: keys in the order of the frames' names, as tools number them.
     """
 
-    by_name: dict[str, Key] = field(default_factory=dict)
+    by_name: Mapping[str, Mapping[tuple[str, ...], Key]] = field(default_factory=dict)
     frames: Sequence[Key] = ()
 
     @classmethod
-    def load(cls, uri: str) -> SentFrames:
-        """Reads `keys.parquet` of an export.
+    def load(cls, uri: str, storage_options: Mapping[str, Any] | None = None) -> SentFrames:
+        """Reads `keys.parquet` of an export. Frames of several sensors may have one key.
 
         Raises:
-            UsageError, LogReadError: it is no such table.
+            UsageError, LogReadError: it is no such table, or gives two keys to one name.
         """
-        table = LabelTable([uri], LabelChoice(fields=("file",), one=True))
-        found: dict[str, Key] = {}
+        choice = LabelChoice(fields=("file",), one=True, may_repeat=True)
+        table = LabelTable([uri], choice, storage_options)
+        found: dict[tuple[str, ...], Key] = {}
         for log_id in table.counts:
             labels = table.of(log_id)
             assert labels is not None
             names = [value.tobytes().decode() for value in labels.values]
             for name, time in zip(names, labels.times.tolist(), strict=True):
-                found[last_part(name, shown(uri))] = (log_id, time)
-        return cls(found, [found[name] for name in sorted(found)])
+                parts = _parts(name, shown(uri))
+                if found.setdefault(parts, (log_id, time)) != (log_id, time):
+                    raise UsageError(
+                        f"{shown(uri)}: {name!r}, without its suffix, stands there with two keys; give each "
+                        "frame a name of its own"
+                    )
+        by_name: dict[str, dict[tuple[str, ...], Key]] = {}
+        for parts, key in found.items():
+            by_name.setdefault(parts[-1], {})[parts] = key
+        return cls(by_name, [found[parts] for parts in sorted(found)])
 
     def find(self, image: str | int, place: str) -> Key | None:
         """The key of an image by its name, or by its number; None where nothing tells.
 
+        Tools may put folders before a name, or leave them out.
+
         Raises:
             DatasetError: the name leaves its folder.
+            UsageError: frames of several folders may be meant.
         """
         if isinstance(image, int):
             return self.frames[image] if 0 <= image < len(self.frames) else None
-        stem = last_part(image, place)
-        return self.by_name.get(stem) or key_of(stem)
+        parts = _parts(image, place)
+        named = self.by_name.get(parts[-1], {})
+        if not named:
+            return key_of(parts[-1])
+        if len(named) == 1:
+            return next(iter(named.values()))
+        for start in range(len(parts)):  # as it was sent, whatever stands before
+            if parts[start:] in named:
+                return named[parts[start:]]
+        ending = [key for sent, key in named.items() if sent[-len(parts) :] == parts]
+        if len(ending) == 1:
+            return ending[0]
+        sent_out = " or ".join(repr("/".join(sent)) for sent in sorted(named)[:3])
+        raise UsageError(
+            f"{place}: image {image!r:.200} may be {sent_out}, which were sent out; let the tool keep folders"
+        )

@@ -2,11 +2,13 @@
 
     {"dataset": {"task_attributes": {"categories": [{"id", "name"}]},
                  "samples": [{"name", "labels": {"ground-truth": {"attributes": {"annotations":
-                     [{"category_id", "type": "bbox" | "polygon", "points": [[x, y], …], "track_id"}]}}}}]}}
+                     [{"category_id", "type": "bbox" | "polygon", "points": [[x, y], …], "track_id"}]},
+                     "label_status": "REVIEWED" | …}}}]}}
 
 Format: https://docs.segments.ai/reference/label-types, and its release files.
-Boxes and polygons are labels; other types are counted and left out. Bitmaps of segmentations lie in files of
-their own, and are no labels here.
+A sample has a label in each label set, of which one is taken. Boxes and polygons are labels; other types are
+counted and left out, and so are frames of sequences, and labels that nobody stands by. Bitmaps of
+segmentations lie in files of their own, and are no labels here.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logloom.errors import DatasetError
-from logloom.io.labels.tool_labels import Category, ToolFile, ToolLabel, box_around
+from logloom.io.labels.tool_labels import Category, Id, ToolFile, ToolLabel, box_around
 from logloom.io.metadata import checked, parsed
 
 _WAY_OUT = "download the release again"
 _TAKEN = ("bbox", "polygon")
+LABEL_SET = "ground-truth"  # what Segments.ai calls the first one
+# By people; others are of models, unfinished, or refused.
+_USABLE = ("LABELED", "REVIEWING_IN_PROGRESS", "REVIEWED")
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,13 @@ class _Shape:
 @dataclass(frozen=True)
 class _Shapes:
     annotations: tuple[_Shape, ...] = ()
+    frames: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
 class _SegmentsLabel:
     attributes: _Shapes | None = None
+    label_status: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,39 +71,58 @@ class _Release:
     dataset: _SegmentsDataset
 
 
-def read_segments(data: bytes, place: str) -> ToolFile:
+def read_segments(data: bytes, place: str, label_set: str = LABEL_SET) -> ToolFile:
     """The labels of a release.
 
     Args:
         place: names the file in messages.
+        label_set: which of them to take.
 
     Raises:
-        DatasetError: it is no such file, is cut, or names a category that it doesn't list.
+        DatasetError: it is no such file, is cut, has other label sets alone, or names a category that it
+            doesn't list.
     """
     said = checked(_Release, parsed(data, place, _WAY_OUT), place, _WAY_OUT).dataset
     names = {category.id: category.name for category in said.task_attributes.categories}
+    sets = {name for sample in said.samples for name in sample.labels}
+    if sets and label_set not in sets:
+        known = ", ".join(map(repr, sorted(sets)))
+        raise DatasetError(f"{place}: has no label set {label_set!r}; there are {known} (--label-set)")
     found = ToolFile(images={sample.name for sample in said.samples})
     for sample in said.samples:
-        for label in filter(None, sample.labels.values()):
-            for one in label.attributes.annotations if label.attributes else ():
-                if one.type not in _TAKEN:
-                    found.skipped[one.type or "bitmap"] += 1
-                    continue
-                if one.category_id not in names:
-                    raise DatasetError(f"{place}: sample {sample.name!r}: no category {one.category_id}")
-                place_of = f"{place}: sample {sample.name!r}"
-                points = checked(tuple[tuple[float, float], ...], one.points, place_of, _WAY_OUT)
-                if not points:
-                    raise DatasetError(f"{place_of}: a {one.type} without points; {_WAY_OUT}")
-                flat = tuple(number for point in points for number in point)
-                found.labels.append(
-                    ToolLabel(
-                        sample.name,
-                        names[one.category_id],
-                        box_around(flat),
-                        flat if one.type == "polygon" else (),
-                        -1 if one.track_id is None else one.track_id,
-                        attributes=one.attributes or {},
-                    )
-                )
+        label = sample.labels.get(label_set)
+        if label is None or label.attributes is None:
+            continue
+        shapes = label.attributes
+        if label.label_status is not None and label.label_status not in _USABLE:
+            found.skipped[label.label_status.lower()] += len(shapes.annotations) + len(shapes.frames)
+            continue
+        if shapes.frames:
+            found.skipped["frame of a sequence"] += len(shapes.frames)
+        for one in shapes.annotations:
+            if one.type in _TAKEN:
+                found.labels.append(_label(one, sample.name, names, f"{place}: sample {sample.name!r}"))
+            else:
+                found.skipped[one.type or "bitmap"] += 1
     return found
+
+
+def _label(one: _Shape, image: str, names: Mapping[Id, str], place: str) -> ToolLabel:
+    """
+    Raises:
+        DatasetError: its category isn't listed, or its points are none.
+    """
+    if one.category_id not in names:
+        raise DatasetError(f"{place}: no category {one.category_id}")
+    points = checked(tuple[tuple[float, float], ...], one.points, place, _WAY_OUT)
+    if not points:
+        raise DatasetError(f"{place}: a {one.type} without points; {_WAY_OUT}")
+    flat = tuple(number for point in points for number in point)
+    return ToolLabel(
+        image,
+        names[one.category_id],
+        box_around(flat),
+        flat if one.type == "polygon" else (),
+        -1 if one.track_id is None else one.track_id,
+        attributes=one.attributes or {},
+    )

@@ -45,6 +45,7 @@ class LabelChoice:
         fields: columns that a label holds; () for all others.
         one: a key may stand there once, and its label is the row's value; else all of a time make a row.
         width: characters kept of text where a label holds several fields.
+        may_repeat: whether a key may stand there again, be it with one label a value.
     """
 
     log_id: str = "log_id"
@@ -52,6 +53,7 @@ class LabelChoice:
     fields: tuple[str, ...] = ()
     one: bool = False
     width: int = 32
+    may_repeat: bool = False
 
 
 class LabelTable:
@@ -102,7 +104,7 @@ class LabelTable:
         bounds = np.searchsorted(of_log[order], np.arange(len(names) + 1)).tolist()
         self._bounds = {name: (bounds[i], bounds[i + 1]) for i, name in enumerate(names)}
         self.counts = {name: stop - start for name, (start, stop) in sorted(self._bounds.items())}
-        if choice.one:
+        if choice.one and not choice.may_repeat:
             self._refuse_repeated()
 
     def of(self, log_id: str) -> LogLabels | None:

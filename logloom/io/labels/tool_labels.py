@@ -7,9 +7,10 @@ are joined with them (tables).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +82,10 @@ def label_table(labels: Iterable[tuple[Key, ToolLabel]]) -> pa.Table:
 
     Columns log_id, timestamp (ns), class and bbox (4 float32, NaN for none); and where any label says it
     track, score, attributes (JSON), polygon and what else the tool has.
+
+    Raises:
+        ValueError: text that is no UTF-8, or a number beyond 32 bits of a float.
+        OverflowError: a track beyond 64 bits.
     """
     rows = sorted(labels, key=lambda pair: pair[0])
     said = [label for _, label in rows]
@@ -89,19 +94,36 @@ def label_table(labels: Iterable[tuple[Key, ToolLabel]]) -> pa.Table:
         "log_id": pa.array([key[0] for key, _ in rows], pa.string()).dictionary_encode(),
         "timestamp": pa.array([key[1] for key, _ in rows], pa.int64()),
         "class": pa.array([label.name for label in said], pa.string()),
-        "bbox": pa.array([label.box or nan4 for label in said], pa.list_(pa.float32(), 4)),
+        "bbox": _float32s("bbox", [label.box or nan4 for label in said], 4),
     }
     if any(label.track >= 0 for label in said):
         columns["track"] = pa.array([label.track for label in said], pa.int64())
     if not all(math.isnan(label.score) for label in said):
-        columns["score"] = pa.array([label.score for label in said], pa.float32())
+        columns["score"] = _float32s("score", [(label.score,) for label in said], 1)
     for name, numbers in said[0].numbers.items() if said else ():
-        kind = pa.list_(pa.float32(), len(numbers)) if len(numbers) > 1 else pa.float32()
-        values = [label.numbers[name] if len(numbers) > 1 else label.numbers[name][0] for label in said]
-        columns[name] = pa.array(values, kind)
+        columns[name] = _float32s(name, [label.numbers[name] for label in said], len(numbers))
     if any(label.attributes for label in said):
         texts = [canonical(label.attributes).decode() if label.attributes else "" for label in said]
         columns["attributes"] = pa.array(texts, pa.string())
     if any(label.polygon for label in said):
-        columns["polygon"] = pa.array([label.polygon for label in said], pa.list_(pa.float32()))
+        columns["polygon"] = _float32s("polygon", [label.polygon for label in said], -1)
     return pa.table(columns)
+
+
+def _float32s(name: str, rows: Sequence[Sequence[float]], length: int) -> pa.Array:
+    """A column of so many numbers a row, of any number for -1; of plain numbers for 1.
+
+    Raises:
+        ValueError: a number is beyond what float32 holds.
+    """
+    wide = np.fromiter(itertools.chain.from_iterable(rows), np.float64)
+    with np.errstate(over="ignore"):
+        values = wide.astype(np.float32)
+    if np.isinf(values).any():
+        raise ValueError(f"{name}: {wide[np.isinf(values)][0]:g} is beyond the numbers of 32 bits")
+    if length == 1:
+        return pa.array(values)
+    if length > 1:
+        return pa.FixedSizeListArray.from_arrays(pa.array(values), length)
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))

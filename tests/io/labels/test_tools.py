@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.labels import names
 from logloom.io.labels.coco import read_coco
 from logloom.io.labels.cvat import read_cvat
 from logloom.io.labels.kitti import read_kitti
@@ -102,6 +103,51 @@ def test_shapes_tracks_and_attributes_of_cvat():
     assert "empty@6.jpg" in found.images
 
 
+@pytest.mark.parametrize(
+    ("degrees", "box"), [("90.0", (45, -45, 55, 55)), ("0.0", (0, 0, 100, 10)), ("270", (45, -45, 55, 55))]
+)
+def test_a_box_of_cvat_that_is_rotated_becomes_the_box_around_it(degrees, box):
+    plain = 'xtl="1.5" ytl="2" xbr="3" ybr="4"'
+    turned = f'xtl="0" ytl="0" xbr="100" ybr="10" rotation="{degrees}"'
+    label = read_cvat(CVAT.replace(plain, turned, 1).encode(), "f").labels[0]
+    assert label.box == pytest.approx(box)
+    assert len(label.polygon) == (8 if float(degrees) else 0)
+
+
+def test_the_corners_of_a_rotated_box_of_cvat_turn_clockwise_from_the_upper_left():
+    turned = 'xtl="0" ytl="0" xbr="20" ybr="10" rotation="30"'
+    label = read_cvat(CVAT.replace('xtl="1.5" ytl="2" xbr="3" ybr="4"', turned, 1).encode(), "f").labels[0]
+    c, s = math.cos(math.radians(30)), math.sin(math.radians(30))
+    corners = [(10 + c * x - s * y, 5 + s * x + c * y) for x, y in ((-10, -5), (10, -5), (10, 5), (-10, 5))]
+    assert label.polygon == pytest.approx([number for corner in corners for number in corner])
+
+
+def test_what_coco_leaves_null_is_absent_and_a_polygon_has_a_box_around_it():
+    label = {"image_id": 1, "category_id": 7, "segmentation": [[1, 2, 3, 4, 5, 0]]}
+    nulls = dict.fromkeys(("bbox", "score", "track_id", "attributes"))
+    (found,) = read_coco(json.dumps({**COCO, "annotations": [{**label, **nulls}]}).encode(), "f").labels
+    assert (found.box, found.track, found.attributes) == ((1, 0, 5, 4), -1, {})
+    assert math.isnan(found.score)
+
+
+@pytest.mark.parametrize(
+    ("key", "again", "said"),
+    [
+        ("images", {"id": 1, "file_name": "c@7.jpg"}, "'x/a@5.jpg' and 'c@7.jpg' of images have one id, 1"),
+        ("categories", {"id": 7, "name": "bus"}, "'car' and 'bus' of categories have one id, 7"),
+    ],
+)
+def test_ids_of_coco_that_stand_there_twice_are_refused(key, again, said):
+    with pytest.raises(DatasetError, match=said):
+        read_coco(json.dumps({**COCO, key: [*COCO[key], again]}).encode(), "f")
+
+
+def test_text_that_the_parser_gives_in_many_pieces_is_whole():
+    text = "&amp;x" * 3000
+    found = read_cvat(CVAT.replace("red &amp; blue", text).encode(), "f")
+    assert found.labels[0].attributes["colour"] == "&x" * 3000
+
+
 @pytest.mark.parametrize("encoding", ["no-such", "shift_jis", "utf-8"])
 def test_an_encoding_that_xml_claims_is_not_looked_up(encoding):
     assert len(read_cvat(CVAT.replace("utf-8", encoding, 1).encode(), "f").labels) == 4
@@ -121,6 +167,39 @@ def test_vector_labels_of_segments():
     box, polygon = found.labels
     assert (box.box, polygon.box, polygon.track) == ((1, 2, 3, 4), (0, 0, 4, 3), 9)
     assert found.skipped == {"polyline": 1}
+
+
+def segments(**labels):
+    """A release of one sample with these label sets."""
+    said = json.loads(json.dumps(SEGMENTS))
+    said["dataset"]["samples"][0]["labels"] = labels
+    return json.dumps(said).encode()
+
+
+def test_one_label_set_of_segments_is_taken():
+    shapes = SEGMENTS["dataset"]["samples"][0]["labels"]["ground-truth"]["attributes"]["annotations"]
+    sets = {"ground-truth": {"attributes": {"annotations": shapes[:1]}}}
+    sets["model"] = {"attributes": {"annotations": shapes[1:2]}}
+    assert [label.track for label in read_segments(segments(**sets), "f").labels] == [-1]
+    assert [label.track for label in read_segments(segments(**sets), "f", "model").labels] == [9]
+    with pytest.raises(DatasetError, match=r"no label set 'mine'; there are 'ground-truth', 'model'"):
+        read_segments(segments(**sets), "f", "mine")
+
+
+@pytest.mark.parametrize(
+    ("status", "is_taken"), [(None, True), ("REVIEWED", True), ("REJECTED", False), ("PRELABELED", False)]
+)
+def test_labels_of_segments_that_nobody_stands_by_are_counted(status, is_taken):
+    label = {**SEGMENTS["dataset"]["samples"][0]["labels"]["ground-truth"], "label_status": status}
+    found = read_segments(segments(**{"ground-truth": label}), "f")
+    assert len(found.labels) == 2 * is_taken
+    assert +found.skipped == ({"polyline": 1} if is_taken else {status.lower(): 3})
+
+
+def test_frames_of_a_sequence_of_segments_are_counted():
+    label = {"label_status": "LABELED", "attributes": {"frames": [{"annotations": []}, {"annotations": []}]}}
+    found = read_segments(segments(**{"ground-truth": label}), "f")
+    assert (found.labels, found.skipped) == ([], {"frame of a sequence": 2})
 
 
 @pytest.mark.parametrize("tool", READERS)
@@ -251,12 +330,59 @@ def test_frames_that_a_tool_numbers_or_names_anew_are_told_by_the_table_of_keys(
     assert (without.labels, without.unknown, without.num_unknown) == (3, ("0",), 1)
 
 
+def test_frames_of_several_folders_keep_their_keys(tmp_path):
+    files = ["front/000.jpg", "rear/000.jpg", "rear/left/000.jpg", "rear/111.jpg"]
+    keys = {"file": files, "log_id": ["a", "b", "b", "b"], "timestamp": [1, 1, 2, 1]}
+    pq.write_table(pa.table(keys), tmp_path / "keys.parquet")
+    sent = SentFrames.load(str(tmp_path / "keys.parquet"))
+    for name, key in [
+        ("front/000.jpg", ("a", 1)),
+        ("task 7/rear/000.png", ("b", 1)),
+        ("left/000.jpg", ("b", 2)),
+        ("elsewhere/111.jpg", ("b", 1)),
+    ]:
+        assert sent.find(name, "f") == key
+    for name in ("000.jpg", "other/000.jpg"):
+        with pytest.raises(UsageError, match=rf"f: image '{name}' may be 'front/000' or 'rear/000'"):
+            sent.find(name, "f")
+    assert sent.frames == [("a", 1), ("b", 1), ("b", 1), ("b", 2)]
+    twice = {"file": ["a.jpg", "a.png"], "log_id": ["a", "b"], "timestamp": [1, 1]}
+    pq.write_table(pa.table(twice), tmp_path / "twice.parquet")
+    with pytest.raises(UsageError, match=r"twice.parquet: 'a.png', without its suffix, .* two keys"):
+        SentFrames.load(str(tmp_path / "twice.parquet"))
+
+
+def test_the_table_of_keys_may_lie_in_a_store_that_wants_options(tmp_path, monkeypatch):
+    pq.write_table(
+        pa.table({"file": ["a.jpg"], "log_id": ["a"], "timestamp": [5]}), tmp_path / "keys.parquet"
+    )
+    seen = []
+    plain = names.LabelTable
+    monkeypatch.setattr(names, "LabelTable", lambda *said: seen.append(said[2]) or plain(*said))
+    (tmp_path / "c.json").write_text(json.dumps(COCO))
+    options, to = {"file": {"auto_mkdir": False}}, str(tmp_path / "out.parquet")
+    keys = str(tmp_path / "keys.parquet")
+    import_labels([str(tmp_path / "c.json")], "coco", to, keys=keys, storage_options=options)
+    assert seen == [options]
+
+
+def test_a_file_of_kitti_without_a_suffix_is_of_the_image_of_its_name(tmp_path):
+    for name in ("a@5", "drive.1@6"):
+        (tmp_path / name).write_text(KITTI)
+        import_labels([str(tmp_path / name)], "kitti", str(tmp_path / "out.parquet"))
+        found = pq.read_table(tmp_path / "out.parquet")
+        assert f"{found['log_id'][0]}@{found['timestamp'][0]}" == name
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ('"name": "car"', '"name": "\\ud800"'),
         ('"track_id": 3', '"track_id": 18446744073709551615'),
         ('"track_id": 3', '"attributes": {"a": 1e400}'),
+        ("[1, 2, 30, 40.5]", "[1e308, 0, 1e308, 1]"),
+        ("[[1, 2, 3, 4, 5, 6]]", "[[1e300, 2, 3, 4, 5, 6]]"),
+        ('"score": 0.5', '"score": 1e300'),
     ],
 )
 def test_what_no_table_holds_is_an_error_that_names_the_file(tmp_path, old, new):

@@ -314,6 +314,25 @@ def test_tables_whose_names_fit_are_sweeps_whatever_their_columns_are(tmp_path):
     }
 
 
+@pytest.mark.parametrize("pattern", ["*{s}*z", "{s}*z", "*{ns}*"])
+def test_a_name_of_very_many_digits_is_compared_at_once(pattern):
+    """An engine that goes back takes the cube of the length: hours."""
+    assert time_in("1" * 20_000 + ".x", [pattern.replace("*{ns}*", "*{ns}*z")]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "time"),
+    [
+        ("a12b34", "a*{ns}", 12),  # the first that fits, as few characters as may be before it
+        ("é(1)\udcff_1700000000.5", "é(1)\udcff_{s}", 1_700_000_000_500_000_000),
+        ("\ud800.5\n_7", "\ud800.5*_{us}", 7000),
+        ("lidar.x_7", "lidar_x_{us}", None),
+    ],
+)
+def test_names_are_compared_character_by_character_whatever_they_hold(name, pattern, time):
+    assert time_in(name, [pattern + "*" if time == 12 else pattern]) == time
+
+
 def test_a_file_whose_name_does_not_fit_is_named(tmp_path):
     paths = write_named(tmp_path / "lidar")
     odd = str(write(sweep(3).assign(timestamp=TIMES[5]), tmp_path / "lidar" / "lidar_5b.feather"))

@@ -11,8 +11,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from logloom.errors import LogReadError
+from logloom.extras import needed
 from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import MAX_TIME
 from logloom.io.logs.tables.magic import SUFFIXES
@@ -24,7 +26,7 @@ STAMP = re.compile(r"[1-9][0-9]{8,18}")  # what a table is called by whose name 
 
 _PART = re.compile(r"\{[^{}]*\}|\*|[^{}*]+|.", re.DOTALL)
 _RUN = re.compile(r"\}[0-9*]*\{")  # nothing tells where the number before ends
-_MAX_STARS = 2  # each more multiplies the time that a name takes by its length
+_MAX_STARS = 2
 _HOW = "write where the time stands as {ns}, {us}, {ms} or {s}, as in lidar_{ns}"
 
 
@@ -68,6 +70,7 @@ def time_in(uri: str, patterns: Iterable[str]) -> int | None:
 
     Raises:
         LogReadError: a pattern fits, and what it finds is no time.
+        UsageError: there are patterns, and the package google-re2 is missing.
 
     >>> time_in("drive/lidar_1700000000.25.feather", ["lidar_{s}"])
     1700000000250000000
@@ -77,29 +80,43 @@ def time_in(uri: str, patterns: Iterable[str]) -> int | None:
     name = file_name_of(uri)
     for pattern in patterns:
         units, expression = _compiled(pattern)
-        match = expression.fullmatch(name)
+        match = expression.fullmatch(_bytes(name))
         if match is None and name.endswith(SUFFIXES):
-            match = expression.fullmatch(name.rpartition(".")[0])
+            match = expression.fullmatch(_bytes(name.rpartition(".")[0]))
         if match is not None:
-            return _time(uri, pattern, units, match.groups())
+            return _time(uri, pattern, units, [number.decode() for number in match.groups()])
     return None
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(pattern: str) -> tuple[Sequence[str], re.Pattern[str]]:
-    """The units of a pattern, and what finds their numbers."""
-    units, expression = [], ""
+def _compiled(pattern: str) -> tuple[Sequence[str], Any]:
+    """The units of a pattern, and what finds their numbers in the bytes of a name, in linear time.
+
+    Raises:
+        UsageError: the package google-re2 is missing.
+    """
+    with needed("google-re2", "build"):
+        import re2
+
+    units, expression = [], b"(?s)"
     for part in _PART.findall(pattern):
         if part == "*":
-            expression += ".*?"
+            expression += b".*?"
         elif part.startswith("{"):
             units.append(part[1:-1])
             decimals = len(str(UNITS[units[-1]])) - 1
             tail = rf"(?:\.[0-9]{{1,{decimals}}})?" if decimals else ""
-            expression += f"([0-9]+{tail})"
+            expression += f"([0-9]+{tail})".encode()
         else:
-            expression += re.escape(part)
-    return tuple(units), re.compile(expression, re.DOTALL)
+            expression += re.escape(_bytes(part))
+    options = re2.Options()
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.LATIN1  # names of disks may be no text
+    return tuple(units), re2.compile(expression, options)
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
 
 
 def _time(uri: str, pattern: str, units: Sequence[str], numbers: Sequence[str]) -> int:
