@@ -69,13 +69,6 @@ class TableFile(Protocol):
         """
         ...
 
-    def check_joined(self, columns: Sequence[str]) -> None:
-        """
-        Raises:
-            LogReadError: some columns of all groups together take more memory than the file may ask for.
-        """
-        ...
-
 
 def table_file(uri: str, options: OpenOptions) -> TableFile:
     """The table in a file, by its name's suffix, else by its first bytes; reads nothing yet.
