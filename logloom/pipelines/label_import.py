@@ -96,7 +96,7 @@ def import_labels(
     read = partial(read_segments, label_set=label_set) if label_set else TOOLS[tool]
     sent = SentFrames.load(keys, storage_options) if keys else SentFrames()
     found: list[tuple[Key, ToolLabel]] = []
-    images, labelled, unknown = set[tuple[str, str | int]](), set[Key](), Counter[str]()
+    images, unknown = set[tuple[str, str | int]](), Counter[str]()
     skipped: Counter[str] = Counter()
     for file in files:
         place = shown(file)
@@ -109,7 +109,6 @@ def import_labels(
             if key is None:
                 unknown[str(label.image)] += 1
             else:
-                labelled.add(key)
                 found.append((key, label))
     if unknown and not found:
         raise UsageError(
@@ -121,7 +120,7 @@ def import_labels(
         to,
         len(found),
         len(images),
-        len(labelled),
+        len({key for key, _ in found}),
         tuple(sorted(unknown)[:_NAMED]),
         len(unknown),
         dict(sorted((kind, count) for kind, count in skipped.items() if count)),

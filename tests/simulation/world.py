@@ -477,7 +477,11 @@ EXPECTED = {
     "no rows": (LogloomError, "no rows at all", _is_purged),
     "purged before it ran": (PurgedError, "was purged since this build was planned", _is_purged),
     "purged": (DatasetError, "can't be gone back to: .*was purged", _is_purged),
-    "all dropped": (UsageError, "none of .* is to be built: .* left the dataset by `logloom drop`", _anything),
+    "all dropped": (
+        UsageError,
+        "none of .* is to be built: .* left the dataset by `logloom drop`",
+        _anything,
+    ),
     "no version": (UsageError, "no version here|no version '?\\d|there is no version", _anything),
     "no table": (DatasetError, "no table here", _anything),
     "version removed": (UsageError, "was removed by `logloom gc`", _is_taken_out),
