@@ -23,6 +23,7 @@ from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
 
 PURE = [
+    "logloom.io.metadata",
     "logloom.blocks",
     "logloom.inference",
     "logloom.interpreter",
@@ -32,6 +33,7 @@ PURE = [
     "logloom.markup",
     "logloom.pipelines.report_samples",
     "logloom.pipelines.show_foxglove",
+    "logloom.pipelines.show_rerun",
     "logloom.datasets.distances",
     "logloom.io.logs.decoding.clouds",
     "logloom.io.logs.tables.names",
@@ -43,6 +45,7 @@ PURE = [
     "logloom.statistics.exact",
     "logloom.statistics.lanes",
     "logloom.statistics.rows",
+    "logloom.transforms.calibrations",
     "logloom.transforms.row_splitting",
     "logloom.transforms.ticks",
     "logloom.where_bounds",
