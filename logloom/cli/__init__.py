@@ -7,6 +7,7 @@ that `--help` is quick.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
@@ -118,8 +119,11 @@ def _print_internal(error: Exception, debug: bool) -> None:
 
 def _leave(code: int) -> None:
     """Ends the process with this code."""
-    if "grpc" in sys.modules:
-        # Threads of gRPC that outlive a pipeline can abort the interpreter's own shutdown after all is done.
+    # Threads of gRPC that outlive a pipeline can abort the interpreter's own shutdown after all is done. And
+    # CPython kills itself by SIGINT on its way out if Ctrl-C came within an `exec` of source text, as each
+    # import of a dataclass does, although the KeyboardInterrupt was caught.
+    if "grpc" in sys.modules or code in (STOPPED, TERMINATED):
+        atexit._run_exitfuncs()
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()

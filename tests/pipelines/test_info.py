@@ -255,7 +255,8 @@ def test_no_error_names_its_topic_twice(tmp_path):
         writer.add_message(writer.register_channel("/t1", "cdr", schema), START, b"\0\1\0\0", START)
         writer.finish()
     (tmp_path / "r.yaml").write_text(
-        "name: r\nlogs: [log.mcap]\nclock: {rate: 1}\ncolumns: {x: {topic: /t1, field: field}}\n"
+        "name: r\nlogs: [log.mcap]\nclock: {rate: 1}\n"
+        "columns: {x: {topic: /t1, field: field}}\noutputs: {table: {}}\n"
     )
     refused = logloom("build", "r.yaml", "--to", "root", cwd=tmp_path)
     assert "topic /t1: definition of x/msg/Y: " in refused.stderr

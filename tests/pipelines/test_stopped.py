@@ -64,6 +64,18 @@ def test_a_build_that_is_told_to_stop_ends_with_all_its_processes(number, code, 
     assert build(plan_at(slow, root)).reused >= 2
 
 
+def test_ctrl_c_within_source_text_that_is_executed_has_the_same_code(slow, tmp_path):
+    """CPython ends a process by SIGINT itself then, whoever caught the KeyboardInterrupt."""
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    source = SLOWLY.replace("time.sleep(0.4)", 'exec("time.sleep(0.4)")')
+    (folder / "slowly.py").write_text(source)
+    (folder / "recipe.yaml").write_text((slow / "recipe.yaml").read_text())
+    building = BuildCommand(folder, tmp_path / "root", "--workers", "1", "--quiet")
+    building.wait_for_units(2)
+    assert building.end_by(signal.SIGINT, seconds=60) == (STOPPED, f"{STOPPED_SAYS}\n")
+
+
 def test_workers_that_are_about_to_start_end_with_the_build(slow, tmp_path):
     building = BuildCommand(slow, tmp_path / "root", "--workers", "2", "--quiet")
     building.wait_until(lambda: building.local_workers())
