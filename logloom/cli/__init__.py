@@ -27,9 +27,9 @@ from logloom.uris import shown
 
 # Each adds its commands to the app, so this is the order of `--help`.
 # isort: off
-from logloom.cli import info, doctor, build, status, plan, head, stats, find, splits, order  # noqa: F401
-from logloom.cli import report, show, versions, diff, tags, amending, verify, repair, view, gc, purge  # noqa: F401
-from logloom.cli import convert, label, demo  # noqa: F401
+from logloom.cli import info, doctor, build, status, wait, plan, head, stats, find, splits, order  # noqa: F401
+from logloom.cli import report, show, versions, log, diff, tag, untag, rollback, drop, verify, repair  # noqa: F401
+from logloom.cli import view, gc, purge, convert, label, demo  # noqa: F401
 # isort: on
 
 _GOES_ON = "; a build keeps what is finished: build again to go on"

@@ -1,4 +1,4 @@
-"""What is known of builds: `status` and `wait`."""
+"""`logloom status`: what is known of builds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logloom.cli.common import (
-    FAILED,
-    NOT_WHOLE,
     Json,
-    Quiet,
     StorageOption,
     app,
     examples,
@@ -38,38 +35,11 @@ def status(
     """Show the builds of a dataset: those that run, and how the others ended."""
     from logloom.pipelines.status import builds
 
-    store = _root_at(root, storage_option)
-    _show(builds(store, last=last), store.uri, json)
+    store = root_at(root, storage_option)
+    show_builds(builds(store, last=last), store.uri, json)
 
 
-@app.command(epilog=examples("logloom wait /data/urban", "logloom wait gs://datasets/urban --timeout 3600"))
-def wait(
-    root: BuildRoot,
-    timeout: Annotated[float | None, typer.Option(min=0, help="Fail after this many seconds.")] = None,
-    quiet: Quiet = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
-) -> None:
-    """Wait until no build of a dataset runs. Fails if one of these, or the latest, committed nothing."""
-    from logloom.pipelines import status as builds
-
-    store = _root_at(root, storage_option)
-    noted: set[str] = set()
-
-    def say(one: BuildStatus) -> None:
-        if not quiet and one.run not in noted:
-            noted.add(one.run)
-            print_message(f"waiting for {one.in_words()}")
-
-    found = builds.wait(store, timeout=timeout, on_status=say)
-    _show(found, store.uri, json)
-    if not all(one.state in ("committed", "unchanged") for one in found):
-        raise typer.Exit(FAILED)
-    if not all(one.whole for one in found):
-        raise typer.Exit(NOT_WHOLE)
-
-
-def _show(found: list[BuildStatus], root: str, json: bool) -> None:
+def show_builds(found: list[BuildStatus], root: str, json: bool) -> None:
     import dataclasses
 
     if json:
@@ -81,7 +51,7 @@ def _show(found: list[BuildStatus], root: str, json: bool) -> None:
         print_message(f"{root}: no build has left anything here")
 
 
-def _root_at(root: str, storage_option: list[str] | None) -> Store:
+def root_at(root: str, storage_option: list[str] | None) -> Store:
     """
     Raises:
         DatasetError: nothing is there.

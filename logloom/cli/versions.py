@@ -1,11 +1,10 @@
-"""The versions of a root, and a log in all of them: `versions` and `log`."""
+"""`logloom versions`: the versions of a root."""
 
 from __future__ import annotations
 
 import datetime
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,13 +21,10 @@ from logloom.cli.common import (
     print_message,
     print_table,
 )
-from logloom.words import counted, human_bytes
+from logloom.words import human_bytes
 
 if TYPE_CHECKING:
-    from logloom.io.shards import LogRecord
-    from logloom.pipelines.history import LogStay, VersionSummary
-
-MAX_PLACES = 5  # in files of one log, that `log` prints
+    from logloom.pipelines.history import VersionSummary
 
 
 @app.command(epilog=examples("logloom versions /data/urban", "logloom versions gs://datasets/urban --json"))
@@ -97,75 +93,3 @@ def _changes(changes: Mapping[str, int] | None) -> str:
         return "-"
     signs = {"added": "+", "gone": "-", "changed": "~"}
     return " ".join(f"{signs[what]}{count:,}" for what, count in changes.items() if count) or "none"
-
-
-@app.command(
-    epilog=examples("logloom log /data/urban drive-07", "logloom log gs://datasets/urban drive-07 --json")
-)
-def log(
-    root: BareRoot,
-    log_id: Annotated[str, typer.Argument(metavar="LOG_ID", help="The log, by its name in the dataset.")],
-    json: Json = False,
-    storage_option: StorageOption = None,
-) -> None:
-    """Show every version that has a log, with the log's files, split, rows and units there."""
-    from logloom.io.storage import Store
-    from logloom.pipelines.history import follow
-
-    found = follow(Store.at(root, parse_storage_options(storage_option)), log_id)
-    if json:
-        print_json([one.to_json() for one in found])
-        return
-    for one in found:
-        _print_stay(one)
-
-
-def _print_stay(one: LogStay) -> None:
-    record = one.record
-    rows = [
-        ("status", record.status),
-        ("split", record.split),
-        ("rows", f"{record.rows:,} of {counted(record.planned, 'tick')}"),
-        *(("dropped", f"{count:,} by {why}") for why, count in record.dropped.items()),
-        ("content", record.content_id),
-        ("key", record.key),
-        *(("file", uri) for uri in record.uris),
-        *([("refused", counted(record.refused, "message"))] if record.refused else []),
-        *(("reason", reason) for reason in _reasons(record)),
-    ]
-    for folder, unit in one.units:
-        size = f"{counted(unit.rows, 'row')}, {human_bytes(unit.size)}"
-        rows += [("unit", f"{unit.output} {unit.partition}, {size}"), ("", folder)]
-    rows += [("column", line) for name, own in (one.columns or {}).items() for line in _texts(name, own)]
-    print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", ""), rows)
-
-
-def _reasons(record: LogRecord) -> Iterator[str]:
-    """What is said of a log, equal lines once; of places in its files, which may be many, the first."""
-    lines = Counter(record.reasons)
-    placed = [line for line in lines if line.startswith(record.uris)]
-    left_out = set(placed[MAX_PLACES:])
-    for line, count in lines.items():
-        if line not in left_out:
-            yield line if count == 1 else f"{line} ({count:,} times)"
-    if left_out:
-        yield f"… and {len(left_out):,} more places in its files, which --json lists"
-
-
-def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:
-    """What was counted of a column, in short; a line for each of its elements."""
-    from logloom.pipelines.stats import elements
-
-    for label, lane in elements(name, stats):
-        if lane.get("min") is not None:
-            low, high, mean = (f"{lane[key]:.6g}" for key in ("min", "max", "mean"))
-            yield f"{label}: {lane['count']:,}, {low} to {high}, mean {mean}"
-    if stats.get("unavailable"):
-        yield f"{name}: {counted(stats['unavailable'], 'row')} unavailable"
-
-
-def _in_words(numbers: tuple[int, ...]) -> str:
-    """Versions 3 to 7, or just 3."""
-    if len(numbers) == 1:
-        return f"version {numbers[0]}"
-    return f"versions {numbers[0]} to {numbers[-1]}"

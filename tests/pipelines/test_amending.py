@@ -11,13 +11,14 @@ from logloom.errors import CommitConflictError, DatasetError, LogReadError, Usag
 from logloom.io.manifest import read_manifest, version_file, version_numbers
 from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
-from logloom.pipelines.amending import plan_drop, rollback
 from logloom.pipelines.build import build
 from logloom.pipelines.comparison import compare
+from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.history import follow, versions
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
 from logloom.pipelines.purge import purge
+from logloom.pipelines.rollback import rollback
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms import finish

@@ -20,9 +20,9 @@ from logloom.io.entries import unit_folder
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.manifest import as_laid_out, read_manifest
 from logloom.io.storage import Store
-from logloom.pipelines.amending import plan_drop
 from logloom.pipelines.build import build
 from logloom.pipelines.comparison import LogChanges
+from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
 from logloom.pipelines.repair import repair

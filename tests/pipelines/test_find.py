@@ -22,9 +22,9 @@ from logloom.io.intervals import (
     write_intervals,
 )
 from logloom.io.storage import Store
-from logloom.pipelines.amending import rollback
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.purge import purge
+from logloom.pipelines.rollback import rollback
 from logloom.pipelines.verify import verify
 from logloom.recipe import Keep, Recipe
 from tests.pipelines.conftest import build_at

@@ -20,10 +20,10 @@ from logloom.errors import PurgedError
 from logloom.io.entries import read_log_part
 from logloom.io.manifest import Manifest, read_manifest, version_numbers
 from logloom.io.storage import Store
-from logloom.pipelines.amending import rollback
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge
+from logloom.pipelines.rollback import rollback
 from logloom.pipelines.tagging import tag
 from logloom.pipelines.verify import verify
 from logloom.recipe import Keep, Recipe

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from logloom.cli.log import _reasons
 from logloom.cli.tables import table_lines
-from logloom.cli.versions import _cells, _reasons
+from logloom.cli.versions import _cells
 from logloom.errors import UsageError
 from logloom.io import log_statistics
 from logloom.io.entries import read_log_part

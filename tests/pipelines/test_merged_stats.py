@@ -14,8 +14,8 @@ from logloom.io.manifest import open_root, read_manifest
 from logloom.io.records import LogRecords
 from logloom.io.storage import Store
 from logloom.pipelines import merged_stats, report, stats
-from logloom.pipelines.amending import plan_drop
 from logloom.pipelines.build import build
+from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.merged_stats import MERGED, Counted, has_merged, read_merged, write_merged
 from logloom.pipelines.purge import purge

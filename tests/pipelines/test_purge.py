@@ -18,7 +18,6 @@ from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
 from logloom.pipelines import purge as purging
-from logloom.pipelines.amending import rollback
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.history import follow, versions
@@ -26,6 +25,7 @@ from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_logs import PlanLogs
 from logloom.pipelines.purge import purge
 from logloom.pipelines.repair import repair
+from logloom.pipelines.rollback import rollback
 from logloom.pipelines.verify import verify
 from logloom.pipelines.versions import Before
 from logloom.recipe import Recipe

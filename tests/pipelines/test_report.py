@@ -18,8 +18,8 @@ from logloom.io.merging import write_records
 from logloom.io.storage import Store
 from logloom.pipelines import report as report_module
 from logloom.pipelines import report_logs, verify
-from logloom.pipelines.amending import plan_drop
 from logloom.pipelines.build import build
+from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.purge import purge
 from logloom.pipelines.report import report_of
 from logloom.pipelines.report_card import card_of

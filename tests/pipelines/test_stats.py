@@ -15,11 +15,11 @@ from logloom.io.log_statistics import noted, read_statistics, statistics_file
 from logloom.io.manifest import open_root, read_manifest
 from logloom.io.metadata import canonical
 from logloom.io.storage import Store
-from logloom.pipelines.amending import plan_drop
 from logloom.pipelines.build import build
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
+from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge

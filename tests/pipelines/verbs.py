@@ -13,12 +13,13 @@ from logloom.io.manifest import as_laid_out, read_manifest, version_file, versio
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
-from logloom.pipelines.amending import plan_drop, rollback
 from logloom.pipelines.build import prepared
+from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge
 from logloom.pipelines.repair import repair
+from logloom.pipelines.rollback import rollback
 from logloom.pipelines.tagging import tag, untag
 from logloom.pipelines.verify import check_view
 from logloom.pipelines.view import copy_view, make_view

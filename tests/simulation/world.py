@@ -34,11 +34,12 @@ from logloom.io.removals import REMOVING
 from logloom.io.storage import Store
 from logloom.io.tables import verify
 from logloom.io.tags import read_tags
-from logloom.pipelines.amending import plan_drop, rollback
 from logloom.pipelines.build import build
+from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.gc import GRACE_S, collect_garbage
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge
+from logloom.pipelines.rollback import rollback
 from logloom.pipelines.tagging import tag, untag
 from logloom.recipe import Keep, Recipe
 from logloom.transforms.finished import assembled_problems, unit_problems

@@ -1,4 +1,4 @@
-"""Names of versions: `tag` and `untag`."""
+"""`logloom tag`: name a version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from logloom.cli.common import (
-    BareRoot,
     Json,
     Root,
     StorageOption,
@@ -41,20 +40,10 @@ def tag(
     where, version = split_root(root)
     store = Store.at(where, parse_storage_options(storage_option))
     number, tags = run(store, version, names, move=move)
-    _show(tags, f"version {number} of {store.uri} is {', '.join(dict.fromkeys(names))}", json)
+    show_tags(tags, f"version {number} of {store.uri} is {', '.join(dict.fromkeys(names))}", json)
 
 
-@app.command(epilog=examples("logloom untag /data/urban gold"))
-def untag(root: BareRoot, names: Names, json: Json = False, storage_option: StorageOption = None) -> None:
-    """Remove tags; the versions stay."""
-    from logloom.io.storage import Store
-    from logloom.pipelines.tagging import untag as run
-
-    store = Store.at(root, parse_storage_options(storage_option))
-    _show(run(store, names), f"no version of {store.uri} is {', '.join(dict.fromkeys(names))} now", json)
-
-
-def _show(tags: dict[str, int], message: str, json: bool) -> None:
+def show_tags(tags: dict[str, int], message: str, json: bool) -> None:
     if json:
         print_json(dict(sorted(tags.items())))
     print_message(message)

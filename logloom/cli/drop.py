@@ -1,4 +1,4 @@
-"""Versions that no new log makes: `rollback` and `drop`."""
+"""`logloom drop`: a new version without some logs."""
 
 from __future__ import annotations
 
@@ -13,60 +13,14 @@ from logloom.cli.common import (
     Quiet,
     StorageOption,
     app,
-    complete_version,
     examples,
-    given_root,
     parse_storage_options,
     print_json,
     print_message,
 )
 from logloom.cli.jobs import View
-from logloom.errors import UsageError
+from logloom.cli.rollback import MakeView, Reason
 from logloom.words import counted
-
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the new version.")]
-MakeView = Annotated[View, typer.Option(help="Make the version's view of plain folders, as `build` does.")]
-
-
-@app.command(
-    epilog=examples(
-        'logloom rollback /data/urban@6 --reason "7 has the wrong calibration"',
-        "logloom rollback gs://datasets/urban@gold --json",
-    )
-)
-def rollback(
-    root: Annotated[
-        str,
-        typer.Argument(
-            metavar="ROOT@VERSION",
-            help="The version to go back to, by number or tag.",
-            autocompletion=complete_version,
-            callback=given_root,
-        ),
-    ],
-    reason: Reason = "",
-    view: MakeView = View.auto,
-    json: Json = False,
-    storage_option: StorageOption = None,
-) -> None:
-    """Commit a new version that says what an earlier one does. No data is copied, and no version changes."""
-    from logloom.io.manifest import resolve_version, split_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.amending import rollback as run
-
-    where, version = split_root(root)
-    store = Store.at(where, parse_storage_options(storage_option))
-    if version == "latest":
-        newest = resolve_version(store, version)
-        raise UsageError(
-            f"{store.uri}: say which version to go back to, as in {store.uri}@{max(1, newest - 1)}"
-        )
-    made, shown = run(store, version, reason, view=view.value, on_message=print_message)
-    print_message(f"version {made.version} of {store.uri}: {made.reason}")
-    if json:
-        print_json({"version": made.version, "reason": made.reason, "view": shown, **made.totals})
-    else:
-        print(shown or store.uri)
 
 
 @app.command(
@@ -94,7 +48,7 @@ def drop(
     import os
 
     from logloom.io.storage import Store
-    from logloom.pipelines.amending import plan_drop
+    from logloom.pipelines.drop import plan_drop
     from logloom.pipelines.progress import Watch
 
     store = Store.at(root, parse_storage_options(storage_option))
