@@ -53,12 +53,12 @@ def two_versions(drive, tmp_path_factory):
     return recipe, folder
 
 
-def store_at(root):
-    return as_laid_out(Store.at(str(root)))
+def store_at(root, options=None):
+    return as_laid_out(Store.at(str(root), options))
 
 
 def built(made, store):
-    plan = plan_build(made[0], store.uri)
+    plan = plan_build(made[0], store.uri, storage_options=store.options)
     if plan.up_to_date:
         prepared(plan)
     else:
@@ -89,18 +89,18 @@ def viewed(made, store):
 
 
 def collected(made, store):
-    collect_garbage(store.uri, keep=Keep(last=1))
+    collect_garbage(store.uri, keep=Keep(last=1), storage_options=store.options)
 
 
 def purged(made, store):
     log_id = read_manifest(store, 1).logs[0].log_id
-    done = purge(store.uri, [log_id])
+    done = purge(store.uri, [log_id], storage_options=store.options)
     if not done.is_proven:
         raise LogloomError("\n".join(done.left))
 
 
 def repaired(made, store):
-    done = repair(store.uri, num_workers=1)
+    done = repair(store.uri, num_workers=1, storage_options=store.options)
     if not done.is_sound:
         raise LogloomError("\n".join(finding.message for finding in done.unrepaired))
 
@@ -149,9 +149,9 @@ VERBS = {
 }
 
 
-def state(root):
+def state(root, options=None):
     """What a root shows: versions with what is wrong with them, tags, and what was purged."""
-    store = store_at(root)
+    store = store_at(root, options)
     erased = Purged(store)
     versions, wrong = {}, set()
     for number in version_numbers(store):

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from tests.pipelines.conftest import built, drive  # noqa: F401
+from tests.pipelines.verbs import two_versions  # noqa: F401
 from tests.runners.conftest import engines_cache  # noqa: F401
 from tests.stores.servers import ObjectStore, gcs_emulator, s3_emulator
 
@@ -27,8 +28,7 @@ def s3():
 def store(request) -> ObjectStore:
     found = request.getfixturevalue(request.param)
     yield found
-    found.faults.share = 0.0
-    found.faults.done.clear()
+    found.faults.meet()
 
 
 @pytest.fixture

@@ -35,17 +35,36 @@ def free_port() -> int:
 
 @dataclass
 class Faults:
-    """What the proxy does to a share of the requests, the same for the same seed."""
+    """What the proxy does to a share of the requests, the same for the same seed, or to one of them.
+
+    Attributes:
+        share: of the requests that meet a fault.
+        at, kind: the number of the request, from 0, that meets one, and which; `meet` sets them.
+        requests: how many came since.
+        done: the faults so far.
+    """
 
     share: float = 0.0
+    at: int = -1
+    kind: str = ""
+    requests: int = 0
     done: list[str] = field(default_factory=list)
     _random: random.Random = field(default_factory=lambda: random.Random(7))
 
+    def meet(self, kind: str = "", at: int = -1) -> None:
+        """Lets one of the requests from now on meet a fault, or none."""
+        self.share, self.kind, self.at, self.requests = 0.0, kind, at, 0
+        self.done.clear()
+
     def next(self) -> str:
-        """ "", or "429", "503", "reset" (nothing done), "lost" (done, but the answer never arrives)."""
-        if self._random.random() >= self.share:
+        """The next request's: "", a status such as "503", "reset" (nothing done) or "lost" (but done)."""
+        number, self.requests = self.requests, self.requests + 1
+        if number == self.at:
+            fault = self.kind
+        elif self._random.random() < self.share:
+            fault = self._random.choice(["429", "503", "reset", "lost"])
+        else:
             return ""
-        fault = self._random.choice(["429", "503", "reset", "lost"])
         self.done.append(fault)
         return fault
 
@@ -86,8 +105,9 @@ class FaultyProxy:
         fault = self.faults.next()
         if fault == "reset":
             return _reset(request)
-        if fault in ("429", "503"):
-            return web.Response(status=int(fault), text='{"error": {"message": "rateLimitExceeded"}}')
+        if fault.isdecimal():
+            text = '{"error": {"message": "rateLimitExceeded"}}' if fault != "403" else ""
+            return web.Response(status=int(fault), text=text)
         url = f"http://127.0.0.1:{self.upstream}{request.raw_path}"
         async with self._session.request(
             request.method, _as_it_is(url), headers=request.headers, data=body, allow_redirects=False
