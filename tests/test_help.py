@@ -22,8 +22,8 @@ def test_each_argument_and_option_is_explained_in_a_sentence(name):
 
 
 def test_each_verb_stands_in_the_file_of_its_name():
-    for command in app.registered_commands:
-        assert command.callback.__module__ == f"logloom.cli.{command.callback.__name__}"
+    for one in app.registered_commands:
+        assert one.callback.__module__ == f"logloom.cli.{one.callback.__name__}"
 
 
 def test_convert_names_all_formats_and_kinds_of_installed_packages():
