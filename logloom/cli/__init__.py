@@ -122,8 +122,10 @@ def _leave(code: int) -> None:
     # Threads of gRPC that outlive a pipeline can abort the interpreter's own shutdown after all is done. And
     # CPython kills itself by SIGINT on its way out if Ctrl-C came within an `exec` of source text, as each
     # import of a dataclass does, although the KeyboardInterrupt was caught.
-    if "grpc" in sys.modules or code in (STOPPED, TERMINATED):
-        atexit._run_exitfuncs()
+    has_threads = "grpc" in sys.modules
+    if has_threads or code in (STOPPED, TERMINATED):
+        if not has_threads:
+            atexit._run_exitfuncs()
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
