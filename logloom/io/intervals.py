@@ -263,8 +263,9 @@ def number_with(store: Store, number: int, name: str) -> int | None:
     if store.exists(intervals_file(number, name)):
         return number
     wanted: Any = None
-    for other in sorted(version_numbers(store), reverse=True):
-        if other == number or not store.exists(intervals_file(other, name)):
+    searched = {other for _, other in numbers_with(store) if other is not None}
+    for other in sorted(searched.intersection(version_numbers(store)) - {number}, reverse=True):
+        if not store.exists(intervals_file(other, name)):
             continue
         wanted = wanted or _said(manifest_at(store, number))
         if _said(manifest_at(store, other)) == wanted:
