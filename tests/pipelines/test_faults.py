@@ -12,6 +12,7 @@ from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.verify import reading_of, verify
 from logloom.recipe import Recipe
+from logloom.recipe.logs import expand_logs
 from logloom.transforms.assembly import assembled_differences
 from logloom.transforms.reading_back import differences
 from tests import faulty
@@ -146,3 +147,14 @@ def test_a_log_that_a_dead_store_can_t_give_back_is_no_difference_of_its_version
         faults.set("reset", at, ALWAYS)
         with pytest.raises(StorageError, match=r"faulty://bucket/logs/one\.mcap"):
             verify(str(root), against_logs=True, num_workers=1)
+
+
+@pytest.mark.parametrize("pattern", ["logs/*.mcap", "logs/drive-00.mcap", "logs"])
+def test_logs_that_a_dead_store_can_t_list_are_no_mistake_of_the_recipe(drive, faults, tmp_path, pattern):
+    put_all(drive.logs[0].parent, "logs")
+    text = drive.text.replace(str(drive.logs[0].parent), f"{faulty.ROOT}/logs")
+    recipe = Recipe.from_yaml(text).model_copy(update={"logs": (f"{faulty.ROOT}/{pattern}",)})
+    faults.set("503", 0, ALWAYS)
+    with pytest.raises(StorageError, match=r"logs: .*503|logs/: .*503"):
+        expand_logs(recipe)
+    assert faults.done

@@ -23,6 +23,7 @@ from logloom.io.logs.base import Log, LogSummary
 from logloom.io.logs.folders import Folders, is_bag_file, is_metadata, parent_of
 from logloom.io.logs.listing import MAGIC, changed_ns
 from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
+from logloom.io.remote import fault_of
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
@@ -265,7 +266,11 @@ def leaving_out(
 def find_all(
     uris: Sequence[str], base: str | None, options: Mapping[str, Any] | None, folders: Folders | None = None
 ) -> list[Iterable[FoundLog] | str]:
-    """What each URI or glob means, or why it means nothing; each can be gone through once."""
+    """What each URI or glob means, or why it means nothing; each can be gone through once.
+
+    Raises:
+        StorageError: a disk or a store couldn't be asked, which says nothing of what was given.
+    """
     there = folders or Folders()
     absolute = [absolute_uri(uri, base) for uri in uris]
 
@@ -274,9 +279,11 @@ def find_all(
             return _find(uri, options, there)
         except _NotFoundError as error:
             return shown(f"{given}: {error}")
-        except LogloomError as error:
-            return str(error)
         except Exception as error:  # every object store has errors of its own
+            if (fault := fault_of(f"{given}: {uri}" if uri != given else uri, error)) is not None:
+                raise fault from error
+            if isinstance(error, LogloomError):
+                return str(error)
             return shown(f"{given}: can't be listed ({uri}): {type(error).__name__}: {error}")
 
     with ThreadPoolExecutor(waiting_threads(absolute)) as pool:
