@@ -40,6 +40,8 @@ MODULES = [
     "logloom.testing",
 ]
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".Dockerfile": "dockerfile"}
+FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+NESTED = re.compile(r"^  (?=[*-] )", re.MULTILINE)
 LINK = re.compile(r"\]\((?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -54,7 +56,10 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Links as the repository has them become links of the site."""
+    """Links as the repository has them become links of the site, and its nested lists MkDocs's.
+
+    GitHub nests a list that is indented by two; MkDocs needs four.
+    """
     here = page.file.src_uri
     source = next((source for source, name in PROJECT.items() if name == here), f"docs/{here}")
 
@@ -68,7 +73,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             target = path.removeprefix("docs/") + (match["anchor"] or "")
         return f"]({posixpath.relpath(target, posixpath.dirname(here) or '.')})"
 
-    return LINK.sub(link, markdown)
+    parts = FENCED.split(LINK.sub(link, markdown))
+    return "".join(part if part.startswith("```") else NESTED.sub("    ", part) for part in parts)
 
 
 def _examples() -> str:
