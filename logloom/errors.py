@@ -1,5 +1,7 @@
 """Errors of logloom, each built from a single message so that it survives pickling between workers.
 
+Each is a subclass of the one that it hangs from:
+
     LogloomError
     |-- UsageError               the command or the call is wrong (exit code 2)
     |   `-- RecipeError          the recipe is wrong; the message lists every mistake with its line

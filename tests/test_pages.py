@@ -190,9 +190,9 @@ def lists_run_together(text):
     """Lines with an item that no list shows: it follows a sentence, or a paragraph without a blank line."""
     above = ""
     for line in without_fences(text).splitlines():
-        if re.search(r"[.:;] \* \S", CODE.sub("code", line)):
-            yield line
-        elif re.match(r"([*+-]|\d+\.) ", line) and re.match(r"[^\s*+#-](?!\d*\. )", above):
+        if re.search(r"[.:;] \* \S", CODE.sub("code", line)) or (
+            re.match(r"([*+-]|\d+\.) ", line) and re.match(r"[^\s*+#-](?!\d*\. )", above)
+        ):
             yield line
         above = line
 
