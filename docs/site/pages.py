@@ -167,6 +167,14 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     return "".join(part if part.startswith("```") else NESTED.sub("    ", part) for part in parts)
 
 
+def on_post_build(*, config: Any) -> None:
+    """The index of the search, for pages that are opened from a disk, where browsers fetch no JSON."""
+    index = pathlib.Path(config.site_dir) / "search" / "search_index.json"
+    index.with_suffix(".js").write_text(
+        f"var __index = {index.read_text(encoding='utf-8')}", encoding="utf-8"
+    )
+
+
 def _names(title: str, about: str, modules: dict[str, list[str]]) -> str:
     """The reference of some names of some modules."""
     found = [f"# {title}\n\n{about}\n"]
