@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from logloom.words import printable
 
 MAX_ROWS = 40  # of a table
-# What is wider than its place scrolls there, by keyboard too; notebooks stand on phones and beside other things.
+# What is wider than its place scrolls there, by keyboard too: notebooks are read on phones.
 _WRAPS = "style='overflow-wrap:anywhere'"
 _SCROLLS = "tabindex='0' style='overflow-x:auto'"
 
@@ -38,7 +38,7 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], mo
         for row in found[:MAX_ROWS]
     )
     left = f"<p>… and {len(found) - MAX_ROWS:,} more</p>" if len(found) > MAX_ROWS else ""
-    grid = f"<table style='overflow-wrap:normal'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if found else ""
+    grid = f"<table style='overflow-wrap:normal'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     shown = f"<div role='group' aria-label='{escaped(title)}' {_SCROLLS}>{grid}</div>" if found else ""
     return f"<div {_WRAPS}><p><b>{escaped(title)}</b></p>{shown}{left}{more}</div>"
 
