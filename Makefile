@@ -54,9 +54,10 @@ lerobot: .venv-lerobot/.installed ## read our datasets by the original lerobot, 
 deploy: .venv/.installed .venv-deploy/.installed .cache/deploy/$(FLINK_CRD) ## check examples/deploy, and run its DAG in a real Airflow (wants Maven)
 	.venv-deploy/bin/python -m pytest tests/deploy
 
-docs: .venv-docs/.installed ## build the documentation site into build/site, strictly, and check its links
+docs: .venv-docs/.installed .venv/.installed browser ## build the documentation site into build/site, strictly, and look at it
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
-	.venv-docs/bin/python -m pytest tests/site
+	.venv-docs/bin/python -m pytest tests/site/test_site.py
+	$(BIN)/python -m pytest tests/site/test_browser.py
 
 dist: .venv-dist/.installed ## make the wheel and the sdist, and try them in clean environments
 	rm -rf dist build

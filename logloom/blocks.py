@@ -100,6 +100,7 @@ class Ragged:
 
     @property
     def nbytes(self) -> int:
+        """Of all values, without their shapes."""
         return int(self.lengths.sum()) * math.prod(self.tail) * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -270,6 +271,7 @@ class Block:
 
     @property
     def nbytes(self) -> int:
+        """Of the values of all columns."""
         return sum(values.nbytes for values in self.columns.values())
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> dict[str, Values]:

@@ -1,16 +1,18 @@
 """Errors of logloom, each built from a single message so that it survives pickling between workers.
 
-LogloomError
-|-- UsageError               the command or the call is wrong (exit code 2)
-|   `-- RecipeError          the recipe is wrong; the message lists every mistake with its line
-|-- LogReadError             the input is damaged, or not what its name says
-|   |-- TruncatedLogError
-|   `-- UnknownEncodingError
-|-- DatasetError             what lies in a dataset is damaged, missing or of another kind
-|   |-- PurgedError          what is asked for was erased on purpose
-|   `-- ReadBackError        what was read back differs from what was written
-|-- CommitConflictError      another build committed this version first
-`-- StorageError             a disk or an object store refused
+Each is a subclass of the one that it hangs from:
+
+    LogloomError
+    |-- UsageError               the command or the call is wrong (exit code 2)
+    |   `-- RecipeError          the recipe is wrong; the message lists every mistake with its line
+    |-- LogReadError             the input is damaged, or not what its name says
+    |   |-- TruncatedLogError
+    |   `-- UnknownEncodingError
+    |-- DatasetError             what lies in a dataset is damaged, missing or of another kind
+    |   |-- PurgedError          what is asked for was erased on purpose
+    |   `-- ReadBackError        what was read back differs from what was written
+    |-- CommitConflictError      another build committed this version first
+    `-- StorageError             a disk or an object store refused
 """
 
 import pickle

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Sequence
 from logloom.words import printable
 
 MAX_ROWS = 40  # of a table
+# What is wider than its place scrolls there, by keyboard too: notebooks are read on phones.
+_WRAPS = "style='overflow-wrap:anywhere'"
+_SCROLLS = "tabindex='0' style='overflow-x:auto'"
 
 
 def escaped(text: object) -> str:
@@ -35,11 +38,13 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], mo
         for row in found[:MAX_ROWS]
     )
     left = f"<p>… and {len(found) - MAX_ROWS:,} more</p>" if len(found) > MAX_ROWS else ""
-    grid = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if found else ""
-    return f"<div><p><b>{escaped(title)}</b></p>{grid}{left}{more}</div>"
+    grid = f"<table style='overflow-wrap:normal'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    shown = f"<div role='group' aria-label='{escaped(title)}' {_SCROLLS}>{grid}</div>" if found else ""
+    return f"<div {_WRAPS}><p><b>{escaped(title)}</b></p>{shown}{left}{more}</div>"
 
 
 def preformatted(title: str, text: str) -> str:
     """A text of several lines below its title."""
     lines = "\n".join(map(escaped, text.split("\n")))
-    return f"<div><p><b>{escaped(title)}</b></p><pre>{lines}</pre></div>"
+    shown = f"<pre role='group' aria-label='{escaped(title)}' {_SCROLLS}>{lines}</pre>"
+    return f"<div {_WRAPS}><p><b>{escaped(title)}</b></p>{shown}</div>"

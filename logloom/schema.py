@@ -25,9 +25,11 @@ RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})
 RESERVED_LAST_PARTS = frozenset({"age", "available"})
 _LISTED = 40  # names in a message
 MIN_TIME = int(np.iinfo(np.int64).min)
+"""The first time there is, in nanoseconds; also that of messages whose stamp can't be read."""
 MAX_TIME = int(np.iinfo(np.int64).max)
 TimeRanges = tuple[tuple[int, int], ...]  # [start, stop) each, int64 ns, ascending and apart
-NO_AGE = int(np.iinfo(np.int64).min)  # the age of a row that has no usable message
+NO_AGE = int(np.iinfo(np.int64).min)
+"""The age of a row that has no usable message."""
 
 
 def check_column_name(name: str) -> str:
@@ -91,6 +93,7 @@ class ColumnType:
 
     @property
     def is_ragged(self) -> bool:
+        """Whether rows may differ in length."""
         return self.num_ragged > 0
 
     @property
@@ -107,12 +110,15 @@ class ColumnType:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """The type as JSON; a unit or description only where there is one."""
         data = {"dtype": dtype_to_json(self.dtype), "shape": list(self.shape), "kind": self.kind}
         return data | {k: v for k, v in (("unit", self.unit), ("description", self.description)) if v}
 
 
 BYTES = ColumnType(np.dtype("u1"), (None,), "bytes")
+"""Any bytes, such as an encoded image."""
 STRING = ColumnType(np.dtype("u1"), (None,), "string")
+"""Text in UTF-8."""
 
 
 def dtype_to_json(dtype: np.dtype[Any]) -> Any:
@@ -145,6 +151,7 @@ def dtype_from_json(data: Any) -> np.dtype[Any]:
 
 
 TIMESTAMP = ColumnType(np.dtype("<i8"), unit="ns")
+"""Of each row: nanoseconds since the Unix epoch."""
 AGE = ColumnType(np.dtype("<i8"), unit="ns")
 AVAILABLE = ColumnType(np.dtype("?"))
 
@@ -227,6 +234,7 @@ class Schema:
         return table("Schema", ("column", "type", "unit", "description"), rows)
 
     def to_json(self) -> dict[str, Any]:
+        """The schema as JSON; `from_json` gives an equal one."""
         # A list: canonical JSON sorts the keys of objects, and the order of columns matters.
         columns = [{"name": name, **ctype.to_json()} for name, ctype in self.columns.items()]
         return {"columns": columns, "sampled": list(self.sampled)}

@@ -184,3 +184,26 @@ def test_tables_are_whole(page):
             assert re.fullmatch(r"\|([ :-]+\|)+", lines[number + 1]), (
                 f"{page}: a table without a head: {line}"
             )
+
+
+def lists_run_together(text):
+    """Lines with an item that no list shows: it follows a sentence, or a paragraph without a blank line."""
+    above = ""
+    for line in without_fences(text).splitlines():
+        if re.search(r"[.:;] \* \S", CODE.sub("code", line)) or (
+            re.match(r"([*+-]|\d+\.) ", line) and re.match(r"[^\s*+#-](?!\d*\. )", above)
+        ):
+            yield line
+        above = line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_item_of_a_list_has_a_line_of_its_own(page):
+    assert list(lists_run_together(text_of(page))) == []
+
+
+def test_lists_that_run_together_are_found():
+    ends = ["* one. * Two", "so:\n* one", "so:\n1. one", "* one;\n  more; * `two`"]
+    assert [len(list(lists_run_together(text))) for text in ends] == [1, 1, 1, 1]
+    whole = ["* one\n* two\n  * three", "so:\n\n* one", "1. one\n2. two", "* a\n  b\n* c", "`a; * b`"]
+    assert [list(lists_run_together(text)) for text in whole] == [[]] * 5

@@ -1,4 +1,4 @@
-"""Pages of the site that don't lie in docs/: of the project, of the examples, of public modules.
+"""Pages of the site that don't lie in docs/: of the project, of the examples, of public modules and names.
 
 A hook of MkDocs. Links that lead out of docs/ lead to these pages.
 """
@@ -36,10 +36,101 @@ MODULES = [
     "logloom.io.tables",
     "logloom.io.tar",
     "logloom.io.zarr",
+    "logloom.recipe",
     "logloom.runners",
     "logloom.testing",
 ]
+# Of these modules only what programs and packages of others use, by what it is for.
+NAMES = {
+    "commands": (
+        "What commands do, as functions",
+        "Where a command takes the URI of a root, some of these take its `Store`.",
+        {
+            "logloom.pipelines.plan": ["plan_build"],
+            "logloom.pipelines.planned": ["BuildPlan"],
+            "logloom.pipelines.build": ["build", "submit"],
+            "logloom.pipelines.built": ["Built"],
+            "logloom.pipelines.verify": ["verify", "Report"],
+            "logloom.pipelines.convert_sources": ["open_source"],
+            "logloom.pipelines.convert_plan": ["plan_convert"],
+            "logloom.pipelines.convert": ["convert"],
+            "logloom.pipelines.stats": ["column_statistics", "VersionStatistics"],
+            "logloom.pipelines.report": ["report_of"],
+            "logloom.pipelines.report_page": ["page_of"],
+            "logloom.pipelines.history": ["versions", "follow"],
+            "logloom.pipelines.comparison": ["compare"],
+            "logloom.pipelines.tagging": ["tag", "untag"],
+            "logloom.pipelines.status": ["builds", "wait"],
+            "logloom.pipelines.gc": ["collect_garbage"],
+            "logloom.pipelines.purge": ["purge"],
+            "logloom.pipelines.repair": ["repair"],
+            "logloom.io.manifest": ["open_root", "read_manifest", "Manifest"],
+            "logloom.io.foreign": ["open_foreign"],
+        },
+    ),
+    "values": (
+        "Rows, their types, and stores",
+        "What formats, logs and derived columns are made of.",
+        {
+            "logloom.blocks": ["Block", "Ragged", "concatenate", "take", "empty"],
+            "logloom.schema": ["ColumnType", "Schema", "BYTES", "STRING", "TIMESTAMP", "NO_AGE"],
+            "logloom.io.storage": ["Store"],
+            "logloom.io.remote": ["MISSING"],
+        },
+    ),
+    "rows": (
+        "The rules of rows, as functions",
+        "[How rows are made](../rows.md) shows each at work.",
+        {
+            "logloom.transforms.ticks": ["tick_range", "rate_ticks"],
+            "logloom.transforms.resample": ["choose"],
+            "logloom.transforms.columns": ["Sampling", "row_type"],
+            "logloom.transforms.derive": ["derive"],
+            "logloom.resample.matching": ["match"],
+            "logloom.where": ["parse"],
+        },
+    ),
+    "formats": (
+        "For a format of your own",
+        "[Extending logloom](../extend.md) has two whole examples.",
+        {
+            "logloom.io.units": [
+                *("Format", "UnitContext", "Writer", "AssembledFormat", "AssemblyPlan", "PlannedPortion"),
+                *("StagedUnit", "FolderKind"),
+            ],
+            "logloom.io.sources": ["RowSource"],
+            "logloom.io.rows": ["LoadedReader"],
+            "logloom.io.staging": ["StageWriter", "StageReader"],
+            "logloom.io.assembling": ["by_log", "parts_json"],
+            "logloom.io.metadata": ["ChosenColumns"],
+        },
+    ),
+    "logs": (
+        "For logs and messages of your own",
+        "[Extending logloom](../extend.md) has a whole example.",
+        {
+            "logloom.io.logs.opening": ["Kind", "open_log"],
+            "logloom.io.logs.log": ["ContainerLog"],
+            "logloom.io.logs.container": [
+                *("Container", "Budget", "Channel", "Chunk", "FileIndex", "IndexBuilder", "every_offset"),
+            ],
+            "logloom.io.logs.raw": ["Decoder", "Parsed", "RawMessages"],
+            "logloom.io.logs.base": [
+                *("Log", "LogSummary", "Messages", "TopicInfo", "TopicRequest", "FieldSpec", "OpenOptions"),
+                *("MessagePlace", "Refusal", "MIN_TIME"),
+            ],
+        },
+    ),
+    "beam": (
+        "In pipelines of Beam",
+        "These are transforms of Apache Beam, which must be installed.",
+        {"logloom.io.beam": ["ReadFrom", "ReadDataset", "ReadUnits", "WriteTo"]},
+    ),
+}
+NAME_OPTIONS = "    options: {show_root_heading: true, heading_level: 3, inherited_members: true}"
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".Dockerfile": "dockerfile"}
+FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+NESTED = re.compile(r"^  (?=[*-] )", re.MULTILINE)
 LINK = re.compile(r"\]\((?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -48,13 +139,17 @@ def on_files(files: Files, *, config: Any) -> Files:
     pages = {page: (ROOT / source).read_text(encoding="utf-8") for source, page in PROJECT.items()}
     pages["examples.md"] = _examples()
     pages |= {f"reference/{module}.md": f"# {module}\n\n::: {module}\n" for module in MODULES}
+    pages |= {f"reference/{page}.md": _names(*about) for page, about in NAMES.items()}
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Links as the repository has them become links of the site."""
+    """Links as the repository has them become links of the site, and its nested lists MkDocs's.
+
+    GitHub nests a list that is indented by two; MkDocs needs four.
+    """
     here = page.file.src_uri
     source = next((source for source, name in PROJECT.items() if name == here), f"docs/{here}")
 
@@ -68,7 +163,25 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             target = path.removeprefix("docs/") + (match["anchor"] or "")
         return f"]({posixpath.relpath(target, posixpath.dirname(here) or '.')})"
 
-    return LINK.sub(link, markdown)
+    parts = FENCED.split(LINK.sub(link, markdown))
+    return "".join(part if part.startswith("```") else NESTED.sub("    ", part) for part in parts)
+
+
+def on_post_build(*, config: Any) -> None:
+    """The index of the search, for pages that are opened from a disk, where browsers fetch no JSON."""
+    index = pathlib.Path(config.site_dir) / "search" / "search_index.json"
+    index.with_suffix(".js").write_text(
+        f"var __index = {index.read_text(encoding='utf-8')}", encoding="utf-8"
+    )
+
+
+def _names(title: str, about: str, modules: dict[str, list[str]]) -> str:
+    """The reference of some names of some modules."""
+    found = [f"# {title}\n\n{about}\n"]
+    for module, names in modules.items():
+        shown = "".join(f"::: {module}.{name}\n{NAME_OPTIONS}\n\n" for name in names)
+        found.append(f"## {module}\n\n{shown}")
+    return "\n".join(found)
 
 
 def _examples() -> str:

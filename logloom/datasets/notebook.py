@@ -64,7 +64,7 @@ def _pictures(dataset: Dataset[Any]) -> Iterator[str]:
         found = [thumbnail(row[name], _WIDTH, 60) for row in rows if is_image(row[name])]
         images = "".join(
             f"<img src='{one.uri}' width='{one.width}' height='{one.height}' alt='{escaped(name)}' "
-            "style='display:inline-block;margin:2px'>"
+            "style='display:inline-block;margin:2px;max-width:100%;height:auto'>"
             for one in found
             if one is not None
         )

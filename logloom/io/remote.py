@@ -31,7 +31,8 @@ from logloom.uris import chained
 
 T = TypeVar("T")
 
-MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # how reading says: no such file
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""The errors by which reading says that there is no such file."""
 BLOCK = 5 << 20  # bytes that an open file reads ahead, as fsspec has it
 # Errors that callers tell apart; LogloomErrors come from below, where an archive lies in another store.
 _PASSING = (*MISSING, FileExistsError, LogloomError, MemoryError)

@@ -41,6 +41,11 @@ class StoredFiles:
 
     @classmethod
     def at(cls, uri: str, options: Mapping[str, Any] | None = None) -> Self:
+        """The folder at a URI or a path; relative paths start from the working directory.
+
+        Args:
+            options: fsspec options by protocol.
+        """
         absolute = absolute_uri(uri).rstrip("/") or "/"
         return cls(shown(absolute), with_access(options, [absolute]))
 
@@ -51,6 +56,7 @@ class StoredFiles:
 
     @property
     def fs(self) -> Any:
+        """The fsspec file system that the folder lies in."""
         return filesystem(self.uri, self.options)[0]
 
     def uri_of(self, name: str) -> str:
@@ -136,9 +142,15 @@ class StoredFiles:
             return data
 
     def read_json(self, name: str) -> Any:
+        """What a file of JSON holds; raises as `read` does, and ValueError where it is no JSON."""
         return json.loads(self.read(name))
 
     def exists(self, name: str) -> bool:
+        """Whether a file or a folder of this name is there.
+
+        Raises:
+            StorageError: the store doesn't say.
+        """
         with self._explained(name):
             if self.local is not None:
                 return self.path_of(name).exists()

@@ -210,9 +210,16 @@ class Format(FolderKind, Protocol):
         """Why this output can't hold a log of this name, one line each."""
         return []
 
-    def writer(
-        self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext
-    ) -> Writer: ...
+    def writer(self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext) -> Writer:
+        """Begins a unit.
+
+        Args:
+            directory: an empty folder that takes the unit's files.
+            schema: of the blocks that are appended.
+            options: a value of `Options`.
+            context: which partition of which log the unit is of.
+        """
+        ...
 
     def reader(
         self,
@@ -223,7 +230,15 @@ class Format(FolderKind, Protocol):
         *,
         storage_options: Mapping[str, Any] | None = None,
     ) -> RowSource:
-        """The rows of one finished unit; `entry` is what its writer's `close` gave."""
+        """The rows of one finished unit.
+
+        Args:
+            directory: the URI of the unit's folder.
+            schema: of its rows.
+            options: a value of `Options`.
+            entry: what its writer's `close` gave.
+            storage_options: fsspec options by protocol.
+        """
         ...
 
     def columns_of(self, options: Any, schema: Schema) -> Schema | None:
@@ -376,7 +391,13 @@ class AssembledFormat(Format, Protocol):
     def plan_assembly(
         self, store: Store, units: Sequence[StagedUnit], schema: Schema, options: Any, period: int | None
     ) -> AssemblyPlan:
-        """Plans the dataset from its units in row order; reads no payload."""
+        """Plans the dataset from its units; reads no payload.
+
+        Args:
+            store: the root.
+            units: of one split, in row order.
+            period: of the recipe's clock, ns; None where a topic is the clock.
+        """
         ...
 
     def make_chunk(self, store: Store, task: Any) -> tuple[str, bytes]:

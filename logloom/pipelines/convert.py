@@ -23,5 +23,14 @@ def convert(
     watch: Callable[..., Watch] = Watch.silent,
     on_message: OnMessage = ignore_message,
 ) -> Built:
-    """As `build`, which raises the same, with a view of however many units."""
+    """Runs a planned conversion to its end, as `build` does, with a view of however many units.
+
+    Args:
+        runner: the engine; None is this machine, with one worker process.
+        watch: makes what shows the progress of a plan.
+        on_message: called with what the engine does, in words.
+
+    Raises:
+        LogloomError: as of `build`.
+    """
     return build(plan, runner=runner, view="link", watch=watch, on_message=on_message)

@@ -211,6 +211,7 @@ class BuildPlan(Plan):
 
     @property
     def num_logs(self) -> int:
+        """Of logs to build, with those that workers open."""
         return len(self.logs) + len(self.left)
 
     @property

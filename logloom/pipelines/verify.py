@@ -82,6 +82,7 @@ class Report:
 
     @property
     def is_proven(self) -> bool:
+        """Whether nothing was found."""
         return not self.findings
 
 

@@ -21,7 +21,7 @@ class Opened:
     Attributes:
         page: of Playwright.
         said: messages of the console, and errors.
-        asked: URLs that it asked for, but for its own file and what stands in it.
+        asked: URLs that it asked for, but for its own file, what stands in it, and files of its own folder.
     """
 
     page: object
@@ -45,10 +45,16 @@ def chromium():
 
 @pytest.fixture
 def open_page(chromium):
-    """Opens a file as a page: `open_page(path, width=360, dark=True)`."""
+    """Opens a file as a page: `open_page(path, width=360, dark=True)`; all in `folder` is its own."""
     with contextlib.ExitStack() as stack:
 
-        def opened(path: pathlib.Path, width: int = 1280, dark: bool = False, bypass: bool = False) -> Opened:
+        def opened(
+            path: pathlib.Path,
+            width: int = 1280,
+            dark: bool = False,
+            bypass: bool = False,
+            folder: pathlib.Path | None = None,
+        ) -> Opened:
             context = chromium.new_context(
                 viewport={"width": width, "height": 900},
                 color_scheme="dark" if dark else "light",
@@ -60,15 +66,16 @@ def open_page(chromium):
             found.page.on("pageerror", lambda error: found.said.append(str(error)))
             found.page.on("dialog", lambda dialog: (found.said.append("a dialog"), dialog.dismiss()))
             own = path.resolve().as_uri()
+            beside = ("data:",) if folder is None else ("data:", f"{folder.resolve().as_uri()}/")
             found.page.on(
                 "request",
                 lambda request: (
                     None
-                    if request.url == own or request.url.startswith("data:")
+                    if request.url == own or request.url.startswith(beside)
                     else found.asked.append(request.url)
                 ),
             )
-            found.page.goto(own)
+            found.page.goto(own, wait_until="load" if folder is None else "networkidle")
             return found
 
         yield opened

@@ -12,7 +12,7 @@ from logloom.pipelines.report import report_of
 from logloom.pipelines.report_page import page_of
 from logloom.pipelines.stats import column_statistics
 from logloom.recipe import Recipe
-from tests.browser.conftest import AXE
+from tests.browser.looks import image_widths, serious_findings, unfold, width_of
 from tests.pipelines.conftest import build_at, built, drive  # noqa: F401  # fixtures
 from tests.transforms.ros2_logs import COMPRESSED, SPEED, header, speeds, write_log
 
@@ -73,9 +73,7 @@ def any_page(request):
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_page_says_nothing_on_the_console_asks_for_nothing_and_shows_its_images(any_page, dark, open_page):
     opened = open_page(any_page, dark=dark)
-    images = opened.page.evaluate(
-        "Promise.all(Array.from(document.images, (one) => one.decode().then(() => one.naturalWidth)))"
-    )
+    images = image_widths(opened.page)
     assert len(images) > 4
     assert min(images) > 10
     assert (opened.said, opened.asked) == ([], [])
@@ -101,27 +99,17 @@ def test_the_policy_of_a_page_lets_no_other_script_run(page, tmp_path, open_page
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, False)])
 def test_axe_finds_nothing_serious(any_page, width, dark, open_page):
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed; `make browser` does")
     page = open_page(any_page, width=width, dark=dark, bypass=True).page
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    page.add_script_tag(path=str(AXE))
-    found = page.evaluate("axe.run()")
-    serious = [
-        (one["id"], one["nodes"][0]["html"][:200])
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
-    assert len(found["passes"]) > 20
+    unfold(page)
+    assert serious_findings(page) == []
 
 
 @pytest.mark.parametrize("width", [360, 768])
 def test_a_page_needs_no_scrolling_sideways(any_page, width, open_page):
     page = open_page(any_page, width=width).page
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert width_of(page) <= width
+    unfold(page)
+    assert width_of(page) <= width
 
 
 def test_the_slider_goes_through_the_samples_by_keyboard(page, open_page):

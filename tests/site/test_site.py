@@ -4,8 +4,10 @@
 """
 
 import ast
+import doctest
 import html
 import re
+import textwrap
 import urllib.parse
 
 import pytest
@@ -21,7 +23,26 @@ FETCHED = re.compile(
 
 
 def reference():
-    return sorted(path.stem for path in (SITE / "reference").glob("*.html"))
+    """Modules that have a page of their own."""
+    return sorted(path.stem for path in (SITE / "reference").glob("logloom*.html"))
+
+
+def explained():
+    """Each name that some page of the reference explains, with its module; modules too."""
+    pages = [path.read_text(encoding="utf-8") for path in (SITE / "reference").glob("*.html")]
+    return {*reference(), *(name for page in pages for name in re.findall(r'<h\d id="([^"]+)"', page))}
+
+
+def names_imported_by(page):
+    """What programs in a page import of logloom."""
+    for block in re.findall(r"^ *```python\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.M | re.S):
+        program = textwrap.dedent(block)
+        examples = doctest.DocTestParser().get_examples(program)
+        for node in ast.walk(ast.parse("".join(one.source for one in examples) or program)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "logloom":
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "logloom")
 
 
 def public_names(module):
@@ -62,6 +83,15 @@ def test_every_public_name_is_explained(module):
     ids = set(re.findall(r'<h\d id="([^"]+)"', text))
     missing = [name for name in public_names(module) if not any(i.endswith(f".{name}") for i in ids)]
     assert not missing, f"reference/{module}.html says nothing of {missing}"
+
+
+def test_names_that_programs_in_the_pages_import_are_explained():
+    pages = [*(REPOSITORY / "docs").rglob("*.md"), REPOSITORY / "README.md"]
+    imported = {name: page.name for page in pages for name in names_imported_by(page)}
+    assert {"logloom.blocks.Block", "logloom.datasets", "logloom.pipelines.convert.convert"} <= set(imported)
+    known = explained()
+    missing = {name: page for name, page in imported.items() if name not in known}
+    assert not missing, f"the reference explains nothing of {missing}"
 
 
 def test_every_page_of_the_repository_is_on_the_site():

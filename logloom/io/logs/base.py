@@ -141,6 +141,7 @@ class LogSummary:
 
     @property
     def num_messages(self) -> int:
+        """Of all topics."""
         return sum(info.num_messages for info in self.topics.values())
 
 
@@ -211,7 +212,9 @@ class Log(Protocol):
     """One recording. Opens its files when first asked; pickles as what it was opened with."""
 
     @property
-    def summary(self) -> LogSummary: ...
+    def summary(self) -> LogSummary:
+        """What the log holds, without its payload."""
+        ...
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         """The type of a column, from the message definition and the recipe alone, never from data.

@@ -271,6 +271,14 @@ class IndexBuilder:
     ) -> None:
         """Takes a stretch; its number counts even where nothing of it can be used.
 
+        Args:
+            chunk: its messages.
+            offset: of its bytes in the file.
+            length: how many bytes to fetch: the chunk's record, and the index records behind it.
+            record: how many of these are the chunk's record.
+            loose: whether these are records outside chunks.
+            cut: whether the file lacks the chunk's end.
+
         Raises:
             LogReadError: all of them hold too much.
         """
@@ -289,6 +297,12 @@ class IndexBuilder:
         self.number += 1
 
     def lose(self, offset: int, length: int, reason: str, **more: Any) -> None:
+        """Lists bytes of the file that can't be used.
+
+        Args:
+            reason: why, for people.
+            more: fields of `LostBytes`.
+        """
         self.lost.append(LostBytes(offset, length, reason, **more))
 
     def lose_of_chunk(
@@ -325,6 +339,7 @@ class IndexBuilder:
         self.shares = [share for share in self.shares if share[1] in self.channels]
 
     def build(self, file_size: int) -> FileIndex:
+        """The index of what was added."""
         stretches = np.array(self.stretches, STRETCH)
         if len(stretches) and stretches["loose"].all():
             stretches["position"] = stretches["offset"]

@@ -31,9 +31,11 @@ class Parsed:
         self._num_bytes = 0
 
     def get(self, position: int) -> Any | None:
+        """The object made of the message there; None where none is kept."""
         return self._objects.get(position)
 
     def put(self, position: int, value: Any, num_bytes: int) -> None:
+        """Keeps an object; `num_bytes` is the length of its payload."""
         if self._num_bytes + num_bytes > self.MAX_BYTES:
             self._objects, self._num_bytes = {}, 0
         if num_bytes <= self.MAX_BYTES:
