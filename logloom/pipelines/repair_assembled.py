@@ -27,12 +27,8 @@ from logloom.pipelines.repair_units import (
 from logloom.pipelines.verify import Task
 from logloom.software import software
 from logloom.transforms.assembled_portions import portion_entry, portion_identity, small_files
-from logloom.transforms.assembly import (
-    Assembly,
-    assemblies,
-    described,
-    entry_of,
-)
+from logloom.transforms.assemblies import Assembly, assemblies, entry_of
+from logloom.transforms.assembly import described
 from logloom.transforms.finished import check_file
 from logloom.transforms.job import Committed
 

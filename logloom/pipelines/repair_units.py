@@ -21,7 +21,8 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_logs import task_of
 from logloom.software import software
-from logloom.transforms.assembly import Assembly, assembled_format, described
+from logloom.transforms.assemblies import Assembly, assembled_format
+from logloom.transforms.assembly import described
 from logloom.transforms.columns import Span
 from logloom.transforms.counted import put_statistics, restore_unit_statistics, unit_statistics_problem
 from logloom.transforms.finished import check_file, entry_problems, portion_entries
