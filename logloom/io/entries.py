@@ -371,9 +371,9 @@ class LogUnits(Sequence[Entry]):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        of_outputs = pc.is_in(self.table["output"], pa.array(outputs, pa.string()))
+        # With nulls, which no entry has: that is for its check to say.
+        of_outputs = pc.is_in(self.table["output"], pa.array([*outputs, None], pa.string()))
         chosen = pc.and_(of_outputs, pc.not_equal(self.table["rows"], 0))
-        # What isn't there is no entry, which is for its check to say.
         numbers = np.flatnonzero(chosen.fill_null(True).to_numpy())
         rows = self.table.take(numbers).to_pylist()
         return (self._entry(int(number), row) for number, row in zip(numbers, rows, strict=True))
@@ -381,7 +381,9 @@ class LogUnits(Sequence[Entry]):
     def _entry(self, number: int, row: dict[str, Any]) -> Entry:
         place = f"{self._place}: row {number}"
         del row["size"]
-        row |= {key: parsed(row.get(key, "{}") or "null", f"{place}: {key}") for key in _JSON_COLUMNS}
+        nothing = {"files": "[]"}  # of what was left out
+        texts = {key: row.get(key, nothing.get(key, "{}")) for key in _JSON_COLUMNS}
+        row |= {key: parsed(text or "null", f"{place}: {key}") for key, text in texts.items()}
         row["software"] = parsed(row.get("software") or "{}", f"{place}: software")
         return checked(Entry, row, place)
 

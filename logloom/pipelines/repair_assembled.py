@@ -73,7 +73,8 @@ class _Again:
     """An assembled output that is put together again."""
 
     def __init__(self, store: Store, version: Committed, assembly: Assembly, run_all: RunAll):
-        check_stages(store, assembly)
+        folders = {unit.folder for unit in assembly.units}
+        check_stages(store, assembly.entries(version, version.manifest.logs, folders))
         self._store, self._version, self._assembly, self._run_all = store, version, assembly, run_all
         self._plan = assembly.plan(version)
         self._other = other_software(version.manifest.software)

@@ -12,19 +12,20 @@ Elsewhere: how a format lays out its dataset (`AssembledFormat`), portions (asse
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.assembled import AssembledEntry, SharedPortion, find_assembled
-from logloom.io.catalogued import catalogued
+from logloom.io.catalogued import Catalogued
 from logloom.io.entries import Entry, FileEntry, unit_folder
 from logloom.io.formats import format_named
 from logloom.io.manifest import units_of
+from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
-from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, unit_name
 from logloom.transforms.assembled_portions import (
     portion_identity,
     portions_of_parent,
@@ -57,7 +58,7 @@ class Assembly:
     output: str
     split: str
     identity: str
-    units: tuple[tuple[LogRecord, Entry], ...]
+    units: tuple[StagedUnit, ...]
 
     @property
     def folder(self) -> str:
@@ -65,14 +66,25 @@ class Assembly:
 
     @property
     def rows(self) -> int:
-        return sum(entry.rows for _, entry in self.units)
+        return sum(unit.rows for unit in self.units)
 
     def plan(self, job: Target) -> AssemblyPlan:
         """How its units become one dataset."""
-        units = [StagedUnit.of(record, entry) for record, entry in self.units]
         return assembled_format(self.output).plan_assembly(
-            job.store, units, job.schema, job.outputs[self.output], job.period
+            job.store, self.units, job.schema, job.outputs[self.output], job.period
         )
+
+    def entries(self, job: Target, logs: LogRecords, folders: Collection[str]) -> Iterator[Entry]:
+        """The entries of its units in some folders, which alone say what files these have.
+
+        Args:
+            logs: of the version.
+        """
+        log_ids = {unit.log_id for unit in self.units if unit.folder in folders}
+        records = logs.take(logs.where("log_id", log_ids))
+        for _, entry in units_of(job.store, records, [self.output], left_out=["tally"]):
+            if entry.folder in folders:
+                yield entry
 
 
 @dataclass(frozen=True)
@@ -123,29 +135,31 @@ def assembled_outputs(job: Target) -> list[str]:
     return [output for output in job.outputs if isinstance(format_named(output), AssembledFormat)]
 
 
-def assemblies(job: Target, records: Sequence[LogRecord]) -> list[Assembly]:
+def assemblies(job: Target, records: Iterable[LogRecord]) -> list[Assembly]:
     """What a version of these logs has of outputs that are assembled."""
     outputs = assembled_outputs(job)
     if not outputs:
         return []
-    units: dict[tuple[str, str], list[tuple[LogRecord, Entry]]] = {}
-    for record, entry in units_of(job.store, records, outputs):
-        units.setdefault((entry.output, record.split), []).append((record, entry))
+    units: dict[tuple[str, str], list[StagedUnit]] = {}
+    # Of very many units, so without what only those need that are read.
+    for record, entry in units_of(job.store, records, outputs, left_out=["files", "software", "tally"]):
+        units.setdefault((entry.output, record.split), []).append(StagedUnit.of(record, entry))
     made = []
-    for (output, split), pairs in sorted(units.items()):
+    for (output, split), own in sorted(units.items()):
         takes = assembled_format(output).takes
         sources = [
-            [entry.identity, record.uris[0], record.log_id, *_taken(record, takes)] for record, entry in pairs
+            [unit_name(unit.folder), unit.log_uri, unit.log_id, *_taken(unit.catalogued, takes)]
+            for unit in own
         ]
         identity = digest_of(["assembled", job.output_identity(output), split, sources])[:32]
-        made.append(Assembly(output, split, identity, tuple(pairs)))
+        made.append(Assembly(output, split, identity, tuple(own)))
     return made
 
 
-def _taken(record: LogRecord, takes: str) -> list[Any]:
+def _taken(said: Catalogued, takes: str) -> list[Any]:
     """What an output takes of what a catalogue says of a log, for its identity."""
-    said = getattr(catalogued(record.catalogue), takes) if takes else None
-    return [said] if said else []
+    taken = getattr(said, takes) if takes else None
+    return [taken] if taken else []
 
 
 def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
@@ -167,12 +181,17 @@ def plan_assemblies(job: Target, outcomes: LogOutcomes) -> Iterator[PlannedAssem
     """Plans the assembled outputs of a version; none where the build has failed, or changes nothing."""
     if outcomes.failures or outcomes.unchanged:
         return
-    for assembly in assemblies(job, records_of(job, outcomes)):
+    logs = records_of(job, outcomes)
+    for assembly in assemblies(job, logs):
         found = _found(job, assembly)
-        yield _planned(job, assembly) if found is None else PlannedAssembly(assembly.identity, found, True)
+        yield (
+            _planned(job, assembly, logs)
+            if found is None
+            else PlannedAssembly(assembly.identity, found, True)
+        )
 
 
-def _planned(job: Target, assembly: Assembly) -> PlannedAssembly:
+def _planned(job: Target, assembly: Assembly, logs: LogRecords) -> PlannedAssembly:
     """The plan of an output that is to be made; of what the parent has, the names alone."""
     output, plan = assembly.output, assembly.plan(job)
     known = portions_of_parent(job, output)
@@ -195,7 +214,8 @@ def _planned(job: Target, assembly: Assembly) -> PlannedAssembly:
         for n, folder in folders.items()
     )
     read = {folder for task in tasks for folder in task.reads}
-    checks = tuple(entry for _, entry in assembly.units if entry.folder in read or not plan.reads)
+    read = read if plan.reads else {unit.folder for unit in assembly.units}
+    checks = tuple(assembly.entries(job, logs, read))
     entry = entry_of(assembly, plan, (), (), {})
     return PlannedAssembly(assembly.identity, entry, False, checks, tasks, portions, own)
 
