@@ -362,10 +362,28 @@ class LogUnits(Sequence[Entry]):
             )
         return numbers, counts
 
+    def entries_with_rows(self, outputs: Collection[str]) -> Iterator[Entry]:
+        """The units of some outputs that hold rows; of all others, no entries are made.
+
+        Raises:
+            DatasetError: as for one of them.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        # With nulls, which no entry has: that is for its check to say.
+        of_outputs = pc.is_in(self.table["output"], pa.array([*outputs, None], pa.string()))
+        chosen = pc.and_(of_outputs, pc.not_equal(self.table["rows"], 0))
+        numbers = np.flatnonzero(chosen.fill_null(True).to_numpy())
+        rows = self.table.take(numbers).to_pylist()
+        return (self._entry(int(number), row) for number, row in zip(numbers, rows, strict=True))
+
     def _entry(self, number: int, row: dict[str, Any]) -> Entry:
         place = f"{self._place}: row {number}"
         del row["size"]
-        row |= {key: parsed(row.get(key, "{}") or "null", f"{place}: {key}") for key in _JSON_COLUMNS}
+        nothing = {"files": "[]"}  # of what was left out
+        texts = {key: row.get(key, nothing.get(key, "{}")) for key in _JSON_COLUMNS}
+        row |= {key: parsed(text or "null", f"{place}: {key}") for key, text in texts.items()}
         row["software"] = parsed(row.get("software") or "{}", f"{place}: software")
         return checked(Entry, row, place)
 
@@ -393,12 +411,18 @@ def read_log_file(store: Store, digest: str, part: str, what: str) -> tuple[str,
 
 
 def read_log_part(
-    store: Store, part: str, *, brief: bool = False, only: Sequence[str] | None = None
+    store: Store,
+    part: str,
+    *,
+    brief: bool = False,
+    only: Sequence[str] | None = None,
+    left_out: Sequence[str] = (),
 ) -> LogUnits:
     """The units of a log.
 
     Args:
         brief: without digests of columns and tallies, which take most of the room; entries have none then.
+        left_out: JSON columns of the table that are not read; entries have nothing there.
         only: columns of the table, for whoever asks for no entry.
 
     Raises:
@@ -412,8 +436,8 @@ def read_log_part(
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             if file.schema_arrow not in (_part_schema(has_software=True), _part_schema(has_software=False)):
                 raise DatasetError(f"{place}: not a log's part of a manifest, its columns are others")
-            left_out = _DETAILS if brief else ()
-            names = [column for column in only or file.schema_arrow.names if column not in left_out]
+            without = {*left_out, *(_DETAILS if brief else ())}
+            names = [column for column in only or file.schema_arrow.names if column not in without]
             # Arrow's threads would let go of Python's bytes a little later, which aborts a process that ends.
             return LogUnits(file.read(names, use_threads=False), place)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -15,9 +15,10 @@ entries of units and logs' parts, which records name (logloom.io.entries); how w
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Annotated, Any
@@ -404,4 +405,19 @@ def entries_of(
     records = (log for log in logs if log.part)
     for log, entries in ahead(lambda log: (log, read_log_part(store, log.part, brief=brief)), records):
         for entry in entries:
+            yield log, entry
+
+
+def units_of(
+    store: Store, logs: Iterable[LogRecord], outputs: Collection[str], *, left_out: Sequence[str] = ()
+) -> Iterator[tuple[LogRecord, Entry]]:
+    """As `entries_of`, the units of some outputs that hold rows.
+
+    Args:
+        left_out: see `read_log_part`.
+    """
+    records = (log for log in logs if log.part)
+    read = functools.partial(read_log_part, store, left_out=left_out)
+    for log, units in ahead(lambda log: (log, read(log.part)), records):
+        for entry in units.entries_with_rows(outputs):
             yield log, entry

@@ -348,5 +348,5 @@ class _Purging:
 
 
 def _is_record(file: FoundFile) -> bool:
-    """Whether it holds records of logs on their way to a commit."""
-    return file.name.endswith(".parquet")
+    """Whether it holds records or plans of logs on their way to a commit, compressed as they are."""
+    return file.name.endswith((".parquet", ".tasks"))

@@ -27,12 +27,8 @@ from logloom.pipelines.repair_units import (
 from logloom.pipelines.verify import Task
 from logloom.software import software
 from logloom.transforms.assembled_portions import portion_entry, portion_identity, small_files
-from logloom.transforms.assembly import (
-    Assembly,
-    assemblies,
-    described,
-    entry_of,
-)
+from logloom.transforms.assemblies import Assembly, assemblies, entry_of
+from logloom.transforms.assembly import described
 from logloom.transforms.finished import check_file
 from logloom.transforms.job import Committed
 
@@ -77,7 +73,8 @@ class _Again:
     """An assembled output that is put together again."""
 
     def __init__(self, store: Store, version: Committed, assembly: Assembly, run_all: RunAll):
-        check_stages(store, assembly)
+        folders = {unit.folder for unit in assembly.units}
+        check_stages(store, assembly.entries(version, version.manifest.logs, folders))
         self._store, self._version, self._assembly, self._run_all = store, version, assembly, run_all
         self._plan = assembly.plan(version)
         self._other = other_software(version.manifest.software)

@@ -21,7 +21,8 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.verify_logs import task_of
 from logloom.software import software
-from logloom.transforms.assembly import Assembly, assembled_format, described
+from logloom.transforms.assemblies import assembled_format
+from logloom.transforms.assembly import described
 from logloom.transforms.columns import Span
 from logloom.transforms.counted import put_statistics, restore_unit_statistics, unit_statistics_problem
 from logloom.transforms.finished import check_file, entry_problems, portion_entries
@@ -170,9 +171,9 @@ def entry_again(job: LogJob, task: LogTask, span: Span, output: str) -> Entry:
     return derive_entry(job, task, span, output)
 
 
-def check_stages(store: Store, assembly: Assembly) -> None:
+def check_stages(store: Store, entries: Iterable[Entry]) -> None:
     """Raises DatasetError where a unit that an output is put together from is still damaged."""
-    for _, entry in assembly.units:
+    for entry in entries:
         for file in entry.files:
             for problem in check_file(store, entry.path_of(file), file):
                 raise DatasetError(f"a unit that it is put together from is damaged: {problem}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
@@ -46,13 +46,23 @@ def finished_portion(job: Target, output: str, identity: str) -> PortionEntry | 
     return found if all(sizes.get(file.name) == file.size for file in found.files) else None
 
 
-def small_files(plan: AssemblyPlan) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
-    """The files of a plan that belong to no chunk: those in no portion, and those of portions by path."""
+def small_files(
+    plan: AssemblyPlan, left_out: Collection[str] = ()
+) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
+    """The files of a plan that belong to no chunk: those in no portion, and those of portions by path.
+
+    Args:
+        left_out: paths of portions whose files nobody wants, so that they aren't made.
+    """
     own: dict[str, bytes] = {}
     of_portions: dict[str, dict[str, bytes]] = {portion.path: {} for portion in plan.portions}
-    for name, data in plan.files.items():
-        within = covering(of_portions, name)
-        (own if within is None else within)[name] = data
+    paths = {path: path for path in of_portions}
+    for name in plan.files:
+        path = covering(paths, name)
+        if path is None:
+            own[name] = plan.files[name]
+        elif path not in left_out:
+            of_portions[path][name] = plan.files[name]
     return own, of_portions
 
 

@@ -3,20 +3,20 @@
 The staged files are checked first, each by its digest; then the chunks are written, each by one worker; then
 the dataset is read back, and only then its entry is written, the completion mark. Portions that the parent
 version has, too, are named by the entry, neither written nor read; those that lie finished are not written.
-Elsewhere: how a format lays out its dataset (`AssembledFormat`), Beam (build_logs), the commit (finish).
+Here: what each step does. Elsewhere: the plan that all of them follow (assemblies), how a format lays out its
+dataset (`AssembledFormat`), Beam (build_logs), the commit (finish).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from blake3 import blake3
 
-from logloom.digests import digest_of
 from logloom.errors import DatasetError, ReadBackError
 from logloom.io.assembled import (
     AssembledEntry,
@@ -27,29 +27,27 @@ from logloom.io.assembled import (
     publish_assembled,
 )
 from logloom.io.assembling import problems_at
-from logloom.io.catalogued import catalogued
 from logloom.io.entries import ENTRY, Entry, FileEntry, unit_folder
 from logloom.io.formats import format_named
 from logloom.io.manifest import Assembled, entries_of
-from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit
+from logloom.io.units import AssembledFormat
 from logloom.software import software
-from logloom.transforms.assembled_portions import (
-    finished_portion,
-    portion_entry,
-    portion_identity,
-    portions_of_parent,
-    small_files,
+from logloom.transforms.assembled_portions import finished_portion, portion_entry
+from logloom.transforms.assemblies import (
+    AssembledFileTask,
+    PlannedAssembly,
+    assembled_format,
+    assembled_outputs,
 )
 from logloom.transforms.finished import check_files, withdraw_assembled, withdraw_portions
 from logloom.transforms.job import Target
 from logloom.transforms.journal import ASSEMBLING, Note
-from logloom.transforms.outcomes import LogOutcomes, kept_records, records_of
+from logloom.transforms.outcomes import LogOutcomes, kept_records
 from logloom.transforms.read_marks import is_marked, leave_mark, mark_of
 from logloom.transforms.reading_back import Reading, damaged, differences, is_sampled
 from logloom.transforms.results import Failure
-from logloom.transforms.taking import refresh_assembled, taken_portion
+from logloom.transforms.taking import refresh_assembled
 
 
 @dataclass(frozen=True)
@@ -58,45 +56,6 @@ class UnitCheck:
 
     entry: Entry
     is_whole: bool
-
-
-@dataclass(frozen=True)
-class AssembledFileTask:
-    """One file of an assembled output: written by one worker, alone.
-
-    Attributes:
-        reads: folders of the units that it is made of; () where a plan doesn't tell.
-    """
-
-    output: str
-    identity: str
-    task: Any
-    reads: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """The units that make one assembled output of one split, in row order."""
-
-    output: str
-    split: str
-    identity: str
-    units: tuple[tuple[LogRecord, Entry], ...]
-
-    @property
-    def folder(self) -> str:
-        return unit_folder(self.output, self.identity)
-
-    @property
-    def rows(self) -> int:
-        return sum(entry.rows for _, entry in self.units)
-
-    def plan(self, job: Target) -> AssemblyPlan:
-        """How its units become one dataset."""
-        units = [StagedUnit.of(record, entry) for record, entry in self.units]
-        return assembled_format(self.output).plan_assembly(
-            job.store, units, job.schema, job.outputs[self.output], job.period
-        )
 
 
 @dataclass(frozen=True)
@@ -121,66 +80,14 @@ _MADE_ANEW = "build again: it will be made anew"
 AssembledResult = tuple[Assembled, tuple[Failure, ...], int]
 
 
-def assembled_format(output: str) -> AssembledFormat:
-    form = format_named(output)
-    assert isinstance(form, AssembledFormat)
-    return form
-
-
-def assembled_outputs(job: Target) -> list[str]:
-    """The outputs of a job that are assembled."""
-    return [output for output in job.outputs if isinstance(format_named(output), AssembledFormat)]
-
-
 def may_check(job: Target) -> bool:
     """Whether `plan_checks` can find anything to look at."""
     return bool(assembled_outputs(job)) or (job.verify == "all" and job.parent is not None)
 
 
-def assemblies(job: Target, records: Sequence[LogRecord]) -> list[Assembly]:
-    """What a version of these logs has of outputs that are assembled."""
-    outputs = assembled_outputs(job)
-    if not outputs:
-        return []
-    units: dict[tuple[str, str], list[tuple[LogRecord, Entry]]] = {}
-    for record, entry in entries_of(job.store, records):
-        if entry.output in outputs and entry.rows:
-            # Without the tally, which is the most of an entry.
-            slim = replace(entry, tally={})
-            units.setdefault((entry.output, record.split), []).append((record, slim))
-    made = []
-    for (output, split), pairs in sorted(units.items()):
-        takes = assembled_format(output).takes
-        sources = [
-            [entry.identity, record.uris[0], record.log_id, *_taken(record, takes)] for record, entry in pairs
-        ]
-        identity = digest_of(["assembled", job.output_identity(output), split, sources])[:32]
-        made.append(Assembly(output, split, identity, tuple(pairs)))
-    return made
-
-
-def _taken(record: LogRecord, takes: str) -> list[Any]:
-    """What an output takes of what a catalogue says of a log, for its identity."""
-    said = getattr(catalogued(record.catalogue), takes) if takes else None
-    return [said] if said else []
-
-
-def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
-    """The entry of an assembled output that is complete; None where it is to be made.
-
-    Raises:
-        DatasetError: it is damaged, and a version names it.
-    """
-    try:
-        found = find_assembled(job.store, assembly.output, assembly.identity)
-        return None if found is None else found[0]
-    except DatasetError:
-        if withdraw_assembled(job.store, assembly.output, assembly.identity):
-            raise
-        return None
-
-
-def plan_checks(job: Target, outcomes: LogOutcomes) -> Iterator[UnitCheck]:
+def plan_checks(
+    job: Target, outcomes: LogOutcomes, planned: Iterable[PlannedAssembly]
+) -> Iterator[UnitCheck]:
     """The units that outputs will be assembled from; with verify "all" also those of logs that were kept."""
     if outcomes.failures or outcomes.unchanged:
         return
@@ -188,12 +95,9 @@ def plan_checks(job: Target, outcomes: LogOutcomes) -> Iterator[UnitCheck]:
     for _, entry in entries_of(job.store, kept_records(job, outcomes)) if job.verify == "all" else ():
         whole.add((entry.output, entry.identity))
         yield UnitCheck(entry, True)
-    for assembly in assemblies(job, records_of(job, outcomes)):
-        if _found(job, assembly) is None:
-            needed = _units_read(job, assembly)
-            for _, entry in assembly.units:
-                if entry.folder in needed and (entry.output, entry.identity) not in whole:
-                    yield UnitCheck(entry, False)
+    for entry in itertools.chain.from_iterable(one.checks for one in planned):
+        if (entry.output, entry.identity) not in whole:
+            yield UnitCheck(entry, False)
 
 
 def check_unit(job: Target, check: UnitCheck) -> list[Failure]:
@@ -210,55 +114,18 @@ def check_unit(job: Target, check: UnitCheck) -> list[Failure]:
     return damaged(job, entry, check_files(job.store, staged))
 
 
-def plan_chunks(job: Target, outcomes: LogOutcomes, problems: Sequence[Failure]) -> list[AssembledFileTask]:
+def plan_chunks(
+    job: Target, planned: Iterable[PlannedAssembly], problems: Sequence[Failure]
+) -> list[AssembledFileTask]:
     """The chunks still to be written of all assembled outputs; none where the build has failed.
 
     Args:
         problems: what checking units found.
     """
-    if problems or outcomes.failures or outcomes.unchanged:
-        return []
-    tasks = []
-    for assembly in assemblies(job, records_of(job, outcomes)):
-        if _found(job, assembly) is None:
-            plan = assembly.plan(job)
-            folders = _folders(job, assembly, plan, find=taken_portion)
-            for n, folder in folders.items():
-                reads = tuple(plan.reads[n]) if plan.reads else ()
-                tasks.append(AssembledFileTask(assembly.output, folder, plan.tasks[n], reads))
+    tasks = [] if problems else [task for one in planned for task in one.tasks]
     if tasks:
         job.journal.write(Note(ASSEMBLING, "", done=False, pieces=len(tasks)))
     return tasks
-
-
-def _folders(
-    job: Target,
-    assembly: Assembly,
-    plan: AssemblyPlan,
-    find: Callable[[Target, str, str], PortionEntry | None] = finished_portion,
-) -> dict[int, str]:
-    """By number the tasks whose files are to be written, and the identity of the folder of each.
-
-    Those of portions that the parent has, or that `find` does, are left out.
-    """
-    known = portions_of_parent(job, assembly.output)
-    folders = dict.fromkeys(range(len(plan.tasks)), assembly.identity)
-    for portion in plan.portions:
-        identity = portion_identity(job, assembly.output, portion)
-        is_there = identity in known or find(job, assembly.output, identity) is not None
-        for number in range(*portion.tasks):
-            folders[number] = identity
-            if is_there:
-                del folders[number]
-    return folders
-
-
-def _units_read(job: Target, assembly: Assembly) -> frozenset[str]:
-    """Folders of the units that an assembled output's missing files are made of."""
-    plan = assembly.plan(job)
-    if not plan.reads:
-        return frozenset(entry.folder for _, entry in assembly.units)
-    return frozenset(folder for number in _folders(job, assembly, plan) for folder in plan.reads[number])
 
 
 def write_chunk(job: Target, chunk: AssembledFileTask) -> tuple[str, FileEntry]:
@@ -294,67 +161,50 @@ def described(name: str, data: bytes) -> FileEntry:
 
 def plan_candidates(
     job: Target,
-    outcomes: LogOutcomes,
+    planned: Iterable[PlannedAssembly],
     files: Sequence[tuple[str, FileEntry]],
     problems: Sequence[Failure],
 ) -> Iterator[AssemblyCandidate]:
     """Writes what belongs to no chunk; gives the outputs that are ready to be read back."""
-    if problems or outcomes.failures or outcomes.unchanged:
+    if problems:
         return
     written: dict[str, list[FileEntry]] = {}
     for identity, file in files:
         written.setdefault(identity, []).append(file)
-    for assembly in assemblies(job, records_of(job, outcomes)):
-        found = _found(job, assembly)
-        if found is not None:
-            yield AssemblyCandidate(assembly.identity, found, found=True)
+    for one in planned:
+        if one.found:
+            yield AssemblyCandidate(one.identity, one.entry, found=True)
         else:
-            yield _candidate(job, assembly, written)
+            yield _candidate(job, one, written)
 
 
 def _candidate(
-    job: Target, assembly: Assembly, written: Mapping[str, Sequence[FileEntry]]
+    job: Target, planned: PlannedAssembly, written: Mapping[str, Sequence[FileEntry]]
 ) -> AssemblyCandidate:
     """An assembled output whose chunks are written, by the folder that they lie in."""
-    output, plan, known = assembly.output, assembly.plan(job), portions_of_parent(job, assembly.output)
-    own_files, small = small_files(plan)
+    output = planned.entry.output
     fresh: list[str] = []
     made: dict[str, PortionEntry] = {}
     portions: list[SharedPortion] = []
-    for portion in plan.portions:
-        identity = portion_identity(job, output, portion)
-        shared = known.get(identity)
+    for portion in planned.portions:
+        identity, shared = portion.identity, portion.shared
         if shared is None:
             fresh.append(portion.path)
             there = None if identity in written else finished_portion(job, output, identity)
             if there is None:
-                folder, own = unit_folder(output, identity), small.get(portion.path, {})
-                chunks = [*written.get(identity, ())]
-                chunks += [publish_file(job, folder, name, data) for name, data in own.items()]
-                there = made[identity] = portion_entry(output, portion.path, chunks, software())
+                files = [*written.get(identity, ()), *_published_files(job, output, identity, portion.files)]
+                there = made[identity] = portion_entry(output, portion.path, files, software())
             shared = there.shared(identity)
         portions.append(shared)
-    files = [*written.get(assembly.identity, ())]
-    files += [publish_file(job, assembly.folder, name, data) for name, data in own_files.items()]
-    entry = entry_of(assembly, plan, files, portions, software())
-    return AssemblyCandidate(assembly.identity, entry, False, tuple(fresh), made)
+    own = _published_files(job, output, planned.identity, planned.files)
+    ordered = sorted([*written.get(planned.identity, ()), *own], key=operator.attrgetter("name"))
+    entry = replace(planned.entry, files=tuple(ordered), software=software(), portions=tuple(portions))
+    return AssemblyCandidate(planned.identity, entry, False, tuple(fresh), made)
 
 
-def entry_of(
-    assembly: Assembly,
-    plan: AssemblyPlan,
-    files: Iterable[FileEntry],
-    portions: Sequence[SharedPortion],
-    made_by: Mapping[str, str],
-) -> AssembledEntry:
-    """The entry of an assembled output.
-
-    Args:
-        made_by: software; none in entries of before.
-    """
-    ordered = tuple(sorted(files, key=operator.attrgetter("name")))
-    of_plan = assembly.output, assembly.split, plan.unit, assembly.rows
-    return AssembledEntry(*of_plan, ordered, dict(made_by), tuple(portions))
+def _published_files(job: Target, output: str, identity: str, files: Mapping[str, bytes]) -> list[FileEntry]:
+    folder = unit_folder(output, identity)
+    return [publish_file(job, folder, name, data) for name, data in files.items()]
 
 
 def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResult:

@@ -17,6 +17,12 @@ from logloom.io.entries import FileEntry
 from logloom.io.steps import recorded, step
 from logloom.metrics import count, spread
 from logloom.transforms import assembly, finish
+from logloom.transforms.assemblies import (
+    AssembledFileTask,
+    PlannedAssembly,
+    assembled_outputs,
+    plan_assemblies,
+)
 from logloom.transforms.attempts import build_bundle, open_new
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, Target
@@ -27,6 +33,8 @@ from logloom.transforms.outcomes import (
     group_of,
     group_starts,
     merge_outcomes,
+    stage_packed,
+    staged_packed,
     write_outcomes,
 )
 from logloom.transforms.read_marks import read_back_bundle
@@ -71,30 +79,35 @@ def commit_version(outcomes: Any, job: Target, log_ids: Iterable[str], beam: Any
     )
     merged = beam.pvalue.AsSingleton(start | "MergeLogs" >> beam.Map(_merge, job, beam.pvalue.AsList(groups)))
     # An engine takes time for each step of a graph, even for one that has nothing to do.
-    damaged = _checked(start, job, merged, beam) if assembly.may_check(job) else []
-    assembled = _assembled(start, job, merged, damaged, beam) if assembly.assembled_outputs(job) else []
+    plans = _planned(start, job, merged, beam) if assembled_outputs(job) else ()
+    damaged = _checked(start, job, merged, plans, beam) if assembly.may_check(job) else []
+    assembled = _assembled(start, job, plans, damaged, beam) if assembled_outputs(job) else []
     return start | "Commit" >> beam.Map(_commit, job, merged, assembled, damaged)
 
 
-def _checked(start: Any, job: Target, merged: Any, beam: Any) -> Any:
+def _planned(start: Any, job: Target, merged: Any, beam: Any) -> Any:
+    return beam.pvalue.AsSingleton(start | "PlanAssembly" >> beam.Map(_plan_assembly, job, merged))
+
+
+def _checked(start: Any, job: Target, merged: Any, plans: Any, beam: Any) -> Any:
     return beam.pvalue.AsList(
         start
-        | "PlanChecks" >> beam.FlatMap(_plan_checks, job, merged)
+        | "PlanChecks" >> beam.FlatMap(_plan_checks, job, merged, plans)
         | "SpreadChecks" >> beam.Reshuffle()
         | "CheckUnit" >> beam.FlatMap(_check_unit, job)
     )
 
 
-def _assembled(start: Any, job: Target, merged: Any, damaged: Any, beam: Any) -> Any:
+def _assembled(start: Any, job: Target, plans: Any, damaged: Any, beam: Any) -> Any:
     files = (
         start
-        | "PlanChunks" >> beam.FlatMap(_plan_chunks, job, merged, damaged)
+        | "PlanChunks" >> beam.FlatMap(_plan_chunks, job, plans, damaged)
         | "SpreadChunks" >> beam.Reshuffle()
         | "WriteChunk" >> beam.Map(_write_chunk, job)
     )
     return beam.pvalue.AsList(
         start
-        | "Assemble" >> beam.FlatMap(_assemble, job, merged, beam.pvalue.AsList(files), damaged)
+        | "Assemble" >> beam.FlatMap(_assemble, job, plans, beam.pvalue.AsList(files), damaged)
         | "SpreadAssembled" >> beam.Reshuffle()
         | "ReadBackAssembled" >> beam.Map(_finish_assembly, job)
     )
@@ -201,8 +214,21 @@ def _merge(_: bytes, job: Target, groups: list[LogOutcomes]) -> LogOutcomes:
     return merged
 
 
-def _plan_checks(_: bytes, job: Target, outcomes: LogOutcomes) -> Iterable[assembly.UnitCheck]:
-    return assembly.plan_checks(job, outcomes)
+def _plan_assembly(_: bytes, job: Target, outcomes: LogOutcomes) -> tuple[str, ...]:
+    with _step(job, "plan assembled outputs"):
+        plans = stage_packed(job, plan_assemblies(job, outcomes))
+    _count_retries()
+    return plans
+
+
+def _plans(job: Target, digests: Iterable[str]) -> Iterator[PlannedAssembly]:
+    return itertools.chain.from_iterable(staged_packed(digest, job) for digest in digests)
+
+
+def _plan_checks(
+    _: bytes, job: Target, outcomes: LogOutcomes, plans: Sequence[str]
+) -> Iterable[assembly.UnitCheck]:
+    return assembly.plan_checks(job, outcomes, _plans(job, plans))
 
 
 def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
@@ -213,12 +239,12 @@ def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
 
 
 def _plan_chunks(
-    _: bytes, job: Target, outcomes: LogOutcomes, damaged: list[Failure]
-) -> list[assembly.AssembledFileTask]:
-    return assembly.plan_chunks(job, outcomes, damaged)
+    _: bytes, job: Target, plans: Sequence[str], damaged: list[Failure]
+) -> list[AssembledFileTask]:
+    return assembly.plan_chunks(job, _plans(job, plans), damaged)
 
 
-def _write_chunk(chunk: assembly.AssembledFileTask, job: Target) -> tuple[str, FileEntry]:
+def _write_chunk(chunk: AssembledFileTask, job: Target) -> tuple[str, FileEntry]:
     with _step(job, "write an assembled file"):
         written = assembly.write_chunk(job, chunk)
     _count_retries()
@@ -228,11 +254,11 @@ def _write_chunk(chunk: assembly.AssembledFileTask, job: Target) -> tuple[str, F
 def _assemble(
     _: bytes,
     job: Target,
-    outcomes: LogOutcomes,
+    plans: Sequence[str],
     files: list[tuple[str, FileEntry]],
     damaged: list[Failure],
 ) -> Iterable[assembly.AssemblyCandidate]:
-    return assembly.plan_candidates(job, outcomes, files, damaged)
+    return assembly.plan_candidates(job, _plans(job, plans), files, damaged)
 
 
 def _finish_assembly(candidate: assembly.AssemblyCandidate, job: Target) -> assembly.AssembledResult:

@@ -17,6 +17,7 @@ import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from blake3 import blake3
 
@@ -29,7 +30,7 @@ from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
 from logloom.transforms.bundles import packed, unpacked
-from logloom.transforms.job import LogJob, LogTask, Target
+from logloom.transforms.job import LogJob, Target
 from logloom.transforms.results import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
@@ -91,8 +92,8 @@ def group_of(log_id: str, starts: Sequence[str]) -> int:
     return bisect.bisect_right(starts, log_id)
 
 
-def stage_packed(job: Target, elements: Iterable[LogTask | bytes]) -> tuple[str, ...]:
-    """Writes what a pipeline starts from where workers find it: engines limit what a graph may hold.
+def stage_packed(job: Target, elements: Iterable[Any]) -> tuple[str, ...]:
+    """Writes what is too much for a graph or a side input, which engines limit, where workers find it.
 
     Returns:
         Digests of the files, which are pickles.
@@ -106,7 +107,7 @@ def stage_packed(job: Target, elements: Iterable[LogTask | bytes]) -> tuple[str,
     return tuple(digests)
 
 
-def staged_packed(digest: str, job: Target) -> list[LogTask | bytes]:
+def staged_packed(digest: str, job: Target) -> list[Any]:
     """The elements of a file of `stage_packed`.
 
     Raises:
@@ -116,7 +117,7 @@ def staged_packed(digest: str, job: Target) -> list[LogTask | bytes]:
     data = job.store.read(name)
     if blake3(data).hexdigest() != digest:
         raise DatasetError(f"{job.store.uri_of(name)}: changed while the job ran; run it again")
-    elements: list[LogTask | bytes] = unpacked(data)
+    elements: list[Any] = unpacked(data)
     return elements
 
 

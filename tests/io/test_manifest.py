@@ -22,6 +22,7 @@ from logloom.io.manifest import (
     read_manifest,
     resolve_version,
     split_root,
+    units_of,
     version_file,
 )
 from logloom.io.manifest_digest import check_digest, digest_file, write_digest
@@ -78,6 +79,27 @@ def test_a_log_part_comes_back_equal_and_its_name_is_its_content(tmp_path):
     part = write_log_part(store, entries)
     assert list(read_log_part(store, part)) == entries
     assert write_log_part(store, entries) == part
+
+
+def test_units_with_rows_of_some_outputs_come_in_order_and_without_what_is_left_out(tmp_path):
+    store = Store.at(str(tmp_path))
+    other, empty = (
+        dataclasses.replace(make_entry("10-20", 10), output="zarr"),
+        dataclasses.replace(make_entry("20-30", 20), rows=0),
+    )
+    first, last = make_entry(), make_entry("30-40", 30)
+    log = dataclasses.replace(LOG, part=write_log_part(store, [first, other, empty, last]))
+    assert [entry for _, entry in units_of(store, [log], ["tar"])] == [first, last]
+    (found, *_) = [entry for _, entry in units_of(store, [log], ["tar"], left_out=["files", "tally"])]
+    assert found == dataclasses.replace(first, files=(), tally={})
+
+
+@pytest.mark.parametrize("name", ["output", "rows"])
+def test_a_unit_without_output_or_rows_is_named_where_units_of_an_output_are_asked_for(tmp_path, name):
+    store = Store.at(str(tmp_path))
+    part = write_row(store, {**plain(make_entry()), name: None})
+    with pytest.raises(DatasetError, match=rf"parquet: row 0: {name}"):
+        list(units_of(store, [dataclasses.replace(LOG, part=part)], ["tar"]))
 
 
 def test_a_log_part_is_read_by_no_thread_that_outlives_the_read(tmp_path):

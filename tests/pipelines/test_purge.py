@@ -29,6 +29,7 @@ from logloom.pipelines.rollback import rollback
 from logloom.pipelines.verify import verify
 from logloom.pipelines.versions import Before
 from logloom.recipe import Recipe
+from logloom.transforms.bundles import packed
 from logloom.transforms.finish import commit
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.outcomes import LogOutcomes
@@ -89,6 +90,12 @@ def test_by_uri_and_once_more_and_not_by_what_is_no_log(store):
     assert not Purged(store).has_named("a")
     assert Purged(store).has(read_manifest(store).logs.find("b").content_id)
     assert not Purged(store).has("of another content")
+
+
+def test_what_is_to_be_built_or_assembled_goes_although_no_name_is_legible_in_it(store):
+    store.create("runs/00000002/0a.tasks", packed(["b"]))
+    assert purge(str(store.local), ["b"]).is_proven
+    assert store.names("runs/00000002") == []
 
 
 def test_gc_goes_on_after_a_purge(store):

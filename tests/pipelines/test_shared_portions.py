@@ -15,6 +15,7 @@ import pytest
 import logloom.datasets
 from logloom.demo import make_drives
 from logloom.errors import ReadBackError
+from logloom.io import manifest as manifests
 from logloom.io.entries import unit_folder
 from logloom.io.l5kit.dtypes import ARRAYS
 from logloom.io.manifest import entries_of, open_root, read_assembled
@@ -22,7 +23,7 @@ from logloom.io.storage import Store
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
-from logloom.transforms import assembly, finish
+from logloom.transforms import assembly, build_logs, finish
 from tests.pipelines.conftest import build_at, digests
 
 LOGS = 5
@@ -50,6 +51,8 @@ outputs:
 class Archive:
     """Drives that come and go, and the root that is built of them."""
 
+    recipe = RECIPE
+
     def __init__(self, folder: pathlib.Path, root: pathlib.Path, drives: list[pathlib.Path]):
         self.folder, self.root, self._drives = folder, root, drives
         self.folder.mkdir(exist_ok=True)
@@ -61,7 +64,7 @@ class Archive:
         for number in numbers:
             shutil.copy2(self._drives[number], self.folder)
         before = self.files()
-        build_at(Recipe.from_yaml(RECIPE.format(folder=self.folder)), self.root, **choices)
+        build_at(Recipe.from_yaml(self.recipe.format(folder=self.folder)), self.root, **choices)
         return self.files() - before
 
     def files(self):
@@ -129,6 +132,33 @@ def test_a_night_writes_the_logs_that_it_brought_and_the_chunks_that_these_fill(
         assert before.items() < after.items()
         assert any(path.startswith("agents_mask/") for path in before)
         assert not names_of(written, "l5kit") & set(before)
+
+
+def test_a_night_reads_the_part_of_a_kept_log_once_and_checks_new_units_alone(grown, tmp_path, monkeypatch):
+    original, _ = grown
+    archive = Archive(original.folder, tmp_path / "root", original._drives)
+    monkeypatch.setattr(archive, "recipe", RECIPE[: RECIPE.index("  l5kit:")] + "  zarr: {{}}\n")
+    archive.build(0, 1)
+    read, planned = [], []
+    plain, plan = manifests.read_log_part, build_logs.plan_assemblies
+
+    def read_part(store, part, **how):
+        if not how.get("brief"):  # as views read it
+            read.append(part)
+        return plain(store, part, **how)
+
+    def planned_once(*told):
+        planned.extend(plan(*told))
+        return planned
+
+    monkeypatch.setattr(manifests, "read_log_part", read_part)
+    monkeypatch.setattr(build_logs, "plan_assemblies", planned_once)
+    archive.build(0, 1, 2)
+    _, version = open_root(Store.at(str(archive.root)))
+    assert [read.count(log.part) for log in version.logs] == [1, 1, 2]
+    (one,) = planned
+    assert {unit.log_id for unit in one.checks} == {"drive-02"}
+    assert [bool(portion.files) for portion in one.portions] == [False, False, True]
 
 
 def test_a_log_that_goes_changes_what_follows_it_alone(grown):

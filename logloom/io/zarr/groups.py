@@ -6,7 +6,7 @@ Elsewhere: arrays (layout), files with rows (assemble).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from logloom.io.storage import Store
@@ -69,13 +69,29 @@ def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
     return attributes
 
 
+class JsonFiles(Mapping[str, bytes]):
+    """Files by name, made when they are asked for: those of kept logs, most of them, are not."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        self._values = values
+
+    def __getitem__(self, name: str) -> bytes:
+        return json_bytes(self._values[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
 def group_files(
     arrays: Mapping[str, Mapping[str, Any]],
     rows: Mapping[str, int],
     schema: Schema,
     zarr_format: int,
     whole: bool,
-) -> dict[str, bytes]:
+) -> JsonFiles:
     """All metadata files.
 
     Args:
@@ -94,7 +110,7 @@ def group_files(
         groups[log_id] = own
     consolidated = set(rows) | ({""} if whole else set())
     make = _files_v3 if zarr_format == 3 else _files_v2
-    return make(arrays, groups, consolidated)
+    return JsonFiles(make(arrays, groups, consolidated))
 
 
 def _inner(nodes: Mapping[str, Any], consolidated: set[str]) -> dict[str, dict[str, Any]]:
@@ -111,7 +127,7 @@ def _inner(nodes: Mapping[str, Any], consolidated: set[str]) -> dict[str, dict[s
 
 def _files_v3(
     arrays: Mapping[str, Mapping[str, Any]], groups: Mapping[str, dict[str, Any]], consolidated: set[str]
-) -> dict[str, bytes]:
+) -> dict[str, Any]:
     nodes: dict[str, Any] = {
         path: {"attributes": attributes, "node_type": "group", "zarr_format": 3}
         for path, attributes in groups.items()
@@ -121,15 +137,12 @@ def _files_v3(
         path: {"consolidated_metadata": {"kind": "inline", "metadata": inner, "must_understand": False}}
         for path, inner in _inner(nodes, consolidated).items()
     }
-    return {
-        f"{path}/zarr.json".lstrip("/"): json_bytes({**node, **whole.get(path, {})})
-        for path, node in nodes.items()
-    }
+    return {f"{path}/zarr.json".lstrip("/"): {**node, **whole.get(path, {})} for path, node in nodes.items()}
 
 
 def _files_v2(
     arrays: Mapping[str, Mapping[str, Any]], groups: Mapping[str, dict[str, Any]], consolidated: set[str]
-) -> dict[str, bytes]:
+) -> dict[str, Any]:
     nodes: dict[str, Any] = {}
     for path, attributes in groups.items():
         nodes[f"{path}/.zgroup".lstrip("/")] = {"zarr_format": 2}
@@ -137,8 +150,8 @@ def _files_v2(
     for path, array in arrays.items():
         nodes[f"{path}/.zarray"] = {key: value for key, value in array.items() if key != "attributes"}
         nodes[f"{path}/.zattrs"] = array["attributes"]
-    files = {name: json_bytes(node) for name, node in nodes.items()}
-    for path, inner in _inner(nodes, consolidated).items():
-        whole = {"metadata": inner, "zarr_consolidated_format": 1}
-        files[f"{path}/.zmetadata".lstrip("/")] = json_bytes(whole)
-    return files
+    whole = {
+        f"{path}/.zmetadata".lstrip("/"): {"metadata": inner, "zarr_consolidated_format": 1}
+        for path, inner in _inner(nodes, consolidated).items()
+    }
+    return nodes | whole
