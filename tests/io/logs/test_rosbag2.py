@@ -363,7 +363,7 @@ def test_a_packed_file_that_was_cut_is_reported_and_salvaged(tmp_path, plugin):
 
 
 @pytest.mark.parametrize("mode", ["NONE", "FILE", "MESSAGE"])
-@pytest.mark.parametrize("count", [60, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(250, marks=pytest.mark.slow)])
 def test_mutated_files_are_read_salvaged_or_refused(tmp_path, mode, count):
     folder = write_bag(tmp_path / "bag", 60, mode=mode)
     (path,) = folder.glob("bag.db3*")

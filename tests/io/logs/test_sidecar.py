@@ -53,7 +53,7 @@ def test_message_times_are_kept_by_topic_and_source(tmp_path):
     assert kept.load_bounds("log", "/b", "header") is None
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.slow)])
 def test_a_mutated_sidecar_counts_as_missing(tmp_path, index, count):
     kept = Sidecars(str(tmp_path / "index"), {})
     kept.save_index("log", LIMIT, index)
