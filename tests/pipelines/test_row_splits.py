@@ -21,7 +21,7 @@ from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.plan import plan_build
-from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.plan_summary import in_words, plan_summary
 from logloom.pipelines.report import report_of
 from logloom.pipelines.report_card import card_of
 from logloom.pipelines.report_page import page_of
@@ -287,6 +287,9 @@ def test_plan_and_build_tell_what_is_known_of_rows_and_warn_of_an_empty_split(dr
     summary = plan_summary(plan)
     every = {"logs": len(drive.logs), "rows_at_most": plan.num_ticks}
     assert summary["splits"] == {"train": every, "val": every}
+    told_people = in_words("splits", summary["splits"])
+    bound = f"at most {plan.num_ticks} rows of {len(drive.logs)} logs"
+    assert told_people == f"train {bound}, val {bound}"  # a row falls into one of them, nobody knows which
     assert summary["warnings"] == []
     assert any("single rows are split, by time" in note for note in plan.notes)
     built = logloom("build", recipe, "--to", tmp_path / "root", "--json", "--quiet")
