@@ -1,5 +1,7 @@
 """What pydantic finds wrong with values, in plain words.
 
+Here, too: `is_mapping`, which tells a value that stands alone from one of several keys, so that a key that
+takes either is told one mistake, not what each kind makes of it.
 Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata (logloom.io.metadata).
 """
 
@@ -9,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from logloom.words import shortened
 
@@ -43,6 +45,11 @@ _EXPECTED = {
 }
 _MAPPINGS = ("dict_type", "dataclass_type", "model_type", "model_attributes_type")
 UNKNOWN_FIELD = ("unexpected_keyword_argument", "extra_forbidden")
+
+
+def is_mapping(value: Any) -> str:
+    """The tag of a value, for the discriminator of a union of something that stands alone and a mapping."""
+    return "<other>" if isinstance(value, Mapping | BaseModel) else "<one>"
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -39,7 +39,11 @@ def find(
     root: Root,
     where: Annotated[
         str | None,
-        typer.Argument(metavar="WHERE", help="A filter (default: list what was saved with the version)."),
+        typer.Argument(
+            metavar="WHERE",
+            help="A filter, in the language of open(where=...), but any comparison with an unavailable value "
+            "is unknown (default: list what was saved with the version).",
+        ),
     ] = None,
     before: Annotated[
         str, typer.Option(metavar="DURATION", help="By how much intervals begin earlier, e.g. 5s.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logloom.cli.common import (
+    NOT_WHOLE,
     Json,
     Root,
     StorageOption,
@@ -57,8 +58,12 @@ def splits(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show the splits of a dataset: their logs and rows, and how near one comes to another."""
+    """Show the splits of a dataset: their logs and rows, and how near one comes to another.
+
+    Exits with 3 if rows of two splits lie nearer than the `gap` by which a build split them.
+    """
     from logloom.datasets.separation import asked_splits, version_splits
+    from logloom.pipelines.split_proof import proof_of
     from logloom.pipelines.splits import empty_row_splits, empty_splits
 
     options = parse_storage_options(storage_option)
@@ -73,8 +78,10 @@ def splits(
     else:
         found = asked_splits(root, share or (), by, cell, gap, position, options, where)
         warnings = empty_row_splits(found.counts)
+    proof = proof_of(found.rule, found.metres, found.seconds)
     if json:
-        print_json({**found.to_json(), "warnings": warnings})
+        least = {"least": proof.to_json()} if proof is not None else {}
+        print_json({**found.to_json(), **least, "warnings": warnings})
     else:
         lines = [(name, f"{one['logs']:,}", f"{one['rows']:,}") for name, one in found.counts.items()]
         print_table(root, ("split", "logs", "rows"), lines)
@@ -86,8 +93,13 @@ def splits(
             print_folded(_line(one, f"{one.metres:.6g} m", "no two positions"))
         for in_time in found.nearest_in_time:
             print_folded(_line(in_time, f"{in_time.seconds:.9g} s", "no two rows"))
+        if proof is not None and proof.is_kept is not False:
+            print_folded(proof.in_words())
     for warning in warnings:
         print_message(f"warning: {warning}")
+    if proof is not None and proof.is_kept is False:
+        print_message(f"{root}: {proof.in_words()}")
+        raise typer.Exit(NOT_WHOLE)
 
 
 def _line(found: Nearest | NearestInTime, apart: str, without: str) -> str:

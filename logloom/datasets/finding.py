@@ -112,7 +112,8 @@ def find(
 
     Args:
         uri, version, output, storage_options: see `logloom.datasets.open`.
-        where: a filter, which may look at elements of lists and at rows around a row.
+        where: a filter, as of `logloom.datasets.open`, which may look at elements of lists and at rows around
+            a row. A comparison with an unavailable value is unknown, in plain comparisons, too.
         before, after: durations such as "5s", by which intervals are widened.
         save: a name for the intervals, which `in(NAME)` of filters on this version then means.
         replace: also where other intervals have this name.

@@ -1,13 +1,14 @@
 """The splits of a dataset, counted, and how near they come to each other.
 
-Elsewhere: making splits, and the distance between two (logloom.datasets.splitting).
+Elsewhere: making splits, and the distance between two (logloom.datasets.splitting); whether splits lie
+as far apart as a version's rule says (logloom.pipelines.split_proof).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logloom.datasets import opening
@@ -36,6 +37,8 @@ class Separation:
         of_rows: whether single rows are split, not whole logs.
         guaranteed: the distance, or time, that a build kept between splits, as its recipe says it; "" for
             none.
+        rule: how a build split single rows, as the version's recipe says it; {} where none did.
+        position: the column that `nearest` is of; "" for none.
     """
 
     counts: Mapping[str, dict[str, int]]
@@ -44,6 +47,20 @@ class Separation:
     nearest_in_time: tuple[NearestInTime, ...] = ()
     of_rows: bool = True
     guaranteed: str = ""
+    rule: Mapping[str, Any] = field(default_factory=dict)
+    position: str = ""
+
+    @property
+    def metres(self) -> float | None:
+        """The least between any two splits, by the rule's positions; None where these weren't read."""
+        if not self.position or self.position != self.rule.get("position"):
+            return None
+        return min((pair.metres for pair in self.nearest), default=math.inf)
+
+    @property
+    def seconds(self) -> float:
+        """The least between any two splits by time."""
+        return min((pair.seconds for pair in self.nearest_in_time), default=math.inf)
 
     def to_json(self) -> dict[str, Any]:
         """For machines; metres, or seconds, are null where two splits have no two rows that tell them."""
@@ -95,7 +112,7 @@ def version_splits(root: str, position: str | None, options: Options = None) -> 
     if not single:
         return replace(found, of_rows=False)
     left_out = left_out_of(manifest.logs.dropped)
-    return replace(found, left_out=left_out, guaranteed=str(rule.get("gap") or ""))
+    return replace(found, left_out=left_out, guaranteed=str(rule.get("gap") or ""), rule=rule)
 
 
 def _output_with(store: Store, manifest: Manifest, column: str) -> str | None:
@@ -143,4 +160,5 @@ def _separation(
     }
     left_out = rows - sum(map(len, parts.values()))
     places = tuple(nearest(parts, position)) if position else ()
-    return Separation(counts, left_out, places, tuple(nearest_in_time(parts)) if by_time else ())
+    times = tuple(nearest_in_time(parts)) if by_time else ()
+    return Separation(counts, left_out, places, times, position=position or "")

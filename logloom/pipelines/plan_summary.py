@@ -44,7 +44,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
     }
 
 
-_ABOUT = ("partitions", "rows_at_most", "units_to_build", "message_bytes", "chunk_reads", "splits")
+_ABOUT = ("partitions", "rows_at_most", "units_to_build", "message_bytes", "chunk_reads")
 _AT_LEAST = ("units_finished", "largest_partition_bytes")  # those of logs that were opened
 
 
@@ -54,6 +54,8 @@ def in_words(name: str, value: Any, *, is_guessed: bool = False) -> str:
     Args:
         is_guessed: see `BuildPlan.is_guessed`.
     """
+    if name == "splits":
+        return splits.in_words(value, is_guessed=is_guessed)
     if is_guessed and name in _ABOUT + _AT_LEAST:
         return f"{'about' if name in _ABOUT else 'at least'} {in_words(name, value)}"
     if isinstance(value, bool):
@@ -62,6 +64,4 @@ def in_words(name: str, value: Any, *, is_guessed: bool = False) -> str:
         return human_bytes(value)
     if isinstance(value, int):
         return f"{value:,}"
-    if name == "splits":
-        return splits.in_words(value)
     return ", ".join(value) if isinstance(value, list) else str(value)

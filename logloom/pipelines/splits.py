@@ -56,10 +56,19 @@ def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int, int]], unit
     return counts
 
 
-def in_words(counts: Counts) -> str:
-    """One line for people: "train 900 of 2 logs, val 40 of 1 log"."""
+def in_words(counts: Counts, *, is_guessed: bool = False) -> str:
+    """One line for people: "train 900 of 2 logs, val 40 of 1 log"; of a plan "train at most 900 rows of …".
+
+    Args:
+        is_guessed: see `BuildPlan.is_guessed`.
+    """
     (unit,) = {unit for found in counts.values() for unit in found} - {"logs"}
-    shown = (f"{name} {found[unit]:,} of {counted(found['logs'], 'log')}" for name, found in counts.items())
+    bound = ("at most about " if is_guessed else "at most ") if unit == "rows_at_most" else ""
+    shown = (
+        f"{name} {bound}{counted(found[unit], 'row') if bound else f'{found[unit]:,}'} "
+        f"of {counted(found['logs'], 'log')}"
+        for name, found in counts.items()
+    )
     return ", ".join(shown)
 
 

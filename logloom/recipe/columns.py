@@ -17,6 +17,7 @@ from logloom.recipe.mistakes import nearest
 from logloom.recipe.values import Duration, LengthOfTime
 from logloom.resample.policies import POLICIES
 from logloom.schema import check_column_name
+from logloom.validation import is_mapping
 
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 ADAPTERS = (
@@ -124,7 +125,7 @@ class FrameOf(RecipePart):
 
 Frame = Annotated[
     Annotated[FrameName, Tag("<one>")] | Annotated[FrameOf, Tag("<other>")],
-    Discriminator(lambda value: "<other>" if isinstance(value, dict | FrameOf) else "<one>"),
+    Discriminator(is_mapping),
 ]
 
 
@@ -157,7 +158,7 @@ class FramePair(RecipePart):
     cache: LengthOfTime = 10 * 10**9
     extrapolate: Annotated[
         Annotated[Literal["none"], Tag("<one>")] | Annotated[Extrapolate, Tag("<other>")],
-        Discriminator(lambda value: "<other>" if isinstance(value, dict | Extrapolate) else "<one>"),
+        Discriminator(is_mapping),
     ] = "none"
 
     @model_validator(mode="after")

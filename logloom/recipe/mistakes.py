@@ -110,10 +110,23 @@ def _plain_words(error: Any, model: Any, steps: Path) -> str:
         return f"unknown key{nearest(name, known)}"
     if kind == "literal_error":
         known = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
-        if not isinstance(value, str):
-            return f"expected one of {', '.join(known)}, got {describe_value(value, YAML)}"
-        return f"no such choice as {describe_value(value, YAML)}{nearest(value, known)}"
+        return _no_choice(value, known, _keys(model, steps))
     return describe(error, YAML)
+
+
+def _no_choice(value: Any, known: Sequence[str], keys: Sequence[str]) -> str:
+    """
+    Args:
+        keys: of the mapping that may stand in place of a choice; none where none may.
+    """
+    got, listed = describe_value(value, YAML), ", ".join(known)
+    either = f"{listed}, or a mapping of {', '.join(keys)}"
+    if not isinstance(value, str):
+        return f"expected {either if keys else f'one of {listed}'}, got {got}"
+    hint = nearest(value, known)
+    if keys and "did you mean" not in hint:
+        hint = f"; write {either}"
+    return f"no such choice as {got}{hint}"
 
 
 def _keys(model: Any, steps: Sequence[str | int]) -> list[str]:

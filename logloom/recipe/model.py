@@ -47,12 +47,12 @@ from logloom.recipe.parts import (
     Template,
     Texts,
     Time,
-    is_mapping,
 )
 from logloom.recipe.synced import with_matched
 from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
 from logloom.uris import chained, is_local, shown
+from logloom.validation import is_mapping
 
 MAX_FILE_BYTES = 16 << 20
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -43,6 +42,7 @@ from logloom.recipe.values import (
     length_of_time,
 )
 from logloom.row_splits import RowSplit
+from logloom.validation import is_mapping
 
 TEMPLATE_NAMES = ("stem", "parent", "path")
 
@@ -71,10 +71,6 @@ def _split_by_problem(by: str) -> str | None:
     """What is wrong with a template whatever the table of `logs` has; names are looked at by `checks`."""
     names = (*TEMPLATE_NAMES, *filter(str.isidentifier, checks.names_in(by)))
     return None if by == "log_id" else template_problem(by, names)
-
-
-def is_mapping(value: Any) -> str:
-    return "<other>" if isinstance(value, Mapping | BaseModel) else "<one>"
 
 
 Template = Annotated[str, text_check(template_problem)]

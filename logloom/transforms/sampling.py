@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import FieldSpec, Log, Messages, Refusal, TopicRequest
+from logloom.io.video.codecs import codec_named
 from logloom.transforms.suggest_columns import Candidate
 from logloom.words import counted
 
@@ -34,9 +35,7 @@ FULL_TURN = 2 * np.pi + 1e-6  # an angle in radians that is not beyond it may be
 
 _STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
 _FRAMES = ("child_frame_id", "header.frame_id", "frame_id")
-_VIDEO = re.compile(r"h\.?26[45]|hevc|av1|vp9|theora", re.IGNORECASE)
-_VIDEO_TYPE = re.compile(r"CompressedVideo|FFMPEGPacket|H26[45]|ffmpeg_image|theora", re.IGNORECASE)
-_BY_HAND = "which wants PyAV; add it by hand (as: image) where it is wanted"
+_OTHER_VIDEO = re.compile("theora", re.IGNORECASE)  # formats of video that isn't decoded here
 # Encodings of raw images, to the dtype that holds their pixels; others are no images to a column.
 _PIXELS = (
     (re.compile(r"(mono|rgba?|bgra?|bayer_\w{4})16|16UC[1-4]"), "uint16"),
@@ -148,8 +147,6 @@ def _look_at_log(
             log.time_source(topic, ("log",))
         except LogloomError as error:
             found.unusable[topic] = _first_line(error)
-        if _VIDEO_TYPE.search(kind := log.summary.topics[topic].type):
-            found.unusable[topic] = f"compressed video ({kind}): {_BY_HAND}"
     for start, stop in stretches:
         wanted = [t for t in found.columns if t in log.summary.topics and t not in found.unusable]
         for topic, messages in log.read({t: TopicRequest(start, stop, ("log",), 0) for t in wanted}).items():
@@ -312,9 +309,18 @@ def _look_at_images(found: Sample, log: Log, messages: Messages, topic: str) -> 
             )
         elif dtype is not None:
             found.image_dtypes[topic] = dtype
-    for kind in _texts(_field(log, messages, topic, "format")):
-        if _VIDEO.search(kind):
-            found.unusable[topic] = f"compressed video ({kind}): {_BY_HAND}"
+    if log.summary.topics[topic].type.endswith("CompressedImage"):
+        _look_at_formats(found, topic, _texts(_field(log, messages, topic, "format")))
+
+
+def _look_at_formats(found: Sample, topic: str, formats: Iterable[str]) -> None:
+    """Leaves out a topic whose messages aren't what its column takes: image files, or packets of video."""
+    takes_video = any(column.keys.get("as") == "image" for column in found.columns.get(topic, ()))
+    for name in formats:
+        if _OTHER_VIDEO.search(name):
+            found.unusable[topic] = f"compressed video ({name}), which isn't decoded here"
+        elif (codec_named(name) is not None) != takes_video:
+            found.unusable[topic] = f"some of its messages are images, others compressed video ({name})"
 
 
 def _stamps(log: Log, messages: Messages, topic: str) -> NDArray[np.int64] | None:

@@ -1,8 +1,8 @@
 """A recipe for logs that nobody wrote a recipe for yet; it builds as it stands.
 
 Here: which clock, tolerances and max_delay suit what the logs hold, which columns can be built, and the text.
-Elsewhere: columns by the types of messages (suggest_columns), what is asked of the messages themselves
-(sampling), what a recipe means (resolve).
+Elsewhere: columns by the types of messages (suggest_columns), those of video (suggest_video), what is asked
+of the messages themselves (sampling), what a recipe means (resolve).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
 from logloom.transforms.resolve import resolve
 from logloom.transforms.sampling import Sample, sample
 from logloom.transforms.suggest_columns import Candidate, Candidates, candidates, known, transforms
+from logloom.transforms.suggest_video import video_column
 from logloom.words import OnMessage, counted, ignore_message, printable
 
 RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; nobody is surprised by rows at these
@@ -198,6 +199,8 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
     """The columns that the topic's definition suggests, or why it suggests none."""
     try:
         root = definition_of(topic.log, topic.name)
+        if (video := video_column(topic.log, topic.name)) is not None:
+            return video if isinstance(video, str) else Candidates([video])
         known_columns = [column for column in known(topic.info) if _fits(topic, column)]
     except LogloomError as error:
         return str(error).splitlines()[0]

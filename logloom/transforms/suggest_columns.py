@@ -131,6 +131,11 @@ def transforms() -> Candidate:
     return _nearest("", **{"as": "transforms", "strings": 64})
 
 
+def pictures() -> Candidate:
+    """The column of a topic whose messages are images of pixels, or packets of video."""
+    return _nearest("", **{"as": "image"})
+
+
 def candidates(info: TopicInfo, root: Struct) -> Candidates:
     """The columns that fields of a message make, and what is left out of it.
 
@@ -331,8 +336,8 @@ _KNOWN: Mapping[str, Sequence[Candidate]] = {
     "PointCloud2": [_nearest("", **{"as": "points[x,y,z]", "unit": "m"})],
     "PointCloud": [_nearest("", **{"as": "points[x,y,z]", "unit": "m"})],
     "CompressedImage": [_nearest("", field="data")],
-    "Image": [_nearest("", **{"as": "image"})],
-    "RawImage": [_nearest("", **{"as": "image"})],
+    "Image": [pictures()],
+    "RawImage": [pictures()],
     "CameraInfo": [_static("intrinsics", field="k"), _static("distortion", field="d")],
     "CameraCalibration": [_static("intrinsics", field="k"), _static("distortion", field="d")],
     "TFMessage": [transforms()],

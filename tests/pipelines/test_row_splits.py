@@ -21,7 +21,7 @@ from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.plan import plan_build
-from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.plan_summary import in_words, plan_summary
 from logloom.pipelines.report import report_of
 from logloom.pipelines.report_card import card_of
 from logloom.pipelines.report_page import page_of
@@ -37,6 +37,7 @@ from tests.pipelines.test_commands import logloom
 SHARES = {"train": 0.5, "val": 0.3, "test": 0.2}
 NAMES = "train: 0.5, val: 0.3, test: 0.2"
 PLACE = f"split: {{{NAMES}, by: place, position: ego.position, cell: 8m, gap: 1m}}\n"
+NEAREST = {"m": "nearest", "s": "nearest_in_time"}
 FORMATS = {"tar": "{}", "zarr": "{}", "parquet": "{}", "table": "{}"}
 _FEW = """
   ego.position: {topic: /odom, field: pose.pose.position, resample: linear, unit: m}
@@ -160,12 +161,49 @@ def test_a_version_is_measured_by_the_position_or_the_time_of_its_recipe(drive, 
     assert first["splits"] == ["train", "val"]
 
 
+@pytest.mark.parametrize(
+    ("rule", "unit", "bound", "more"),
+    [
+        (PLACE, "m", 1.0, "8m"),
+        (f"split: {{{NAMES}, by: time, cell: 1s, gap: 200ms}}\n", "s", 0.2, "1s"),
+    ],
+)
+def test_a_version_keeps_the_bound_of_its_rule_and_rows_that_break_it_are_told(
+    drive, tmp_path, rule, unit, bound, more
+):
+    root = tmp_path / "root"
+    build_at(Recipe.from_yaml(few(drive) + rule), root)
+    said = json.loads(logloom("splits", root, "--json").stdout)
+    pairs = [pair["metres" if unit == "m" else "seconds"] for pair in said[NEAREST[unit]]]
+    measured = min(apart for apart in pairs if apart is not None)
+    assert said["least"] == {"bound": bound, "unit": unit, "measured": measured, "is_kept": True}
+    kept = f"the bound of {bound:g} {unit}, which the version's rule sets, is kept"
+    assert kept in " ".join(logloom("splits", root).stdout.split())
+    manifest = read_manifest(Store.at(str(root)), 1)
+    split = {**manifest.recipe["split"], "gap": more}  # as if its rows were cut by a larger gap
+    restate(root, lambda record: record, recipe={**manifest.recipe, "split": split})
+    told_of = logloom("splits", root, "--json")
+    assert told_of.returncode == 3
+    assert json.loads(told_of.stdout)["least"]["is_kept"] is False
+    assert f"rows of two splits are {measured:.9g} {unit} apart" in " ".join(told_of.stderr.split())
+    assert "`logloom verify`" in told_of.stderr
+    assert " is kept" not in logloom("splits", root).stdout
+
+
 def test_a_version_without_the_column_of_positions_is_counted_alone(drive, tmp_path):
     text = few(drive, "bags: {columns: [ego.speed]}") + PLACE
     build_at(Recipe.from_yaml(text), tmp_path / "root")
     found = version_splits(str(tmp_path / "root"), None)
     assert (found.nearest, found.guaranteed) == ((), "1m")
-    assert "m apart (" not in logloom("splits", tmp_path / "root").stdout
+    shown = logloom("splits", tmp_path / "root").stdout
+    assert "m apart (" not in shown
+    assert "wasn't measured" in shown
+    assert json.loads(logloom("splits", tmp_path / "root", "--json").stdout)["least"] == {
+        "bound": 1.0,
+        "unit": "m",
+        "measured": None,
+        "is_kept": None,
+    }
 
 
 def test_views_filters_windows_and_copies_keep_to_splits(split_root, tmp_path):
@@ -287,6 +325,9 @@ def test_plan_and_build_tell_what_is_known_of_rows_and_warn_of_an_empty_split(dr
     summary = plan_summary(plan)
     every = {"logs": len(drive.logs), "rows_at_most": plan.num_ticks}
     assert summary["splits"] == {"train": every, "val": every}
+    told_people = in_words("splits", summary["splits"])
+    bound = f"at most {plan.num_ticks} rows of {len(drive.logs)} logs"
+    assert told_people == f"train {bound}, val {bound}"  # a row falls into one of them, nobody knows which
     assert summary["warnings"] == []
     assert any("single rows are split, by time" in note for note in plan.notes)
     built = logloom("build", recipe, "--to", tmp_path / "root", "--json", "--quiet")

@@ -278,6 +278,7 @@ def test_people_are_told_which_figures_are_guessed(archive):
         assert (shown["logs_to_read"], shown["partitions"]) == ("7", f"{about}7")
         assert shown["units_finished"] == f"{at_least}0"
         assert shown["rows_at_most"].startswith(about)
+        assert shown["splits"].startswith(f"all at most {about}")
 
 
 def test_no_split_is_said_to_get_no_row_before_workers_have_opened_its_logs(archive):

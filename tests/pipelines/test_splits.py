@@ -29,7 +29,8 @@ def test_plan_and_build_tell_rows_by_split_and_warn_of_one_that_gets_none(drive,
     assert f"split '{empty}' gets none of {len(drive.logs)} logs" in warning
     assert planned.stderr.count(f"warning: {warning}") == 1
     table = logloom("plan", recipe, "--to", root).stdout
-    assert f"{empty} 0 of 0 logs" in table
+    assert f"{empty} at most 0 rows of 0 logs" in table
+    assert f"{full} at most {said['rows_at_most']:,} rows of {len(drive.logs)} logs" in table
     assert "warning" not in table
 
     built = logloom("build", recipe, "--to", root, "--json", "--quiet")

@@ -356,6 +356,43 @@ def test_the_small_recipe_itself_has_no_mistake():
     assert Recipe.from_yaml(SMALL).name == "small"
 
 
+ONE_OR_A_MAPPING = [
+    (
+        "lerobot: {%s, video: {codec: vp9}}",
+        "lerobot.video.codec: no such choice as 'vp9'; there are av1, h264",
+    ),
+    ("lerobot: {%s, video: {gpo: 3}}", "lerobot.video.gpo: unknown key; did you mean gop?"),
+    (
+        "lerobot: {%s, video: av1}",
+        "lerobot.video: no such choice as 'av1'; write none, or a mapping of codec, crf, gop, preset",
+    ),
+    (
+        "lerobot: {%s, video: 1}",
+        "lerobot.video: expected none, or a mapping of codec, crf, gop, preset, got 1",
+    ),
+    ("lerobot: {%s, episodes: logs}", "lerobot.episodes: no such choice as 'logs'; did you mean log?"),
+    (
+        "lerobot: {%s, episodes: {gap: 3}}",
+        "lerobot.episodes.gap: a duration is a number with its unit (ns, us, ms, s, min, h), like 150ms",
+    ),
+    ("lerobot: {%s, task: {column: 3}}", "lerobot.task.column: expected text, got 3"),
+    ("lerobot: {%s, task: [drive]}", "lerobot.task: expected text, got a list"),
+    (
+        "l5kit: {agents: {column: a, yaw: {form: b}}}",
+        "l5kit.agents.yaw.form: unknown key; did you mean from?",
+    ),
+    ("l5kit: {agents: {column: a, yaw: 3}}", "l5kit.agents.yaw: expected text, got 3"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), ONE_OR_A_MAPPING, ids=[wrong for wrong, _ in ONE_OR_A_MAPPING])
+def test_an_option_that_is_a_word_or_a_mapping_has_one_mistake_and_no_words_of_pydantics(options, said):
+    output = options.replace("%s", "fps: 10, features: {action: speed}")
+    lines = mistakes_of(SMALL.replace("tar: {}", output))
+    own = [line for line in lines if not line.endswith(".from: is missing")]
+    assert own == [f"recipe.yaml:9: outputs.{said}"]
+
+
 def test_all_mistakes_are_reported_at_once_and_in_the_order_of_their_lines():
     text = SMALL.replace("rate: 10", "rate: x").replace("field: speed", "field: speed, tolerence: 1s")
     text = (

@@ -1,7 +1,10 @@
 """Suggested recipes build as they stand."""
 
+import sys
+
 import pytest
 
+import logloom.datasets
 from logloom.errors import UsageError
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
@@ -12,6 +15,7 @@ from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs
 from logloom.transforms.resolve import resolve
 from logloom.transforms.suggest import nice, suggest
+from tests.io.video.making import decoded, stream, write_video
 from tests.transforms.ros2_logs import (
     COMMAND,
     COMPRESSED,
@@ -91,6 +95,49 @@ def test_a_suggestion_builds_as_it_stands(tmp_path):
     root = str(tmp_path / "root")
     build(plan_build(recipe, root), num_workers=1)
     assert verify(root, against_logs=True).is_proven
+
+
+@pytest.mark.parametrize(
+    ("form", "codec"),
+    [("foxglove", "h264"), ("protobuf", "h265"), ("ffmpeg", "av1"), ("compressed", "vp9")],
+)
+def test_a_topic_of_video_is_suggested_as_pictures_which_build(form, codec, tmp_path):
+    found = stream(codec)
+    path = write_video(tmp_path / "drive.mcap", form, found)
+    recipe, text = suggested(path)
+    column = recipe.columns["video"]
+    assert (column.adapter, column.field, column.resample) == ("image", (), "nearest")
+    assert "left out" not in text
+    root = str(tmp_path / "root")
+    build(plan_build(recipe, root), num_workers=1)
+    rows = logloom.datasets.open(root)
+    whole = [picture.tobytes() for picture in decoded(found).values()]
+    shown = [rows[row]["video"] for row in range(len(rows))]
+    assert len(shown) == 19  # at 10 Hz, of 1.95 s
+    assert all(picture.tobytes() in whole for picture in shown)
+    assert verify(root, against_logs=True, num_workers=1).findings == ()
+
+
+def test_without_pyav_a_topic_of_video_is_left_out_with_the_way_to_get_it(tmp_path, monkeypatch):
+    write_log(tmp_path / "can.mcap", {"/can": (SPEED, speeds())})
+    path = write_video(tmp_path / "drive.mcap", "compressed", stream("h264"))
+    monkeypatch.setitem(sys.modules, "av", None)
+    recipe, text = suggested(path, str(tmp_path / "can.mcap"))
+    assert list(recipe.columns) == ["can.speed", "can.gear"]
+    (line,) = [line for line in text.splitlines() if "left out" in line and "video" in line]
+    assert "compressed video (sensor_msgs/msg/CompressedImage): PyAV, which decodes video, is not " in line
+    assert "pip install 'logloom[video]'; with it a column of `as: image` can be built" in line
+
+
+def test_a_topic_of_images_in_one_log_and_video_in_another_is_left_out(tmp_path):
+    found = stream("h264", count=10)
+    a, b = tmp_path / "a.mcap", tmp_path / "b.mcap"
+    write_log(tmp_path / "can.mcap", {"/can": (SPEED, speeds())})
+    for first, second, named in (("jpeg", "h264", "h264"), ("h264", "jpeg", "jpeg")):
+        paths = [write_video(p, "compressed", found, words=w) for p, w in ((a, first), (b, second))]
+        recipe, text = suggested(*paths, str(tmp_path / "can.mcap"))
+        assert "video" not in recipe.columns
+        assert f"some of its messages are images, others compressed video ({named})" in text
 
 
 def test_a_log_too_short_for_a_rate_gets_a_row_per_message(tmp_path):

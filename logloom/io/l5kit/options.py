@@ -12,11 +12,21 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    field_validator,
+)
 
 from logloom.errors import UsageError
 from logloom.io.filesystems import file_name_of
 from logloom.io.l5kit.dtypes import HOST_LENGTH
+from logloom.validation import is_mapping
 
 MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from rows that were read of it
 
@@ -52,7 +62,9 @@ class FieldFrom(_L5KitPart):
     map: LabelMap | None = None
 
 
-FieldSource = str | FieldFrom
+FieldSource = Annotated[
+    Annotated[str, Tag("<one>")] | Annotated[FieldFrom, Tag("<other>")], Discriminator(is_mapping)
+]
 
 
 class AgentsFrom(_L5KitPart):
@@ -92,8 +104,18 @@ class L5KitOptions(_L5KitPart):
     host: str = "{parent}"
     translation: str = "ego_translation"
     rotation: str = "ego_rotation"
-    agents: str | AgentsFrom | None = None
-    tl_faces: str | TlFacesFrom | None = None
+    agents: (
+        Annotated[
+            Annotated[str, Tag("<one>")] | Annotated[AgentsFrom, Tag("<other>")], Discriminator(is_mapping)
+        ]
+        | None
+    ) = None
+    tl_faces: (
+        Annotated[
+            Annotated[str, Tag("<one>")] | Annotated[TlFacesFrom, Tag("<other>")], Discriminator(is_mapping)
+        ]
+        | None
+    ) = None
     max_gap: Duration | None = None
     masks: tuple[Annotated[float, Field(ge=0, le=1)], ...] = (0.5,)
 
