@@ -22,6 +22,7 @@ from logloom.cli.common import (
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
+    from logloom.datasets.separation import Separation
     from logloom.datasets.splitting import Nearest, NearestInTime
 
 
@@ -83,16 +84,7 @@ def splits(
         least = {"least": proof.to_json()} if proof is not None else {}
         print_json({**found.to_json(), **least, "warnings": warnings})
     else:
-        lines = [(name, f"{one['logs']:,}", f"{one['rows']:,}") for name, one in found.counts.items()]
-        print_table(root, ("split", "logs", "rows"), lines)
-        if found.of_rows:
-            print_folded(f"in no split: {found.left_out:,} rows")
-        if found.guaranteed:
-            print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
-        for one in found.nearest:
-            print_folded(_line(one, f"{one.metres:.6g} m", "no two positions"))
-        for in_time in found.nearest_in_time:
-            print_folded(_line(in_time, f"{in_time.seconds:.9g} s", "no two rows"))
+        _show(root, found)
         if proof is not None and proof.is_kept is not False:
             print_folded(proof.in_words())
     for warning in warnings:
@@ -100,6 +92,20 @@ def splits(
     if proof is not None and proof.is_kept is False:
         print_message(f"{root}: {proof.in_words()}")
         raise typer.Exit(NOT_WHOLE)
+
+
+def _show(root: str, found: Separation) -> None:
+    """What was counted and measured, for people."""
+    lines = [(name, f"{one['logs']:,}", f"{one['rows']:,}") for name, one in found.counts.items()]
+    print_table(root, ("split", "logs", "rows"), lines)
+    if found.of_rows:
+        print_folded(f"in no split: {found.left_out:,} rows")
+    if found.guaranteed:
+        print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
+    for one in found.nearest:
+        print_folded(_line(one, f"{one.metres:.6g} m", "no two positions"))
+    for in_time in found.nearest_in_time:
+        print_folded(_line(in_time, f"{in_time.seconds:.9g} s", "no two rows"))
 
 
 def _line(found: Nearest | NearestInTime, apart: str, without: str) -> str:
