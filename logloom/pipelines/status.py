@@ -203,6 +203,8 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
             problem = "its command has ended, and couldn't say how"
         elif not note.is_silent:
             state = "running"
+        elif note.is_gone:
+            problem = f"its command, process {note.pid} here, ended without a word; it was probably killed"
         else:
             problem = f"its command on {note.host} gave no sign of life for {heard} s; it was probably killed"
     return replace(

@@ -75,7 +75,7 @@ def test_the_note_of_a_killed_command_holds_nobody_up(plan):
     note.write_text(json.dumps({**said, "pid": gone.pid}))
     (one,) = status.wait(plan.job.store, timeout=0)
     assert one.state == "silent"
-    assert "probably killed" in one.problem
+    assert f"process {gone.pid} here, ended without a word; it was probably killed" in one.problem
     note.write_text(json.dumps({**said, "host": "elsewhere", "heard": int(time.time()) - 3600}))
     (one,) = status.wait(plan.job.store, timeout=0)
     assert "gave no sign of life for 36" in one.problem
