@@ -21,7 +21,15 @@ COMMANDS = {name: verb for name, verb in (VERBS | READING).items() if name != "g
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+STORES = ("gcs", "s3")
+CASES = [
+    (store, command)
+    for number, command in enumerate(COMMANDS)
+    for store in (STORES if EVERY else [STORES[number % 2]])  # each takes seconds
+]
+
+
+@pytest.mark.parametrize(("store", "command"), CASES, indirect=["store"])
 def test_a_request_that_meets_a_fault_on_its_way_ends_with_an_error_or_the_right_state(
     two_versions,
     store,
