@@ -1,7 +1,7 @@
 """What pydantic finds wrong with values, in plain words.
 
-Here, too: `is_mapping`, which tells a value that stands alone from one of several keys, so that a key that
-takes either is told one mistake, not what each kind makes of it.
+Here, too: `OneOrKeys`, the type of a key that takes a value that stands alone or a mapping, and is told one
+mistake, not what each kind makes of it.
 Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata (logloom.io.metadata).
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Discriminator, Tag, ValidationError
 
 from logloom.words import shortened
 
+_One = TypeVar("_One")
+_Keys = TypeVar("_Keys")
 Path = tuple[str | int, ...]  # ("columns", "camera.front", "tolerance")
 
 
@@ -47,9 +49,14 @@ _MAPPINGS = ("dict_type", "dataclass_type", "model_type", "model_attributes_type
 UNKNOWN_FIELD = ("unexpected_keyword_argument", "extra_forbidden")
 
 
-def is_mapping(value: Any) -> str:
-    """The tag of a value, for the discriminator of a union of something that stands alone and a mapping."""
+def _tag_of(value: Any) -> str:
     return "<other>" if isinstance(value, Mapping | BaseModel) else "<one>"
+
+
+# What stands alone, or a mapping of keys: `OneOrKeys[str, TaskFrom]`.
+OneOrKeys = Annotated[
+    Annotated[_One, Tag("<one>")] | Annotated[_Keys, Tag("<other>")], Discriminator(_tag_of)
+]
 
 
 def dotted(path: Iterable[str | int]) -> str:

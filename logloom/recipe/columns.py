@@ -17,7 +17,7 @@ from logloom.recipe.mistakes import nearest
 from logloom.recipe.values import Duration, LengthOfTime
 from logloom.resample.policies import POLICIES
 from logloom.schema import check_column_name
-from logloom.validation import is_mapping
+from logloom.validation import OneOrKeys
 
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 ADAPTERS = (
@@ -123,10 +123,7 @@ class FrameOf(RecipePart):
     topic: Topic
 
 
-Frame = Annotated[
-    Annotated[FrameName, Tag("<one>")] | Annotated[FrameOf, Tag("<other>")],
-    Discriminator(is_mapping),
-]
+Frame = OneOrKeys[FrameName, FrameOf]
 
 
 class Extrapolate(RecipePart):
@@ -156,10 +153,7 @@ class FramePair(RecipePart):
     topics: Annotated[tuple[Topic, ...], BeforeValidator(as_list)] = ("/tf",)
     static: Annotated[tuple[Topic, ...], BeforeValidator(as_list)] = ("/tf_static",)
     cache: LengthOfTime = 10 * 10**9
-    extrapolate: Annotated[
-        Annotated[Literal["none"], Tag("<one>")] | Annotated[Extrapolate, Tag("<other>")],
-        Discriminator(is_mapping),
-    ] = "none"
+    extrapolate: OneOrKeys[Literal["none"], Extrapolate] = "none"
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

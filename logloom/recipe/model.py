@@ -15,11 +15,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    Discriminator,
     Field,
     PrivateAttr,
     SerializeAsAny,
-    Tag,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -52,7 +50,7 @@ from logloom.recipe.synced import with_matched
 from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
 from logloom.uris import chained, is_local, shown
-from logloom.validation import is_mapping
+from logloom.validation import OneOrKeys
 
 MAX_FILE_BYTES = 16 << 20
 
@@ -96,23 +94,15 @@ class Recipe(RecipePart):
     """
 
     name: Name
-    logs: Annotated[
-        Annotated[Texts, Field(min_length=1), Tag("<one>")] | Annotated[LogTable, Tag("<other>")],
-        Discriminator(is_mapping),
-    ]
-    log_id: Annotated[
-        Annotated[Template, Tag("<one>")] | Annotated[LogName, Tag("<other>")], Discriminator(is_mapping)
-    ] = "{stem}"
+    logs: OneOrKeys[Annotated[Texts, Field(min_length=1)], LogTable]
+    log_id: OneOrKeys[Template, LogName] = "{stem}"
     time: Time = Time()
     clock: Clock
     columns: Annotated[dict[ColumnName, Column], Field(min_length=1)]
     rows: Rows = Rows()
     partition: Partition = Partition()
     split: Split | None = None
-    on_error: Annotated[
-        Annotated[Literal["fail", "skip", "salvage"], Tag("<one>")] | Annotated[SkipBudget, Tag("<other>")],
-        Discriminator(is_mapping),
-    ] = "fail"
+    on_error: OneOrKeys[Literal["fail", "skip", "salvage"], SkipBudget] = "fail"
     vanished: Literal["fail", "keep", "drop"] = "fail"
     hash: Literal["ends", "full"] = "ends"
     keep: Keep | None = None

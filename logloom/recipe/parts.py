@@ -16,9 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -42,7 +40,7 @@ from logloom.recipe.values import (
     length_of_time,
 )
 from logloom.row_splits import RowSplit
-from logloom.validation import is_mapping
+from logloom.validation import OneOrKeys
 
 TEMPLATE_NAMES = ("stem", "parent", "path")
 
@@ -200,10 +198,7 @@ class Split(RecipePart):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Share]
 
-    by: Annotated[
-        Annotated[str, text_check(_split_by_problem), Tag("<one>")] | Annotated[ByColumn, Tag("<other>")],
-        Discriminator(is_mapping),
-    ] = "log_id"
+    by: OneOrKeys[Annotated[str, text_check(_split_by_problem)], ByColumn] = "log_id"
     position: Annotated[str, Field(min_length=1)] | None = None
     cell: str | None = None
     gap: str | None = None

@@ -16,17 +16,15 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
     PlainSerializer,
-    Tag,
     field_validator,
 )
 
 from logloom.errors import UsageError
 from logloom.io.filesystems import file_name_of
 from logloom.io.l5kit.dtypes import HOST_LENGTH
-from logloom.validation import is_mapping
+from logloom.validation import OneOrKeys
 
 MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from rows that were read of it
 
@@ -62,9 +60,7 @@ class FieldFrom(_L5KitPart):
     map: LabelMap | None = None
 
 
-FieldSource = Annotated[
-    Annotated[str, Tag("<one>")] | Annotated[FieldFrom, Tag("<other>")], Discriminator(is_mapping)
-]
+FieldSource = OneOrKeys[str, FieldFrom]
 
 
 class AgentsFrom(_L5KitPart):
@@ -104,18 +100,8 @@ class L5KitOptions(_L5KitPart):
     host: str = "{parent}"
     translation: str = "ego_translation"
     rotation: str = "ego_rotation"
-    agents: (
-        Annotated[
-            Annotated[str, Tag("<one>")] | Annotated[AgentsFrom, Tag("<other>")], Discriminator(is_mapping)
-        ]
-        | None
-    ) = None
-    tl_faces: (
-        Annotated[
-            Annotated[str, Tag("<one>")] | Annotated[TlFacesFrom, Tag("<other>")], Discriminator(is_mapping)
-        ]
-        | None
-    ) = None
+    agents: OneOrKeys[str, AgentsFrom] | None = None
+    tl_faces: OneOrKeys[str, TlFacesFrom] | None = None
     max_gap: Duration | None = None
     masks: tuple[Annotated[float, Field(ge=0, le=1)], ...] = (0.5,)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from logloom.errors import UsageError
 from logloom.io.l5kit.options import Duration
 from logloom.schema import check_column_name
-from logloom.validation import is_mapping
+from logloom.validation import OneOrKeys
 
 MAX_FILE_BYTES = 200_000_000
 OWN_FEATURES = ("timestamp", "frame_index", "episode_index", "index", "task_index", "timestamp_ns", "task")
@@ -72,18 +72,10 @@ class LeRobotOptions(_LeRobotPart):
 
     fps: int = Field(ge=1, le=1000)
     features: dict[str, Annotated[tuple[str, ...], BeforeValidator(_listed)]]
-    task: Annotated[
-        Annotated[str, Tag("<one>")] | Annotated[TaskFrom, Tag("<other>")], Discriminator(is_mapping)
-    ] = "drive"
-    episodes: Annotated[
-        Annotated[Literal["log"], Tag("<one>")] | Annotated[EpisodeGap, Tag("<other>")],
-        Discriminator(is_mapping),
-    ] = "log"
+    task: OneOrKeys[str, TaskFrom] = "drive"
+    episodes: OneOrKeys[Literal["log"], EpisodeGap] = "log"
     robot_type: str = ""
-    video: Annotated[
-        Annotated[Literal["none"], Tag("<one>")] | Annotated[VideoOptions, Tag("<other>")],
-        Discriminator(is_mapping),
-    ] = "none"
+    video: OneOrKeys[Literal["none"], VideoOptions] = "none"
     file_bytes: int = Field(default=MAX_FILE_BYTES, ge=1 << 16, le=MAX_FILE_BYTES)
 
     @field_validator("features")
