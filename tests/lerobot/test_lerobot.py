@@ -93,6 +93,37 @@ def test_lerobots_own_tool_deletes_an_episode_and_merges_the_statistics_of_the_o
             np.testing.assert_allclose(left.meta.stats[key][name], expected[key][name], rtol=1e-9)
 
 
+def test_lerobots_own_tool_splits_a_dataset_into_the_episodes_of_each(tmp_path):
+    blocks = [making.make_block(4 + number, number, f"log{number}") for number in range(3)]
+    features = {key: own for key, own in making.FEATURES.items() if key != "next.done"}
+    folder, _ = making.assemble(tmp_path / "all", blocks, making.options(features=features))
+    whole = opened(folder)
+    parts = dataset_tools.split_dataset(whole, {"train": [0, 2], "val": [1]}, tmp_path / "parts")
+    for name, rows in {"train": [*range(4), *range(9, 15)], "val": range(4, 9)}.items():
+        assert len(parts[name]) == len(rows)
+        for own, number in enumerate(rows):
+            for key in features:
+                assert (parts[name][own][key] == whole[number][key]).all()
+
+
+def test_lerobots_own_tool_merges_videos_frame_by_frame(tmp_path):
+    chosen = test_video.options("h264", 5)
+    sources = []
+    for name, rows in (("one", 7), ("two", 6)):
+        block = test_video.make_block(rows, rows, name)
+        folder, _ = test_video.assemble(tmp_path / name, [block], chosen, test_video.SCHEMA)
+        sources.append(LeRobotDataset(f"local/{name}", root=folder, video_backend="pyav"))
+    merged = dataset_tools.merge_datasets(sources, "local/merged", tmp_path / "merged")
+    assert (len(merged), merged.num_episodes) == (13, 2)
+    again = LeRobotDataset("local/merged", root=tmp_path / "merged", video_backend="pyav")
+    expected = [source[number] for source in sources for number in range(len(source))]
+    for number, row in enumerate(expected):
+        for key in (test_video.FRONT, test_video.WIDE, "action"):
+            assert (again[number][key] == row[key]).all()
+    for key in (test_video.FRONT, test_video.WIDE, "action"):
+        assert again.meta.stats[key]["count"].tolist() == [13]
+
+
 def test_statistics_of_episodes_are_those_that_lerobot_finds(tmp_path):
     block = making.make_block(40, 0)
     folder, _ = making.assemble(tmp_path, [block])
