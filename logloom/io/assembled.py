@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, TypeVar
 
 from blake3 import blake3
@@ -121,9 +121,8 @@ class AssembledEntry:
 
 
 def _assembled_bytes(entry: AssembledEntry | PortionEntry, more: dict[str, str]) -> bytes:
-    data = asdict(entry)
-    for file in data["files"]:
-        del file["portion"]  # all are its own
+    data = {own.name: getattr(entry, own.name) for own in fields(entry)}
+    data["files"] = [{"name": file.name, "size": file.size, "digest": file.digest} for file in entry.files]
     for name in ("software", "portions"):  # nor had entries of before
         if not data.get(name, True):
             del data[name]

@@ -20,7 +20,7 @@ import pathlib
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import numpy as np
@@ -58,6 +58,7 @@ FAN_OUT = 2  # of new roots: 256 folders an output, of 40 000 units each where t
 MAX_FAN_OUT = 4
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _JSON_COLUMNS = ("files", "columns", "unit", "tally")  # of a log's part
+_NOTHING: Mapping[str, Any] = {"files": (), "columns": {}, "unit": {}, "tally": {}}  # where they are left out
 _DETAILS = ("columns", "tally")  # that whoever reads rows has no need of
 
 
@@ -79,6 +80,8 @@ class FileEntry:
 
 def apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
     """Raises ValueError where files have one place, or one lies in a folder that another one is."""
+    if not files:
+        return files
     places = {(file.portion, file.name) for file in files}
     if len(places) < len(files):
         raise ValueError("two files have one name")
@@ -147,7 +150,8 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """What stands in entry.json; one of before, without software or statistics, keeps its bytes."""
-        data = asdict(self)
+        data = {own.name: getattr(self, own.name) for own in fields(self)}
+        data["files"] = [asdict(file) for file in self.files]
         for name in ("software", "statistics"):
             if not data[name]:
                 del data[name]
@@ -368,23 +372,22 @@ class LogUnits(Sequence[Entry]):
         Raises:
             DatasetError: as for one of them.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        # With nulls, which no entry has: that is for its check to say.
-        of_outputs = pc.is_in(self.table["output"], pa.array([*outputs, None], pa.string()))
-        chosen = pc.and_(of_outputs, pc.not_equal(self.table["rows"], 0))
-        numbers = np.flatnonzero(chosen.fill_null(True).to_numpy())
-        rows = self.table.take(numbers).to_pylist()
-        return (self._entry(int(number), row) for number, row in zip(numbers, rows, strict=True))
+        wanted = {*outputs, None}  # a null, which no entry has: that is for its check to say
+        # Arrow's kernels would take longer for the few rows that most logs have.
+        return (
+            self._entry(number, row)
+            for number, row in enumerate(self.table.to_pylist())
+            if row["output"] in wanted and row["rows"] != 0
+        )
 
     def _entry(self, number: int, row: dict[str, Any]) -> Entry:
         place = f"{self._place}: row {number}"
         del row["size"]
-        nothing = {"files": "[]"}  # of what was left out
-        texts = {key: row.get(key, nothing.get(key, "{}")) for key in _JSON_COLUMNS}
-        row |= {key: parsed(text or "null", f"{place}: {key}") for key, text in texts.items()}
-        row["software"] = parsed(row.get("software") or "{}", f"{place}: software")
+        for key in _JSON_COLUMNS:
+            is_left_out = key not in row
+            row[key] = _NOTHING[key] if is_left_out else parsed(row[key] or "null", f"{place}: {key}")
+        software = row.pop("software", None)
+        row["software"] = parsed(software, f"{place}: software") if software else {}
         return checked(Entry, row, place)
 
 

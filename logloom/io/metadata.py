@@ -39,7 +39,6 @@ STRICT = ConfigDict(extra="forbid")  # of dataclasses that `checked` makes
 MAX_DEPTH = 100  # what walks a value calls itself for each level
 _LARGEST = 2**64 - 1
 _NOT_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+', re.DOTALL)
-_LONG_NUMBER = re.compile(r"\d{19}")  # may be too large for 64 bits
 _PART = r"(?:\.{0,2}[^./\\\x00-\x1f]|\.{3})[^/\\\x00-\x1f]*"  # neither empty, nor . or ..
 
 
@@ -73,7 +72,7 @@ def parsed(data: bytes | str, source: str, way_out: str = "") -> Any:
         text = data.decode() if isinstance(data, bytes) else data
         if _depth(text) > MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-        return (_CAREFUL if _LONG_NUMBER.search(text) else _PLAIN).decode(text)
+        return _DECODER.decode(text)
     except ValueError as error:
         raise DatasetError(f"{source}: not readable JSON ({error}){_hint(way_out)}") from error
 
@@ -178,8 +177,7 @@ def _whole(text: str) -> int:
     return value
 
 
-_PLAIN = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
-_CAREFUL = json.JSONDecoder(
+_DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_finite, parse_int=_whole, parse_constant=_finite
 )
 

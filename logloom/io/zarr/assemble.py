@@ -9,6 +9,7 @@ most `MAX_TREE_ARRAYS` arrays: beyond that a reader of one log would read that o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,13 +131,14 @@ def _file_tasks(
 ) -> Iterator[ZarrFileTask]:
     array = staged.array
     lead = int(array.axis == "bounds")
-    starts = np.cumsum([lead, *(_length(unit, array) for unit in units)]).tolist()
-    values = np.cumsum([0, *(unit.unit["values"].get(array.column, 0) for unit in units)]).tolist()
+    starts = [*itertools.accumulate((_length(unit, array) for unit in units), initial=lead)]
+    values = (unit.unit["values"].get(array.column, 0) for unit in units) if lead else ()
+    bases = [*itertools.accumulate(values, initial=0)]
     for file in range(layout.num_files):
         first = file * layout.shard
         last = min(first + layout.shard, layout.shape[0])
         pieces = tuple(
-            UnitRange(units[at].folder, start, stop, units[at].rows, (values[at],) if lead else ())
+            UnitRange(units[at].folder, start, stop, units[at].rows, (bases[at],) if lead else ())
             for at, start, stop in ranges_within(starts, first, last)
         )
         yield ZarrFileTask(folder, file, layout, staged, bool(lead) and file == 0, pieces)
