@@ -158,13 +158,16 @@ def test_very_many_parts_go_to_workers_by_files_and_give_the_same_bytes(built, t
     assert digests(tmp_path / "graph") == digests(tmp_path / "files")
 
 
-def test_a_file_of_parts_that_somebody_changed_is_not_unpacked(tmp_path):
+def test_a_file_of_parts_that_somebody_changed_is_not_unpacked_nor_missed_in_silence(tmp_path):
     job = Target(store=Store.at(str(tmp_path)), name="t", recipe={}, outputs={}, number=1, parent=None)
     (digest,) = outcomes.stage_packed(job, [b"x"])
     (path,) = tmp_path.glob("runs/*/*.tasks")
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DatasetError, match="changed while the job ran"):
+        outcomes.staged_packed(digest, job)
+    path.unlink()
+    with pytest.raises(DatasetError, match=r"\.tasks: removed while the job ran; run it again"):
         outcomes.staged_packed(digest, job)
 
 
