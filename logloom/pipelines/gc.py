@@ -193,8 +193,11 @@ class _Collection:
         if rule is None and numbers:
             setting = read_manifest(store, numbers[-1]).recipe.get("keep")
             rule = Keep.model_validate(setting) if setting else None
-        times = {number: changed_at(store, version_file(number)) or self._now for number in numbers}
         tags = set(read_tags(store).values())
+        if rule is None or rule.tags == "all":
+            back = {number for number in tags.intersection(before) if self._bring_back(number)}
+            numbers, before = sorted({*numbers, *back}), [number for number in before if number not in back]
+        times = {number: changed_at(store, version_file(number)) or self._now for number in numbers}
         kept = kept_versions(times, tags, rule)
         used = [number for number in numbers if number not in kept and view_users(store, number)]
         for number in used:
@@ -216,6 +219,26 @@ class _Collection:
         for number in self._expired:
             self._view(number)
         self._intervals({*numbers, *before})
+
+    def _bring_back(self, number: int) -> bool:
+        """Takes the note back that a version with a tag is removed; gives whether it is there again.
+
+        Such a note is that of a gc that was killed before it looked for new tags, as `_take_out` does. An old
+        one is only renewed: another gc may have read it before somebody gave the tag, and be removing files.
+        """
+        note = removed_file(number)
+        is_young = (changed_at(self._store, note) or self._now) >= self._cutoff
+        if self._dry:
+            return is_young
+        if is_young:
+            self._store.remove(note)
+            return True
+        mark_removed(self._store, number, "retention")
+        self.done.notes.append(
+            f"version {number} has a tag, and a gc that was killed took it for removed: run gc again to "
+            "bring it back"
+        )
+        return False
 
     def _take_out(self, number: int, tags: Collection[int]) -> None:
         """Notes that a version is removed, unless it got a tag since those were read."""

@@ -473,6 +473,27 @@ def test_what_no_build_writes_stays_in_runs_too(store):
     assert (store.exists(mine), store.exists(left)) == (True, False)
 
 
+def test_a_version_with_a_tag_that_a_killed_gc_took_out_comes_back(store):
+    commit_version(store, 1, ["a"])
+    commit_version(store, 2, ["a"])
+    tag(store, 1, ["paper"])
+    root = str(store.local)
+    removals.mark_removed(store, 1, "retention")  # as by a gc that had read tags before, and was killed then
+    assert collect_garbage(root, keep=Keep(last=1, tags="none"), dry_run=True).kept == (2,)
+    assert collect_garbage(root, keep=LAST, dry_run=True).kept == (1, 2)
+    assert version_numbers(store) == [2]
+    assert collect_garbage(root, keep=LAST).kept == (1, 2)
+    assert resolve_version(store, "paper") == 1
+    removals.mark_removed(store, 1, "retention")
+    age(store.local, days=30)  # another gc may be removing its files by now
+    done = collect_garbage(root)
+    assert (done.kept, done.waiting, done.amounts) == ((2,), (1,), {})
+    assert done.notes == [
+        "version 1 has a tag, and a gc that was killed took it for removed: run gc again to bring it back"
+    ]
+    assert collect_garbage(root).kept == (1, 2)
+
+
 @pytest.mark.parametrize("first", ["gc", "tag"])
 def test_of_gc_and_whoever_tags_a_version_meanwhile_one_gives_way(store, monkeypatch, first):
     commit_version(store, 1, ["a"])

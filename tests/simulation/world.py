@@ -368,11 +368,16 @@ class World:
                 self.scheduler.spawn(name, lambda work=work, name=name: work(name))
         self.scheduler.run()
         self.check_versions()
+        keep = rng.choice([None, Keep(last=1)])
+        if "runs" in self.store.names():  # also what a killed gc was about is brought to its end
+            collect_garbage(self.root, keep=keep, grace_s=GRACE_S)
+            self.check_versions()
         self.check_tags()
         self.age()
-        if "runs" in self.store.names():  # also what a killed gc was about is brought to its end
-            collect_garbage(self.root, keep=rng.choice([None, Keep(last=1)]), grace_s=GRACE_S)
+        if "runs" in self.store.names():
+            collect_garbage(self.root, keep=keep, grace_s=GRACE_S)
             self.check_versions()
+            self.check_tags()
         mine = self.finish()
         self.check_versions()
         for name, data in clean(frozenset(mine)).items():
