@@ -33,7 +33,7 @@ from logloom.io.manifest import Assembled, entries_of
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat
 from logloom.software import software
-from logloom.transforms.assembled_portions import finished_portion, portion_entry
+from logloom.transforms.assembled_portions import finished_portion, portion_entry, portions_of_parent
 from logloom.transforms.assemblies import (
     AssembledFileTask,
     PlannedAssembly,
@@ -64,14 +64,12 @@ class AssemblyCandidate:
 
     Attributes:
         found: it was there before, complete.
-        fresh: paths of the portions that the parent version doesn't have.
         made: by identity, the entries of those that were written, which mark them as complete.
     """
 
     identity: str
     entry: AssembledEntry
     found: bool
-    fresh: tuple[str, ...] = ()
     made: Mapping[str, PortionEntry] = field(default_factory=dict)
 
 
@@ -183,13 +181,11 @@ def _candidate(
 ) -> AssemblyCandidate:
     """An assembled output whose chunks are written, by the folder that they lie in."""
     output = planned.entry.output
-    fresh: list[str] = []
     made: dict[str, PortionEntry] = {}
     portions: list[SharedPortion] = []
     for portion in planned.portions:
         identity, shared = portion.identity, portion.shared
         if shared is None:
-            fresh.append(portion.path)
             there = None if identity in written else finished_portion(job, output, identity)
             if there is None:
                 files = [*written.get(identity, ()), *_published_files(job, output, identity, portion.files)]
@@ -199,7 +195,7 @@ def _candidate(
     own = _published_files(job, output, planned.identity, planned.files)
     ordered = sorted([*written.get(planned.identity, ()), *own], key=operator.attrgetter("name"))
     entry = replace(planned.entry, files=tuple(ordered), software=software(), portions=tuple(portions))
-    return AssemblyCandidate(planned.identity, entry, False, tuple(fresh), made)
+    return AssemblyCandidate(planned.identity, entry, False, made)
 
 
 def _published_files(job: Target, output: str, identity: str, files: Mapping[str, bytes]) -> list[FileEntry]:
@@ -215,16 +211,17 @@ def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResul
     """
     entry, identity, output = candidate.entry, candidate.identity, candidate.entry.output
     problems: list[str] = []
-    num_trusted = 0 if candidate.found or job.verify == "all" else len(entry.portions) - len(candidate.fresh)
     is_trusted = candidate.found and identity in {part.identity for part in job.assembled}
+    # By the entry alone, not by whether it was found: when a step is done once more, the version is the same.
+    known = {} if is_trusted or job.verify == "all" else portions_of_parent(job, output)
+    fresh = frozenset(portion.path for portion in entry.portions if portion.identity not in known)
+    num_trusted = len(entry.portions) - len(fresh)
     mark = mark_of(job, [output, identity, blake3(entry.to_bytes()).hexdigest()])
     is_known = (is_trusted and job.verify != "all") or (candidate.found and is_marked(job, mark))
     if candidate.found and not is_trusted and not refresh_assembled(job, identity, entry):
         problems = [f"{job.store.uri_of(unit_folder(output, identity))}: removed while this build ran"]
     elif is_sampled(job.verify, identity) and not is_known:
-        are_all = candidate.found or job.verify == "all" or len(candidate.fresh) == len(entry.portions)
-        fresh = None if are_all else frozenset(candidate.fresh)
-        problems = list(assembled_differences(job.store, identity, entry, fresh))
+        problems = list(assembled_differences(job.store, identity, entry, fresh if num_trusted else None))
         if not problems:
             leave_mark(job, mark)
     if problems:
