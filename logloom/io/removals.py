@@ -83,7 +83,7 @@ def removing(store: Store, names: Iterable[str], grace_s: float = math.inf) -> I
     as after the process was suspended: builds that begin later may not see the note.
     """
     note = f"{REMOVING}/{own_name()}"
-    lasts = max(grace_s / 2, _LASTS_S)
+    lasts = _lasts(grace_s)
     noted = time.clock_gettime(_CLOCK)
 
     def check() -> None:
@@ -150,17 +150,26 @@ def _keys_in(store: Store, note: str) -> Keys:
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
 
-def forget_removals(store: Store, before: float) -> None:
+def forget_removals(store: Store, now: float, grace_s: float = math.inf) -> None:
     """Removes notes that no build can need any more; says of processes that are gone that they are done.
 
+    A build that began before the last removal of a note may still have to see it. That is when it was done;
+    where nobody says so, half a grace after it was noted, since `removing` lets nothing be removed later.
+
     Args:
-        before: seconds since the Unix epoch; builds that began before are over.
+        now: seconds since the Unix epoch.
+        grace_s: builds that began so many seconds ago are over.
     """
     for note in _notes(store):
         name = f"{REMOVING}/{note}"
-        changed = changed_at(store, name)
-        if changed is not None and changed < before:
+        noted, done = changed_at(store, name), changed_at(store, f"{name}{_DONE}")
+        if noted is not None and (done or noted + _lasts(grace_s)) < now - grace_s:
             store.remove(name)  # first: without its mark of being done it would hold builds up
             store.remove(f"{name}{_DONE}")
         elif store.local is not None and is_left_behind(store.path_of(name)):
             store.create(f"{name}{_DONE}", b"")
+
+
+def _lasts(grace_s: float) -> float:
+    """Seconds for which what was noted may be removed."""
+    return max(grace_s / 2, _LASTS_S)

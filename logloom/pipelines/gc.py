@@ -141,7 +141,7 @@ def collect_garbage(
     collection.scratch()
     collection.strangers()
     if not dry_run:
-        forget_removals(store, now - grace_s)
+        forget_removals(store, now, grace_s)
     return collection.done
 
 

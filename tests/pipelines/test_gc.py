@@ -356,10 +356,25 @@ def test_a_commit_does_not_wait_for_a_removal_that_was_forgotten_since_it_looked
         pass
     noted = removals.Removals(store)
     assert removals.are_in(noted.keys, [unit.folder]).all()
-    removals.forget_removals(store, time.time() + DAY)  # another gc, long after the first
+    removals.forget_removals(store, time.time() + DAY, 3600)  # another gc, long after the first
     assert not store.names(removals.REMOVING)
     monkeypatch.setattr(removals, "WAIT_S", 0.0)
     noted.wait(unit.folder)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_note_is_forgotten_a_grace_after_the_last_that_may_have_been_removed_by_it(store, is_done):
+    # A build that began after the note, and before a removal, must still see it at its commit.
+    name = f"{removals.REMOVING}/elsewhere"
+    store.create(name, b"")
+    now = removals.changed_at(store, name)
+    if is_done:
+        age(store.local / "runs", 30)  # it took long, or stood still
+        store.create(f"{name}.done", b"")
+    removals.forget_removals(store, now + (0.9 if is_done else 1.4) * DAY, DAY)
+    assert store.exists(name)
+    removals.forget_removals(store, now + (1.1 if is_done else 1.6) * DAY, DAY)
+    assert not store.names(removals.REMOVING)
 
 
 def test_an_interrupted_collection_is_run_again(store, leftover, monkeypatch):

@@ -28,6 +28,7 @@ class Actor:
     began: int = 0
     priority: float = 0.0
     place: str = ""
+    notes: list[str] = field(default_factory=list)  # of removals
     acts: int = 0  # requests that changed something
     has_stalled: bool = False
     stalls_at: int = 0  # one of them, before which it stands still until the others are over
@@ -166,6 +167,10 @@ class Scheduler:
         self.requests += 1
         if what in ("write", "remove"):
             (self.written if what == "write" else self.removed)[path] = self.requests
+        if what == "write" and "/runs/removing/" in path:
+            actor.notes.append(path)
+        elif what == "remove":  # never later than half a grace after it was noted, or nothing more is removed
+            self.written |= dict.fromkeys(actor.notes, self.requests)
         fails = self.rng.random() < self.faults
         met = self._met.setdefault(path, collections.deque(maxlen=2 * (1 + len(retries.WAITS))))
         met.append(fails)
