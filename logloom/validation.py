@@ -1,7 +1,7 @@
 """What pydantic finds wrong with values, in plain words.
 
 Here, too: `OneOrKeys`, the type of a key that takes a value that stands alone or a mapping, and is told one
-mistake, not what each kind makes of it.
+mistake, not what each kind makes of it; `InvalidPartsError`, which checks raise for parts that they validate.
 Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata (logloom.io.metadata).
 """
 
@@ -57,6 +57,20 @@ def _tag_of(value: Any) -> str:
 OneOrKeys = Annotated[
     Annotated[_One, Tag("<one>")] | Annotated[_Keys, Tag("<other>")], Discriminator(_tag_of)
 ]
+
+
+class InvalidPartsError(ValueError):
+    """Parts of a value don't fit a type that a check of the value holds them to, and pydantic doesn't know.
+
+    Attributes:
+        found: what is wrong, with paths that begin at the value.
+        model: the type that the parts were held to.
+    """
+
+    def __init__(self, found: ValidationError, model: Any):
+        super().__init__(describe_first(found, YAML))
+        self.found = found
+        self.model = model
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from logloom.errors import RecipeError
-from logloom.validation import YAML, Path, describe, describe_value, dotted
+from logloom.validation import YAML, InvalidPartsError, Path, describe, describe_value, dotted
 
 MAX_LISTED = 100
 # Steps that pydantic adds to a path: the chosen member of a union, the key of a mapping.
@@ -97,7 +97,11 @@ def from_pydantic(errors: Iterable[Any], model: Any, prefix: Path = ()) -> Itera
         loc = error["loc"]
         last = len(loc) - 1 if error["type"] == "extra_forbidden" else len(loc)  # a key of the user's own
         steps = tuple(step for i, step in enumerate(loc) if i >= last or step not in PYDANTIC_STEPS)
-        yield Mistake(prefix + steps, _plain_words(error, model, steps))
+        parts = error.get("ctx", {}).get("error")
+        if isinstance(parts, InvalidPartsError):
+            yield from from_pydantic(parts.found.errors(), parts.model, prefix + steps)
+        else:
+            yield Mistake(prefix + steps, _plain_words(error, model, steps))
 
 
 def _plain_words(error: Any, model: Any, steps: Path) -> str:

@@ -272,6 +272,27 @@ WRONG = [
     ("{tar: {}}", "{tar: {exts: {}}}", "recipe.yaml:9: outputs.tar.exts: unknown key; did you mean ext?"),
     ("{tar: {}}", "{tar: {ext: 3}}", "recipe.yaml:9: outputs.tar.ext: expected a mapping, got 3"),
     ("{tar: {}}", "{l5kit: {max_gap: 3}}", "recipe.yaml:9: outputs.l5kit.max_gap: "),
+    (
+        "{tar: {}}",
+        "{annotations: {instances: {from: objects, bbox_label: {from: class, unknown: skip}}}}",
+        "recipe.yaml:9: outputs.annotations.instances.bbox_label.unknown: expected a class number, or fail, "
+        "got 'skip'",
+    ),
+    (
+        "{tar: {}}",
+        "{annotations: {instances: {from: objects, bbox_label: {from: class, map: {van: [1]}}}}}",
+        "annotations.instances.bbox_label.map.van: expected the name of a class or its number, got a list",
+    ),
+    (
+        "{tar: {}}",
+        "{annotations: {instances: {from: objects, bbox_label: {from: class, unknwon: -1}}}}",
+        "annotations.instances.bbox_label.unknwon: unknown key; did you mean unknown?",
+    ),
+    (
+        "{tar: {}}",
+        "{annotations: {instances: {from: objects, bbox_label: {map: {}}}}}",
+        "annotations.instances.bbox_label.from: is missing",
+    ),
     ("{tar: {}}", "[tar]", "recipe.yaml:9: outputs: expected a mapping, got a list"),
     ("outputs:", "on_error: stop\noutputs:", "recipe.yaml:9: on_error: no such choice as 'stop'"),
     (

@@ -21,11 +21,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 
 from logloom.io.annotations.files import LOADERS
+from logloom.validation import YAML, InvalidPartsError, describe_value
 
 SUFFIXES = ("json", "yaml", "yml", "pkl")
 _EXTENSION = re.compile(r"[a-z0-9_]{1,16}")
@@ -93,7 +97,21 @@ def _with_text_keys(value: Any) -> Any:
     return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
+def _told_as(expected: str) -> WrapValidator:
+    """One message for a value that fits none of several types; pydantic has one for each."""
+
+    def check(value: Any, fits: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return fits(value)
+        except ValidationError:
+            raise ValueError(f"expected {expected}, got {describe_value(value, YAML)}") from None
+
+    return WrapValidator(check)
+
+
 Tree = Annotated[dict[str, Any], AfterValidator(_checked_tree)]
+ClassOrNumber = Annotated[str | int, _told_as("the name of a class or its number")]
+NumberOrFail = Annotated[int | Literal["fail"], _told_as("a class number, or fail")]
 
 
 class _AnnotationPart(BaseModel):
@@ -109,22 +127,17 @@ class LabelFrom(_AnnotationPart):
     """
 
     from_: str = Field(alias="from")
-    map: Annotated[dict[str, str | int], BeforeValidator(_with_text_keys)] = Field(default_factory=dict)
-    unknown: int | Literal["fail"] = "fail"
+    map: Annotated[dict[str, ClassOrNumber], BeforeValidator(_with_text_keys)] = Field(default_factory=dict)
+    unknown: NumberOrFail = "fail"
+
+
+Labels = dict[str, LabelFrom]
+_LABELS = TypeAdapter(Labels)
 
 
 def _is_mapping(value: Any) -> bool:
     """Whether a value is made of others, and not {value: …}."""
     return isinstance(value, Mapping) and set(value) != {"value"}
-
-
-def _label_from(key: str, value: Mapping[str, Any]) -> LabelFrom:
-    try:
-        return LabelFrom.model_validate(dict(value))
-    except ValidationError as error:
-        first = error.errors()[0]
-        step = ".".join(str(part) for part in (key, *first["loc"]))
-        raise ValueError(f"{step}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
 
 
 class Instances(BaseModel):
@@ -141,10 +154,14 @@ class Instances(BaseModel):
 
     @model_validator(mode="after")
     def _known_forms(self) -> Instances:
+        try:
+            labels = self.labels
+        except ValidationError as error:
+            raise InvalidPartsError(error, Labels) from error
         for key, value in self.__pydantic_extra__.items():
-            if _is_mapping(value):
-                _label_from(key, value)
-            elif isinstance(value, Sequence) and not isinstance(value, str):
+            if key in labels:
+                continue
+            if isinstance(value, Sequence) and not isinstance(value, str):
                 if not value or not all(isinstance(item, str) for item in value):
                     raise ValueError(f"{key}: a list names fields of {self.from_}, as in [x1, y1, x2, y2]")
             else:
@@ -152,12 +169,15 @@ class Instances(BaseModel):
         return self
 
     @property
+    def labels(self) -> Labels:
+        """Of the keys that have a class number, how it is made."""
+        given = {key: dict(value) for key, value in self.__pydantic_extra__.items() if _is_mapping(value)}
+        return _LABELS.validate_python(given)
+
+    @property
     def keys(self) -> dict[str, Any]:
         """What each key of an instance is made from; labels as `LabelFrom`."""
-        return {
-            key: _label_from(key, value) if _is_mapping(value) else value
-            for key, value in self.__pydantic_extra__.items()
-        }
+        return {**self.__pydantic_extra__, **self.labels}
 
 
 class Options(_AnnotationPart):
