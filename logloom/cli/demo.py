@@ -28,7 +28,7 @@ def demo(
         ),
     ] = False,
 ) -> None:
-    """Make a synthetic drive, build datasets from it, verify them against the logs, and show what to try."""
+    """Make two synthetic drives, build a dataset from them, verify it, and show what to try."""
     from logloom.pipelines.demo import run_demo
 
     seconds = seconds if seconds is not None else 8.0 if car else 20.0

@@ -41,8 +41,8 @@ def find(
         str | None,
         typer.Argument(
             metavar="WHERE",
-            help="A filter, in the language of open(where=...), but any comparison with an unavailable value "
-            "is unknown (default: list what was saved with the version).",
+            help="Condition, in the language of open(where=...); a comparison with an unavailable value is "
+            "unknown (default: list the intervals that were saved with the version).",
         ),
     ] = None,
     before: Annotated[

@@ -55,7 +55,7 @@ def gc(
         str,
         typer.Option(
             metavar="DURATION",
-            help="How long to keep what no version needs; longer than any build or use of an old version.",
+            help="How long to keep what no version needs: longer than any build or use of an old version.",
         ),
     ] = "7d",
     keep_runs: Annotated[

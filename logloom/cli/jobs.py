@@ -52,16 +52,16 @@ class JobOptions:
     view: Annotated[
         View,
         typer.Option(
-            help="Make the version's view of plain folders on disks, unless it has more than 100 000 units "
-            "(auto), even then (link), in object stores too (copy), or nowhere (none)."
+            help="Where to make plain folders of the version: on disks, for up to 100 000 units (auto); on "
+            "disks, for any number (link); also in object stores (copy); nowhere (none)."
         ),
     ] = View.auto
     wait: Annotated[
         bool,
         typer.Option(
             "--wait",
-            help="Wait for a build of the same version that runs, and go on from it (default: refuse to run "
-            "beside it).",
+            help="If another build of the same version runs, wait for its end, then continue from it "
+            "(default: fail).",
         ),
     ] = False
     labels: Annotated[
@@ -69,7 +69,7 @@ class JobOptions:
         typer.Option(
             "--labels",
             metavar="KEY=VALUE",
-            help="Label of this build, shown by `logloom status`, and by Dataflow as one of the job. May be "
+            help="Label of this build, shown by `logloom status`; on Dataflow the job has it, too. May be "
             "repeated.",
         ),
     ] = None

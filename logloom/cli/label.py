@@ -91,7 +91,7 @@ def import_(
     to: Annotated[str, typer.Option("--to", metavar="FILE", help="Parquet file to write.")],
     keys: Annotated[
         str,
-        typer.Option(metavar="FILE", help="The export's keys.parquet, where names of images don't tell."),
+        typer.Option(metavar="FILE", help="The export's keys.parquet, for tools that rename images."),
     ] = "",
     label_set: Annotated[
         str, typer.Option(metavar="NAME", help="Label set of Segments.ai (default: ground-truth).")
@@ -101,7 +101,8 @@ def import_(
 ) -> None:
     """Make a table of labels of what CVAT, Segments.ai, or any tool in COCO's or KITTI's format wrote.
 
-    Exits with 3 where labels are of images of which nobody knows log and time, or of a kind that is left out.
+    Exits with 3 if labels were left out: those of a kind that tables don't hold, and those of images
+    whose log and time are unknown.
     """
     import dataclasses
 

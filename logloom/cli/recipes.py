@@ -59,9 +59,9 @@ class LogOptions:
         Hash | None,
         typer.Option(
             "--hash",
-            help="How to notice that a log changed: ends compares its size, start and end; full all its "
-            "bytes (slower). Another choice than before builds every log again (default: what the recipe "
-            "says).",
+            help="How to notice that a log changed: ends compares its size and its first and last MiB; full "
+            "compares all bytes, which is slower. A change of --hash builds every log again (default: what "
+            "the recipe says).",
         ),
     ] = None
 
@@ -77,7 +77,7 @@ class DeriveOptions:
         typer.Option(
             "--log",
             metavar="URI",
-            help="URI of a log of the version, with credentials in it. May be repeated.",
+            help="URI of one of the version's logs, with the credentials to read it. May be repeated.",
         ),
     ] = None
 

@@ -45,7 +45,7 @@ def rollback(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Commit a new version that says what an earlier one does. No data is copied, and no version changes."""
+    """Commit a new version with the content of an earlier one. No data is copied, and no version changes."""
     from logloom.io.manifest import resolve_version, split_root
     from logloom.io.storage import Store
     from logloom.pipelines.rollback import rollback as run

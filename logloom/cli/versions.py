@@ -35,8 +35,8 @@ def versions(
         bool | None,
         typer.Option(
             "--bytes/--no-bytes",
-            help="Say how large versions are, which reads a small file for each log (default: where they "
-            "have at most 1 000 logs).",
+            help="Show sizes, for which a small file of each log is read (default: if versions have at most "
+            "1 000 logs).",
         ),
     ] = None,
     json: Json = False,

@@ -21,7 +21,7 @@ def wait(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Wait until no build of a dataset runs. Fails if one of these, or the latest, committed nothing."""
+    """Wait until no build of a dataset runs. Fails if one of them, or else the latest, committed nothing."""
     from logloom.pipelines import status as builds
 
     store = root_at(root, storage_option)
