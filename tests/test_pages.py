@@ -133,6 +133,16 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors_of(target), f"{page} links to {link}, a headline that isn't there"
 
 
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if re.fullmatch(r"docs/((howto|coming-from)/)?[\w-]+\.md", page)]
+)
+def test_a_page_for_users_leads_on_to_another(page):
+    if page in ("docs/guarantees.md", "docs/troubleshooting.md"):
+        return  # tables to look up a line in
+    last = text_of(page).rstrip().rpartition("\n\n")[2]
+    assert re.search(r"\]\([^):]+\.md", last), f"{page} ends without a link to another page"
+
+
 def test_the_hooks_before_a_commit_run_what_make_lint_runs():
     config = yaml.safe_load(text_of(".pre-commit-config.yaml"))
     entries = [hook["entry"] for repository in config["repos"] for hook in repository["hooks"]]

@@ -2,9 +2,13 @@
 
 import pathlib
 import re
+from typing import get_args
 
 import pytest
+from pydantic import BaseModel
 
+from logloom.io.annotations.options import LabelFrom
+from logloom.io.formats import format_named, format_names
 from logloom.recipe import (
     Clock,
     DerivedColumn,
@@ -24,7 +28,10 @@ from logloom.recipe import yaml as recipe_yaml
 from logloom.recipe.columns import ADAPTERS, DTYPES
 from logloom.resample.policies import POLICIES
 
-TEXT = (pathlib.Path(__file__).parents[2] / "docs" / "recipe.md").read_text(encoding="utf-8")
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "recipe.md").read_text(encoding="utf-8")
+# The pages on outputs that aren't called as these are.
+PAGE_OF = {"annotations": "openmmlab", "table": "tables", "tar": "webdataset"}
 BASE = {"name": "t", "logs": "x", "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}
 
 
@@ -67,6 +74,27 @@ def test_every_key_is_explained(model):
         assert re.search(rf"\b{info.alias or name}\b", TEXT), f"{model.__name__}.{info.alias or name}"
 
 
+def models_in(kind):
+    """A model, or those in a type, and those of their fields."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        inner = [info.annotation for info in kind.model_fields.values()]
+        return {kind, *(model for one in inner for model in models_in(one))}
+    return {model for one in get_args(kind) for model in models_in(one)}
+
+
+@pytest.mark.parametrize("output", format_names())
+def test_every_key_of_an_output_is_explained_on_its_page(output):
+    page = f"{PAGE_OF.get(output, output)}.md"
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert re.search(rf"\({page}\)", TEXT), f"docs/recipe.md doesn't link to {page}"
+    shown = "\n".join(re.findall(r"```yaml\n.*?^```|`[^`\n]+`", text, re.MULTILINE | re.DOTALL))
+    models = models_in(format_named(output).Options) | ({LabelFrom} if output == "annotations" else set())
+    for model in models:
+        for name, info in model.model_fields.items():
+            key = info.alias or name
+            assert re.search(rf"\b{key}\b", shown), f"{page} says nothing of {model.__name__}.{key}"
+
+
 @pytest.mark.parametrize("word", sorted([*POLICIES, *ADAPTERS]))
 def test_every_policy_and_adapter_is_explained(word):
     assert re.search(rf"`{word}[`\[]", TEXT)
@@ -80,7 +108,7 @@ def tables_of_policies(page):
 
 
 def test_the_tables_of_policies_list_those_that_there_are():
-    rows = (pathlib.Path(__file__).parents[2] / "docs" / "rows.md").read_text(encoding="utf-8")
+    rows = (DOCS / "rows.md").read_text(encoding="utf-8")
     (chosen,), (given,) = tables_of_policies(rows), tables_of_policies(TEXT)
     assert chosen.keys() == given.keys() == POLICIES.keys()
     for policy, (uses, usable) in chosen.items():
