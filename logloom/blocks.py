@@ -53,7 +53,15 @@ class Ragged:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Array], ctype: ColumnType) -> Ragged:
-        """One array per row, each of shape (*leading, *ctype.tail); nothing is copied."""
+        """Makes a ragged column of one array per row.
+
+        Args:
+            rows: an array for each row, of shape (*leading, *ctype.tail).
+            ctype: of the column.
+
+        Returns:
+            A ragged column over these arrays; nothing is copied.
+        """
         self = cls.__new__(cls)
         r = ctype.num_ragged
         self.shapes = np.array([row.shape[:r] for row in rows], np.int64).reshape(len(rows), r)
@@ -66,7 +74,14 @@ class Ragged:
 
     @classmethod
     def from_bytes(cls, rows: Sequence[bytes | bytearray | memoryview]) -> Ragged:
-        """Rows of a bytes or (UTF-8) string column."""
+        """Makes a column of bytes or text.
+
+        Args:
+            rows: the bytes of each row; of text, its UTF-8.
+
+        Returns:
+            A ragged column of uint8.
+        """
         ctype = ColumnType(np.dtype("u1"), (None,))
         return cls.from_rows([np.frombuffer(row, np.uint8) for row in rows], ctype)
 
@@ -117,7 +132,11 @@ class Ragged:
         return (self[row] for row in range(len(self)))
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> Ragged:
-        """The given rows in the given order; rows may repeat."""
+        """The given rows in the given order; rows may repeat.
+
+        Args:
+            rows: (n,) numbers of rows, or a slice of them.
+        """
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1 and self._rows is None:
@@ -149,7 +168,11 @@ class Ragged:
 
     @staticmethod
     def concatenate(parts: Sequence[Ragged]) -> Ragged:
-        """The rows of all parts, in order; views stay views where every part has one array per row."""
+        """The rows of all parts, in order; views stay views where every part has one array per row.
+
+        Args:
+            parts: ragged columns of one type, one at least.
+        """
         if len(parts) == 1:
             return parts[0]
         if all(part._rows is not None for part in parts):
@@ -187,7 +210,12 @@ def run_indices(starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[An
 
 
 def take(values: Values, rows: NDArray[np.integer[Any]] | slice) -> Values:
-    """The given rows of a fixed or ragged column; all of them in order are not copied."""
+    """The given rows of a fixed or ragged column; all of them in order are not copied.
+
+    Args:
+        values: a column, of fixed shape or ragged.
+        rows: (n,) numbers of rows, or a slice of them.
+    """
     if isinstance(rows, np.ndarray) and len(rows) == len(values) and _counts_up(rows):
         return values
     return values.take(rows) if isinstance(values, Ragged) else values[rows]
@@ -198,14 +226,23 @@ def _counts_up(rows: NDArray[np.integer[Any]]) -> bool:
 
 
 def concatenate(parts: Sequence[Values]) -> Values:
-    """Columns of one type laid one after the other; at least one part."""
+    """The rows of all parts, one part after the other.
+
+    Args:
+        parts: columns of one type, one at least.
+    """
     if isinstance(parts[0], Ragged):
         return Ragged.concatenate([part for part in parts if isinstance(part, Ragged)])
     return np.concatenate([part for part in parts if not isinstance(part, Ragged)])
 
 
 def empty(ctype: ColumnType, num_rows: int = 0) -> Values:
-    """Rows that hold nothing: NaN for floats, 0 for other numbers, false, or empty."""
+    """The rows of a column that hold nothing: NaN for floats, 0 for other numbers, false, or empty.
+
+    Args:
+        ctype: of the column.
+        num_rows: how many rows.
+    """
     if ctype.is_ragged:
         shapes = np.zeros((num_rows, ctype.num_ragged), np.int64)
         return Ragged(np.empty((0, *ctype.tail), ctype.dtype), shapes)
@@ -275,7 +312,11 @@ class Block:
         return sum(values.nbytes for values in self.columns.values())
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> dict[str, Values]:
-        """The columns of the given rows."""
+        """The columns of the given rows.
+
+        Args:
+            rows: (n,) numbers of rows, or a slice of them.
+        """
         return {name: take(values, rows) for name, values in self.columns.items()}
 
     def row(self, index: int, schema: Schema, columns: Sequence[str] | None = None) -> dict[str, Any]:
@@ -286,6 +327,9 @@ class Block:
             schema: types of the columns.
             columns: what the row holds beside log_id and timestamp; None is every column of the schema,
                 without ages and availabilities.
+
+        Returns:
+            log_id and timestamp, then the columns by name.
         """
         types = schema.all
         row: dict[str, Any] = {"log_id": self.log_id, "timestamp": self.timestamp[index]}

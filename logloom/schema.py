@@ -241,7 +241,14 @@ class Schema:
 
     @classmethod
     def from_json(cls, data: Any) -> Schema:
-        """
+        """Reads a schema from JSON.
+
+        Args:
+            data: what `to_json` gave.
+
+        Returns:
+            An equal schema.
+
         Raises:
             ValueError: no schema; pydantic's own where a field has the wrong type.
         """

@@ -236,6 +236,12 @@ class Filter:
 def parse(text: str) -> Filter:
     """Parses a filter; which columns there are is checked later.
 
+    Args:
+        text: the filter; docs/rows.md explains the language.
+
+    Returns:
+        The filter, which knows its columns and evaluates batches of rows.
+
     Raises:
         UsageError: the text breaks the grammar; says at which character.
     """

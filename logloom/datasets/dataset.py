@@ -165,7 +165,11 @@ class Dataset(Generic[Sample]):
         return cast("Dataset[dict[str, Any]]", made)
 
     def shuffle(self, seed: int = 0) -> Self:
-        """The same rows in an order that follows from the seed alone."""
+        """The same rows in an order that follows from the seed alone.
+
+        Args:
+            seed: another seed gives another order.
+        """
         return self._with(_rows=views.shuffled(self.positions, seed))
 
     def shard(self, number: int, count: int) -> Self:
@@ -201,7 +205,11 @@ class Dataset(Generic[Sample]):
         return self._with(_rows=views.taken(self._rows, np.asarray(which, np.bool_)), _borders=borders)
 
     def head(self, rows: int = 5) -> Self:
-        """The first rows; as `take`."""
+        """The first rows; as `take`.
+
+        Args:
+            rows: how many.
+        """
         return self.take(operator.index(rows))
 
     def filter(
@@ -256,7 +264,11 @@ class Dataset(Generic[Sample]):
         return cast("Dataset[Made]", self._with(_fns=(*self._fns, fn)))
 
     def torch(self) -> Dataset[dict[str, Any]]:
-        """Tensors for numbers and arrays that torch has a type for; the rest stays as it is."""
+        """Makes tensors of numbers and arrays that torch has a type for; the rest stays as it is.
+
+        Returns:
+            The dataset, mapped: take it as it is for `torch.utils.data.DataLoader`.
+        """
         return cast("Dataset[Any]", self).map(batches.to_tensors)
 
     def normalized(
@@ -538,7 +550,11 @@ class Dataset(Generic[Sample]):
         return batches_of(self if columns is None else self.select(columns), rows)
 
     def to_arrow(self, columns: str | Sequence[str] | None = None) -> pa.Table:
-        """All samples as an Arrow table in memory; see `to_batches`."""
+        """All samples as an Arrow table in memory; see `to_batches`.
+
+        Args:
+            columns: names or globs; None is all that the dataset shows.
+        """
         from logloom.datasets.arrow import table_of
 
         return table_of(self if columns is None else self.select(columns))
@@ -548,6 +564,9 @@ class Dataset(Generic[Sample]):
 
         Numbers and text are columns of their types, all other values are as rows have them: numpy arrays,
         bytes. `timestamp` and ages stay int64 ns.
+
+        Args:
+            columns: names or globs; None is all that the dataset shows.
         """
         from logloom.datasets.arrow import frame_of
 
@@ -555,6 +574,9 @@ class Dataset(Generic[Sample]):
 
     def to_polars(self, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
         """All samples as a polars DataFrame in memory; types as in `to_batches`.
+
+        Args:
+            columns: names or globs; None is all that the dataset shows.
 
         Raises:
             UsageError: polars isn't installed.

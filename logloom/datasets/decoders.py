@@ -15,6 +15,9 @@ from logloom.errors import DatasetError
 def clsdecode(data: bytes) -> int:
     """A class number written as text.
 
+    Args:
+        data: the bytes of a member.
+
     Raises:
         DatasetError: no number.
     """
@@ -26,6 +29,9 @@ def clsdecode(data: bytes) -> int:
 
 def imdecode(data: bytes) -> Array:
     """An image: (height, width, 3) uint8 RGB; (height, width) as stored if it is gray of more than 8 bits.
+
+    Args:
+        data: the bytes of a member.
 
     Raises:
         DatasetError: no image that decodes.
@@ -42,6 +48,9 @@ def imdecode(data: bytes) -> Array:
 
 def jsondecode(data: bytes) -> Any:
     """What a JSON text says.
+
+    Args:
+        data: the bytes of a member.
 
     Raises:
         DatasetError: no JSON.

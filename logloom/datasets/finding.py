@@ -79,6 +79,7 @@ class FoundIntervals:
         return len({one.log_id for one in self.intervals})
 
     def to_json(self) -> dict[str, Any]:
+        """What `logloom find --json` prints."""
         return {
             "version": self.version,
             "intervals": [one._asdict() for one in self.intervals],

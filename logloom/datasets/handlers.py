@@ -16,29 +16,64 @@ Handler = Callable[[Exception], Any]
 
 
 def reraise_exception(error: Exception) -> bool:
-    """Raises the error."""
+    """Raises the error.
+
+    Args:
+        error: what a shard or a sample raised.
+
+    Returns:
+        Never; the error is raised.
+    """
     raise error
 
 
 def warn_and_continue(error: Exception) -> bool:
-    """Warns and goes on."""
+    """Warns and goes on.
+
+    Args:
+        error: what a shard or a sample raised.
+
+    Returns:
+        True: the next one is read.
+    """
     warnings.warn(f"passed over: {type(error).__name__}: {error}", stacklevel=2)
     return True
 
 
 def ignore_and_continue(error: Exception) -> bool:
-    """Goes on without a word."""
+    """Goes on silently.
+
+    Args:
+        error: what a shard or a sample raised.
+
+    Returns:
+        True: the next one is read.
+    """
     return True
 
 
 def warn_and_stop(error: Exception) -> bool:
-    """Warns and ends the iteration."""
+    """Warns and ends the iteration.
+
+    Args:
+        error: what a shard or a sample raised.
+
+    Returns:
+        False: no more are read.
+    """
     warnings.warn(f"stopped at: {type(error).__name__}: {error}", stacklevel=2)
     return False
 
 
 def ignore_and_stop(error: Exception) -> bool:
-    """Ends the iteration without a word."""
+    """Ends the iteration silently.
+
+    Args:
+        error: what a shard or a sample raised.
+
+    Returns:
+        False: no more are read.
+    """
     return False
 
 

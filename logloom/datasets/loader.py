@@ -216,6 +216,9 @@ class Loader:
     def load(self, state: Mapping[str, Any]) -> None:
         """Goes on from a saved state; what was prefetched is dropped.
 
+        Args:
+            state: what `save` gave, of this loader or of one over the same rows.
+
         Raises:
             UsageError: this is no state of a loader, or of one over another mixture; says what differs.
         """
@@ -348,6 +351,9 @@ def torch_dataset(loader: Loader) -> Any:
     Text, which torch has no type for, stays a numpy array.
 
     Give it to `DataLoader(dataset, batch_size=None)`; the loader has workers of its own.
+
+    Args:
+        loader: which has workers of its own.
 
     Raises:
         UsageError: torch is not installed.

@@ -91,7 +91,14 @@ class Mixture:
     """
 
     def __init__(self, rows: MixedRows, shares: Sequence[int], seed: int, repeat: bool):
-        """See `mix`."""
+        """See `mix`.
+
+        Args:
+            rows: of all sources.
+            shares: how many rows of each source come in a period.
+            seed: of the order.
+            repeat: whether sources begin anew.
+        """
         self.rows = rows
         self._shares, self._seed, self._repeat = tuple(shares), operator.index(seed), bool(repeat)
         if self._seed < 0:

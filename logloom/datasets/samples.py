@@ -33,7 +33,16 @@ Rules = Sequence[tuple[Pattern, Callable[[Any], Any]]] | Mapping[Any, Callable[[
 def sampleshuffle(
     samples: Iterable[Sample], bufsize: int = 1000, rng: random.Random | None = None
 ) -> Iterator[Sample]:
-    """Gives samples in random order, choosing among `bufsize` at a time; 0 or 1 keeps the order."""
+    """Gives samples in random order.
+
+    Args:
+        samples: in the order in which they are read.
+        bufsize: among how many samples the next one is chosen; 0 or 1 keeps the order.
+        rng: what chooses; None is one of a random seed.
+
+    Yields:
+        Each sample once.
+    """
     rng = rng or random.Random()  # nosec B311 # no secret
     buffer: list[Sample] = []
     for sample in samples:
@@ -60,6 +69,9 @@ def sampletransforms(
         rules: pairs of pattern and function (see the module), or a dict of them.
         handler: called with what a sample raised, which is passed over; None raises it. A function or a name,
             see `logloom.datasets.handlers`.
+
+    Yields:
+        The samples, with what the functions made of their fields.
     """
     pairs = [*rules.items()] if isinstance(rules, Mapping) else [*rules]
     yield from mapped(samples, lambda sample: _transformed(sample, pairs), handler_of(handler))
@@ -97,8 +109,12 @@ def samplebatching(
     """Collects samples into batches, {field: [value of each sample]}; the last may be short.
 
     Args:
+        samples: one after the other.
         batchsize: 0 leaves samples as they are.
         handler: as in `sampletransforms`.
+
+    Yields:
+        The batches, or the samples where `batchsize` is 0.
 
     Raises:
         DatasetError: a sample has other fields than those it is batched with.

@@ -34,6 +34,8 @@ class SharedArray:
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, name: str | None = None):
         """
         Args:
+            shape: of the array.
+            dtype: likewise.
             name: of an array made elsewhere; None makes a new one, of zeros.
         """
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)

@@ -178,11 +178,14 @@ class Nearest(NamedTuple):
 
 
 def nearest(parts: Mapping[str, Dataset[Any]], position: str) -> list[Nearest]:
-    """Of any two splits the rows that lie nearest to each other, whichever logs they are of.
+    """Finds, for any two splits, the rows that lie nearest to each other, whichever logs they are of.
 
     Args:
         parts: datasets by name, as `split` gives them or as `open` does for each split of a version.
         position: see `split`.
+
+    Returns:
+        For any two splits, the distance in metres and the two rows.
 
     Raises:
         UsageError: there is no such column, or it holds no positions in metres.

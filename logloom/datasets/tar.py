@@ -91,6 +91,14 @@ def generic_open(
 
     gzip, zstd, bzip2 and xz are undone, whatever the name ends in.
 
+    Args:
+        source: the shard.
+        allow_pipe: whether `pipe:` may run a command.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+
+    Returns:
+        The shard's bytes as a file, uncompressed.
+
     Raises:
         UsageError: a command that isn't allowed.
         DatasetError: there is no such file.
@@ -196,6 +204,7 @@ def debugloader(
     """The whole pipeline in the calling thread; whatever goes wrong is raised where it happens.
 
     Args:
+        desc: the dataset.
         sources: desc.sources by default.
     """
     shards, epoch = _next_epoch(desc, desc.sources if sources is None else sources)

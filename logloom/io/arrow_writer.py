@@ -38,7 +38,11 @@ class TableWriter(abc.ABC):
 
     @abc.abstractmethod
     def write(self, table: Any) -> None:
-        """Appends a group to the file, which its first one makes."""
+        """Appends a group to the file, which its first one makes.
+
+        Args:
+            table: the rows of the group.
+        """
 
     @abc.abstractmethod
     def finish(self) -> None:
@@ -46,6 +50,9 @@ class TableWriter(abc.ABC):
 
     def append(self, block: Block) -> None:
         """Takes the next rows.
+
+        Args:
+            block: rows of one log.
 
         Raises:
             UsageError: a value that the table can't hold.

@@ -39,6 +39,7 @@ def by_log(
     """The units of each log, in the order of both.
 
     Args:
+        units: of one split, in row order.
         spans: first and last timestamp of stretches of a unit's rows.
 
     Raises:
@@ -102,6 +103,7 @@ def parts_json(
     """What a plan says of its units, from which `part_problems` proves the dataset.
 
     Args:
+        units: of one split, in row order.
         digest: of a unit's rows as they are read back.
         counts: how many of each array the unit holds, of rows first.
     """

@@ -64,8 +64,10 @@ class ReadFrom(beam.PTransform):
         """
         Args:
             uris: of one dataset of the format, or of several.
+            form: the format.
             columns: names or globs; all, ages and availabilities too, by default.
             max_bytes: about how much a block holds.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
             rows: opens a dataset, where `form.rows` would have to know more.
         """
         super().__init__()
@@ -101,6 +103,7 @@ class ReadDataset(ReadFrom):
             path: path or URI of the dataset.
             columns: names or globs; all, ages and availabilities too, by default.
             max_bytes: about how much a block holds.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         """
         super().__init__(path, self.form, columns, max_bytes, storage_options)
 
@@ -122,8 +125,10 @@ class ReadUnits(ReadFrom):
         """
         Args:
             uris: of units that `schema` describes.
+            schema: of their rows.
             columns: names or globs; all, ages and availabilities too, by default.
             max_bytes: about how much a block holds.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         """
         rows = functools.partial(_unit_rows, self.units, schema)
         super().__init__(uris, self.form, columns, max_bytes, storage_options, rows=rows)
@@ -173,9 +178,11 @@ class WriteTo(beam.PTransform):
 
         Args:
             path: path or URI of a folder.
+            form: the format.
             schema: of the blocks.
             options: of the format, those of its `Options` by default.
             period: of the rows' clock, in ns, where it has one.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
             file: what to give the URI of, within what is written; the folder by default.
 
         Raises:

@@ -14,6 +14,9 @@ _MAX_EXPANDED = 1_000_000
 def braceexpand(pattern: str) -> list[str]:
     """The names that a shell would make of braces: `{a,b}`, `{000..146}`, `{1..9..2}`, nested ones too.
 
+    Args:
+        pattern: with any number of braces.
+
     Raises:
         UsageError: more than a million names.
     """

@@ -32,9 +32,13 @@ def open_foreign(
     Args:
         uri: of a folder, or of a single .tar or .parquet file, or of many in braces (train-{000..099}.tar).
         kind: one of `kinds`; None looks at the files.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         columns: names or globs of columns to read, so that others can be what they like; all by default.
         num_workers: processes that read it once.
         on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
+
+    Returns:
+        The dataset's rows, with their types.
 
     Raises:
         UsageError: there is nothing, or nothing known.

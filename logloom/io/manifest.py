@@ -144,7 +144,12 @@ class Manifest:
         """Reads a manifest.
 
         Args:
+            data: of its file, canonical JSON.
+            source: what errors call it.
             store: the root, whose shards its logs lie in.
+
+        Returns:
+            The manifest.
 
         Raises:
             DatasetError: it isn't one, or is of a newer format.
@@ -283,6 +288,7 @@ def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
     """The manifest of a version.
 
     Args:
+        store: the root.
         version: a number, "latest", or a tag.
 
     Raises:
@@ -292,7 +298,14 @@ def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
 
 
 def open_root(store: Store, version: int | str = "latest") -> tuple[Store, Manifest]:
-    """A root that knows where its units lie, which its versions say; and the manifest of one.
+    """Opens a version of a root.
+
+    Args:
+        store: the root.
+        version: a number, a tag or "latest".
+
+    Returns:
+        The store, which now knows the layout of units, and the manifest of the version.
 
     Raises:
         UsageError: there is no such version; lists those there are.

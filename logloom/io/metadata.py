@@ -196,6 +196,9 @@ class ChosenColumns(BaseModel):
     def stored(self, schema: Schema) -> Schema:
         """The part of a schema that this output holds.
 
+        Args:
+            schema: of all columns of the recipe.
+
         Raises:
             UsageError: a pattern matches nothing.
         """
@@ -205,6 +208,7 @@ class ChosenColumns(BaseModel):
         """What an output with these options can't hold, one line each.
 
         Args:
+            schema: of all columns of the recipe.
             find: gives the lines for the columns that it holds.
         """
         try:

@@ -188,7 +188,10 @@ class LoadedReader(RowSource):
 
     @abc.abstractmethod
     def load(self) -> tuple[Schema, Block | None]:
-        """Reads the unit: its schema and all its rows; None where it has none.
+        """Reads the unit.
+
+        Returns:
+            Its schema, and all its rows; None where it has none.
 
         Raises:
             DatasetError: it is damaged, or missing.

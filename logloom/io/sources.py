@@ -146,6 +146,9 @@ class RowSource(abc.ABC):
             index: from 0; negative ones count from the end.
             columns: names or globs; all but ages and availabilities by default.
 
+        Returns:
+            The values by name: numpy values, bytes for bytes, str for strings.
+
         Raises:
             IndexError: there is no such row.
             DatasetError: what is stored is damaged.
@@ -163,6 +166,11 @@ class RowSource(abc.ABC):
     def row_of(self, block: Block, index: int, names: Sequence[str]) -> dict[str, Any]:
         """A row of one of the blocks.
 
+        Args:
+            block: of this source.
+            index: within the block.
+            names: of columns, each in the schema.
+
         Raises:
             DatasetError: a text is no UTF-8.
         """
@@ -175,13 +183,20 @@ class RowSource(abc.ABC):
         return row if self.has_stamps else {name: row[name] for name in names}
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows in the order asked for: log_id and timestamp where there are any, then the named columns."""
+        """Rows in the order asked for: log_id and timestamp where there are any, then the named columns.
+
+        Args:
+            positions: (n,) numbers of rows, from 0; in any order, repeating or not.
+            names: of columns, each in the schema.
+        """
         return [self.row(position, names) for position in positions.tolist()]
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         """Rows as one array or list per column; see `logloom.batches`.
 
         Args:
+            positions: (n,) numbers of rows, from 0; in any order, repeating or not.
+            names: of columns, each in the schema.
             out: arrays to fill, where columns have a fixed shape; the others are ignored.
         """
         return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
@@ -193,6 +208,9 @@ class RowSource(abc.ABC):
 
         Args:
             columns: names or globs, beside `timestamp`; None is all, ages and availabilities too.
+            max_bytes: about how much a block holds.
+            start: the first row.
+            stop: the row after the last; None is the end.
 
         Raises:
             DatasetError: files are damaged, gone, or hold something else than before.
@@ -218,9 +236,15 @@ class RowSource(abc.ABC):
         return [self]
 
     def joined(self, others: Sequence[RowSource]) -> RowSource | None:
-        """These rows and those of others behind them as a source of which a batch is one read; for `batch`.
+        """Joins these rows and those of others behind them, so that a batch of them is one read; for `batch`.
 
         None where such a source would be no quicker than one after the other.
+
+        Args:
+            others: the sources behind this one.
+
+        Returns:
+            The joined source; None where it would be no quicker than one after the other.
         """
         return None
 
@@ -241,7 +265,14 @@ class RowSource(abc.ABC):
     def part_blocks(
         self, log_id: str, part: LogRange, columns: Columns = None, max_bytes: int = BLOCK_BYTES
     ) -> Iterator[Block]:
-        """The rows of a part that `logs` told, as `blocks` gives them."""
+        """The rows of a part that `logs` told, as `blocks` gives them.
+
+        Args:
+            log_id: of the part's log.
+            part: one that `logs` told.
+            columns: as for `blocks`.
+            max_bytes: about how much a block holds.
+        """
         return self.blocks(columns, max_bytes, part.where, part.where + part.rows)
 
     # --- what is open -----------------------------------------------------------------------------------

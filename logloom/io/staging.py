@@ -28,6 +28,12 @@ class StageWriter(abc.ABC):
     """Writes the staged files of one partition into a local folder; a file appears with its first bytes."""
 
     def __init__(self, directory: pathlib.Path, context: UnitContext):
+        """Begins a stage without rows.
+
+        Args:
+            directory: an empty folder that takes the files.
+            context: which partition of which log this is.
+        """
         self.directory, self.context = directory, context
         self.num_rows = 0
         self._span: list[int] = []
@@ -35,10 +41,17 @@ class StageWriter(abc.ABC):
 
     @abc.abstractmethod
     def stage(self, block: Block) -> None:
-        """Takes the next rows, one at least; `num_rows` came before."""
+        """Takes the next rows, one at least; `num_rows` came before.
+
+        Args:
+            block: rows of the unit's partition.
+        """
 
     def append(self, block: Block) -> None:
         """Takes the next rows.
+
+        Args:
+            block: rows of the unit's partition.
 
         Raises:
             UsageError: the values are not what the schema says.
@@ -51,7 +64,12 @@ class StageWriter(abc.ABC):
             self.num_rows += len(block)
 
     def write(self, file: str, data: Any) -> None:
-        """Appends bytes to a file."""
+        """Appends bytes to a file.
+
+        Args:
+            file: its name within the unit.
+            data: bytes, or what gives them as a buffer.
+        """
         if file not in self._files:
             self._files[file] = (self.directory / file).open("xb")
         self._files[file].write(data)
@@ -65,7 +83,11 @@ class StageWriter(abc.ABC):
         return {"rows": self.num_rows, "span": self._span}
 
     def close(self) -> dict[str, Any]:
-        """Closes the files; gives log_id, partition and what `said` does."""
+        """Closes the files.
+
+        Returns:
+            log_id, partition and what `metadata` gave.
+        """
         metadata = self.metadata()
         for file in self._files.values():
             file.close()
@@ -94,6 +116,7 @@ class StageReader(RowSource):
             folder: URI of the unit's folder.
             schema: of what is stored.
             unit: what the writer's `close` gave; {} where it has no rows.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
             DatasetError: that isn't what its writer gives; names the field.
@@ -121,12 +144,22 @@ class StageReader(RowSource):
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
         """The named columns of rows [start, stop), in blocks of about `max_bytes`.
 
+        Args:
+            names: of columns.
+            start: the first row.
+            stop: the row after the last.
+            max_bytes: about how much a block holds.
+
         Raises:
             DatasetError: a file is missing or damaged.
         """
 
     def file(self, name: str) -> File:
-        """A file of the unit, to be read by `read_range`."""
+        """A file of the unit, to be read by `read_range`.
+
+        Args:
+            name: within the unit.
+        """
         if name not in self._files:
             self._files[name] = staged_file(self.store, name)
         return self._files[name]

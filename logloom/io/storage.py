@@ -52,6 +52,7 @@ class Store(StoredFiles):
         """Removes a file, or does nothing where it isn't there.
 
         Args:
+            name: of the file, relative to the root.
             durable: it stays gone even if the power fails now.
         """
         with contextlib.suppress(*MISSING), self._explained(name, MISSING):
@@ -63,7 +64,11 @@ class Store(StoredFiles):
                 sync(self.path_of(name).parent)
 
     def remove_all(self, folder: str) -> None:
-        """Removes a folder with all that is in it; on a disk, what can't be removed stays."""
+        """Removes a folder with all that is in it; on a disk, what can't be removed stays.
+
+        Args:
+            folder: its name, relative to the root.
+        """
         with contextlib.suppress(*MISSING), self._explained(folder, MISSING):
             if self.local is None:
                 self.fs.rm(self.fs_path(folder), recursive=True)
@@ -72,6 +77,10 @@ class Store(StoredFiles):
 
     def copy(self, name: str, new: str) -> None:
         """Copies an object within the store, without its bytes coming here.
+
+        Args:
+            name: of the object.
+            new: of the copy.
 
         Raises:
             FileNotFoundError: it isn't there.
@@ -84,6 +93,8 @@ class Store(StoredFiles):
         """Writes a file unless it is there; never a partial one.
 
         Args:
+            name: of the file, relative to the root.
+            data: all of its bytes.
             durable: it is on the disk afterwards, even if the power fails.
 
         Returns:
@@ -109,6 +120,8 @@ class Store(StoredFiles):
         """Writes a file whether or not it is there; never a partial one.
 
         Args:
+            name: of the file, relative to the root.
+            data: all of its bytes.
             read_only: it is one of those that are created once.
             durable: it is on the disk afterwards, even if the power fails.
         """
@@ -126,13 +139,25 @@ class Store(StoredFiles):
                 _sync_folder(path)
 
     def renew(self, name: str, data: bytes) -> None:
-        """Writes a file that is named by its content; one that is there is written again, and so is young:
-        `logloom gc` removes what is old and what no version names."""
+        """Writes a file that is named by its content; one that is there is written again, and so is young.
+
+        `logloom gc` removes what is old and what no version names.
+
+        Args:
+            name: of the file, relative to the root.
+            data: all of its bytes.
+        """
         self.replace(name, data, read_only=True)
 
     def restate(self, name: str, data: bytes) -> None:
-        """Writes a file that is created once; one that is there with other bytes, damaged or of a build that
-        failed, is replaced."""
+        """Writes a file that is created once, unless it is there with these bytes.
+
+        One with other bytes, damaged or of a build that failed, is replaced.
+
+        Args:
+            name: of the file, relative to the root.
+            data: all of its bytes.
+        """
         if not self.create(name, data) and self.read(name) != data:
             self.replace(name, data, read_only=True)
 
@@ -147,7 +172,12 @@ class Store(StoredFiles):
             )
 
     def restore(self, path: pathlib.Path, name: str) -> None:
-        """Moves a scratch file to where one that is created once was lost or damaged; it appears whole."""
+        """Moves a scratch file to where one that is created once was lost or damaged; it appears whole.
+
+        Args:
+            path: of the scratch file.
+            name: of the file, relative to the root.
+        """
         with self._explained(name):
             if self.local is None:
                 self.fs.put_file(str(path), self.fs_path(name))
@@ -160,7 +190,11 @@ class Store(StoredFiles):
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[pathlib.Path]:
-        """An empty local folder, on the root's own disk where that is local; gone afterwards."""
+        """Makes an empty local folder, on the root's own disk where that is local; it is gone afterwards.
+
+        Yields:
+            The folder, for as long as the block runs.
+        """
         self.check_writable()
         if self.local is None:
             with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
@@ -181,6 +215,11 @@ class Store(StoredFiles):
 
         A folder that is there already is left as it is: it holds the same bytes. One that lacks `last`, whose
         mark was taken from it, is filled anew.
+
+        Args:
+            folder: the scratch folder.
+            name: what it is called in the root.
+            last: the file whose presence says that the others are there.
         """
         with self._explained(name):
             if self.local is None:
@@ -211,6 +250,9 @@ class Store(StoredFiles):
         """Makes sure that the names in some folders, as they are stored, stay even if the power fails.
 
         Whoever made such a name may have been killed before it synced the folder.
+
+        Args:
+            folders: their names, relative to the root.
         """
         if self.local is None:
             return
@@ -221,6 +263,10 @@ class Store(StoredFiles):
         """Moves a scratch folder's files, it has no others, into `name`, which may hold files already.
 
         Each appears whole, and replaces what had its name.
+
+        Args:
+            folder: the scratch folder.
+            name: of the folder in the root.
         """
         with self._explained(name):
             paths = sorted(folder.iterdir())

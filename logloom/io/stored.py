@@ -44,6 +44,7 @@ class StoredFiles:
         """The folder at a URI or a path; relative paths start from the working directory.
 
         Args:
+            uri: of the folder.
             options: fsspec options by protocol.
         """
         absolute = absolute_uri(uri).rstrip("/") or "/"
@@ -62,6 +63,9 @@ class StoredFiles:
     def uri_of(self, name: str) -> str:
         """The URI of a file in the folder.
 
+        Args:
+            name: of the file, relative to the folder.
+
         Raises:
             StorageError: the name would leave the folder.
         """
@@ -71,7 +75,11 @@ class StoredFiles:
         return uri if places is None else str(places.place(uri))
 
     def stored_name(self, name: str) -> str:
-        """The name of a file with the folder that `fan_out` puts a unit into."""
+        """The name of a file with the folder that `fan_out` puts a unit into.
+
+        Args:
+            name: of the file, relative to the folder.
+        """
         steps = name.split("/", 3)
         if not self.fan_out or steps[0] != UNITS or len(steps) < 3 or not steps[2]:
             return name
@@ -79,6 +87,9 @@ class StoredFiles:
 
     def path_of(self, name: str) -> pathlib.Path:
         """The path of a file in a local folder.
+
+        Args:
+            name: of the file, relative to the folder.
 
         Raises:
             StorageError: the name would leave the folder.
@@ -89,6 +100,10 @@ class StoredFiles:
 
     def kept_path(self, name: str, within: str) -> pathlib.Path:
         """The path of a file that lies in the folder `within` even once symbolic links are followed.
+
+        Args:
+            name: of the file, relative to the folder.
+            within: a folder, relative to this one.
 
         Raises:
             FileNotFoundError: it isn't there.
@@ -105,7 +120,11 @@ class StoredFiles:
             raise StorageError(f"{self.uri}: {name!r} would lie outside")
 
     def fs_path(self, name: str) -> str:
-        """How `fs` knows a file in the folder: its URI, with the credentials that it was given with."""
+        """How `fs` knows a file in the folder: its URI, with the credentials that it was given with.
+
+        Args:
+            name: of the file, relative to the folder.
+        """
         return with_credentials(self.uri_of(name), self.options)
 
     @contextlib.contextmanager
@@ -121,6 +140,9 @@ class StoredFiles:
     def read(self, name: str) -> bytes:
         """All bytes of a file.
 
+        Args:
+            name: of the file, relative to the folder.
+
         Raises:
             FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
             StorageError: it can't be read.
@@ -132,7 +154,13 @@ class StoredFiles:
             return data
 
     def read_range(self, name: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop) of a file, fewer where it ends; raises as `read` does."""
+        """The bytes [start, stop) of a file, fewer where it ends; raises as `read` does.
+
+        Args:
+            name: of the file, relative to the folder.
+            start: the first byte.
+            stop: the byte after the last.
+        """
         with self._explained(name, MISSING):
             if self.local is not None:
                 with self.path_of(name).open("rb") as file:
@@ -142,11 +170,18 @@ class StoredFiles:
             return data
 
     def read_json(self, name: str) -> Any:
-        """What a file of JSON holds; raises as `read` does, and ValueError where it is no JSON."""
+        """What a file of JSON holds; raises as `read` does, and ValueError where it is no JSON.
+
+        Args:
+            name: of the file, relative to the folder.
+        """
         return json.loads(self.read(name))
 
     def exists(self, name: str) -> bool:
         """Whether a file or a folder of this name is there.
+
+        Args:
+            name: relative to the folder.
 
         Raises:
             StorageError: the store doesn't say.
@@ -162,7 +197,11 @@ class StoredFiles:
             return False
 
     def size(self, name: str) -> int | None:
-        """The bytes of a file, None where it isn't there."""
+        """The bytes of a file, None where it isn't there.
+
+        Args:
+            name: of the file, relative to the folder.
+        """
         try:
             with self._explained(name, MISSING):
                 if self.local is not None:
@@ -173,7 +212,11 @@ class StoredFiles:
             return None
 
     def state(self, name: str) -> Any:
-        """What changes with a file, as far as its storage tells: its size, and time of change or ETag."""
+        """What changes with a file, as far as its storage tells: its size, and time of change or ETag.
+
+        Args:
+            name: of the file, relative to the folder.
+        """
         if self.local is not None:
             stat = self.path_of(name).stat()
             return stat.st_size, stat.st_mtime_ns
@@ -182,7 +225,11 @@ class StoredFiles:
         return info.get("size"), str(next(filter(None, changes), None))
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes of every file below a folder, by name within it; one listing of an object store."""
+        """The bytes of every file below a folder, by name within it; one listing of an object store.
+
+        Args:
+            folder: its name, relative to this one.
+        """
         with self._explained(folder):
             if self.local is not None:
                 top = self.path_of(folder)
@@ -195,7 +242,11 @@ class StoredFiles:
             return {f"/{path.lstrip('/')}".removeprefix(own): int(f["size"]) for path, f in found.items()}
 
     def names(self, folder: str = "") -> list[str]:
-        """The names directly in a folder, sorted; none where the folder isn't there."""
+        """The names directly in a folder, sorted; none where the folder isn't there.
+
+        Args:
+            folder: its name, relative to this one.
+        """
         places = self.options.get(PLACES)
         elsewhere = set() if places is None else places.names(self.uri_of(folder))
         return sorted(elsewhere.union(self._own_names(folder)))

@@ -81,11 +81,19 @@ class Writer(Protocol):
     """Writes one unit into a local folder."""
 
     def append(self, block: Block) -> None:
-        """Takes the next rows; blocks come in row order."""
+        """Takes the next rows; blocks come in row order.
+
+        Args:
+            block: rows of the unit's log and partition.
+        """
         ...
 
     def close(self) -> dict[str, Any]:
-        """Finishes the files (not yet fsynced) and gives what readers and assembly need to know (JSON)."""
+        """Finishes the files (not yet fsynced).
+
+        Returns:
+            What readers and assembly need to know of the unit, as JSON.
+        """
         ...
 
 
@@ -103,11 +111,18 @@ class FolderKind(Protocol):
     is_generic: bool = False
 
     def recognises(self, store: Store) -> bool:
-        """Whether a folder, or what a URI names instead, is a plain folder of this format."""
+        """Whether a folder, or what a URI names instead, is a plain folder of this format.
+
+        Args:
+            store: the folder.
+        """
         return False
 
     def units(self, store: Store) -> Sequence[RowSource]:
         """The rows of all that lies in a plain folder, in row order; each source knows its schema by itself.
+
+        Args:
+            store: the folder.
 
         Raises:
             DatasetError: it is damaged.
@@ -120,6 +135,7 @@ class FolderKind(Protocol):
         """The rows of a plain folder, by default those of its `units`.
 
         Args:
+            store: the folder.
             columns: names or globs of the columns that are wanted, where others may be what they like.
             known: what a manifest says of the rows, where a version has assembled the folder and the format
                 `reads_assembled`.
@@ -142,6 +158,7 @@ class FolderKind(Protocol):
         Where files don't say all types, they are read once: a `SurveyedSource` (logloom.io.surveyed).
 
         Args:
+            store: the folder.
             columns: as for `rows`.
             num_workers: processes that read it once.
             on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
@@ -191,23 +208,42 @@ class Format(FolderKind, Protocol):
     last: tuple[str, ...] = ()
 
     def check(self, options: Any, schema: Schema) -> list[str]:
-        """What this output can't hold, one line each, without the recipe's line number."""
+        """What this output can't hold, one line each, without the recipe's line number.
+
+        Args:
+            options: a value of `Options`.
+            schema: of the rows.
+        """
         ...
 
     def check_clock(self, options: Any, period: int | None) -> dict[str, str]:
         """Why this output can't hold rows of this clock, by the option that doesn't fit it.
 
         Args:
+            options: a value of `Options`.
             period: of a rate clock, in ns; None for a topic clock.
         """
         return {}
 
     def semantics_of(self, schema: Schema) -> int:
-        """`semantics`, of rows of these columns: more, where other rows still give the bytes of before."""
+        """Tells the semantics of rows of these columns.
+
+        Args:
+            schema: of the rows.
+
+        Returns:
+            A number; more than `semantics` where other rows still give the bytes of before.
+        """
         return self.semantics
 
     def check_log(self, options: Any, log_id: str, log_uri: str) -> list[str]:
-        """Why this output can't hold a log of this name, one line each."""
+        """Why this output can't hold a log of this name, one line each.
+
+        Args:
+            options: a value of `Options`.
+            log_id: of the log.
+            log_uri: the URI of its first file.
+        """
         return []
 
     def writer(self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext) -> Writer:
@@ -218,6 +254,9 @@ class Format(FolderKind, Protocol):
             schema: of the blocks that are appended.
             options: a value of `Options`.
             context: which partition of which log the unit is of.
+
+        Returns:
+            What takes the unit's rows.
         """
         ...
 
@@ -245,17 +284,33 @@ class Format(FolderKind, Protocol):
         """The columns of a unit's rows, so that opening reads none; None where only a unit tells.
 
         By default all, or those that options chose which are `ChosenColumns`, if it `keeps_columns`.
+
+        Args:
+            options: a value of `Options`.
+            schema: of the version's rows.
         """
         if not self.keeps_columns:
             return None
         return options.stored(schema) if isinstance(options, ChosenColumns) else schema
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """Names in the split's folder of a version's view for the files of its `number`-th unit."""
+        """What a unit's files are called in the split's folder of a version's view.
+
+        Args:
+            number: of the unit in its split, from 0.
+            files: names of the unit's files.
+
+        Returns:
+            By the name of each file, its name in the folder.
+        """
         return {name: f"{number:06d}/{name}" for name in files}
 
     def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options by which the rows that its reader gives of an output with these become such an output."""
+        """Options by which the rows that its reader gives of an output with these become such an output.
+
+        Args:
+            options: as a recipe writes them.
+        """
         return dict(options)
 
 
@@ -368,7 +423,12 @@ class StagedUnit:
 
     @classmethod
     def of(cls, record: LogRecord, entry: Entry) -> StagedUnit:
-        """A unit of a root."""
+        """A unit of a root.
+
+        Args:
+            record: of the unit's log.
+            entry: of the unit.
+        """
         of_log = record.log_id, record.uris[0], record.split
         made = cls(*of_log, entry.partition, entry.folder, entry.rows, entry.unit, entry.columns)
         return replace(made, catalogued=catalogued(record.catalogue)) if record.catalogue else made
@@ -396,12 +456,22 @@ class AssembledFormat(Format, Protocol):
         Args:
             store: the root.
             units: of one split, in row order.
+            schema: of the rows.
+            options: a value of `Options`.
             period: of the recipe's clock, ns; None where a topic is the clock.
+
+        Returns:
+            The chunks to make, each with the units that it is made of, and the small files.
         """
         ...
 
     def make_chunk(self, store: Store, task: Any) -> tuple[str, bytes]:
-        """The name and the bytes of one chunk."""
+        """The name and the bytes of one chunk.
+
+        Args:
+            store: the root.
+            task: one of the plan's.
+        """
         ...
 
     def assembled_problems(
@@ -410,15 +480,25 @@ class AssembledFormat(Format, Protocol):
         """How the dataset, read through its reader, differs from what was written; errors tell of damage.
 
         As it stands, for formats whose `units` read the dataset.
+
+        Args:
+            folder: URI of the dataset.
+            unit: of its `AssemblyPlan`.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         """
         return row_problems(unit, self.units(Store.at(folder, storage_options)))
 
     def fresh_problems(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any], fresh: Collection[str]
     ) -> Iterator[str]:
-        """As `assembled_problems`, of what lies in some portions or in none; for formats that plan portions.
+        """How what lies in some portions, or in none, differs from what was written.
+
+        For formats that plan portions.
 
         Args:
+            folder: URI of the dataset.
+            unit: of its `AssemblyPlan`.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
             fresh: paths of these portions.
         """
         return self.assembled_problems(folder, unit, storage_options)
@@ -431,6 +511,10 @@ class AssembledFormat(Format, Protocol):
         Args:
             folder: URI of the dataset.
             unit: of its `AssemblyPlan`.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+
+        Yields:
+            One line for each difference.
 
         Raises:
             DatasetError: `unit` isn't what a plan says; names the field.
@@ -440,7 +524,12 @@ class AssembledFormat(Format, Protocol):
         return problems_at(folder, lambda: self.assembled_problems(folder, unit, storage_options))
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """What a version's view shows of a unit beside what is assembled; nothing."""
+        """What a version's view shows of a unit beside what is assembled; nothing.
+
+        Args:
+            number: of the unit in its split, from 0.
+            files: names of the unit's files.
+        """
         return {}
 
 

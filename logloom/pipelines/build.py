@@ -109,17 +109,19 @@ def build(
 ) -> Built:
     """Runs a planned build to its end and makes the version's view.
 
-    A plan that is up to date runs nothing; the view of the newest version is made again where it is gone. The
-    same is given where workers found no log that changed.
-
     Args:
+        plan: of a build or a conversion.
         num_workers: on this machine, where no `runner` is given.
-        view: "auto" makes the version's view on a disk, by links, unless it has more than 100 000 units;
-            "link" then too, "copy" in an object store too, "none" nowhere.
+        runner: the engine; None is this machine.
+        view: "auto" (links on a disk, up to 100 000 units), "link" (for more), "copy" (in stores) or "none".
         watch: makes what shows the progress of a plan.
         on_message: called with what the engine does, in words.
         steps: a folder in which workers on this machine record what takes their time (logloom.io.steps).
         beside: also where another build of the same version is known to run, of which only one commits.
+
+    Returns:
+        The version's manifest, its view, and what was built and counted. If there was nothing to build: those
+        of the newest version, whose view is made again where it is gone.
 
     Raises:
         LogReadError: logs are damaged; lists all that were found. DatasetError, of a source to convert.
@@ -172,7 +174,12 @@ def submit(
 
     Args:
         plan: one that is not up to date.
+        runner: the engine, one that goes on without this process.
+        on_message: called with what the engine does, in words.
         beside: see `build`.
+
+    Returns:
+        The job: its ids, and the address of its page.
 
     Raises:
         LogloomError: as of `build`, or the engine takes no job.

@@ -202,7 +202,13 @@ def compare(names: tuple[str, str], before: Manifest, after: Manifest, limit: in
     """Compares two versions, of one root or of two.
 
     Args:
+        names: what to call the two versions.
+        before: the manifest of the earlier one.
+        after: that of the later one.
         limit: of logs that are named, of each kind.
+
+    Returns:
+        What differs: logs, totals, columns, outputs, software and the recipe.
 
     Raises:
         DatasetError: a shard that not both have is missing or damaged.

@@ -26,9 +26,13 @@ def convert(
     """Runs a planned conversion to its end, as `build` does, with a view of however many units.
 
     Args:
+        plan: as `plan_convert` gives it.
         runner: the engine; None is this machine, with one worker process.
         watch: makes what shows the progress of a plan.
         on_message: called with what the engine does, in words.
+
+    Returns:
+        The version's manifest, its view, and what was written and counted.
 
     Raises:
         LogloomError: as of `build`.

@@ -94,6 +94,7 @@ def plan_convert(
     """Plans a conversion.
 
     Args:
+        source: the rows to convert, as `open_source` gives them.
         root: URI of the new dataset's root.
         output: the format to write.
         options: what a recipe would say under `outputs.<output>`.
@@ -101,7 +102,11 @@ def plan_convert(
         limit: only the first logs, for a trial.
         verify: "new", "all", "none" or "sample:<share>".
         on_error: as of `ConvertJob`.
+        storage_options: of the new root: fsspec options by protocol.
         labels: of this job, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
+
+    Returns:
+        The plan, for `logloom.pipelines.convert.convert`.
 
     Raises:
         UsageError: the format can't hold the columns or a log's name, or the root holds other things.

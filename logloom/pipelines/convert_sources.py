@@ -39,11 +39,16 @@ def open_source(
     """The rows of a version of logloom (`ROOT[@VERSION]`), or of a foreign dataset.
 
     Args:
+        uri: `ROOT[@VERSION]`, or the folder, file or files in braces of a foreign dataset.
         kind: of a foreign dataset; None looks at its files.
         output: of a version, which to read; None takes one that keeps columns as they are.
         columns: names or globs; of a foreign dataset only these are looked at.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         num_workers: processes that learn a foreign dataset's types.
         on_error: "skip" leaves out files of a foreign dataset that are damaged.
+
+    Returns:
+        Its rows, for `plan_convert`.
 
     Raises:
         UsageError: there is nothing that can be converted.

@@ -115,11 +115,16 @@ def collect_garbage(
     """Removes what no version of a root needs.
 
     Args:
+        root: URI of the dataset's root.
         keep: which versions stay; None is `keep` of the newest version's recipe, or all.
         grace_s: seconds for which what no version names, or what was named by a removed one, stays.
         kept_runs: the outcomes of builds of so many of the newest numbers stay.
         dry_run: only tell.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         on_progress: called with how many units were looked at, of how many.
+
+    Returns:
+        Which versions stay, which were removed, and how many files and bytes of each kind.
 
     Raises:
         UsageError: no root; or the grace isn't longer than the longest build, which may count on what is old.

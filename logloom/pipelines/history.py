@@ -71,8 +71,12 @@ def versions(
     """The versions of a root, the newest first.
 
     Args:
+        store: the root.
         last: only the newest so many; None for all.
         count_bytes: whether to read the parts of all logs for their sizes; None does it where they are few.
+
+    Returns:
+        When and by which build each was made, what it holds, and what changed in it.
 
     Raises:
         UsageError: there is no version.
@@ -199,7 +203,14 @@ class LogStay:
 
 
 def follow(store: Store, log_id: str) -> list[LogStay]:
-    """What the versions of a root say of a log, the newest first; alike ones that follow each other as one.
+    """What the versions of a root say of a log, the newest first; successive ones that agree as one.
+
+    Args:
+        store: the root.
+        log_id: of the log.
+
+    Returns:
+        What each range of versions says of it, and its units.
 
     Raises:
         UsageError: no version has this log.

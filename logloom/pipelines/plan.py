@@ -56,11 +56,10 @@ def plan_build(
     labels: Mapping[str, str] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
-    """Plans a build.
-
-    Versions have the same bytes, whatever is left to workers.
+    """The plan of a build; versions have the same bytes, whatever it leaves to workers.
 
     Args:
+        recipe: what to build, and from which logs.
         root: URI of the dataset's root.
         base: the folder that relative log URIs start from.
         limit: only the first logs, for a trial.

@@ -90,11 +90,16 @@ def purge(
     """Erases logs, or some time of logs, from all versions of a root.
 
     Args:
+        root: URI of the dataset's root.
         logs: log_ids, or URIs or paths of any of their files.
         times: of logs, of which the rest is to stay; the next build makes it again.
         reason: stands in the tombstone, for whoever meets it.
         dry_run: only tell.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         on_progress: called with how many files were looked through at the end, of how many.
+
+    Returns:
+        What was erased, and whether anything of it may be left.
 
     Raises:
         UsageError: no version has, or had, such a log; a build runs; nothing was recorded at such a time, or

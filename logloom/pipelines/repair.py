@@ -111,12 +111,18 @@ def repair(
     """Finds what of a version is damaged or lost, and builds it again with the same bytes.
 
     Args:
+        root: URI of the dataset's root.
+        version: a number, a tag or "latest".
         dry_run: only find.
         num_workers: processes; None is one for each core.
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         logs: URIs of the version's logs, with credentials that are to be used.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         on_progress: called with how many pieces are checked or built, of how many.
+
+    Returns:
+        What was damaged, what was repaired, and what couldn't be, with the reason.
 
     Raises:
         UsageError: there is no such version.

@@ -103,9 +103,13 @@ def report_of(
 
     Args:
         store: the root, as `open_root` gives it.
+        manifest: of the version to show.
         every_log: read the statistics of all logs, not of MAX_COUNTED evenly chosen ones; and where single
             rows are split all of these rows, not up to MAX_READ.
         num_workers: processes that read the rows of logs without statistics.
+
+    Returns:
+        The samples, counts and statistics, for `page_of`.
 
     Raises:
         DatasetError: what is read is missing or damaged; names the file.

@@ -98,7 +98,14 @@ class AgeLine:
 
 
 def page_of(report: DatasetReport) -> bytes:
-    """The page, as UTF-8; the same for the same report."""
+    """Draws the page of a version.
+
+    Args:
+        report: as `report_of` gives it.
+
+    Returns:
+        One HTML file, as UTF-8; the same bytes for the same report.
+    """
     import jinja2
     from markupsafe import Markup
 

@@ -63,6 +63,7 @@ class VersionStatistics:
         return summary(self.statistics, self.schema)
 
     def to_json(self) -> dict[str, Any]:
+        """What `logloom stats --json` prints."""
         return {
             "version": self.version,
             "splits": list(self.splits),
@@ -86,10 +87,16 @@ def column_statistics(
     """The statistics of a version's columns.
 
     Args:
+        root: URI of the dataset's root.
+        version: a number, a tag or "latest".
         split: None for all.
         columns: names or globs; None is every column.
         every_value: read all rows, and look at all of large values.
         num_workers: processes that read.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+
+    Returns:
+        The statistics, merged over the logs; `columns()` gives them by column.
 
     Raises:
         UsageError: there is no such version, split or column.

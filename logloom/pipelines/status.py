@@ -117,8 +117,12 @@ def builds(
     Engines are asked of detached jobs that may still run.
 
     Args:
+        store: the root.
         versions: only builds that were to be one of these.
         last: only the first so many, so that a long past needn't be read; None for all.
+
+    Returns:
+        How each is, or how it ended.
     """
     wanted = (n for n in reversed(_numbers(store)) if versions is None or n in versions)
     return list(itertools.islice(itertools.chain.from_iterable(builds_of(store, n) for n in wanted), last))
@@ -267,15 +271,19 @@ def wait(
     states: Collection[str] = GOING_ON,
     on_status: Callable[[BuildStatus], None] = lambda status: None,
 ) -> list[BuildStatus]:
-    """Waits until no build into a root runs; gives those that ran, or else the latest.
+    """Waits until no build into a root runs.
 
     An engine that doesn't answer for a minute is waited for no more.
 
     Args:
+        store: the root.
         version: only builds that are to be this one; None looks at all versions that aren't there yet.
         timeout: seconds; None waits as long as it takes.
         states: of the builds that are waited for.
         on_status: called with the builds that run, at each look.
+
+    Returns:
+        How those that ran ended; if none ran, how the latest one did.
 
     Raises:
         LogloomError: one still runs after `timeout`.

@@ -16,10 +16,16 @@ from logloom.io.tags import change_tags, check_tag
 def tag(
     store: Store, version: int | str, names: Iterable[str], *, move: bool = False
 ) -> tuple[int, dict[str, int]]:
-    """Names a version; gives its number and all tags.
+    """Names a version.
 
     Args:
+        store: the root.
+        version: a number, a tag or "latest".
+        names: the tags.
         move: also where a name is another version's.
+
+    Returns:
+        The version's number, and all tags of the root, each with its version.
 
     Raises:
         UsageError: a name can't be a tag, or is another version's; there is no such version, or it
@@ -54,7 +60,14 @@ def tag(
 
 
 def untag(store: Store, names: Iterable[str]) -> dict[str, int]:
-    """Takes names from versions; gives the tags that stay.
+    """Takes names from versions; the versions stay.
+
+    Args:
+        store: the root.
+        names: the tags to remove.
+
+    Returns:
+        The tags that stay, each with its version.
 
     Raises:
         UsageError: no version has such a name; lists those there are.

@@ -114,6 +114,8 @@ def verify(
     """Reads a version back.
 
     Args:
+        root: URI of the dataset's root.
+        version: a number, a tag or "latest".
         sample: "all", or "sample:<share>" of the partitions. Of many logs only some are then looked at, and
             neither the view, nor other logs' records, nor whether statistics of logs add up.
         against_logs: also derive every row from the logs again and compare.
@@ -121,7 +123,11 @@ def verify(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         logs: URIs with the credentials that reading them takes, which no version keeps.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         on_progress: called with how many pieces are done, of how many.
+
+    Returns:
+        What was looked at, and each difference that was found.
 
     Raises:
         UsageError: there is no such version.

@@ -116,7 +116,11 @@ class Recipe(RecipePart):
         """Reads a recipe.
 
         Args:
+            text: of the recipe.
             source: its name in messages.
+
+        Returns:
+            The recipe, checked but for what only the logs can tell.
 
         Raises:
             RecipeError: lists every mistake with its line.
@@ -127,6 +131,13 @@ class Recipe(RecipePart):
     @classmethod
     def load(cls, uri: str, storage_options: Mapping[str, Any] | None = None) -> Recipe:
         """Reads a recipe from a file or any fsspec URI.
+
+        Args:
+            uri: of the file.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+
+        Returns:
+            The recipe, as `from_yaml` gives it.
 
         Raises:
             RecipeError: it isn't there, isn't text, or has mistakes.

@@ -135,6 +135,11 @@ class Time(RecipePart):
     name: TimeNames = ()
 
     def sources(self, topic: str) -> tuple[TimeSource, ...]:
+        """The sources of a topic's message times, the first that its messages have counts.
+
+        Args:
+            topic: its name.
+        """
         return self.topics.get(topic, self.by)
 
 

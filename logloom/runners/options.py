@@ -165,7 +165,11 @@ class RunnerOptions:
         return command
 
     def with_labels(self, labels: Mapping[str, str]) -> RunnerOptions:
-        """The same with labels of the job; engines other than Dataflow know none."""
+        """The same with labels of the job; engines other than Dataflow know none.
+
+        Args:
+            labels: of the job: {"team": "perception"}.
+        """
         if self.name != "dataflow" or not labels:
             return self
         given = self.settings.get("labels", [])

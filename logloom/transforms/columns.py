@@ -292,6 +292,9 @@ def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int =
     axis, the others the message's type; `dtype` then casts numbers.
 
     Args:
+        message: the type of a message's value.
+        policy: a name of `POLICIES`.
+        dtype: what numbers are cast to; None leaves them.
         strings: characters kept of each text where a row has several.
 
     Raises:

@@ -47,6 +47,12 @@ def derive(function: Function) -> Function:
     It takes a dict from column name to (rows, ...) array, a `Ragged` where lengths differ by row, all of them
     read-only, and returns (rows, ...) values. It must be row-wise: a row's value depends on that row alone.
 
+    Args:
+        function: what computes the column.
+
+    Returns:
+        The function itself.
+
     Examples:
         >>> @logloom.derive
         ... def stands(columns):

@@ -162,6 +162,9 @@ def choose(sampling: Sampling, times: Times, ticks: Times, wanted: Times | None 
         times: (N,) message times, offset included, in log order.
         ticks: (T,) ascending.
         wanted: (T,) for `matched`, the time of the message that the clock chose at each tick.
+
+    Returns:
+        The messages that are read, and how they become rows: its `apply` takes their values.
     """
     if (times[1:] >= times[:-1]).all():
         order, ordered = np.arange(len(times)), times

@@ -36,6 +36,14 @@ def tick_time(rate: Decimal, k: int) -> int:
 def tick_range(rate: Decimal, first: int, last: int) -> tuple[int, int]:
     """The range of k whose ticks lie in [first, last], both ends included; empty as (k, k).
 
+    Args:
+        rate: ticks a second.
+        first: ns since the Unix epoch.
+        last: likewise.
+
+    Returns:
+        (start, stop): tick k is at ⌊k · 10⁹ / rate⌋ for start <= k < stop.
+
     >>> tick_range(Decimal(10), 100_000_000, 250_000_000)
     (1, 3)
     """
@@ -46,7 +54,15 @@ def tick_range(rate: Decimal, first: int, last: int) -> tuple[int, int]:
 
 
 def rate_ticks(rate: Decimal, start: int, stop: int) -> NDArray[np.int64]:
-    """(stop - start,) the ticks of k in [start, stop).
+    """The ticks of k in [start, stop).
+
+    Args:
+        rate: ticks a second.
+        start: the first k.
+        stop: the k after the last.
+
+    Returns:
+        (stop - start,) ns since the Unix epoch, ascending.
 
     >>> rate_ticks(Decimal(3), 1, 4).tolist()
     [333333333, 666666666, 1000000000]

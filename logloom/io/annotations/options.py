@@ -228,7 +228,11 @@ class Options(_AnnotationPart):
         return [str(name) for name in given] if isinstance(given, list | tuple) else None
 
     def file_of(self, split: str) -> str:
-        """The annotation file of a split."""
+        """The annotation file of a split.
+
+        Args:
+            split: its name.
+        """
         return self.file.format(split=split)
 
 

@@ -34,6 +34,12 @@ class AnnotationReader(RowSource):
     _schema = Schema({INFO: STRING})
 
     def __init__(self, uri: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None):
+        """Names the file; it is read when a row is asked for.
+
+        Args:
+            uri: of the annotation file.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+        """
         self.uri = self.place = os.fspath(uri)
         self._storage_options = storage_options
 

@@ -135,6 +135,9 @@ class BagWriter:
 
     def __init__(self, path: str | os.PathLike[str]):
         """
+        Args:
+            path: of the file.
+
         Raises:
             UsageError: there is such a file already.
         """
@@ -154,10 +157,14 @@ class BagWriter:
         return len(self._records)
 
     def append(self, record: Buffer, flush: bool = True) -> int:
-        """Adds a record and gives its number.
+        """Adds a record.
 
         Args:
+            record: its bytes.
             flush: taken for granular's sake; records go to the disk when enough of them wait.
+
+        Returns:
+            The record's number.
 
         Raises:
             UsageError: not bytes, or the writer is closed.
@@ -282,7 +289,12 @@ class BagReader:
         return fetch
 
     def read_range(self, start: int, stop: int) -> tuple[bytes, list[int]]:
-        """The bytes of records [start, stop) in one read, and the n + 1 limits of these within them."""
+        """The bytes of records [start, stop) in one read, and the n + 1 limits of these within them.
+
+        Args:
+            start: the first record.
+            stop: the record after the last.
+        """
         if start >= stop:
             return b"", [0]
         if self._limits is not None:
@@ -344,7 +356,11 @@ class BagReader:
         return np.frombuffer(limits, np.int64)
 
     def stretches(self, max_bytes: int) -> Iterator[tuple[int, int]]:
-        """Consecutive [start, stop) of all records, each of about `max_bytes` or of one record."""
+        """Cuts all records into stretches, each of about `max_bytes` or of one record.
+
+        Yields:
+            (start, stop) of each.
+        """
         return cut_evenly(self.limits(), max_bytes)
 
     def copy(self) -> BagReader:

@@ -57,6 +57,7 @@ class DatasetReader:
             cache_index: keep the tables of limits in memory.
             cache_keys: keys whose bags are kept in memory whole; `refs` too.
             parallel: read the keys of a datapoint in threads, for object stores.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
             DatasetError: there is no dataset, or its spec is damaged.
@@ -105,7 +106,11 @@ class DatasetReader:
         return self._length
 
     def available(self, index: int) -> dict[str, bool | range]:
-        """What a mask of this datapoint may ask for: True, or the range of a sequence."""
+        """What a mask of this datapoint may ask for: True, or the range of a sequence.
+
+        Args:
+            index: of the datapoint.
+        """
         refs = self._refs(self._number(index))
         return {
             key: range(_sequence_ref(ref)[1]) if key in self._sequences else True
@@ -181,6 +186,9 @@ class DatasetReader:
 
     def bag(self, key: str) -> BagReader:
         """The reader of a key's own bag.
+
+        Args:
+            key: of the spec.
 
         Raises:
             UsageError: there is no such key.

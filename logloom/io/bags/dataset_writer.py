@@ -59,6 +59,7 @@ class DatasetWriter:
             encoders: a function to bytes for each type; None takes bytes as they are.
             generation: 1, which every client reads, or 3.
             beside: the folder next to which the unfinished files lie; by default the folder itself.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
             UsageError: the folder is there, a key or a type won't do.
@@ -89,11 +90,14 @@ class DatasetWriter:
         return self._length
 
     def append(self, datapoint: Mapping[str, Any], flush: bool = True) -> int:
-        """Adds a datapoint, whole or not at all, and gives its number.
+        """Adds a datapoint, whole or not at all.
 
         Args:
             datapoint: a value for each key of the spec, in any order; an iterable for a sequence.
             flush: taken for granular's sake; records go to the disk when enough of them wait.
+
+        Returns:
+            The datapoint's number.
 
         Raises:
             UsageError: other keys than the spec has, or a value that can't be encoded (its cause says why).

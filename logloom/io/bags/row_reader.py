@@ -44,6 +44,7 @@ class BagsReader(UnitRows):
             uris: of the folders, in row order.
             schema: of the rows; may leave out columns that are there.
             entries: what their writers' `close` gave, if known.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         """
         self._uris = uris_of(uris)
         super().__init__(schema, self._uris)

@@ -39,6 +39,7 @@ class BagsWriter:
             directory: an existing folder without files of these names.
             schema: the columns to write; others in the blocks are left aside.
             types: of columns that aren't to have their default type: {"camera.front": "jpg"}.
+            generation: of the files: 1 or 3.
 
         Raises:
             UsageError: a type can't hold its column.
@@ -54,6 +55,9 @@ class BagsWriter:
 
     def append(self, block: Block) -> None:
         """Takes the next rows.
+
+        Args:
+            block: rows of one log.
 
         Raises:
             UsageError: another log_id, stamps that don't ascend, values that don't fit the schema.

@@ -54,6 +54,7 @@ class ShardedDatasetWriter:
             shardlen: datapoints in a shard; None puts all into one.
             shardstart: number of the first shard.
             shardstep: from a shard's number to the next.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
             UsageError: the numbers make no sense, or the spec won't do.
@@ -162,6 +163,7 @@ class ShardedDatasetReader:
             decoders, cache_index, cache_keys, parallel: as for `DatasetReader`.
             shardstart: number of the first shard to read.
             shardstep: from a shard's number to the next.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
             DatasetError: the root holds something else than shards numbered from 0, or their specs differ.
@@ -222,7 +224,11 @@ class ShardedDatasetReader:
         return self._bounds[-1]
 
     def available(self, index: int) -> dict[str, bool | range]:
-        """What a mask of this datapoint may ask for."""
+        """What a mask of this datapoint may ask for.
+
+        Args:
+            index: of the datapoint.
+        """
         reader, number = self._locate(index)
         return reader.available(number)
 

@@ -67,12 +67,15 @@ class ChunkedDataset:
         self.tl_faces: Any = np.empty(0, TL_FACES.dtype)
 
     def open(self, mode: str = "r", cached: bool = True, cache_size_bytes: int = int(1e9)) -> ChunkedDataset:
-        """Opens the arrays and gives back this object.
+        """Opens the arrays.
 
         Args:
             mode: "r", or what zarr knows beside it ("r+", "a") to write into arrays that are there.
             cached: whether to keep compressed chunks that were read.
             cache_size_bytes: how many bytes of them, over the four arrays.
+
+        Returns:
+            This object.
 
         Raises:
             DatasetError: there is no such dataset, or it isn't one.
@@ -101,12 +104,19 @@ class ChunkedDataset:
         num_agents: int = 0,
         num_tl_faces: int = 0,
     ) -> ChunkedDataset:
-        """Makes a dataset of that many zero rows for writing, and gives back this object.
+        """Makes a dataset of that many zero rows, for writing.
 
         Fill it by assignment (`dataset.frames[5:9] = rows`) or `append`.
 
         Args:
             mode: "w" replaces what is there, "w-" fails if there is something, "a" keeps it.
+            num_scenes: rows of `scenes`; the others likewise of theirs.
+            num_frames: of `frames`.
+            num_agents: of `agents`.
+            num_tl_faces: of `tl_faces`.
+
+        Returns:
+            This object.
         """
         from logloom.io.l5kit.zdtype import SubarrayStruct, WritableArray
 
@@ -134,6 +144,9 @@ class ChunkedDataset:
 
     def get_scene_dataset(self, scene_index: int) -> ChunkedDataset:
         """One scene as a dataset of its own, in memory, its intervals counted from its own rows.
+
+        Args:
+            scene_index: of the scene.
 
         Raises:
             ValueError: there is no such scene.

@@ -305,7 +305,13 @@ class LeRobotReader(BatchedSource, DatasetSource):
         return found
 
     def packets(self, key: str, start: int, stop: int) -> Iterator[Ragged]:
-        """The packets of rows [start, stop) of a video of ours, in which each is a frame."""
+        """The packets of rows [start, stop) of a video of ours, in which each is a frame.
+
+        Args:
+            key: of the feature.
+            start: the first row.
+            stop: the row after the last.
+        """
         while start < stop:
             positions = np.arange(start, min(start + _PACKETS_AT_ONCE, self._until(start), stop))
             start += len(positions)

@@ -197,7 +197,11 @@ class Messages(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
-        """What the column takes from the given messages (indices into this object, in any order).
+        """What the column takes from the given messages.
+
+        Args:
+            spec: what the column takes of a message.
+            rows: (n,) numbers of messages in this object, in any order.
 
         Returns:
             (n, *shape) or n ragged rows, of the type that `Log.column_type(topic, spec)` says.
@@ -219,19 +223,31 @@ class Log(Protocol):
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         """The type of a column, from the message definition and the recipe alone, never from data.
 
+        Args:
+            topic: its name.
+            spec: what the column takes of a message.
+
         Raises:
             UsageError: no such field, or one that a column can't hold; names the nearest valid field.
         """
         ...
 
     def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
-        """The first of `sources` that messages of this topic have; None where they have none of them."""
+        """The first of `sources` that messages of this topic have; None where they have none of them.
+
+        Args:
+            topic: its name.
+            sources: in the order in which they are wanted.
+        """
         ...
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
         """The messages of each topic, each within its own time range; a topic the log lacks is left out.
 
         Reads only chunks that hold these topics within these ranges.
+
+        Args:
+            requests: by topic, its time range, and what is wanted of its messages.
 
         Raises:
             LogReadError: damage, under `on_error` fail.
@@ -241,6 +257,10 @@ class Log(Protocol):
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         """Where messages of a topic lie, given by `Messages.position`.
 
+        Args:
+            topic: its name.
+            positions: (n,) as `Messages.position` has them.
+
         Raises:
             UsageError: a position is that of no message of the topic.
             LogReadError: the log can't be read there.
@@ -248,7 +268,11 @@ class Log(Protocol):
         ...
 
     def last_message(self, topic: str) -> Messages:
-        """The topic's last message by position in the log, whatever its stamps (one message, or none)."""
+        """The topic's last message by position in the log, whatever its stamps (one message, or none).
+
+        Args:
+            topic: its name.
+        """
         ...
 
 

@@ -144,7 +144,11 @@ class Chunk:
         return self.buffer.nbytes + 6 * self.channel.nbytes
 
     def shares_memory(self, data: memoryview) -> bool:
-        """Whether it looks at the bytes that it was read from: those of a stretch without compression."""
+        """Whether it looks at the bytes that it was read from: those of a stretch without compression.
+
+        Args:
+            data: the bytes that were read.
+        """
         memory = np.frombuffer(data, np.uint8)
         parts = (self.channel, self.log_time, self.publish_time, self.offset, self.start, self.length)
         return any(np.may_share_memory(part, memory) for part in (self.buffer, *parts))
@@ -197,11 +201,19 @@ class Container(Protocol):
         ...
 
     def decode(self, stretch: np.void, data: memoryview) -> Chunk:
-        """The messages of a stretch, given its bytes; never fails on damage."""
+        """The messages of a stretch, given its bytes; never fails on damage.
+
+        Args:
+            stretch: an item of the index's `stretches`.
+            data: its bytes.
+        """
         ...
 
     def times(self, stretch: np.void) -> Mapping[int, tuple[int, int]]:
         """First and last log time of each channel in a stretch, from the index records of the file.
+
+        Args:
+            stretch: an item of the index's `stretches`.
 
         Raises:
             LogReadError: they are damaged.
@@ -210,7 +222,12 @@ class Container(Protocol):
 
 
 def every_offset(buffer: Buffer, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A view in which item i is a `dtype` that starts at byte i of `buffer`; gathers headers by offset."""
+    """A view in which item i is a `dtype` that starts at byte i of `buffer`; gathers headers by offset.
+
+    Args:
+        buffer: the bytes to look at.
+        dtype: of an item.
+    """
     count = max(0, len(buffer) - dtype.itemsize + 1)
     return np.ndarray((count,), dtype, buffer.data, strides=(1,))
 
@@ -237,7 +254,11 @@ class Budget:
     taken: int = 0
 
     def take(self, num_bytes: int) -> None:
-        """
+        """Counts bytes.
+
+        Args:
+            num_bytes: that a stretch holds once it is unpacked.
+
         Raises:
             LogReadError: it is too much.
         """
@@ -300,6 +321,8 @@ class IndexBuilder:
         """Lists bytes of the file that can't be used.
 
         Args:
+            offset: where they begin in the file.
+            length: how many they are.
             reason: why, for people.
             more: fields of `LostBytes`.
         """
@@ -311,6 +334,10 @@ class IndexBuilder:
         """Takes a damaged chunk, just before it is added.
 
         Args:
+            offset: where it begins in the file.
+            length: of its bytes.
+            reason: why, for people.
+            chunk: what of it can be used.
             claimed: how many messages the file's own index gives to each channel in it.
             first: its first log time, as the chunk says.
         """
@@ -339,7 +366,11 @@ class IndexBuilder:
         self.shares = [share for share in self.shares if share[1] in self.channels]
 
     def build(self, file_size: int) -> FileIndex:
-        """The index of what was added."""
+        """The index of what was added.
+
+        Args:
+            file_size: in bytes.
+        """
         stretches = np.array(self.stretches, STRETCH)
         if len(stretches) and stretches["loose"].all():
             stretches["position"] = stretches["offset"]

@@ -88,6 +88,7 @@ class ContainerLog:
         """
         Args:
             uris: the files of one log, in any order.
+            options: how logs are read: what to do about damage, limits, sidecar indices.
             container: makes the container of a file.
         """
         self._uris = tuple(uris)
@@ -118,12 +119,15 @@ class ContainerLog:
         )
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
+        """See `Log.column_type`."""
         return self._decoder(topic).column_type(spec)
 
     def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+        """See `Log.time_source`."""
         return self._decoder(topic).time_source(sources)
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
+        """See `Log.read`."""
         wanted = {
             topic: self._wanted(topic, requests[topic]) for topic in sorted(requests) if topic in self._infos
         }
@@ -144,9 +148,11 @@ class ContainerLog:
         return dict(selected)
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
+        """See `Log.places`."""
         return places_of(self._parts, topic, positions)
 
     def last_message(self, topic: str) -> Messages:
+        """See `Log.last_message`."""
         decoder = self._decoder(topic)
         source = decoder.time_source(("header", "log")) or "log"
         refused: list[Refusal] = []
@@ -182,6 +188,9 @@ class ContainerLog:
 
     def decoder(self, topic: str) -> Decoder:
         """What decodes the messages of a topic.
+
+        Args:
+            topic: its name.
 
         Raises:
             UsageError: no such topic.

@@ -38,11 +38,24 @@ class Kind(Protocol):
     suffixes: tuple[str, ...]
 
     def matches(self, uri: str, head: bytes) -> bool:
-        """Whether a file that starts with `head` (its first 64 bytes) is of this kind."""
+        """Whether a file is of this kind.
+
+        Args:
+            uri: of the file.
+            head: its first 64 bytes.
+        """
         ...
 
     def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
-        """Opens files, all of this kind, as one log. Reads nothing yet."""
+        """Opens files as one log. Reads nothing yet.
+
+        Args:
+            uris: of the files, all of this kind.
+            options: how logs are read: what to do about damage, limits, sidecar indices.
+
+        Returns:
+            The log.
+        """
         ...
 
 
@@ -61,7 +74,11 @@ def open_log(
 
     Args:
         uris: its files, in any order; paths or whatever fsspec opens.
+        options: how logs are read: what to do about damage, limits, sidecar indices.
         log_id: whose redactions hold; "" where those of its content alone do.
+
+    Returns:
+        The log; its `summary` tells what it holds.
 
     Raises:
         LogReadError: a file is missing, unreadable, empty, or of no known kind; or they are of several kinds.

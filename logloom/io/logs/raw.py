@@ -31,11 +31,21 @@ class Parsed:
         self._num_bytes = 0
 
     def get(self, position: int) -> Any | None:
-        """The object made of the message there; None where none is kept."""
+        """The object made of the message there; None where none is kept.
+
+        Args:
+            position: of the message in its log.
+        """
         return self._objects.get(position)
 
     def put(self, position: int, value: Any, num_bytes: int) -> None:
-        """Keeps an object; `num_bytes` is the length of its payload."""
+        """Keeps an object.
+
+        Args:
+            position: of the message in its log.
+            value: the object.
+            num_bytes: the length of the message's payload.
+        """
         if self._num_bytes + num_bytes > self.MAX_BYTES:
             self._objects, self._num_bytes = {}, 0
         if num_bytes <= self.MAX_BYTES:
@@ -73,13 +83,21 @@ class RawMessages:
         return len(self.log_time)
 
     def place(self, row: int) -> str:
-        """Where message `row` lies, for an error."""
+        """Where a message lies, for an error.
+
+        Args:
+            row: the message's number here.
+        """
         # By position, since a payload may have been copied out of the chunk in which it lay.
         offset = int(self.position[row]) & 0xFFFFFFFF
         return f"{self.places[self.buffer[row]]}, {self.topic} message at offset {offset} in it"
 
     def take(self, rows: NDArray[np.intp]) -> RawMessages:
-        """The given messages; buffers are shared."""
+        """The given messages; buffers are shared.
+
+        Args:
+            rows: (n,) the messages' numbers here.
+        """
         return RawMessages(
             self.topic,
             self.log_time[rows],
@@ -98,21 +116,48 @@ class Decoder(Protocol):
     """Decodes messages of one type. Built once per topic from its `TopicInfo`; pure, thread-safe."""
 
     def column_type(self, spec: FieldSpec) -> ColumnType:
-        """See `Log.column_type`."""
+        """The type of a column, see `Log.column_type`.
+
+        Args:
+            spec: what a column takes of a message.
+
+        Returns:
+            The type of the column's values.
+        """
         ...
 
     def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
-        """See `Log.time_source`."""
+        """The first of some sources of times that the messages have, see `Log.time_source`.
+
+        Args:
+            sources: in the order in which they are wanted.
+        """
         ...
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
-        """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`."""
+        """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`.
+
+        Args:
+            raw: N messages.
+        """
         ...
 
     def check(self, raw: RawMessages) -> NDArray[np.bool_]:
-        """(N,) whether each payload has a length that fits its definition (framing, no deep decode)."""
+        """(N,) whether each payload has a length that fits its definition (framing, no deep decode).
+
+        Args:
+            raw: N messages.
+        """
         ...
 
     def take(self, raw: RawMessages, spec: FieldSpec) -> Values:
-        """See `Messages.take`; of all messages in `raw`."""
+        """What a column takes from all messages in `raw`, see `Messages.take`.
+
+        Args:
+            raw: N messages.
+            spec: what the column takes of each.
+
+        Returns:
+            (N, *shape), or N ragged rows.
+        """
         ...

@@ -58,6 +58,9 @@ def read_index(
         threads: that read index files; None is one per core and never less than four.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
+    Returns:
+        A row for each row of the table, with service columns (`__0.row`, …) that `row_loader` needs.
+
     Raises:
         DatasetError: no table, damaged, or of a newer format.
         UsageError: a column or log that the index doesn't have, or a filter that doesn't fit it.

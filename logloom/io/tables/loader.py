@@ -48,12 +48,16 @@ def row_loader(
     up.
 
     Args:
+        index: the frame.
         columns: patterns of what calls without `columns` give; None is every column (ages and availabilities
             aside).
         check: compare every chunk with its hash when it is read.
         max_gap: ns between rows of a log beyond which no window goes; None: as the table says.
         threads: that read batches.
         storage_options: fsspec options by protocol.
+
+    Returns:
+        Random access to its rows, by position.
 
     Raises:
         UsageError: the frame lost its service columns, or a pattern matches nothing.
@@ -262,6 +266,7 @@ class RowLoader:
 
         Args:
             positions: (n,) in the frame, as for `get_row`.
+            columns: as for `get_many`.
             offsets, stride: of the k rows of a window, as for `get_rows`.
             on_edge: "pad" gives NaN, 0, false or empty where a row doesn't exist.
             out: as for `get_many`, for n·k rows.

@@ -83,6 +83,9 @@ def merge(
             leaves a side's names as they are.
         indicator: adds a column, `_merge` or of that name, that says "both" or "left_only".
 
+    Returns:
+        The joined index, for `row_loader`.
+
     Raises:
         UsageError: a key is missing, of different type, or repeats on the right; or suffixes leave two
             columns of one name. Names tables and rows.

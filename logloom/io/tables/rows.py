@@ -47,6 +47,9 @@ def infer_types(rows: pd.DataFrame | Sequence[Row]) -> Schema:
     """The schema that rows would be written with: fixed shapes where all of them agree, ragged ones
     elsewhere.
 
+    Args:
+        rows: a DataFrame, or dicts by column name; one at least.
+
     Raises:
         UsageError: there are no rows, or a column mixes types.
 

@@ -119,7 +119,12 @@ class BlockReader(RowSource):
     """The rows of a loader."""
 
     def __init__(self, loader: RowLoader, partition: str = ""):
-        """Takes a loader whose frame has log_id and timestamp."""
+        """Takes a loader.
+
+        Args:
+            loader: whose frame has log_id and timestamp.
+            partition: what its blocks say they are of.
+        """
         self._loader, self._partition = loader, partition
 
     @property

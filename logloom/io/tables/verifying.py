@@ -32,6 +32,7 @@ def verify(
     """Reads a whole table, its index and every chunk, in referenced tables too.
 
     Args:
+        uri: of the table.
         threads: logs verified at a time; None is one per core.
         storage_options: fsspec options by protocol.
 

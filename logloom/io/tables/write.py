@@ -54,6 +54,7 @@ def write_table(
 
     Args:
         uri: of a folder that holds no table yet. A table is never changed once written.
+        frame_or_rows: a DataFrame, dicts by column name, or blocks.
         index: patterns of the small columns to hold in memory, for pandas to select rows by.
         groups: names and patterns of columns to store together; what they leave out is grouped by default.
         reference: tables whose chunks are pointed to instead of being stored again.
@@ -134,9 +135,17 @@ def write_part(
     """Writes one part of a table, on any machine, in any order; `commit_table` makes the table of them.
 
     Args:
+        uri: as of `write_table`.
+        rows: of this part.
         part: its name: a file name, different for each part. Rows of equal log_id and timestamp are ordered
             by it.
         types: of the columns; the same for all parts, as are index, groups, reference and compress.
+        index: as of `write_table`.
+        groups: as of `write_table`.
+        reference: as of `write_table`.
+        compress: as of `write_table`.
+        threads: as of `write_table`.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
     Returns:
         JSON for `commit_table`.
@@ -178,7 +187,11 @@ def commit_table(
     Told the same again, by a retry, it leaves the table as it is. An entry that comes twice counts once.
 
     Args:
+        uri: as of `write_part`, and so are `types`, `index`, `groups`, `reference` and `compress`.
+        entries: what `write_part` returned for each part.
         keys: which of log_id and timestamp the rows have.
+        max_gap: ns between rows of a log beyond which no window goes.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
     Raises:
         UsageError: there is another table already, or parts were written with other arguments.

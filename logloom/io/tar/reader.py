@@ -110,6 +110,7 @@ class TarReader(UnitRows):
         Args:
             uris: paths or fsspec URIs of tars, in row order. Compressed ones are unpacked into the temporary
                 folder (TMPDIR) when first read.
+            schema: of the rows.
             entries: what the writer's `close` gave for each; sizes and row counts are held against it.
             allow_truncated: whether a shard that was cut short gives the samples that are whole.
             storage_options: for fsspec, by protocol.

@@ -36,6 +36,7 @@ class TarWriter:
         """Nothing is created before the first row.
 
         Args:
+            path: of the shard.
             schema: the columns to write; others in the blocks are left aside.
             ext: what members of bytes columns are called: {"camera.front": "jpg"}; "bin" by default.
         """
@@ -51,6 +52,9 @@ class TarWriter:
 
     def append(self, block: Block) -> None:
         """Takes the next rows.
+
+        Args:
+            block: rows of one log.
 
         Raises:
             UsageError: another log_id, stamps that don't ascend, values that don't fit the schema, or a

@@ -123,6 +123,9 @@ class ZarrReader(DatasetSource):
     def log(self, log_id: str) -> LogReader:
         """The rows of one log.
 
+        Args:
+            log_id: of the log.
+
         Raises:
             UsageError: there is no such log.
             DatasetError: its metadata is missing or damaged.

@@ -1,0 +1,99 @@
+"""What docstrings of public functions and methods say: each parameter by its name, and what comes back.
+
+Public are the modules and names that the site's reference explains (docs/site/pages.py). Examples in
+docstrings are run elsewhere (test_doctests).
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from dataclasses import is_dataclass
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+# How a summary begins that names the result itself; others need a section Returns or Yields.
+NAMES_THE_RESULT = re.compile(
+    r"(The|A|An|All|Each|One|Rows|Names|Options|What|Where|Which|Whether|Why|How|First|Digest|As) |\(\w[^)]*,"
+)
+# These have the names and arguments of another package's, which explains them, or are classes of tests.
+AS_ELSEWHERE = ("logloom.datasets.l5kit", "logloom.datasets.openmmlab", "logloom.testing")
+RETURNS_NOTHING = (None, "None", "Self", "NoReturn", inspect.Signature.empty)
+
+
+def listed(name):
+    """A list at the top of docs/site/pages.py, which itself needs MkDocs."""
+    tree = ast.parse((REPOSITORY / "docs/site/pages.py").read_text(encoding="utf-8"))
+    (value,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+    )
+    return eval(compile(ast.Expression(value), "docs/site/pages.py", "eval"))
+
+
+def public_names():
+    """Each public function and class, by its full name."""
+    for module in sorted({*listed("MODULES")} - {*AS_ELSEWHERE}):
+        yield from (f"{module}.{name}" for name in importlib.import_module(module).__all__)
+    for _, _, modules in listed("NAMES").values():
+        yield from (f"{module}.{name}" for module, names in modules.items() for name in names)
+
+
+def is_ours(value):
+    return value.__module__.startswith("logloom")
+
+
+def functions_of(value):
+    """(name, function, docstring) of a function, or of the public methods of a class.
+
+    A method has the docstrings of those that it overrides, too, and `__init__` that of its class.
+    """
+    if not inspect.isclass(value):
+        if inspect.isfunction(value) and not value.__name__.startswith("_"):
+            yield value.__qualname__, value, inspect.getdoc(value) or ""
+        return
+    for name in sorted({name for base in value.__mro__ for name in vars(base)}):
+        homes = [base for base in value.__mro__ if name in vars(base) and base is not object]
+        if name.startswith("_") and (name != "__init__" or homes[:1] != [value] or is_dataclass(value)):
+            continue
+        found = [vars(base)[name] for base in homes]
+        found = [getattr(one, "__func__", one) for one in found]  # of class methods and static ones
+        if all(inspect.isfunction(one) and "." in one.__qualname__ for one in found) and all(
+            map(is_ours, (*found, *homes))
+        ):
+            docs = [inspect.getdoc(one) or "" for one in (*found, *([value] if name == "__init__" else []))]
+            yield f"{value.__qualname__}.{name}", found[0], "\n\n".join(filter(None, docs))
+
+
+def parameters_of(function):
+    names = [*inspect.signature(function).parameters]
+    return names[1:] if names[:1] in (["self"], ["cls"]) else names
+
+
+def explained_in(doc):
+    """The names that a docstring explains: in its section Args, or in backticks."""
+    entries = re.findall(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*):", doc, re.MULTILINE)
+    return {name.strip("* ") for entry in entries for name in entry.split(",")} | set(
+        re.findall(r"`\*{0,2}(\w+)", doc)
+    )
+
+
+def tells_the_result(function, doc):
+    """Whether a docstring says what a function returns, where it returns something."""
+    if function.__name__ == "__init__" or function.__annotations__.get("return") in RETURNS_NOTHING:
+        return True
+    return bool(re.search(r"^(Returns|Yields):$", doc, re.MULTILINE) or NAMES_THE_RESULT.match(doc))
+
+
+@pytest.mark.parametrize("name", sorted(set(public_names())))
+def test_docstrings_explain_each_parameter_and_what_is_returned(name):
+    for qualified, function, doc in functions_of(pkgutil.resolve_name(name)):
+        if re.search(r"\b[Ss]ee `\w+(\.\w+)*`", doc):
+            continue  # it sends to a docstring that explains them
+        missing = [one for one in parameters_of(function) if one not in explained_in(doc)]
+        assert not missing, f"the docstring of {qualified} doesn't explain {', '.join(missing)}"
+        assert tells_the_result(function, doc), f"the docstring of {qualified} doesn't say what it returns"
