@@ -20,7 +20,7 @@ NAMES_THE_RESULT = re.compile(
     r"(The|A|An|All|Each|One|Rows|Names|Options|What|Where|Which|Whether|Why|How|First|Digest|As) |\(\w[^)]*,"
 )
 # These have the names and arguments of another package's, which explains them, or are classes of tests.
-AS_ELSEWHERE = ("logloom.datasets.l5kit", "logloom.datasets.openmmlab", "logloom.testing")
+AS_ELSEWHERE = ("logloom.datasets.openmmlab", "logloom.testing")
 RETURNS_NOTHING = (None, "None", "Self", "NoReturn", inspect.Signature.empty)
 
 
@@ -65,7 +65,8 @@ def functions_of(value):
         if all(inspect.isfunction(one) and "." in one.__qualname__ for one in found) and all(
             map(is_ours, (*found, *homes))
         ):
-            docs = [inspect.getdoc(one) or "" for one in (*found, *([value] if name == "__init__" else []))]
+            docs = [one.__doc__ and inspect.cleandoc(one.__doc__) for one in found]
+            docs += [inspect.getdoc(value)] if name == "__init__" else []
             yield f"{value.__qualname__}.{name}", found[0], "\n\n".join(filter(None, docs))
 
 

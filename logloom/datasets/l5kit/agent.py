@@ -111,6 +111,9 @@ class AgentDataset(EgoDataset):
     def get_scene_dataset(self, scene_index: int) -> Self:
         """A dataset of one scene and its chosen agents, its rows a copy in memory that may be changed.
 
+        Args:
+            scene_index: of the scene.
+
         Raises:
             ValueError: there is no such scene.
         """
@@ -123,6 +126,9 @@ class AgentDataset(EgoDataset):
     def get_scene_indices(self, scene_idx: int) -> NDArray[np.int64]:
         """The indices of the samples of a scene's agents; none for a scene without frames.
 
+        Args:
+            scene_idx: of the scene.
+
         Raises:
             ValueError: there is no such scene.
         """
@@ -130,6 +136,9 @@ class AgentDataset(EgoDataset):
 
     def get_frame_indices(self, frame_idx: int) -> NDArray[np.int64]:
         """The indices of the samples of a frame's agents.
+
+        Args:
+            frame_idx: of the frame in the dataset.
 
         Raises:
             ValueError: there is no such frame.

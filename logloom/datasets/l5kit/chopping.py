@@ -88,6 +88,8 @@ def export_zarr_to_csv(
 
     Args:
         zarr_dataset, agents_mask: see AgentDataset.
+        csv_file_path: of the file to write.
+        future_num_frames: how many frames ahead.
         filter_agents_threshold, step_time: as the settings of these names.
     """
     settings = {

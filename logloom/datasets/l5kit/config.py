@@ -24,6 +24,9 @@ def load_config_data(path: str | os.PathLike[str]) -> dict[str, Any]:
     Args:
         path: of the file, or any fsspec URI.
 
+    Returns:
+        The configuration, as `build_rasterizer` and the datasets take it.
+
     Raises:
         UsageError: there is no such file, or it holds something else than YAML sections.
     """
@@ -45,6 +48,7 @@ def save_config_data(data: Mapping[str, Any], path: str | os.PathLike[str]) -> N
     """Writes a configuration as YAML, so that `load_config_data` gives it back.
 
     Args:
+        data: plain values, lists and dicts.
         path: of the file, or any fsspec URI; replaces what is there.
 
     Raises:
@@ -85,6 +89,9 @@ class LocalDataManager:
 
     def require(self, key: str) -> str:
         """The path of a file of the folder.
+
+        Args:
+            key: its name within the folder.
 
         Raises:
             FileNotFoundError: it isn't there.

@@ -122,6 +122,9 @@ class EgoDataset:
     def get_scene_dataset(self, scene_index: int) -> Self:
         """A dataset of one scene, its rows a copy in memory that may be changed.
 
+        Args:
+            scene_index: of the scene.
+
         Raises:
             ValueError: there is no such scene.
         """
@@ -134,6 +137,9 @@ class EgoDataset:
     def get_scene_indices(self, scene_idx: int) -> NDArray[np.int64]:
         """The indices of a scene's samples; none for a scene without frames.
 
+        Args:
+            scene_idx: of the scene.
+
         Raises:
             ValueError: there is no such scene.
         """
@@ -142,6 +148,9 @@ class EgoDataset:
 
     def get_frame_indices(self, frame_idx: int) -> NDArray[np.int64]:
         """The indices of a frame's samples, here one.
+
+        Args:
+            frame_idx: of the frame in the dataset.
 
         Raises:
             ValueError: there is no such frame.

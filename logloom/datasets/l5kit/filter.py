@@ -26,13 +26,21 @@ TL_FACE_LABEL_TO_INDEX = {label: index for index, label in enumerate(TL_FACE_LAB
 
 
 def filter_agents_by_labels(agents: Any, threshold: float = 0.5) -> Array:
-    """The agents whose labels of things that drive, ride or walk sum to more than `threshold`."""
+    """The agents whose labels of things that drive, ride or walk sum to more than `threshold`.
+
+    Args:
+        agents: rows of `agents`.
+    """
     chosen: Array = agents[are_agents(agents["label_probabilities"], threshold)]
     return chosen
 
 
 def filter_agents_by_distance(agents: Any, centroid: Array, max_distance: float) -> Array:
-    """The agents less than `max_distance` metres from `centroid`, (2,) metres; the nearest first."""
+    """The agents less than `max_distance` metres from `centroid`, (2,) metres; the nearest first.
+
+    Args:
+        agents: rows of `agents`.
+    """
     distances = np.linalg.norm(agents["centroid"] - centroid, axis=-1)
     near = np.flatnonzero(distances < max_distance)
     chosen: Array = agents[near[np.argsort(distances[near], kind="stable")]]
@@ -40,23 +48,36 @@ def filter_agents_by_distance(agents: Any, centroid: Array, max_distance: float)
 
 
 def filter_agents_by_track_id(agents: Any, track_id: int) -> Array:
-    """The agents of one track."""
+    """The agents of one track.
+
+    Args:
+        agents: rows of `agents`.
+        track_id: of the track.
+    """
     chosen: Array = agents[agents["track_id"] == track_id]
     return chosen
 
 
 def filter_agents_by_frames(frames: Array, agents: Any) -> list[Array]:
-    """The agents of each frame, or of one frame; its `agent_index_interval` has to count in `agents`."""
+    """The agents of each frame, or of one frame; its `agent_index_interval` has to count in `agents`.
+
+    Args:
+        frames: rows of `frames`, or one.
+    """
     return [agents[get_agents_slice_from_frames(frame)] for frame in np.atleast_1d(frames)]
 
 
 def filter_tl_faces_by_frames(frames: Array, tl_faces: Any) -> list[Array]:
-    """The traffic light faces of each frame, or of one frame; see filter_agents_by_frames."""
+    """The traffic light faces of each frame, or of one frame; see `filter_agents_by_frames`."""
     return [tl_faces[get_tl_faces_slice_from_frames(frame)] for frame in np.atleast_1d(frames)]
 
 
 def filter_tl_faces_by_status(tl_faces: Any, status: str) -> Array:
-    """The traffic light faces that are likely at all to have a status: one of TL_FACE_LABELS.
+    """The traffic light faces that are likely at all to have a status.
+
+    Args:
+        tl_faces: rows of `tl_faces`.
+        status: one of TL_FACE_LABELS.
 
     Raises:
         UsageError: there is no such status.
@@ -79,7 +100,7 @@ def get_agents_slice_from_frames(frame_a: Any, frame_b: Any = None) -> slice:
 
 
 def get_tl_faces_slice_from_frames(frame_a: Any, frame_b: Any = None) -> slice:
-    """Where traffic light faces lie; see get_agents_slice_from_frames."""
+    """Where traffic light faces lie; see `get_agents_slice_from_frames`."""
     return _from_to("traffic_light_faces_index_interval", frame_a, frame_b)
 
 
@@ -88,7 +109,14 @@ def _from_to(field: str, first: Any, last: Any) -> slice:
 
 
 def get_combined_scenes(scenes: Any) -> Array:
-    """Scenes of one host that follow each other without a break in time, each run of them made one scene."""
+    """Makes each run of scenes of one host, without a break in time, one scene.
+
+    Args:
+        scenes: rows of `scenes`.
+
+    Returns:
+        The scenes, fewer or as many.
+    """
     scenes = np.asarray(scenes[:])
     broken = scenes["start_time"][1:] != scenes["end_time"][:-1]
     broken |= scenes["host"][1:] != scenes["host"][:-1]

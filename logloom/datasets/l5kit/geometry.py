@@ -37,34 +37,59 @@ def yaws_of(rotations: Array) -> NDArray[np.float64]:
 
 
 def rotation33_as_yaw(rotation: Array) -> float:
-    """The yaw of one rotation matrix; see yaws_of."""
+    """The yaw of one rotation matrix; see `yaws_of`."""
     cos, sin = float(rotation[0, 0]), float(rotation[1, 0])
     return 0.0 if math.hypot(cos, sin) <= _UPRIGHT else math.atan2(sin, cos)
 
 
 def yaw_as_rotation33(yaw: float) -> Matrix:
-    """The rotation matrix, (3, 3), of a turn around z."""
+    """The rotation matrix, (3, 3), of a turn around z.
+
+    Args:
+        yaw: radians.
+    """
     return compute_agent_pose(np.zeros(2), yaw)
 
 
 def angular_distance(angle_a: Any, angle_b: Any) -> Any:
-    """angle_a - angle_b, wrapped into [-π, π); in the precision of `angle_a`."""
+    """Wraps angle_a - angle_b into [-π, π), in the precision of `angle_a`.
+
+    Args:
+        angle_b: radians, as `angle_a`.
+
+    Returns:
+        Radians, of the shape that both have.
+    """
     return (angle_a - angle_b + np.pi) % (2 * np.pi) - np.pi
 
 
 def angle_between_vectors(v1: Array, v2: Array) -> float:
-    """The angle, in [0, π], between two vectors of 2 or 3 numbers."""
+    """The angle, in [0, π], between two vectors of 2 or 3 numbers.
+
+    Args:
+        v1: (2,) or (3,).
+        v2: likewise.
+    """
     a, b = (np.append(np.asarray(v, np.float64), np.zeros(3 - len(v))) for v in (v1, v2))
     return math.atan2(float(np.linalg.norm(np.cross(a, b))), float(a @ b))
 
 
 def compute_yaw_around_north_from_direction(direction_vector: Array) -> float:
-    """The angle, in [0, π], between a direction (2,) and the y axis."""
+    """The angle, in [0, π], between a direction (2,) and the y axis.
+
+    Args:
+        direction_vector: (2,).
+    """
     return angle_between_vectors(direction_vector, np.array([0.0, 1.0]))
 
 
 def compute_agent_pose(agent_centroid_m: Array, agent_yaw_rad: float) -> Matrix:
-    """The matrix `world_from_agent` of a pose: (2,) metres and its yaw."""
+    """The matrix `world_from_agent` of a pose.
+
+    Args:
+        agent_centroid_m: (2,) metres in the world.
+        agent_yaw_rad: radians.
+    """
     c, s = math.cos(agent_yaw_rad), math.sin(agent_yaw_rad)
     return np.array([[c, -s, agent_centroid_m[0]], [s, c, agent_centroid_m[1]], [0.0, 0.0, 1.0]])
 
@@ -77,7 +102,11 @@ def pose_from_world(position: Array, yaw: float) -> Matrix:
 
 
 def vertical_flip(tm: Matrix, y_dim_size: float) -> Matrix:
-    """A new (3, 3) matrix: what `tm` does, then y turned over within [0, y_dim_size]."""
+    """A new (3, 3) matrix: what `tm` does, then y turned over within [0, y_dim_size].
+
+    Args:
+        y_dim_size: the height, in pixels.
+    """
     flipped = np.array(tm, np.float64)
     flipped[1] = -flipped[1]
     flipped[1, 2] += y_dim_size
@@ -110,7 +139,7 @@ def transform_points(points: Array, transf_matrix: Matrix) -> NDArray[np.float64
 
 
 def transform_point(point: Array, transf_matrix: Matrix) -> NDArray[np.float64]:
-    """One point, (F,), in another system; see transform_points."""
+    """One point, (F,), in another system; see `transform_points`."""
     return transform_points(point, transf_matrix)
 
 
@@ -132,7 +161,11 @@ def geodetic_to_ecef(lla_point: Sequence[float] | Array) -> NDArray[np.float64]:
 
 
 def ecef_to_geodetic(point: Sequence[float] | Array) -> NDArray[np.float64]:
-    """The inverse of `geodetic_to_ecef`, to nanometres down to the earth's mantle: (3,) -> (3,)."""
+    """The inverse of `geodetic_to_ecef`, to nanometres down to the earth's mantle: (3,) -> (3,).
+
+    Args:
+        point: (3,) metres.
+    """
     x, y, z = (np.float64(part) for part in point)
     flat = np.hypot(x, y)
     flattened = np.sqrt(1 - EARTH_ECCENTRICITY_SQUARED)
@@ -148,7 +181,15 @@ def ecef_to_geodetic(point: Sequence[float] | Array) -> NDArray[np.float64]:
 
 
 def points_within_bounds(coords: Array, shape: Sequence[int] | Array) -> NDArray[np.bool_]:
-    """(N,) which of (N, 3) points lie in [0, shape)."""
+    """Which points lie in [0, shape).
+
+    Args:
+        coords: (N, 3) points.
+        shape: of the grid: (3,).
+
+    Returns:
+        (N,) bool.
+    """
     inside: NDArray[np.bool_] = (coords >= 0) & (coords < np.asarray(shape))
     within: NDArray[np.bool_] = np.logical_and.reduce(inside, axis=1)
     return within
@@ -157,7 +198,15 @@ def points_within_bounds(coords: Array, shape: Sequence[int] | Array) -> NDArray
 def voxel_coords_to_intensity_grid(
     voxel_coords: Array, shape: tuple[int, ...], dtype: Any = np.float32, drop_out_of_bounds: bool = True
 ) -> Array:
-    """How many of (N, 3) integer points lie in each cell of a grid of that shape.
+    """Counts the points in each cell of a grid.
+
+    Args:
+        voxel_coords: (N, 3) whole numbers.
+        shape: of the grid: (3,).
+        dtype: of the counts.
+
+    Returns:
+        An array of that shape.
 
     Raises:
         IndexError: a point lies beyond the grid, and `drop_out_of_bounds` is false.
@@ -171,7 +220,14 @@ def voxel_coords_to_intensity_grid(
 
 
 def normalize_intensity(x: Array, max_intensity: float) -> Array:
-    """Values as shares of `max_intensity`, those beyond [0, 1] drawn in."""
+    """Values as shares of `max_intensity`, those beyond [0, 1] drawn in.
+
+    Args:
+        x: the values.
+
+    Returns:
+        The shares, of the shape of `x`.
+    """
     shares: Array = (x / max_intensity).clip(0, 1)
     return shares
 
@@ -180,6 +236,7 @@ def crop_rectangle_from_image(image: Array, corners: Array) -> Array:
     """The part of an image in the smallest rectangle around four corners, turned upright.
 
     Args:
+        image: (height, width, channels).
         corners: (4, 2) rows and columns.
 
     Raises:
@@ -212,7 +269,13 @@ class RenderContext:
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> RenderContext:
-        """Reads it from a configuration.
+        """Reads a context from a configuration.
+
+        Args:
+            cfg: with `raster_params`.
+
+        Returns:
+            The context.
 
         Raises:
             UsageError: a setting is missing or out of its range; named.
@@ -239,7 +302,14 @@ class RenderContext:
         return matrix
 
     def raster_from_world(self, position_m: Array, angle_rad: float) -> Matrix:
-        """For a sample whose agent stands at `position_m` with that yaw."""
+        """Makes the matrix for a sample whose agent stands at `position_m`.
+
+        Args:
+            angle_rad: the agent's yaw.
+
+        Returns:
+            (3, 3).
+        """
         return self.raster_from_local @ pose_from_world(position_m, angle_rad)
 
 

@@ -49,6 +49,12 @@ class SemanticRasterizer(_GroundRasterizer):
     """Lanes, their lines in the colour of their lights, and crosswalks, on white: red, green and blue."""
 
     def __init__(self, render_context: RenderContext, semantic_map: SemanticMap):
+        """Takes the map.
+
+        Args:
+            render_context: size and place of the raster.
+            semantic_map: what to draw.
+        """
         open_cv()
         self.render_context = render_context
         self.semantic_map = semantic_map
@@ -60,7 +66,7 @@ class SemanticRasterizer(_GroundRasterizer):
     def rasterize(
         self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
     ) -> Image:
-        """Draws the map as lit in the current frame. See Rasterizer."""
+        """Draws the map as lit in the current frame. See `Rasterizer`."""
         cv2 = open_cv()
         raster_from_world = around(self.render_context, history_frames[0], agent)
         width, height = self.render_context.raster_size_px
@@ -110,6 +116,7 @@ class SatelliteRasterizer(_GroundRasterizer):
         """Takes the image.
 
         Args:
+            render_context: size and place of the raster.
             map_im: (height, width, 3) red, green and blue.
             world_to_aerial: 4x4, from metres in the world to the image's row and column, in that order.
         """
@@ -121,7 +128,7 @@ class SatelliteRasterizer(_GroundRasterizer):
     def rasterize(
         self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
     ) -> Image:
-        """Cuts out the ground at the vehicle's height. See Rasterizer."""
+        """Cuts out the ground at the vehicle's height. See `Rasterizer`."""
         cv2 = open_cv()
         frame = history_frames[0]
         to_aerial = self.world_to_aerial[[1, 0]]  # columns first, as points have x first
@@ -151,6 +158,12 @@ class MapAndBoxRasterizer(Rasterizer):
     """The channels of boxes, then those of a map."""
 
     def __init__(self, boxes: BoxRasterizer, ground: Rasterizer):
+        """Takes both.
+
+        Args:
+            boxes: what draws the boxes.
+            ground: what draws the map.
+        """
         self.boxes = boxes
         self.ground = ground
 
@@ -160,7 +173,7 @@ class MapAndBoxRasterizer(Rasterizer):
     def rasterize(
         self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
     ) -> Image:
-        """Draws both. See Rasterizer."""
+        """Draws both. See `Rasterizer`."""
         parts: Sequence[Rasterizer] = (self.boxes, self.ground)
         images = [
             part.rasterize(history_frames, history_agents, history_tl_faces, agent).transpose(2, 0, 1)

@@ -53,7 +53,12 @@ class Rasterizer(abc.ABC):
 
     @abc.abstractmethod
     def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
-        """An image of `rasterize` to look at: (height, width, 3)."""
+        """An image of `rasterize` to look at: (height, width, 3).
+
+        Args:
+            in_im: what `rasterize` gave.
+            kwargs: colours, for rasterizers that take some.
+        """
 
     @abc.abstractmethod
     def num_channels(self) -> int:
@@ -64,6 +69,11 @@ class StubRasterizer(Rasterizer):
     """Draws nothing: black images, to have samples of the usual form at no cost."""
 
     def __init__(self, render_context: RenderContext):
+        """Takes the form of its images.
+
+        Args:
+            render_context: size and place of the raster.
+        """
         self.render_context = render_context
         self.raster_size = render_context.raster_size_px
 
@@ -98,6 +108,7 @@ class BoxRasterizer(Rasterizer):
         """Says what to draw.
 
         Args:
+            render_context: size and place of the raster.
             filter_agents_threshold: agents at or below this probability aren't drawn.
             history_num_frames: frames before the current one.
             render_ego_history: whether the sample's own boxes of the past are drawn.
@@ -118,7 +129,7 @@ class BoxRasterizer(Rasterizer):
     def rasterize(
         self, history_frames: Array, history_agents: ByFrame, history_tl_faces: ByFrame, agent: Any = None
     ) -> Image:
-        """Draws the boxes; frames that are missing stay black. See Rasterizer."""
+        """Draws the boxes; frames that are missing stay black. See `Rasterizer`."""
         num_steps = self.history_num_frames + 1
         history_frames = history_frames[:num_steps]
         agents, steps = self._agents_by_step(history_agents[:num_steps])
@@ -145,11 +156,14 @@ class BoxRasterizer(Rasterizer):
         return agents[drawn], steps[drawn]
 
     def to_rgb(self, in_im: Array, **kwargs: Any) -> NDArray[np.uint8]:
-        """Others in blue and the sample's own in green, fading into the past.
+        """Draws others in blue and the sample's own in green, fading into the past.
 
         Args:
             in_im: (height, width, num_channels()).
             kwargs: agent_color and ego_color, red, green and blue in [0, 1].
+
+        Returns:
+            (height, width, 3).
         """
         half = in_im.shape[-1] // 2
         others = _faded(in_im[..., :half], kwargs.get("agent_color", (0, 0, 1)))

@@ -55,6 +55,9 @@ class SemanticMap:
             path: of the protobuf file.
             world_to_ecef: 4x4, from the dataset's world to earth-centred coordinates.
 
+        Returns:
+            The map, in metres of the world.
+
         Raises:
             DatasetError: it is no such map; names the byte where it goes wrong.
             OSError: it can't be read.

@@ -58,6 +58,7 @@ def zarr_split(
     """Writes datasets with some of the scenes each.
 
     Args:
+        input_zarr: path or URI of the dataset.
         output_path: folder of the new datasets.
         split_infos: of each its `name` in that folder, and `split_size_GB`, about how many gigabytes of the
             dataset it takes; -1 for the last one, which takes the rest.
@@ -86,6 +87,10 @@ def zarr_split(
 
 def zarr_scenes_chop(input_zarr: str, output_zarr: str, num_frames_to_copy: int) -> None:
     """Writes a dataset with the first frames of each scene.
+
+    Args:
+        input_zarr: path or URI of the dataset.
+        num_frames_to_copy: of each scene.
 
     Raises:
         UsageError: a scene has no more frames than that, or there is something at `output_zarr`.

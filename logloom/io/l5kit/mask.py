@@ -207,6 +207,7 @@ def compute_agents_mask(
 
     Args:
         dataset: opened, or in memory. Agents are read in batches of whole scenes.
+        thresholds: which agents are probable, and what breaks a run.
         num_threads: None for one per core.
 
     Returns:
