@@ -50,7 +50,7 @@ def diff(
         bool,
         typer.Option(
             "--statistics",
-            help="Compare statistics however many logs have some (default: up to 1,000, or merged ones).",
+            help="Compare statistics of any number of logs (default: of up to 1,000, or merged ones).",
         ),
     ] = False,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown, for a review.")] = False,

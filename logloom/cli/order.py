@@ -43,7 +43,9 @@ def order(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the Loader.")] = 0,
     mix_seed: Annotated[int, typer.Option(min=0, help="Seed of the mixture.")] = 0,
     shuffle: Annotated[bool, typer.Option(help="Whether the Loader shuffles.")] = True,
-    repeat: Annotated[bool, typer.Option(help="Whether sources of a mixture begin anew.")] = True,
+    repeat: Annotated[
+        bool, typer.Option(help="Whether sources of a mixture begin again after their last row.")
+    ] = True,
     split: Annotated[str | None, typer.Option(help="Split that was opened (default: all).")] = None,
     where: Annotated[str | None, typer.Option(help="Filter that rows had to pass.")] = None,
     window: Annotated[

@@ -46,7 +46,7 @@ def report(
     ] = False,
     every_log: Annotated[
         bool,
-        typer.Option("--every-log", help="Count all logs, not 2,000, and all splits of single rows."),
+        typer.Option("--every-log", help="Count all logs, not up to 2,000, and splits of all rows."),
     ] = False,
     workers: LocalWorkers = None,
     storage_option: StorageOption = None,
