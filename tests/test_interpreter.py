@@ -26,11 +26,16 @@ from logloom.io.lance.helper import helped
 assert helped(os.getpid, (), {}) != os.getpid()
 """
 BEAM = """
-import os, sys
+import grpc
+from concurrent.futures import ThreadPoolExecutor
 from logloom.runners.processes import start_worker
-worker = start_worker("1", {}, {"PIPELINE_OPTIONS": "{}"}, open("printed", "wb"))
+engine = grpc.server(ThreadPoolExecutor(1))  # answers, so that the worker doesn't wait for it, and refuses
+endpoint = f"127.0.0.1:{engine.add_insecure_port('127.0.0.1:0')}"
+engine.start()
+worker = start_worker("1", {"control": endpoint}, {"PIPELINE_OPTIONS": "{}"}, open("printed", "wb"))
 assert worker.wait() != 0
 assert "control" in open("printed").read().lower()
+engine.stop(None)
 """
 POOL = """
 import os
