@@ -1,6 +1,7 @@
 """The package as a whole: its public names, and which way its imports point."""
 
 import ast
+import functools
 import graphlib
 import importlib
 import pkgutil
@@ -99,13 +100,14 @@ def modules():
     return files
 
 
+@functools.cache
 def arrows(*, for_types):
     """Which module imports which, at its top or within functions; the list of public names is no room.
 
     Args:
         for_types: also what is imported for type checkers alone.
     """
-    known = modules()
+    known, pairs = modules(), []
     for name, path in known.items():
         tree = ast.parse(path.read_text())
         typing = [
@@ -121,7 +123,8 @@ def arrows(*, for_types):
                 found = [one if one in known else node.module for one in inner]
             for module in found if id(node) not in left_out else ():
                 if module in known and module != name and "logloom" not in (module, name):
-                    yield name, module
+                    pairs.append((name, module))
+    return pairs
 
 
 def room_of(module):
@@ -193,7 +196,7 @@ def test_what_headers_say_stands_here_stands_here():
         header = ast.get_docstring(ast.parse(path.read_text())) or ""
         here = re.search(r"\bHere: (.*?)(?=\.\s|\Z)", header, re.DOTALL)
         named = re.findall(r"`([A-Za-z_]\w*)`", here[1]) if here else []
-        strange = set(named) - names_in_code(path)
+        strange = set(named) - names_in_code(path) if named else ()
         assert not strange, f"the header of {path.relative_to(PACKAGE)} names {sorted(strange)}"
 
 
