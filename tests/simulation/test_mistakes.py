@@ -93,33 +93,33 @@ MISTAKES = {
         ("builds", 34, ""),
         [(RemoteFiles, "pipe_file", unsure_of_its_own), (Store, "read", refused_whatever_is_there)],
     ),
-    "a commit replaces another": (("builds", 3, ""), [(conftest, "create", last_writer_wins)]),
+    "a commit replaces another": (("builds", 1, ""), [(conftest, "create", last_writer_wins)]),
     "a unit is taken without writing its mark again": (
-        ("builds", 32, ""),
+        ("builds", 24, ""),
         [(taking, "refresh", found_without_a_look)],
     ),
     "a commit doesn't look for what is being removed": (
-        ("builds", 0, "remove parts"),
+        ("builds", 16, "remove parts"),
         [(finish, "removed_meanwhile", nothing)],
     ),
     "gc doesn't note what it removes": (
-        ("builds", 0, "remove parts"),
+        ("builds", 16, "remove parts"),
         [(gc, "removing", lambda *what: contextlib.nullcontext(lambda: None))],
     ),
-    "gc removes files before their mark": (("builds", 1, ""), [(collection, "_remove_units", files_first)]),
-    "the grace is shorter than a build": (("builds", 9, ""), [(Scheduler, "old", anything_is_old)]),
+    "gc removes files before their mark": (("builds", 2, ""), [(collection, "_remove_units", files_first)]),
+    "the grace is shorter than a build": (("builds", 17, ""), [(Scheduler, "old", anything_is_old)]),
     "retention removes a manifest": (("retention", 4, ""), [(gc, "mark_removed", manifest_removed)]),
     "gc doesn't look for tags after it took a version out": (
-        ("tags", 4, ""),
+        ("tags", 5, ""),
         [(gc, "read_tags", lambda store: {})],
     ),
     "a tag doesn't look whether its version was removed meanwhile": (
-        ("tags", 5, "write versions/tags"),
+        ("tags", 4, "write versions/tags"),
         [(tagging, "version_numbers", lambda store: range(1, 100))],
     ),
     "the last writer of tags wins": (("tags", 6, ""), [(conftest, "create", tags_of_the_last_writer)]),
     "a purge leaves no tombstone": (
-        ("purges", 1, ""),
+        ("purges", 4, ""),
         [(purge._Purging, "_write_tombstones", without_tombstones)],
     ),
 }
