@@ -17,13 +17,16 @@ from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from logloom.runners.processes import Child
 
+# In a test's own process run the builds that others are compared with, and those that end what was broken.
 SLOWLY = """\
+import sys
 import time
 import logloom
 
 @logloom.derive
 def same(columns):
-    time.sleep(0.4)
+    if "pytest" not in sys.modules:
+        time.sleep(0.4)
     return columns["ego.speed"]
 """
 RECIPE = """\
@@ -107,13 +110,14 @@ class BuildCommand:
         self._mark = str(root)
         self.temporary = root.with_name("temporary")
         self.temporary.mkdir()
+        java_options = os.environ.get("JAVA_TOOL_OPTIONS", "")
         self._process = subprocess.Popen(
             build_command(slow, root, *options),
             env={
                 **os.environ,
                 "LOGLOOM_TEST_MARK": self._mark,
                 "TMPDIR": str(self.temporary),
-                "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.temporary}",
+                "JAVA_TOOL_OPTIONS": f"{java_options} -Djava.io.tmpdir={self.temporary}",
             },
             stderr=subprocess.PIPE,
             text=True,

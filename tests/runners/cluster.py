@@ -13,6 +13,7 @@ from logloom.runners.processes import Child
 
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+# With Beam on its own class path and asked first, Beam's classes are loaded and compiled once for all jobs.
 CONF = """\
 jobmanager.rpc.address: 127.0.0.1
 jobmanager.rpc.port: {rpc}
@@ -25,11 +26,12 @@ taskmanager.host: 127.0.0.1
 taskmanager.bind-host: 127.0.0.1
 taskmanager.numberOfTaskSlots: 1
 restart-strategy.type: fixed-delay
-restart-strategy.fixed-delay.attempts: 12
-restart-strategy.fixed-delay.delay: 1 s
+restart-strategy.fixed-delay.attempts: 6
+restart-strategy.fixed-delay.delay: 6 s
 jobmanager.execution.failover-strategy: full
 heartbeat.interval: 1000
 heartbeat.timeout: 5000
+classloader.resolve-order: parent-first
 io.tmp.dirs: {folder}
 """
 # A task manager that no script starts wants all of its memory spelled out.
@@ -42,7 +44,7 @@ MEMORY = {
     "taskmanager.memory.network.min": "256m",
     "taskmanager.memory.network.max": "256m",
     "taskmanager.memory.managed.size": "64m",
-    "taskmanager.memory.jvm-metaspace.size": "768m",  # each attempt loads Beam's classes anew
+    "taskmanager.memory.jvm-metaspace.size": "768m",
     "taskmanager.memory.jvm-overhead.min": "64m",
     "taskmanager.memory.jvm-overhead.max": "64m",
 }

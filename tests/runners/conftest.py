@@ -29,6 +29,14 @@ def engines_cache():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def quick_java():
+    """JVMs live for seconds here: to optimize what they run would take longer than to run it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        yield
+
+
 def build_on(
     recipe: Recipe,
     root: pathlib.Path,
