@@ -1,11 +1,14 @@
 """Fixtures that every test may use."""
 
 import importlib.util
+import multiprocessing
 import os
 import pathlib
 import sys
 
 import pytest
+
+import tests.disks  # noqa: F401  # before anybody waits for one
 
 if importlib.util.find_spec("hypothesis"):  # which the environment with torch does without
     from hypothesis import HealthCheck, settings
@@ -21,6 +24,9 @@ REPOSITORY = pathlib.Path(__file__).parent.parent
 
 # Tests start a thousand processes; those that compile all they import take a third longer.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Worker processes are forked by the hundred, too; so each is spared what it would import.
+multiprocessing.set_forkserver_preload(["tests.disks", "logloom.pipelines.build", "logloom.pipelines.verify"])
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

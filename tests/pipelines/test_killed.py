@@ -49,9 +49,7 @@ def build_until(last: int, text: str, root: pathlib.Path, told: pathlib.Path) ->
 
 
 def run(*arguments) -> int:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # what takes longest is to import Beam
-    process = context.Process(target=build_until, args=arguments)
+    process = multiprocessing.get_context("forkserver").Process(target=build_until, args=arguments)
     process.start()
     process.join()
     return process.exitcode
