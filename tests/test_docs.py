@@ -10,6 +10,7 @@ import pytest
 
 from logloom.cli import app
 from logloom.demo import make_drives
+from tests.forking import pages_environment
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -21,10 +22,8 @@ def blocks(page, language):
     return [re.sub(r"^(pip install|make) .*\n", "", text, flags=re.MULTILINE) for text in found]
 
 
-def run(command, folder):
-    beside = pathlib.Path(sys.executable).parent
-    env = {**os.environ, "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+def run(command, folder, env=None):
+    done = subprocess.run(command, cwd=folder, env=env or pages_environment(), capture_output=True, text=True)
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -40,11 +39,14 @@ def test_the_quickstart_runs_from_top_to_bottom(tmp_path):
 
 @pytest.mark.slow
 def test_the_recipe_and_the_program_of_the_readme_work_on_a_drive(tmp_path):
+    """In processes of their own, as its readers run them."""
+    beside = pathlib.Path(sys.executable).parent
+    own = {**os.environ, "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}"}
     make_drives(tmp_path / "drives")
     (recipe,), (program,) = blocks("README.md", "yaml"), blocks("README.md", "python")
     (tmp_path / "urban.yaml").write_text(recipe)
     for text in blocks("README.md", "sh"):
-        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path, own)
     assert "(320, 240)" in run([sys.executable, "-c", program], tmp_path)
     assert len([line for line in program.splitlines() if line.strip()]) <= 10
 

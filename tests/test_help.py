@@ -6,7 +6,7 @@ import typer
 from logloom.cli import app
 from logloom.io.foreign import kinds
 from logloom.io.formats import format_names
-from tests.pipelines.conftest import command
+from tests.forking import command
 
 COMMANDS = typer.main.get_command(app).commands
 COMMANDS |= {f"label {name}": command for name, command in COMMANDS["label"].commands.items()}

@@ -4,8 +4,6 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -57,11 +55,6 @@ def one_log_in_faulty_store(drive: Drive, outputs: str, rows: int) -> Recipe:
 
 def build_at(recipe: Recipe, root: pathlib.Path, num_workers: int = 1, beside: bool = False, **choices):
     return build(plan_build(recipe, str(root), **choices), num_workers=num_workers, beside=beside)
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs `logloom` in a process of its own."""
-    return subprocess.run([sys.executable, "-m", "logloom", *arguments], capture_output=True, text=True)
 
 
 def digests(root: pathlib.Path) -> dict[str, str]:

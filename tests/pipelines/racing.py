@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from logloom.errors import LogloomError
@@ -23,7 +23,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
-from tests.conftest import REPOSITORY
+from tests.forking import module
 
 _PATIENCE = 120  # seconds
 
@@ -33,20 +33,18 @@ def race(
 ) -> list[dict[str, Any]]:
     """{"version"} or {"error", "message"} of builds of these recipes into one root, all at once."""
     folder.mkdir()
-    running = []
-    for number, text in enumerate(recipes):
+
+    def run(number: int) -> dict[str, Any]:
         path = folder / f"{number}.yaml"
-        path.write_text(text, encoding="utf-8")
+        path.write_text(recipes[number], encoding="utf-8")
         arguments = [path, root, json.dumps(options or {}), folder, number, len(recipes)]
-        command = [sys.executable, "-m", "tests.pipelines.racing", *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        running.append(subprocess.Popen(command, cwd=REPOSITORY, text=True, **pipes))
-    outcomes = []
-    for process in running:
-        out, err = process.communicate(timeout=2 * _PATIENCE)
-        assert process.returncode == 0, err
-        outcomes.append(json.loads(out))
-    return outcomes
+        done = module("tests.pipelines.racing", *arguments)
+        assert done.returncode == 0, done.stderr
+        outcome: dict[str, Any] = json.loads(done.stdout)
+        return outcome
+
+    with ThreadPoolExecutor(len(recipes)) as pool:
+        return list(pool.map(run, range(len(recipes))))
 
 
 def different_logs(

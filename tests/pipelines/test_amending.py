@@ -22,7 +22,8 @@ from logloom.pipelines.rollback import rollback
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms import finish
-from tests.pipelines.conftest import build_at, command, digests
+from tests.forking import command
+from tests.pipelines.conftest import build_at, digests
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -17,7 +17,7 @@ from logloom.io.manifest import read_manifest, version_numbers
 from logloom.io.storage import Store
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
-from tests.conftest import REPOSITORY
+from tests.forking import module
 from tests.pipelines.conftest import build_at
 from tests.pipelines.racing import different_logs, equal_logs
 
@@ -52,17 +52,11 @@ def left_by_the_dead(recipe: str, root: pathlib.Path) -> None:
         os.utime(path, (then, then))
 
 
-def started(what: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.pipelines.crowd", what, *map(str, arguments)]
-    return subprocess.Popen(
-        command, cwd=REPOSITORY, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-
-
-def outcome_of(process: subprocess.Popen[str]) -> dict:
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-    said = json.loads(out)
+def outcome_of(what: str, *arguments: object) -> dict:
+    """What one process of many did, once it has ended."""
+    done = module("tests.pipelines.crowd", what, *arguments)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
     assert "error" not in said, said
     return said
 
@@ -77,17 +71,19 @@ def test_of_four_builds_at_once_with_gc_and_readers_all_commit_and_nothing_is_to
         shutil.copy(drive.logs[number % len(drive.logs)], logs / name)
     everything = recipe_of(drive, names, logs)
     left_by_the_dead(everything, root)
-    builders = []
-    for name in names:
-        (tmp_path / f"{name}.yaml").write_text(recipe_of(drive, [name], logs))
-        builders.append(started("build", tmp_path / f"{name}.yaml", root, done))
-    others = [started("collect", root, done) for _ in range(COLLECTORS)]
-    others += [started("read", root, done) for _ in range(READERS)]
-    try:
-        built = [outcome_of(builder) for builder in builders]
-    finally:
-        done.touch()
-        told = [outcome_of(other) for other in others]
+    with ThreadPoolExecutor(BUILDERS + COLLECTORS + READERS) as pool:
+        started = partial(pool.submit, outcome_of)
+        builders = []
+        for name in names:
+            (tmp_path / f"{name}.yaml").write_text(recipe_of(drive, [name], logs))
+            builders.append(started("build", tmp_path / f"{name}.yaml", root, done))
+        others = [started("collect", root, done) for _ in range(COLLECTORS)]
+        others += [started("read", root, done) for _ in range(READERS)]
+        try:
+            built = [builder.result(PATIENCE) for builder in builders]
+        finally:
+            done.touch()
+            told = [other.result(PATIENCE) for other in others]
     assert sorted(one["version"] for one in built) == [1, 2, 3, 4]
     assert all(one["rounds"] > 0 for one in told)
     store = Store.at(str(root))

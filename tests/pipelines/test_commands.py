@@ -13,12 +13,8 @@ import time
 
 import pytest
 
+from tests.forking import command as logloom
 from tests.pipelines.conftest import digests
-
-
-def logloom(*arguments: object, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "logloom", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -36,6 +35,8 @@ from logloom.pipelines.verify import reading_of, verify
 from logloom.runners import RunnerOptions
 from logloom.transforms import outcomes
 from logloom.transforms.job import Target
+from tests.forking import command as logloom
+from tests.forking import pages_environment
 from tests.pipelines.conftest import digests
 
 NUMBERS = itertools.count()
@@ -462,11 +463,6 @@ def test_a_dataset_of_damaged_files_alone_is_an_error_whatever_is_skipped(tmp_pa
 # --- the command ----------------------------------------------------------------------------------------
 
 
-def logloom(*arguments, cwd=None):
-    command = [sys.executable, "-m", "logloom", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
-
-
 @pytest.mark.slow
 def test_the_command_makes_a_plain_folder_and_refuses_one_that_is_there(built, tmp_path):
     done = logloom("convert", built, tmp_path / "out", "--format", "bags", "--plain", "-c", "ego.*", "--json")
@@ -545,11 +541,8 @@ def test_the_guide_runs_from_top_to_bottom(tmp_path):
     page = (pathlib.Path(__file__).parents[2] / "docs" / "convert.md").read_text()
     (shell,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (program,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command in (["bash", "-euo", "pipefail", "-c", shell], [sys.executable, "-c", program]):
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
-        )
+        done = subprocess.run(command, cwd=tmp_path, env=pages_environment(), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     assert "webdataset float32[?, 4]" in done.stdout
 

@@ -4,8 +4,6 @@ import base64
 import contextlib
 import http.server
 import pathlib
-import subprocess
-import sys
 import threading
 import traceback
 import urllib.parse
@@ -23,6 +21,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.storage import Store
 from logloom.recipe import Recipe
 from logloom.uris import shown
+from tests import forking
 from tests.io.logs.test_rosbag2 import db3_file
 
 SECRET = "hunter2"
@@ -100,8 +99,7 @@ def uri(request, host):
 
 
 def logloom(*arguments):
-    command = [sys.executable, "-m", "logloom", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = forking.command(*arguments)
     assert SECRET not in done.stdout + done.stderr
     return done
 

@@ -6,8 +6,6 @@ import os
 import random
 import sqlite3
 import struct
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +25,7 @@ from logloom.pipelines.doctor import examine, examine_all, spans
 from logloom.pipelines.doctor_tables import null_rows
 from logloom.pipelines.doctor_watch import Thinned
 from logloom.pipelines.info import COLUMNS, describe
+from tests.forking import command
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
 from tests.io.logs.making import (
     MS,
@@ -449,9 +448,7 @@ def test_a_thinned_sample_keeps_every_nth_value_and_stays_small():
 
 
 def run(*arguments):
-    command = [sys.executable, "-m", "logloom", "doctor", *map(str, arguments)]
-    env = {**os.environ, "COLUMNS": "100"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    return command("doctor", *arguments, env={**os.environ, "COLUMNS": "100"})
 
 
 def test_the_command_ends_with_a_code_that_says_what_it_found(tmp_path, shared_data):

@@ -45,7 +45,8 @@ from logloom.transforms.finished import finished_unit
 from logloom.transforms.running_note import RunningNote
 from logloom.transforms.taking import removed_meanwhile, taken_unit
 from tests import faulty
-from tests.pipelines.conftest import build_at, command
+from tests.forking import command
+from tests.pipelines.conftest import build_at
 from tests.pipelines.roots import DAY, age, commit_version, contents, following, made_up_unit, write_unit
 
 LAST = Keep(last=1)

@@ -26,7 +26,8 @@ from logloom.pipelines.history import follow, versions
 from logloom.pipelines.stats import column_statistics
 from logloom.pipelines.tagging import tag, untag
 from logloom.recipe import Recipe
-from tests.pipelines.conftest import build_at, command
+from tests.forking import command
+from tests.pipelines.conftest import build_at
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 

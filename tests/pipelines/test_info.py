@@ -3,8 +3,6 @@
 import json
 import pathlib
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 from mcap.writer import Writer
@@ -13,15 +11,11 @@ from logloom.cli.tables import table_lines
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.info import describe, suggested_recipe
 from logloom.recipe import Recipe
+from tests.forking import command as logloom
 from tests.io.logs.test_rosbag2 import write_bag as write_bag2
 from tests.transforms.ros2_logs import SPEED, START, speeds, write_log
 
 HOSTILE = "/a\x1b[2J\nlogloom: all is well\x9b\u202e"
-
-
-def logloom(*arguments: object, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "logloom", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 @pytest.fixture

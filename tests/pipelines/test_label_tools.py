@@ -10,7 +10,8 @@ import pytest
 import logloom.datasets
 from logloom.errors import UsageError
 from logloom.pipelines.label_export import export_frames
-from tests.pipelines.conftest import build_at, command
+from tests.forking import command
+from tests.pipelines.conftest import build_at
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms.read_logs import ReadFromLogs
-from tests.pipelines.conftest import build_at, command, digests
+from tests.forking import command
+from tests.pipelines.conftest import build_at, digests
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 TICK = SECOND // 10

@@ -23,7 +23,7 @@ from logloom.pipelines import openlineage
 from logloom.pipelines.build import build
 from logloom.pipelines.openlineage import announced
 from logloom.pipelines.plan import plan_build
-from tests.pipelines.conftest import command
+from tests.forking import command
 
 FACETS = {
     "processing_engine": facet_v2.processing_engine_run.ProcessingEngineRunFacet,

@@ -8,7 +8,8 @@ from logloom.io import steps
 from logloom.io.steps import TimedStep, each, read_steps, recorded, step
 from logloom.pipelines.profile import SCHEMA, breakdown, speedscope, totals_of
 from logloom.recipe import Recipe
-from tests.pipelines.conftest import build_at, command
+from tests.forking import command
+from tests.pipelines.conftest import build_at
 
 SECOND = 10**9
 CLUSTER = [

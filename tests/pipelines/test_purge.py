@@ -34,7 +34,7 @@ from logloom.transforms.finish import commit
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.outcomes import LogOutcomes
 from logloom.transforms.running_note import RunningNote
-from tests.pipelines.conftest import command
+from tests.forking import command
 from tests.pipelines.roots import (
     PAYLOAD,
     commit_version,

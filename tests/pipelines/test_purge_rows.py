@@ -26,7 +26,8 @@ from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.schema import MAX_TIME
-from tests.pipelines.conftest import build_at, command
+from tests.forking import command
+from tests.pipelines.conftest import build_at
 from tests.pipelines.roots import commit_version
 
 SECOND = 10**9

@@ -23,6 +23,7 @@ from logloom.transforms import attempts, running_note
 from logloom.transforms.attempts import Attempt, build_bundle
 from logloom.transforms.partition import build_partition, plan_partitions
 from logloom.transforms.running_note import Announced
+from tests.forking import command
 from tests.pipelines.conftest import digests
 
 RECIPE = """\
@@ -78,8 +79,7 @@ class Fleet:
     def is_killed(self, body, **options):
         """Builds in a process of its own, which dies of it."""
         self.plan(body, **options)
-        command = [sys.executable, "-m", "logloom", "build", str(self.recipe), "--to", str(self.root)]
-        done = subprocess.run([*command, "--py", str(self.python), "--quiet"], capture_output=True)
+        done = command("build", self.recipe, "--to", self.root, "--py", self.python, "--quiet")
         assert done.returncode == -signal.SIGKILL, done.stderr
 
     @property
@@ -150,8 +150,7 @@ def test_a_log_that_kills_workers_is_left_out_and_tried_again_once_the_code_chan
     assert [record.status for record in built.manifest.logs] == ["whole", "skipped"]
     assert built.manifest.logs[1].reasons[0].endswith(f"attempts/{fleet.notes[0]})")
     assert "3 worker processes died of it, the last one by SIGKILL" in built.manifest.logs[1].reasons[0]
-    waited = [sys.executable, "-m", "logloom", "wait", str(fleet.root)]
-    done = subprocess.run(waited, capture_output=True, text=True)
+    done = command("wait", fleet.root)
     assert (done.returncode, "but logs were skipped or salvaged" in done.stdout) == (3, True)
     assert fleet.plan(DEADLY).up_to_date
     assert verify(str(fleet.root)).findings == ()

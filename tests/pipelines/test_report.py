@@ -42,7 +42,8 @@ from logloom.pipelines.report_samples import (
 )
 from logloom.pipelines.stats import column_statistics, statistics_of
 from logloom.schema import ColumnType
-from tests.pipelines.conftest import build_at, command, restate
+from tests.forking import command
+from tests.pipelines.conftest import build_at, restate
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.progress import Meter, UnitLooker, Watch
 from logloom.recipe import Recipe
 from logloom.transforms import outcomes
-from tests.pipelines.conftest import command
+from tests.forking import command
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 pytestmark = pytest.mark.usefixtures("_settled_at_once")

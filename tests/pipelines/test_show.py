@@ -26,7 +26,8 @@ from logloom.pipelines.show_log import log_of, messages_of
 from logloom.pipelines.show_mcap import write_mcap
 from logloom.pipelines.show_rerun import TIMELINE, archetypes, save_rrd
 from logloom.schema import BYTES, MAX_TIME, MIN_TIME, NO_AGE, STRING, ColumnType
-from tests.pipelines.conftest import build_at, command
+from tests.forking import command
+from tests.pipelines.conftest import build_at
 from tests.test_extras import logloom_without
 
 # As https://github.com/foxglove/foxglove-sdk/tree/main/schemas/jsonschema has them.

@@ -20,8 +20,8 @@ from logloom.pipelines.show_log import log_of, messages_of
 from logloom.pipelines.show_rerun import last_words, save_rrd
 from logloom.pipelines.show_topics import LogTopics
 from logloom.schema import MAX_TIME, MIN_TIME
+from tests.forking import command
 from tests.io.video.making import sent_of, stream, write_video
-from tests.pipelines.conftest import command
 from tests.pipelines.test_show import entities, logged, opened, shown
 from tests.transforms.ros2_logs import (
     COMPRESSED,

@@ -27,7 +27,8 @@ from logloom.pipelines.repair import repair
 from logloom.pipelines.stats import column_statistics, statistics_of
 from logloom.pipelines.verify import verify
 from logloom.statistics.state import Statistics
-from tests.pipelines.conftest import build_at, command, digests, restate
+from tests.forking import command
+from tests.pipelines.conftest import build_at, digests, restate
 
 
 @pytest.fixture

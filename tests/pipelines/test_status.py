@@ -21,7 +21,8 @@ from logloom.pipelines.plan import plan_build
 from logloom.runners import RunnerOptions
 from logloom.transforms import partition
 from logloom.transforms.running_note import Announced
-from tests.pipelines.conftest import build_at, command
+from tests.forking import command
+from tests.pipelines.conftest import build_at
 
 
 @pytest.fixture

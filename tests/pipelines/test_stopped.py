@@ -15,6 +15,7 @@ from logloom.io.storage import Store
 from logloom.pipelines.build import build
 from logloom.runners.pool import WorkerPool
 from logloom.runners.scratch import engine_folders
+from tests.forking import command as logloom
 from tests.pipelines.listening import listening
 from tests.runners.breaking import RECIPE, SLOWLY, BuildCommand, plan_at
 
@@ -26,7 +27,9 @@ def slow(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slow")
     make_drives(folder / "logs", seconds=2)
     (folder / "slowly.py").write_text(SLOWLY.replace("0.4", "0.2"))
+    (folder / "quickly.py").write_text(SLOWLY.replace("0.4", "0"))
     (folder / "recipe.yaml").write_text(RECIPE.format(logs=folder / "logs"))
+    (folder / "quick.yaml").write_text(RECIPE.format(logs=folder / "logs").replace("slowly", "quickly"))
     return folder
 
 
@@ -131,9 +134,9 @@ main()
 """
 
 
-def logloom(*arguments, code=None):
-    start = ["-c", code] if code else ["-m", "logloom"]
-    return subprocess.run([sys.executable, *start, *map(str, arguments)], capture_output=True, text=True)
+def logloom_with(code, *arguments):
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 STOPPING = """\
@@ -150,17 +153,17 @@ main()
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, TERMINATED), (signal.SIGINT, STOPPED)])
 @pytest.mark.parametrize("command", ["report", "show", "stats"])
 def test_a_command_that_builds_nothing_says_only_that_it_was_stopped(command, number, code, tmp_path):
-    stopped = logloom(command, tmp_path, int(number), code=STOPPING)
+    stopped = logloom_with(STOPPING, command, tmp_path, int(number))
     assert (stopped.returncode, stopped.stdout, stopped.stderr) == (code, "", "logloom: stopped\n")
 
 
 def build_arguments(slow, root):
-    return ["build", slow / "recipe.yaml", "--to", root, "--py", slow / "slowly.py", "-q"]
+    return ["build", slow / "quick.yaml", "--to", root, "--py", slow / "quickly.py", "-q"]
 
 
 def test_what_a_build_killed_before_its_view_left_is_swept_by_the_next_that_is_up_to_date(slow, tmp_path):
     root = tmp_path / "root"
-    killed = logloom(*build_arguments(slow, root), code=KILLED)
+    killed = logloom_with(KILLED, *build_arguments(slow, root))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (root / "versions/00000001.json").exists()
     assert list((root / "tmp").iterdir())

@@ -2,8 +2,6 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from logloom.pipelines.head import head
 from logloom.pipelines.info_tree import draw_trees
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
+from tests.forking import command
 from tests.pipelines.conftest import build_at
 from tests.transforms import test_deskew as deskew
 from tests.transforms.ros2_logs import START, TF, transform, write_log
@@ -33,11 +32,6 @@ def recipe(log, rows, outputs="{table: {}}", columns=COLUMNS):
     return Recipe.from_yaml(
         f"{head}columns:\n" + "".join(f"  {line}\n" for line in columns.strip().splitlines())
     )
-
-
-def logloom_says(*arguments):
-    command = [sys.executable, "-m", "logloom", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_a_build_of_many_partitions_has_the_rows_of_one_and_is_proven_against_its_logs(drive, tmp_path):
@@ -60,14 +54,14 @@ def test_what_is_unavailable_and_what_is_strange_stand_in_the_manifest(drive, tm
     told = dict(line.split(": ", 1) for line in record.reasons if ": " in line)
     assert "without a pose of lidar in map: future" in told["lidar"]
     assert any("the name '/map' begins with a slash" in line for line in record.reasons)
-    said = logloom_says("log", tmp_path / "root", "drive").stdout
+    said = command("log", tmp_path / "root", "drive").stdout
     assert "without a pose of lidar in map" in " ".join(said.split())
-    why = json.loads(logloom_says("head", tmp_path / "root", "--why", "--json", "--rows", "1").stdout)
+    why = json.loads(command("head", tmp_path / "root", "--why", "--json", "--rows", "1").stdout)
     assert '"from": "lidar"' in json.dumps(why)
 
 
 def test_the_tree_of_a_log_is_drawn_with_rates(drive):
-    done = logloom_says("info", drive, "--tree")
+    done = command("info", drive, "--tree")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "drive: 5 frames",
@@ -79,7 +73,7 @@ def test_the_tree_of_a_log_is_drawn_with_rates(drive):
         "note: the name '/lidar' begins with a slash, which is taken off (1 transform)",
         "note: the name '/map' begins with a slash, which is taken off (12 transforms)",
     ]
-    (told,) = json.loads(logloom_says("info", drive, "--tree", "--json").stdout)["logs"]
+    (told,) = json.loads(command("info", drive, "--tree", "--json").stdout)["logs"]
     base = next(frame for frame in told["frames"] if frame["frame"] == "base")
     assert base == {
         "frame": "base",
@@ -112,7 +106,7 @@ def test_loops_and_deep_chains_are_drawn_and_names_do_not_steer_the_terminal(tmp
     assert len(lines) < 1100
     assert max(map(len, lines)) < 300
     small = write_log(tmp_path / "small.mcap", {"/tf": (TF, [(START, {"transforms": odd})])})
-    said = logloom_says("info", small, "--tree").stdout
+    said = command("info", small, "--tree").stdout
     assert "\x1b" not in said
     assert "fr\\x1b[2Jame" in said
     assert said.count("the frames a, b are in a loop") == 1
@@ -139,7 +133,7 @@ def test_calibrations_and_deskewed_clouds_are_built_alike_in_any_partitioning(tm
     for row, same in zip(one, many, strict=True):
         for name, value in row.items():
             assert np.asarray(value).tobytes() == np.asarray(same[name]).tobytes(), name
-    why = json.loads(logloom_says("head", tmp_path / "7", "--why", "--json", "--rows", "1").stdout)
+    why = json.loads(command("head", tmp_path / "7", "--why", "--json", "--rows", "1").stdout)
     assert '"from": "the frame of /camera"' in json.dumps(why)
 
 
@@ -207,7 +201,7 @@ def test_each_message_behind_a_pose_is_named_hop_by_hop_with_its_time_and_place(
     seen = [one["times"] == [speeds[tick][0]["message_time"]] for tick, one in at.items() if "times" in one]
     assert seen
     assert all(seen)
-    said = logloom_says("head", tmp_path / "root", "--why", "--skip", 100, "-n", 1, "-c", "lidar").stdout
+    said = command("head", tmp_path / "root", "--why", "--skip", 100, "-n", 1, "-c", "lidar").stdout
     assert "lidar in base, static #" in said
     assert said.count("odom in map, /tf #") == 2
 
