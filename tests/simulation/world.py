@@ -368,6 +368,8 @@ class World:
                 self.scheduler.spawn(name, lambda work=work, name=name: work(name))
         self.scheduler.run()
         self.check_versions()
+        if not any(one.is_dead and one.name.startswith("collect") for one in self.scheduler.actors):
+            self.check_tags()
         keep = rng.choice([None, Keep(last=1)])
         if "runs" in self.store.names():  # also what a killed gc was about is brought to its end
             collect_garbage(self.root, keep=keep, grace_s=GRACE_S)
