@@ -12,6 +12,7 @@ failed, too.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import io
@@ -262,8 +263,13 @@ class RemoteFiles(AbstractFileSystem):
                 self._own.pipe_file(path, value, mode=mode, **kwargs)
             except FileExistsError:
                 # The answer to an attempt may have been lost after it had done its work.
-                if attempts == 1 or self._own.cat_file(path) != value:
+                if attempts == 1:
                     raise
+                with contextlib.suppress(*MISSING):
+                    if self._own.cat_file(path) != value:
+                        raise
+                    return
+                self._own.pipe_file(path, value, mode=mode, **kwargs)  # somebody has removed it since
 
         self._ask(path, write)
 

@@ -23,6 +23,7 @@ from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag2.db3 import Db3File
 from logloom.io.logs.tables import files
+from logloom.io.storage import Store
 from logloom.io.tables.index_files import read_part
 from logloom.io.tar import stream
 from logloom.pipelines.plan import plan_build
@@ -192,7 +193,6 @@ def test_what_lance_says_tells_faults_of_machine_and_store_from_damage(said, is_
 def test_a_zarr_group_that_can_not_be_opened_has_lost_no_array(tmp_path, monkeypatch):
     import zarr
 
-    from logloom.io.storage import Store
     from logloom.io.zarr.others import find_groups
 
     group = zarr.open_group(tmp_path / "z", mode="w")
@@ -285,3 +285,20 @@ def test_a_bag_behind_a_path_like_object_that_the_disk_stops_giving_is_a_fault_o
     assert file.read(0, 2) == b"ab"
     with pytest.raises(StorageError, match="Input/output error"):
         file.read(2, 2)
+
+
+def test_what_somebody_removed_after_a_lost_answer_is_created_again(monkeypatch):
+    monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
+    faults, store = faulty.install(), Store.at(f"{faulty.ROOT}/root")
+    read = faulty.FaultyFiles.cat_file
+
+    def late(self, path, *rest, **more):  # somebody removes it before it is compared
+        monkeypatch.undo()
+        self.rm_file(path)
+        return read(self, path, *rest, **more)
+
+    monkeypatch.setattr(faulty.FaultyFiles, "cat_file", late)
+    faults.set("lost", at=0, path="runs/note")
+    assert store.create("runs/note", b"mine")
+    assert faults.done
+    assert store.read("runs/note") == b"mine"
