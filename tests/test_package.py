@@ -17,6 +17,7 @@ import logloom
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "logloom"
+ENTRY_POINTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["entry-points"]
 WITH_BEAM = (
     "/metrics.py",
     "pipelines/template.py",
@@ -200,6 +201,48 @@ def test_what_headers_say_stands_here_stands_here():
         assert not strange, f"the header of {path.relative_to(PACKAGE)} names {sorted(strange)}"
 
 
+FORMATS = ENTRY_POINTS["logloom.formats"]
+FORMAT_FOLDERS = tuple(f"{home.rsplit('.', 1)[0].replace('.', '/')}/" for home in FORMATS.values())
+# Words that mean something else there, and the one choice.
+NAMES_OF_FORMATS = {
+    "annotations": {"io/labels/cvat.py"},  # the root of CVAT's XML
+    "bags": {"io/logs/remembered.py"},  # ROS's
+    "parquet": {"io/logs/tables/files.py"},  # the encoding of messages
+    "table": {  # a key of recipes, of logs and of columns of labels
+        "io/labels/tables.py",
+        *(f"recipe/{name}.py" for name in ("checks", "columns", "labels", "logs", "model")),
+    },
+    "tar": {"transforms/suggest.py"},  # the output that a suggested recipe begins with
+    "zarr": {"software.py"},  # the package
+}
+
+
+def outside_of_formats():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if not path.relative_to(REPOSITORY).as_posix().startswith(FORMAT_FOLDERS):
+            yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
+
+
+def test_nobody_but_a_format_spells_its_name():
+    found = {}
+    for module, tree in outside_of_formats():
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            name = text.split("/")[0]  # of a name, or the path of a file in a root
+            if name in FORMATS:
+                found.setdefault(name, set()).add(module)
+    assert found == NAMES_OF_FORMATS
+
+
+def test_only_datasets_import_what_lies_in_a_format():
+    homes = tuple(folder.replace("/", ".") for folder in FORMAT_FOLDERS)
+    for module, tree in outside_of_formats():
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = [getattr(node, "module", None) or node.names[0].name for node in nodes]
+        inside = [name for name in names if f"{name}.".startswith(homes)]
+        assert not inside or module.startswith("datasets/"), f"{module} imports {inside}"
+
+
 def docstrings_and_comments(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -210,11 +253,10 @@ def docstrings_and_comments(path):
 
 
 def test_docstrings_and_comments_name_modules_and_what_is_in_them():
-    groups = set(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["entry-points"])
     for path in sorted(PACKAGE.rglob("*.py")):
         for text in docstrings_and_comments(path):
             for name in re.findall(r"(?<![\w./@-])logloom(?:\.\w+)+", text):
-                right = name in groups or is_named_right(name, path)
+                right = name in ENTRY_POINTS or is_named_right(name, path)
                 assert right, f"{path.relative_to(PACKAGE)} names {name}"
 
 

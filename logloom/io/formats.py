@@ -16,7 +16,7 @@ from logloom.errors import UsageError
 from logloom.io.manifest import Manifest, version_file
 from logloom.io.metadata import checked
 from logloom.io.storage import Store
-from logloom.io.units import Format
+from logloom.io.units import Format, ReferredFormat
 
 
 @functools.cache
@@ -42,6 +42,16 @@ def form_options() -> dict[str, str]:
     """By output, the option that says what bytes columns hold; see `Format.forms_option`."""
     formats = map(format_named, format_names())
     return {form.name: form.forms_option for form in formats if form.forms_option}
+
+
+def taking(key: str) -> list[Format]:
+    """The formats whose datasets depend on a field of `Catalogued`; see `Format.takes`."""
+    return [form for form in map(format_named, format_names()) if form.takes == key]
+
+
+def referred_to() -> list[ReferredFormat]:
+    """The formats whose units datasets elsewhere may point into."""
+    return [form for form in map(format_named, format_names()) if isinstance(form, ReferredFormat)]
 
 
 def without_suffix(name: str) -> str:

@@ -189,6 +189,11 @@ class Format(FolderKind, Protocol):
         forms_option: the option that names, by column, what bytes hold: jpg, png, …; "" where there is none.
         shows_units: whether what is assembled is whole only in a view, beside files of its units.
         reads_assembled: whether `rows` opens what is assembled; else its units are read.
+        takes: the field of `Catalogued` that its datasets depend on; "" for none.
+        takes_for_option: whether that field replaces the option of the same name.
+        media_type: of its files.
+        hub_files: a glob of the files in a split's folder that the viewer of Hugging Face's hub opens; "" for
+            none.
         last: the file that is written last of a plain unit or dataset, so that it says that all is there; of
             several names, which stand for versions of the format, one.
     """
@@ -205,6 +210,10 @@ class Format(FolderKind, Protocol):
     forms_option: str = ""
     shows_units: bool = False
     reads_assembled: bool = False
+    takes: str = ""
+    takes_for_option: bool = False
+    media_type: str = "application/octet-stream"
+    hub_files: str = ""
     last: tuple[str, ...] = ()
 
     def check(self, options: Any, schema: Schema) -> list[str]:
@@ -245,6 +254,10 @@ class Format(FolderKind, Protocol):
             log_uri: the URI of its first file.
         """
         return []
+
+    def check_taken(self, value: Any) -> str:
+        """Why this output can't hold a value of the field that it `takes`; "" where it can."""
+        return ""
 
     def writer(self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext) -> Writer:
         """Begins a unit.
@@ -442,11 +455,9 @@ class AssembledFormat(Format, Protocol):
 
     Attributes:
         planned: what its plans say.
-        takes: the field of `Catalogued` that its datasets depend on; "" for none.
     """
 
     planned: type[BaseModel] = PartsJson
-    takes: str = ""
 
     def plan_assembly(
         self, store: Store, units: Sequence[StagedUnit], schema: Schema, options: Any, period: int | None
@@ -550,6 +561,42 @@ class ReferringFormat(Protocol):
 
         Raises:
             DatasetError: one of them is missing or damaged.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Users:
+    """What datasets elsewhere need of a root.
+
+    Attributes:
+        folders: of the units that they point into.
+        unknown: why nobody knows what some of them need; then no unit of the output can be removed.
+    """
+
+    folders: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ReferredFormat(Protocol):
+    """A format into whose units datasets elsewhere may point, which leave notes where they do."""
+
+    name: str
+
+    def users(self, store: Store) -> Users:
+        """What datasets elsewhere need of a root."""
+        ...
+
+    def notes(self, store: Store, version: int | None = None) -> list[str]:
+        """Names of the notes: of what points into units, or into the view of a version."""
+        ...
+
+    def user_of(self, store: Store, note: str) -> str:
+        """The URI of the dataset or the root that left a note.
+
+        Raises:
+            DatasetError: the note is damaged.
         """
         ...
 

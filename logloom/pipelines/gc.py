@@ -21,6 +21,7 @@ from typing import Any
 from logloom.errors import UsageError
 from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_files, remove_folder
 from logloom.io.entries import ENTRY, unit_folder, unit_names
+from logloom.io.formats import referred_to
 from logloom.io.intervals import numbers_with
 from logloom.io.manifest import (
     all_versions,
@@ -37,9 +38,8 @@ from logloom.io.removals import REMOVING, forget_removals, mark_removed, removed
 from logloom.io.shards import SHARDS
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
-from logloom.io.tables.versions import OUTPUT as TABLE
 from logloom.io.tags import read_tags
-from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, users_of, view_users
+from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, view_users
 from logloom.pipelines.merged_stats import MERGED
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
@@ -186,7 +186,7 @@ class _Collection:
         self.done = Collected(dry_run)
         self._expired: list[int] = []
         self._needed = Needed.by(store, ())
-        self._has_tables = True
+        self._unsure: set[str] = set()  # outputs of which datasets elsewhere need nobody knows what
 
     # --- versions
 
@@ -212,11 +212,12 @@ class _Collection:
         waiting = [number for number in before if ages[number] >= self._cutoff]
         self._expired = [number for number in before if ages[number] < self._cutoff]
         # All that is there now, also of versions that go: their files stay as long as their notes are young.
-        users = users_of(store)
+        users = {form.name: form.users(store) for form in referred_to()}
         manifests = check_versions(store, sorted([*numbers, *waiting]))
-        self._needed = Needed.by(store, manifests, users.names)
-        self._has_tables = not users.unknown
-        done.notes += users.unknown
+        folders = [folder for own in users.values() for folder in own.folders]
+        self._needed = Needed.by(store, manifests, folders)
+        self._unsure = {output for output, own in users.items() if own.unknown}
+        done.notes += [note for own in users.values() for note in own.unknown]
         for number in sorted(set(numbers) - kept):
             self._take_out(number, tags)
         done.kept = tuple(number for number in numbers if number not in done.removed)
@@ -300,7 +301,7 @@ class _Collection:
             names = unit_names(self._store, output, on_stranger=self.done.unknown.append)
             while batch := list(itertools.islice(names, _BATCH)):
                 looked_at += len(batch)
-                if output != TABLE or self._has_tables:
+                if output not in self._unsure:
                     self._units_of(output, batch)
                 self._on_progress(looked_at, looked_at)
 

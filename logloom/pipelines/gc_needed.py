@@ -1,8 +1,9 @@
 """What the versions of a root need: which of them stay, and what these name.
 
-Here: retention, and the names of all units, portions and files that versions name, or that tables elsewhere
+Here: retention, and the names of all units, portions and files that versions name, or that datasets elsewhere
 point to, as keys of 8 bytes each, since there may be tens of millions; made of columns.
-Elsewhere: removing everything else (logloom.pipelines.gc).
+Elsewhere: removing everything else (logloom.pipelines.gc), what points into a root (`ReferredFormat` in
+logloom.io.units).
 """
 
 from __future__ import annotations
@@ -19,28 +20,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import DatasetError, LogloomError
+from logloom.errors import DatasetError
 from logloom.io.ahead import ahead
 from logloom.io.entries import read_log_part, unit_folder
+from logloom.io.formats import referred_to
 from logloom.io.labels.stored import files_named
 from logloom.io.manifest import (
     Manifest,
     manifest_at,
     read_assembled,
-    read_manifest,
-    version_numbers,
-    view_folder,
 )
-from logloom.io.metadata import Text, checked, parsed
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.removals import Keys, are_in, key_of, keys_in
 from logloom.io.shards import shard_file
 from logloom.io.storage import Store
-from logloom.io.stored import UNITS
-from logloom.io.tables.index import read_log
-from logloom.io.tables.references import USERS
-from logloom.io.tables.versions import OUTPUT, open_table
 from logloom.recipe import Keep
 
 if TYPE_CHECKING:
@@ -203,84 +197,9 @@ def _units_in(parts: Sequence[pa.Table]) -> Iterator[tuple[str, list[str]]]:
         yield output, [file["portion"] for file in files if file.get("portion")]
 
 
-# --- tables elsewhere -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Users:
-    """What tables elsewhere point to.
-
-    Attributes:
-        names: folders of this root that they need.
-        unknown: why nobody knows what some of them need; then no unit of a table can be removed.
-    """
-
-    names: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-
-def users_of(store: Store) -> Users:
-    """Reads what the tables point to that left a note in `referenced-by/`."""
-    names: set[str] = set()
-    unknown = []
-    for note in store.names(USERS):
-        place = store.uri_of(f"{USERS}/{note}")
-        try:
-            names |= _pointed_to(store, user_of(store, f"{USERS}/{note}"))
-        except (LogloomError, FileNotFoundError) as error:
-            unknown.append(
-                f"{place}: nobody knows what that table needs ({error}), so no unit of a table is removed; "
-                "if it is gone for good, remove this note"
-            )
-    return Users(tuple(sorted(names)), tuple(unknown))
-
-
-def user_of(store: Store, note: str) -> str:
-    """The URI of the table or root that left a note.
-
-    Raises:
-        DatasetError: the note is damaged.
-    """
-    place = store.uri_of(note)
-    fields = checked(dict[Text, Text], parsed(store.read(note), place), place)
-    if "table" not in fields:
-        raise DatasetError(
-            f"{place}: damaged, it names no table; write that table again, or remove this note"
-        )
-    return fields["table"]
-
-
 def view_users(store: Store, number: int) -> list[str]:
-    """The notes of tables elsewhere that point into the view of a version, which holds its files by links."""
-    folders = [
-        f"{view_folder(number)}/{OUTPUT}/{split}/{USERS}"
-        for split in store.names(f"{view_folder(number)}/{OUTPUT}")
-    ]
-    return [f"{folder}/{name}" for folder in folders for name in store.names(folder)]
-
-
-def _pointed_to(store: Store, uri: str) -> set[str]:
-    """The folders of this root that a table, or the tables of all versions of a root, point into.
-
-    Raises:
-        LogloomError: it can't be read.
-    """
-    prefix = f"{store.uri}/{UNITS}/{OUTPUT}/"
-    found: set[str] = set()
-    elsewhere = Store.at(uri, store.options)
-    tables = [uri]
-    if numbers := version_numbers(elsewhere):
-        manifests = [read_manifest(elsewhere, number) for number in numbers]
-        parts = [(m.version, part) for m in manifests for part in m.assembled if part.output == OUTPUT]
-        tables = [f"{elsewhere.uri}/v{number:08d}/{OUTPUT}/{part.split}" for number, part in parts]
-    for one in tables:
-        root, table = open_table(one, store.options)
-        for log in table.logs:
-            stored = read_log(f"{root}/{log.file}", table, [], storage_options=store.options)
-            for blobs, _ in stored.blobs.values():
-                inside = (blob.removeprefix(prefix) for blob in blobs if blob.startswith(prefix))
-                found |= {unit_folder(OUTPUT, name.rsplit("/", 2)[-2]) for name in inside}
-    return found
+    """The notes of datasets elsewhere that point into the view of a version."""
+    return [note for form in referred_to() for note in form.notes(store, number)]
 
 
 def check_versions(store: Store, numbers: Sequence[int]) -> list[Manifest]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from logloom.errors import DatasetError, PurgedError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
+from logloom.io.formats import referred_to
 from logloom.io.labels.stored import files_named
 from logloom.io.log_statistics import statistics_file
 from logloom.io.manifest import Assembled, Manifest, all_versions, manifest_at, read_assembled
@@ -19,8 +20,7 @@ from logloom.io.metadata import parsed
 from logloom.io.purged import Purged, merged_ranges
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
-from logloom.io.tables.references import USERS
-from logloom.pipelines.gc_needed import Needed, user_of, view_users
+from logloom.pipelines.gc_needed import Needed
 from logloom.pipelines.purge_rows import ErasedTime, content_without, count_rows
 from logloom.schema import TimeRanges
 
@@ -160,10 +160,11 @@ class Found:
 
     def users(self) -> list[str]:
         """URIs of tables and roots that point into units or views of this root."""
-        names = [f"{USERS}/{name}" for name in self._store.names(USERS)]
-        for number in self.records:
-            names += view_users(self._store, number)
-        return sorted({user_of(self._store, name) for name in names})
+        store, found = self._store, set()
+        for form in referred_to():
+            notes = [note for place in (None, *self.records) for note in form.notes(store, place)]
+            found |= {form.user_of(store, note) for note in notes}
+        return sorted(found)
 
 
 def _files_of(records: Iterable[LogRecord]) -> set[str]:

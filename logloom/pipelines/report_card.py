@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from logloom.io.formats import format_named, format_names
 from logloom.io.manifest import Manifest
 from logloom.io.storage import Store
 from logloom.pipelines.comparison import sums_of
@@ -96,13 +97,20 @@ def head_of(manifest: Manifest) -> dict[str, Any]:
         "tags": ["robotics", "autonomous-driving", "logloom"],
         "size_categories": [size],
     }
-    if "tar" in manifest.outputs:
-        files = [
-            {"split": _split_name(name, in_rows), "path": f"tar/{name}/*.tar"}
-            for name, in_rows in _folders(manifest)
-        ]
-        head["configs"] = [{"config_name": "tar", "data_files": files}]
+    if configs := list(_configs(manifest)):
+        head["configs"] = configs
     return head
+
+
+def _configs(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """The outputs of which the hub's viewer opens files."""
+    for output in format_names():
+        if output in manifest.outputs and (files := format_named(output).hub_files):
+            paths = [
+                {"split": _split_name(split, in_rows), "path": f"{output}/{split}/{files}"}
+                for split, in_rows in _folders(manifest)
+            ]
+            yield {"config_name": output, "data_files": paths}
 
 
 def _folders(manifest: Manifest) -> Iterator[tuple[str, bool]]:

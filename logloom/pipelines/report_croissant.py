@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from logloom.io.formats import format_named
 from logloom.io.manifest import Manifest, view_folder
 from logloom.io.shards import fetch, shard_file
 from logloom.io.storage import Store
@@ -71,7 +72,6 @@ _FIELDS = {
     "refused": ("sc:Integer", "Messages that could not be used."),
     "content_id": ("sc:Text", "Digest of the log's content."),
 }
-_MIME = {"tar": "application/x-tar", "zarr": "application/x-zarr"}
 
 
 def croissant_of(store: Store, manifest: Manifest, beside: str) -> bytes:
@@ -127,7 +127,7 @@ def _outputs(manifest: Manifest, base: str) -> Iterator[dict[str, Any]]:
             "@id": f"output-{name}",
             "name": f"output-{name}",
             "description": f"The output {name}: a folder for each split.",
-            "encodingFormat": _MIME.get(name, "application/octet-stream"),
+            "encodingFormat": format_named(name).media_type,
             "includes": f"{base}/{view_folder(manifest.version)}/{name}/**",
         }
 

@@ -15,7 +15,7 @@ import numpy as np
 from logloom import where
 from logloom.errors import DatasetError, LogReadError, UsageError
 from logloom.io.filesystems import absolute_uri, contents, folder_of
-from logloom.io.l5kit.dtypes import HOST_LENGTH
+from logloom.io.formats import taking
 from logloom.io.metadata import canonical
 from logloom.io.remote import MISSING
 from logloom.schema import ColumnType
@@ -85,9 +85,10 @@ def _catalogued(
     hosts: Sequence[str] | None, index: Mapping[str, pa.Array], rows: int, place: str
 ) -> Iterator[str]:
     """What each row says for outputs, see `logloom.io.catalogued`."""
-    for row, host in enumerate(hosts or ()):
-        if len(host) > HOST_LENGTH:
-            raise UsageError(f"{place}: row {row}: the host {host!r} has more than {HOST_LENGTH} characters")
+    for form in [] if hosts is None else taking("host"):
+        for row, host in enumerate(hosts or ()):
+            if problem := form.check_taken(host):
+                raise UsageError(f"{place}: row {row}: {problem}")
     columns = {name: [_plain(value) for value in values.to_pylist()] for name, values in index.items()}
     for row in range(rows):
         said: dict[str, Any] = {} if hosts is None else {"host": hosts[row]}

@@ -12,13 +12,14 @@ from typing import Any
 
 from logloom import where
 from logloom.errors import UsageError
+from logloom.io.formats import taking
 from logloom.recipe.mistakes import Mistake, nearest
 from logloom.recipe.synced import sync_mistakes
 from logloom.resample.policies import POLICIES
 from logloom.row_splits import COLUMN
 
 _OF_LOGS = ("log_id", "stem", "parent", "path")
-_TAKERS = {"host": "l5kit", "index": "table"}  # by key of a table of logs the output that it is for
+_TAKEN = ("host", "index")  # keys of a table of logs that are for outputs
 
 
 def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -123,11 +124,15 @@ def _catalogued(data: Mapping[str, Any], names: list[str]) -> Iterator[Mistake]:
     by = _mapping(data, "split").get("by")
     taken = ["log_id", "timestamp", *names, *([COLUMN] if _is_of_rows(by) else [])]
     splits = isinstance(by, str) and set(names_in(by)) & set(_texts(logs.get("index")))
-    for key, output in _TAKERS.items():
-        if logs.get(key) and output not in outputs and not (key == "index" and splits):
-            yield Mistake(("logs", key), f"is for the output {output}, which this recipe doesn't have")
-    if logs.get("host") and _mapping(outputs, "l5kit").get("host"):
-        yield Mistake(("outputs", "l5kit", "host"), "the table of `logs` has a `host`; leave out one of both")
+    for key in filter(logs.get, _TAKEN):
+        takers = {form.name: form.takes_for_option for form in taking(key)}
+        if takers.keys().isdisjoint(outputs) and not (key == "index" and splits):
+            words = " or ".join(takers)
+            yield Mistake(("logs", key), f"is for the output {words}, which this recipe doesn't have")
+        for name, for_option in takers.items():
+            if for_option and _mapping(outputs, name).get(key):
+                why = f"the table of `logs` has a `{key}`; leave out one of both"
+                yield Mistake(("outputs", name, key), why)
     for i, name in enumerate(_texts(logs.get("index"))):
         path = ("logs", "index", i) if not isinstance(logs["index"], str) else ("logs", "index")
         if name in taken or name.startswith("__"):

@@ -235,9 +235,7 @@ class Recipe(RecipePart):
         if info.context is None:
             plain = _in_order(plain)
         plain = with_matched(plain)
-        outputs, mistakes = _outputs(plain.get("outputs", {}))
-        if isinstance(logs := plain.get("logs"), Mapping) and logs.get("host") and "l5kit" in outputs:
-            outputs["l5kit"] = outputs["l5kit"].model_copy(update={"host": ""})  # the table says it
+        outputs, mistakes = _outputs(plain.get("outputs", {}), plain.get("logs"))
         columns, origins, wrong = expanded(plain.get("columns"))
         if "columns" in plain:
             plain["columns"] = columns
@@ -275,8 +273,12 @@ def _in_order(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _outputs(value: Any) -> tuple[Any, list[Mistake]]:
-    """Outputs with their formats' own options; what is wrong is left out and listed."""
+def _outputs(value: Any, logs: Any) -> tuple[Any, list[Mistake]]:
+    """Outputs with their formats' own options; what is wrong is left out and listed.
+
+    Args:
+        logs: of the same recipe.
+    """
     if not isinstance(value, Mapping):
         return value, []
     known = format_names()
@@ -286,9 +288,12 @@ def _outputs(value: Any) -> tuple[Any, list[Mistake]]:
         if name not in known:
             mistakes.append(Mistake(("outputs", str(name)), f"no such output{nearest(str(name), known)}"))
             continue
-        model = format_named(name).Options
+        form = format_named(name)
+        model = form.Options
         try:
             options[name] = given if isinstance(given, model) else model.model_validate(given or {})
+            if form.takes_for_option and isinstance(logs, Mapping) and logs.get(form.takes):
+                options[name] = options[name].model_copy(update={form.takes: ""})  # the table says it
         except ValidationError as error:
             mistakes += from_pydantic(error.errors(), model, ("outputs", name))
     return options, mistakes

@@ -34,6 +34,7 @@ MAX_COMMENT = 300  # characters
 MAX_NAMED = 12  # fields in one comment
 _MS = 1_000_000
 _NICE = (1, 2, 5)
+_OUTPUT = "tar"  # which holds columns of any type, and opens with whatever opens archives
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def suggest(
         raise UsageError("no topic of these logs has a field that a column can hold:\n" + "\n".join(lines))
     for name in sorted(found.unusable):
         on_left_out(f"topic {name}: {found.unusable[name]}")
-    return "\n".join([*_head_lines(head, found), "columns:", *lines, "outputs:", "  tar: {}", ""])
+    return "\n".join([*_head_lines(head, found), "columns:", *lines, "outputs:", f"  {_OUTPUT}: {{}}", ""])
 
 
 def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
@@ -353,7 +354,7 @@ def _problem(
         "time": {**time, "topics": {keys["topic"]: own} if own else {}},
         "clock": {"rate": 1},
         "columns": {name: dict(keys)},
-        "outputs": {"tar": {}},
+        "outputs": {_OUTPUT: {}},
     }
     try:
         resolve(Recipe.model_validate(data), logs)

@@ -8,8 +8,8 @@ import numpy as np
 import logloom.datasets
 from logloom.io.manifest import as_laid_out, read_manifest
 from logloom.io.storage import Store
+from logloom.io.tables.users import users_of
 from logloom.pipelines.build import build
-from logloom.pipelines.gc_needed import users_of
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
@@ -41,8 +41,8 @@ def test_tables_point_into_roots_of_either_layout_and_both_know_of_it(recipe, tm
         store = as_laid_out(Store.at(place))
         users = users_of(store)
         assert users.unknown == ()
-        assert users.names
-        assert all(store.exists(f"{folder}/entry.json") for folder in users.names)
+        assert users.folders
+        assert all(store.exists(f"{folder}/entry.json") for folder in users.folders)
     rows = logloom.datasets.open(places[2])
     found = [row for row in rows if row["timestamp"] in expected]
     assert found

@@ -8,7 +8,7 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.l5kit.assemble import L5KitPlanJson, make_chunk, plan_assembly, problems
-from logloom.io.l5kit.dtypes import FOLDERS
+from logloom.io.l5kit.dtypes import FOLDERS, HOST_LENGTH
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
 from logloom.io.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
 from logloom.io.l5kit.reader import L5KitReader
@@ -30,6 +30,7 @@ class L5KitFormat(AssembledFormat):
     Options = L5KitOptions
     planned = L5KitPlanJson
     takes = "host"
+    takes_for_option = True
     preference = 60
     keeps_columns = False
     has_stamps_at_hand = True
@@ -46,6 +47,12 @@ class L5KitFormat(AssembledFormat):
         except UsageError as error:
             return [str(error)]
         return []
+
+    def check_taken(self, value: str) -> str:
+        """A host that is too long."""
+        if len(value) <= HOST_LENGTH:
+            return ""
+        return f"the host {value!r} has more than {HOST_LENGTH} characters"
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext

@@ -27,6 +27,7 @@ from logloom.io.tables.index import read_log
 from logloom.io.tables.parts import ROWS_FILE, TablePlan, make_plan
 from logloom.io.tables.references import References, note_use
 from logloom.io.tables.unit import BlockReader, UnitWriter, check_closed, unit_reader
+from logloom.io.tables.users import notes, user_of, users_of
 from logloom.io.tables.versions import open_table, pinned
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.schema import Schema
@@ -216,6 +217,10 @@ class TableFormat(AssembledFormat):
                     yield f"{folder}/{log.file}: {rows.rows} rows, {d.FILE} says {log.rows}"
             except DatasetError as error:
                 yield str(error)
+
+    users = staticmethod(users_of)
+    notes = staticmethod(notes)
+    user_of = staticmethod(user_of)
 
 
 FORMAT = TableFormat()

@@ -56,6 +56,8 @@ class TarFormat(Format):
     preference = 40
     compares_files = True
     forms_option = "ext"
+    media_type = "application/x-tar"
+    hub_files = "*.tar"
     kind = "webdataset"
     is_generic = True
 

@@ -32,6 +32,7 @@ class ZarrFormat(AssembledFormat):
     preference = 20
     has_stamps_at_hand = True
     reads_assembled = True
+    media_type = "application/x-zarr"
 
     def check(self, options: ZarrOptions, schema: Schema) -> list[str]:
         """Columns that can't be arrays, one line each."""
