@@ -48,6 +48,7 @@ class TableOptions(ChosenColumns):
     reference: str | list[str] = Field(default_factory=list)
     compress: str | dict[str, str] = Field(default_factory=dict)
     _pinned: tuple[str, ...] = PrivateAttr(())
+    _max_gap: int | None = PrivateAttr(None)  # of a table that no recipe has a clock for
 
     def plan(self, schema: Schema) -> TablePlan:
         """What is decided about the table before its first row.
@@ -183,8 +184,8 @@ class TableFormat(AssembledFormat):
             for log_id, own in sorted(of_log.items())
         ]
         holders = References(options.references, store.options).holders if options.references else ()
-        max_gap = None if period is None else period * 3 // 2
         closed = [unit.unit for own in of_log.values() for unit in own]
+        max_gap = options._max_gap if period is None else period * 3 // 2
         table = describe(plan, closed, logs, max_gap, holders)
         added = {name: dtype for columns in told.values() for name, dtype, _ in columns}
         table = dataclasses.replace(table, index={**table.index, **added})

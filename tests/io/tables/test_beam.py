@@ -6,6 +6,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 import logloom.io.tables as tt
 from logloom.errors import UsageError
+from logloom.io.tables.description import read_description
 from tests.io.tables.making import assert_rows_equal, drive
 
 
@@ -27,6 +28,9 @@ def test_a_table_that_is_read_and_written_again_holds_the_same_rows(tmp_path):
         assert_rows_equal(found, wanted)
     assert index.speed.tolist() == [row["speed"] for row in rows]
     assert tt.verify(f"{tmp_path}/b") == []
+    table = read_description(f"{tmp_path}/b", {})
+    assert (table.max_gap, next(iter(table.groups))) == (10**9, "lidar")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_a_filtered_part_of_a_table_is_read(tmp_path):
