@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.braces import braceexpand
-from logloom.io.filesystems import explained
+from logloom.io.checks import without_check
+from logloom.io.files import File
 from logloom.io.storage import Store
 
 _MIB = 1 << 20
@@ -52,29 +52,14 @@ def content_of(store: Store, names: Sequence[str]) -> tuple[str, int]:
         DatasetError: a file is gone.
     """
     digest, total = blake3(), 0
-    fs = store.fs
     for name in names:
-        uri = store.uri_of(name)
-        try:
-            with (
-                explained(uri, (FileNotFoundError,)),
-                fs.open(store.fs_path(name), "rb", **_opening(store)) as file,
-            ):
-                size = file.seek(0, 2)
-                file.seek(0)
-                digest.update(size.to_bytes(8, "little"))
-                total += size
-                digest.update(file.read(_MIB))
-                file.seek(max(0, size - _MIB))
-                digest.update(file.read(_MIB))
-        except FileNotFoundError:
-            raise DatasetError(f"{uri}: there is no such file") from None
+        file = File(store.uri_of(name), without_check(store.options))
+        size, length = file.size, min(_MIB, file.size)
+        digest.update(size.to_bytes(8, "little"))
+        digest.update(file.read(0, length))
+        digest.update(file.read(size - length, length))
+        total += size
     return digest.hexdigest(), total
-
-
-def _opening(store: Store) -> dict[str, Any]:
-    """How a file is opened whose ends alone are read."""
-    return {} if store.local is not None else {"block_size": _MIB, "cache_type": "none"}
 
 
 def walk(store: Store, suffixes: tuple[str, ...], depth: int = 8) -> list[str]:

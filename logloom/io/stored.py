@@ -2,12 +2,12 @@
 
 Here: `StoredFiles`: its files by name, their sizes, and where they are.
 Elsewhere: writing (storage), opening URIs (filesystems), ranges of files (fetching, files).
+A file is read through the folder's own file system, since its name may hold what a URI gives a meaning to.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -168,14 +168,6 @@ class StoredFiles:
                     return file.read(stop - start)
             data: bytes = self.fs.cat_file(self.fs_path(name), start=start, end=stop)
             return data
-
-    def read_json(self, name: str) -> Any:
-        """What a file of JSON holds; raises as `read` does, and ValueError where it is no JSON.
-
-        Args:
-            name: of the file, relative to the folder.
-        """
-        return json.loads(self.read(name))
 
     def exists(self, name: str) -> bool:
         """Whether a file or a folder of this name is there.

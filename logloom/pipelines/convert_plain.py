@@ -169,7 +169,7 @@ def _copy_file(source: Store, target: Store, file: ViewedFile, name: str) -> Non
         elif source.uri.partition("://")[0] == target.uri.partition("://")[0]:
             target.fs.cp_file(source.fs_path(file.stored), target.fs_path(name))
         else:
-            target.fs.pipe_file(target.fs_path(name), source.fs.cat_file(source.fs_path(file.stored)))
+            target.fs.pipe_file(target.fs_path(name), source.read(file.stored))
     except FileNotFoundError:
         raise DatasetError(f"{source.uri_of(file.stored)}: a file of this version is missing") from None
     except OSError as error:

@@ -77,7 +77,7 @@ outputs: {{tar: {{}}}}
 """
     recipe, opened = Recipe.from_yaml(text, source="test"), pa.OSFile
     assert not plan_build(recipe, str(tmp_path / "root")).unreadable
-    monkeypatch.setattr(pa, "OSFile", lambda path: broken() if "drive-2" in path else opened(path))
+    monkeypatch.setattr(pa, "OSFile", lambda path: broken() if b"drive-2" in path else opened(path))
     with pytest.raises(StorageError, match=r"drive-2/pose\.parquet: Input/output error"):
         plan_build(recipe, str(tmp_path / "root"))
 

@@ -72,7 +72,7 @@ def listed(root: pathlib.Path) -> dict[str, Any]:
     records = [dataclasses.asdict(record) for record in read_manifest(store, 1).logs]
     for record in records:
         del record["units"]
-    return store.read_json(version_file(1)) | {"format": 2, "logs": json.loads(canonical(records))}
+    return json.loads(store.read(version_file(1))) | {"format": 2, "logs": json.loads(canonical(records))}
 
 
 def restate(root: pathlib.Path, change: Callable[[LogRecord], LogRecord], **fields: Any) -> None:

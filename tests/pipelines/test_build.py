@@ -1,6 +1,7 @@
 """Whole builds: the same bytes however they are run, and nothing half-published."""
 
 import dataclasses
+import json
 import logging
 import os
 import pathlib
@@ -218,7 +219,7 @@ def test_of_two_builds_of_one_version_each_is_told_its_own_outcome(drive, tmp_pa
     build(winner)
     with pytest.raises(CommitConflictError):
         build(loser)
-    said = Store.at(root).read_json(finish.outcome_file(winner.job))
+    said = json.loads(Store.at(root).read(finish.outcome_file(winner.job)))
     assert said["committed"]
     assert not said["conflict"]
 

@@ -2,6 +2,7 @@
 
 Here: `Folders`, which lists a folder once for all who ask, and tells ROS 2 bags by their metadata.yaml.
 Elsewhere: URIs, globs and names (match), which folders are logs of a kind (each kind).
+A metadata.yaml is read through the file system that listed it, whose paths may mean something else in a URI.
 """
 
 from __future__ import annotations

@@ -8,22 +8,18 @@ Elsewhere: which columns Arrow's types become (logloom.io.arrow), files that say
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow import chosen, columns_of, raw_columns
+from logloom.io.arrow_files import arrow_file
 from logloom.io.checks import check_file
-from logloom.io.fetching import failure
-from logloom.io.filesystems import stored_file
 from logloom.io.folders import content_of, files_of
 from logloom.io.pieces import Batch, DatasetPiece, RawRows
-from logloom.io.remote import MISSING, fault_of
 from logloom.io.storage import Store
 
 SUFFIXES = (".parquet", ".pq")
@@ -104,12 +100,12 @@ def open_parquet(store: Store, name: str) -> Iterator[Any]:
     """
     uri = store.uri_of(name)
     check_file(uri, store.options)
-    try:
-        opened = store.fs.open(uri, "rb") if store.local is not None else stored_file(uri, store.options)
-        with opened as stream, pq.ParquetFile(stream, page_checksum_verification=True) as file:
-            yield file
-    except MISSING as error:
-        raise failure(uri, error) from error
-    except (pa.ArrowException, OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        damage = DatasetError(f"{uri}: no Parquet file, or a damaged one ({error})")
-        raise fault_of(uri, error) or damage from error
+
+    def damaged(reason: str) -> DatasetError:
+        return DatasetError(f"{uri}: no Parquet file, or a damaged one ({reason})")
+
+    with (
+        arrow_file(uri, store.options, damaged) as stream,
+        pq.ParquetFile(stream, page_checksum_verification=True) as file,
+    ):
+        yield file

@@ -19,13 +19,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
+from logloom.io.arrow_files import arrow_file
 from logloom.io.checks import check_file
-from logloom.io.filesystems import stored_file
-from logloom.io.remote import fault_of
 from logloom.io.tables import description as d
 from logloom.io.tables.blobs import HASH_BYTES
 from logloom.io.tables.where import index_columns, mask
-from logloom.uris import is_local
 from logloom.where import Filter
 
 ROWS_PER_GROUP = 1 << 16
@@ -119,15 +117,15 @@ def parquet_source(uri: str, storage_options: Mapping[str, Any] | None) -> Itera
         StorageError: it can't be read.
     """
     check_file(uri, storage_options)
-    local = contextlib.nullcontext(uri.split("://", 1)[-1])
-    try:
-        with local if is_local(uri) else stored_file(uri, storage_options) as source:
-            yield source
-    except FileNotFoundError as error:
-        raise DatasetError(f"{uri}: this index file is missing; build the table again") from error
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        damage = DatasetError(f"{uri}: this index file is damaged ({error}); build the table again")
-        raise fault_of(uri, error) or damage from error
+
+    def damaged(reason: str) -> DatasetError:
+        return DatasetError(f"{uri}: this index file is damaged ({reason}); build the table again")
+
+    def missing(reason: str) -> DatasetError:
+        return DatasetError(f"{uri}: this index file is missing; build the table again")
+
+    with arrow_file(uri, storage_options, damaged, missing) as source:
+        yield source
 
 
 def read_part(uri: str, storage_options: Mapping[str, Any] | None = None) -> pa.Table:

@@ -2,6 +2,7 @@
 
 Here: opening and decompressing streams, `compression_of`, and `stream_samples`.
 Elsewhere: the walk and its checks (members), random access (reader), the pipeline (logloom.datasets.tar).
+No `File` (logloom.io.files): ranges are what a pipe and a compressed file don't give.
 """
 
 from __future__ import annotations

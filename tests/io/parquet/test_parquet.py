@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from logloom.blocks import Block, Ragged
 from logloom.digests import digests_of_rows
@@ -380,15 +379,8 @@ def test_a_disk_that_fails_is_no_damage_that_a_conversion_may_skip(
         pq.write_table(
             table.select(["log_id", "timestamp", "steps"]), tmp_path / "others" / f"{name}.parquet"
         )
-    real, opened = LocalFileSystem.open, []
-
-    def fails(own, path, *arguments, **options):
-        opened.append(path)
-        if path.endswith("b.parquet") and opened.count(path) > 1:  # the first time it is digested
-            return opening(path.removeprefix("file://"))
-        return real(own, path, *arguments, **options)
-
-    monkeypatch.setattr(LocalFileSystem, "open", fails)
+    real = pa.OSFile
+    monkeypatch.setattr(pa, "OSFile", lambda path: (opening if path.endswith(b"b.parquet") else real)(path))
     with pytest.raises(StorageError, match=r"b\.parquet"):
         open_foreign(str(tmp_path / "others"), on_error=on_error)
 

@@ -19,8 +19,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pa_parquet
 
-from logloom.errors import LogloomError, LogReadError
-from logloom.io.filesystems import stored_file
+from logloom.errors import LogReadError
+from logloom.io.arrow_files import arrow_file
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.compression import allowance
 from logloom.io.logs.lazy import lazy
@@ -28,7 +28,6 @@ from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.tables.arrow_sizes import RecordBatch, decompressed_size, record_batches
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.magic import PARQUET
-from logloom.io.remote import fault_of
 
 _NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches
 
@@ -97,23 +96,16 @@ class _BaseTableFile:
     @contextlib.contextmanager
     def _source(self) -> Iterator[Any]:
         """The open file; what goes wrong with it names it."""
-        try:
-            if self._file.size == 0:
-                raise LogReadError(f"{self.uri}: is empty; whoever wrote it died. Leave it out.")
-            if self._file.is_local:
-                with pa.OSFile(self.uri.split("://", 1)[-1]) as source:
-                    yield source
-                return
-            with stored_file(self.uri, self._options.storage_options, cache_type="none") as source:
-                yield source
-        except LogloomError:
-            raise
-        except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            damage = LogReadError(
-                f"{self.uri}: can't be read as {self.encoding}: {reason}. Write it again, or leave it out."
-            )
-            raise fault_of(self.uri, error) or damage from error
+        if self._file.size == 0:
+            raise LogReadError(f"{self.uri}: is empty; whoever wrote it died. Leave it out.")
+        options = self._options.storage_options
+        with arrow_file(self.uri, options, self._damaged, LogReadError, cache_type="none") as source:
+            yield source
+
+    def _damaged(self, reason: str) -> LogReadError:
+        return LogReadError(
+            f"{self.uri}: can't be read as {self.encoding}: {reason}. Write it again, or leave it out."
+        )
 
     def _check_sizes(self, sizes: Iterable[int]) -> None:
         self._check_size(sum(sizes), "a message of all its rows", "write it as several files")
