@@ -5,6 +5,7 @@ are of versions.
 """
 
 import itertools
+import json
 import tarfile
 from io import BytesIO
 
@@ -16,6 +17,7 @@ import zarr
 
 import logloom.datasets as ld
 import logloom.io.bags as granular
+from logloom.blocks import Block
 from logloom.errors import LogloomError, StorageError
 from logloom.io import retries
 from logloom.io.foreign import open_foreign
@@ -23,11 +25,15 @@ from logloom.io.l5kit import ChunkedDataset
 from logloom.io.tables import verify, write_table
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert
+from logloom.schema import ColumnType, Schema
 from tests import faulty
 from tests.faulty import ROOT
+from tests.io.lance.test_lance import write as write_lance_table
+from tests.io.lerobot.test_dataset import write_others as write_lerobot_dataset
 from tests.pipelines.verbs import EVERY
 
 ROWS = 20
+INFOS = "infos.json"
 TARGETS = (f"{ROOT}/converted-{number}" for number in itertools.count())
 
 
@@ -73,6 +79,26 @@ def write_blobs(folder):
     write_table(str(folder), rows, index=[])
 
 
+def write_lance(folder):
+    schema = Schema({"pose": ColumnType("<f4", (3,))})
+    poses = np.arange(3.0 * ROWS, dtype="<f4").reshape(2, ROWS // 2, 3)
+    blocks = [
+        Block(log, "p0", 0, {"timestamp": np.arange(ROWS // 2), "pose": own})
+        for log, own in zip("ab", poses, strict=True)
+    ]
+    write_lance_table(folder, blocks, schema)
+
+
+def write_lerobot(folder):
+    write_lerobot_dataset(folder, (ROWS // 2, ROWS // 2))
+
+
+def write_annotations(folder):
+    folder.mkdir()
+    infos = [{"log_id": "a", "timestamp": i, "boxes": [i, 2]} for i in range(ROWS)]
+    (folder / INFOS).write_text(json.dumps({"metainfo": {}, "data_list": infos}))
+
+
 FOLDERS = {
     "arrays": write_arrays,
     "parquet": write_parquet,
@@ -80,6 +106,9 @@ FOLDERS = {
     "shards": write_shards,
     "l5kit": write_l5kit,
     "blobs": write_blobs,
+    "lance": write_lance,
+    "lerobot": write_lerobot,
+    "annotations": write_annotations,
 }
 
 LOADED = {
@@ -88,6 +117,8 @@ LOADED = {
     "bags": "pose",
     "l5kit": "ego_translation",
     "blobs": "pose",
+    "lance": "pose",
+    "lerobot": "observation.state",
 }
 
 
@@ -119,7 +150,9 @@ def opened(folder):
 
 
 def converted(folder):
-    source = open_foreign(f"{ROOT}/{folder}", on_error="skip")
+    # No file says that it is one of annotations.
+    what = (f"{folder}/{INFOS}", folder) if folder == "annotations" else (folder, None)
+    source = open_foreign(f"{ROOT}/{what[0]}", what[1], on_error="skip")
     done = convert(plan_convert(source, next(TARGETS), "zarr", on_error="skip"))
     assert done.damaged == ()
     return [(record.log_id, record.status, record.rows) for record in done.manifest.logs]
@@ -141,7 +174,12 @@ def windowed(folder):
 
 
 COMMANDS = {"open": opened, "load": loaded, "window": windowed, "convert": converted}
-CASES = [(command, folder) for command in COMMANDS for folder in FOLDERS]
+CASES = [
+    (command, folder)
+    for command in COMMANDS
+    for folder in FOLDERS
+    if command == "convert" or folder != "annotations"  # whose infos are rows of no view
+]
 
 
 @pytest.mark.parametrize("kind", ["reset", "time-out", "short", "503"])

@@ -23,7 +23,9 @@ from logloom.io.annotations.stage import (
     ClosedAnnotations,
 )
 from logloom.io.assembling import problems_at
+from logloom.io.chained import UnitsSource
 from logloom.io.storage import Store
+from logloom.io.stretches import Stretches
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
 from logloom.schema import Schema
 
@@ -73,6 +75,12 @@ class AnnotationsFormat(AssembledFormat):
     def units(self, store: Store) -> list[AnnotationReader]:
         """The data infos of an annotation file, which the store's URI names."""
         return [AnnotationReader(store.uri, store.options)]
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
+    ) -> UnitsSource:
+        """The data infos of an annotation file, which the store's URI names: no folder is listed for it."""
+        return UnitsSource(store, self.name, self.units(store), [""])
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """The files that infos name, by their own names; of infos, only what is assembled is shown."""
