@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess  # nosec B404 # starts this Python only
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing.connection import Connection
 
 _SAFE = "PYTHONSAFEPATH"
+_STDERR = 2  # `sys.stderr` may be no file, as in notebooks
 _starting = threading.Lock()
 
 
@@ -32,6 +35,27 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def import_environment() -> dict[str, str]:
     """The environment in which such a command finds the modules that this process does."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(_folders(sys.path))}
+
+
+def connected_process(module: str, **options: Any) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Runs a module in this Python, with a connection to it, of whose other end it is given the number.
+
+    Args:
+        options: of Popen.
+    """
+    import multiprocessing
+
+    ours, theirs = multiprocessing.Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            module_command(module, str(theirs.fileno())),
+            stdin=subprocess.DEVNULL,
+            stdout=_STDERR,
+            pass_fds=[theirs.fileno()],
+            env=import_environment(),
+            **options,
+        )
+    return process, ours
 
 
 def _folders(path: Sequence[str]) -> Iterator[str]:

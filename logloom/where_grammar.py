@@ -48,7 +48,7 @@ from logloom.where_tree import (
 from logloom.words import printable
 
 MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may name all logs of a table
-MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ns, ten years, as in recipes
+MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ns, ten years: times plus any duration still fit in int64
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
 UNITS = {
     "ns": 1,

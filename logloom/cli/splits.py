@@ -23,7 +23,7 @@ from logloom.errors import UsageError
 
 if TYPE_CHECKING:
     from logloom.datasets.separation import Separation
-    from logloom.datasets.splitting import Nearest, NearestInTime
+    from logloom.datasets.splitting import Nearest
 
 
 @app.command(
@@ -103,12 +103,12 @@ def _show(root: str, found: Separation) -> None:
     if found.guaranteed:
         print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
     for one in found.nearest:
-        print_folded(_line(one, f"{one.metres:.6g} m", "no two positions"))
-    for in_time in found.nearest_in_time:
-        print_folded(_line(in_time, f"{in_time.seconds:.9g} s", "no two rows"))
+        print_folded(_line(one, f"{one.apart:.6g} m", "no two positions"))
+    for one in found.nearest_in_time:
+        print_folded(_line(one, f"{one.apart:.9g} s", "no two rows"))
 
 
-def _line(found: Nearest | NearestInTime, apart: str, without: str) -> str:
+def _line(found: Nearest, apart: str, without: str) -> str:
     ends: list[Any] = [f"{log_id} at {stamp}" for log_id, stamp in found.rows]
     names = " and ".join(found.splits)
     return f"{names}: {apart} apart ({', '.join(ends)})" if ends else f"{names}: {without}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from logloom.datasets import opening
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.splitting import Nearest, NearestInTime, nearest, nearest_in_time, split
+from logloom.datasets.splitting import Nearest, nearest, nearest_in_time, split
 from logloom.errors import UsageError
 from logloom.io.formats import by_preference, format_named, options_of
 from logloom.io.manifest import Manifest, open_root, split_root
@@ -44,7 +44,7 @@ class Separation:
     counts: Mapping[str, dict[str, int]]
     left_out: int
     nearest: tuple[Nearest, ...] = ()
-    nearest_in_time: tuple[NearestInTime, ...] = ()
+    nearest_in_time: tuple[Nearest, ...] = ()
     of_rows: bool = True
     guaranteed: str = ""
     rule: Mapping[str, Any] = field(default_factory=dict)
@@ -55,29 +55,29 @@ class Separation:
         """The least between any two splits, by the rule's positions; None where these weren't read."""
         if not self.position or self.position != self.rule.get("position"):
             return None
-        return min((pair.metres for pair in self.nearest), default=math.inf)
+        return min((pair.apart for pair in self.nearest), default=math.inf)
 
     @property
     def seconds(self) -> float:
         """The least between any two splits by time."""
-        return min((pair.seconds for pair in self.nearest_in_time), default=math.inf)
+        return min((pair.apart for pair in self.nearest_in_time), default=math.inf)
 
     def to_json(self) -> dict[str, Any]:
         """For machines; metres, or seconds, are null where two splits have no two rows that tell them."""
         said = {
             "splits": dict(self.counts),
             "left_out": self.left_out,
-            "nearest": [_pair(one, "metres", one.metres) for one in self.nearest],
+            "nearest": [_pair(one, "metres") for one in self.nearest],
         }
         if self.nearest_in_time:
-            said["nearest_in_time"] = [_pair(one, "seconds", one.seconds) for one in self.nearest_in_time]
+            said["nearest_in_time"] = [_pair(one, "seconds") for one in self.nearest_in_time]
         return said | ({"gap": self.guaranteed} if self.guaranteed else {})
 
 
-def _pair(found: Nearest | NearestInTime, unit: str, apart: float) -> dict[str, Any]:
+def _pair(found: Nearest, unit: str) -> dict[str, Any]:
     return {
         "splits": list(found.splits),
-        unit: apart if math.isfinite(apart) else None,
+        unit: found.apart if math.isfinite(found.apart) else None,
         "rows": [{"log_id": log_id, "timestamp": stamp} for log_id, stamp in found.rows],
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -164,17 +164,22 @@ def _by_value(rows: Dataset[Any], column: str, shares: Shares) -> Labels:
 
 
 class Nearest(NamedTuple):
-    """The two rows of two splits that lie nearest to each other.
+    """The two rows of two splits that lie nearest to each other, or were recorded nearest.
 
     Attributes:
         splits: their names.
-        metres: how far apart; infinite where one has no position.
+        apart: metres, or seconds; infinite where one has no position, or no rows.
         rows: (log_id, timestamp) of each; () where there are none.
     """
 
     splits: tuple[str, str]
-    metres: float
+    apart: float
     rows: tuple[tuple[str, int], ...]
+
+    @property
+    def metres(self) -> float:
+        """`apart`, as `nearest` measures it."""
+        return self.apart
 
 
 def nearest(parts: Mapping[str, Dataset[Any]], position: str) -> list[Nearest]:
@@ -191,44 +196,41 @@ def nearest(parts: Mapping[str, Dataset[Any]], position: str) -> list[Nearest]:
         UsageError: there is no such column, or it holds no positions in metres.
     """
     sources = {id(part.source): part for part in parts.values()}
-    places = {number: positions_of(part, position) for number, part in sources.items()}
-    found = {name: places[id(part.source)][part.positions] for name, part in parts.items()}
+    every = {number: positions_of(part, position) for number, part in sources.items()}
+    found = {name: every[id(part.source)][part.positions] for name, part in parts.items()}
     usable = {name: np.flatnonzero(np.isfinite(places).all(axis=1)) for name, places in found.items()}
-    pairs = []
-    for one, other in itertools.combinations(found, 2):
-        metres, at = least_distance(found[one][usable[one]], found[other][usable[other]])
-        ends = zip((one, other), at, strict=True) if at else ()
-        rows = tuple(_named(parts[name], int(usable[name][number])) for name, number in ends)
-        pairs.append(Nearest((one, other), metres, rows))
-    return pairs
+    places = {name: found[name][rows] for name, rows in usable.items()}
+    return _pairs(parts, places, usable, least_distance)
 
 
-class NearestInTime(NamedTuple):
-    """The two rows of two splits that were recorded nearest to each other.
-
-    Attributes:
-        splits: their names.
-        seconds: how far apart; infinite where one has no rows.
-        rows: (log_id, timestamp) of each; () where there are none.
-    """
-
-    splits: tuple[str, str]
-    seconds: float
-    rows: tuple[tuple[str, int], ...]
-
-
-def nearest_in_time(parts: Mapping[str, Dataset[Any]]) -> list[NearestInTime]:
+def nearest_in_time(parts: Mapping[str, Dataset[Any]]) -> list[Nearest]:
     """As `nearest`, by the timestamps of rows.
 
     Args:
         parts: datasets by name, of rows that have timestamps.
     """
     found = {name: _stamps_of(part) for name, part in parts.items()}
+    return _pairs(parts, found, {name: np.arange(len(stamps)) for name, stamps in found.items()}, least_time)
+
+
+def _pairs(
+    parts: Mapping[str, Dataset[Any]],
+    places: Mapping[str, Array],
+    rows: Mapping[str, Ints],
+    least: Callable[[Array, Array], tuple[float, tuple[int, ...]]],
+) -> list[Nearest]:
+    """The nearest of any two parts.
+
+    Args:
+        places: of the rows that have one, in space or in time.
+        rows: which rows these are.
+    """
     pairs = []
-    for one, other in itertools.combinations(found, 2):
-        seconds, at = least_time(found[one], found[other])
+    for one, other in itertools.combinations(parts, 2):
+        apart, at = least(places[one], places[other])
         ends = zip((one, other), at, strict=True) if at else ()
-        pairs.append(NearestInTime((one, other), seconds, tuple(_named(parts[n], row) for n, row in ends)))
+        named = tuple(_named(parts[name], int(rows[name][number])) for name, number in ends)
+        pairs.append(Nearest((one, other), apart, named))
     return pairs
 
 

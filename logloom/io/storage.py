@@ -323,11 +323,11 @@ class Store(StoredFiles):
     @contextlib.contextmanager
     def _unfinished(self, path: pathlib.Path, data: bytes, durable: bool) -> Iterator[pathlib.Path]:
         """A file with these bytes on the disk of `path`; gone afterwards unless it took that name."""
-        make_folder(path.parent)
-        scratch = self._temporary
-        # Only a root that is being built has a place for it: a plain folder holds its format's files alone.
-        folder, hidden = (scratch, "") if scratch.is_dir() else (path.parent, ".")
-        partial = folder / f"{hidden}{own_name()}{PARTIAL}"
+        partial = self._temporary / f"{own_name()}{PARTIAL}"
+        if not partial.parent.is_dir():
+            # No root that is being built: a plain folder holds its format's files alone.
+            make_folder(path.parent)
+            partial = path.parent / f".{partial.name}"
         with unfinished(partial, data, durable=durable):
             yield partial
 

@@ -13,19 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, SerializationInfo
 
+from logloom.where_grammar import MAX_DURATION, UNITS
 from logloom.words import shortened
 
-_DURATION_UNITS = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "min": 60 * 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86_400 * 10**9,
-}
+_DURATION_UNITS = {**UNITS, "µs": UNITS["us"]}
 _DISTANCE_UNITS = {"mm": 1, "cm": 10, "m": 1000, "km": 10**6}
 _SIZE_UNITS = {
     "B": 1,
@@ -42,7 +33,6 @@ _SIZE_UNITS = {
 _QUANTITY = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?) ?([A-Za-zµ]*)")
 _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{1,40})?")
 
-MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ten years: times plus any duration still fit in int64
 MAX_DISTANCE = 10**11  # mm
 MAX_SIZE = 1 << 50
 MAX_DIGITS = 18  # of a rate or a share

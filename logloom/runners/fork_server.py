@@ -14,7 +14,6 @@ import itertools
 import multiprocessing
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,12 +25,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, NoReturn
 
 from logloom.extras import spare_pandas, without_collection
-from logloom.interpreter import import_environment, module_command
+from logloom.interpreter import connected_process
 from logloom.runners.local_workers import work
 from logloom.runners.worker import end_after
 
 _LOOK_EVERY = 0.2  # seconds
-_STDERR = 2  # `sys.stderr` may be no file, as in notebooks
 _early: contextvars.ContextVar[ForkServer | None] = contextvars.ContextVar("early", default=None)
 
 
@@ -76,20 +74,12 @@ class ForkServer:
         Args:
             modules: to import beside what of logloom is imported here.
         """
-        self._connection, theirs = multiprocessing.Pipe()
         self._ends: dict[int, Future[int]] = {}
         self._numbers = itertools.count()
         self._code: int | None = None  # of the server, once it has ended
         self._lock = threading.Lock()
-        with theirs:
-            self._process = subprocess.Popen(
-                module_command(__name__, str(theirs.fileno())),
-                stdin=subprocess.DEVNULL,
-                stdout=_STDERR,
-                pass_fds=[theirs.fileno()],
-                env=import_environment(),
-                start_new_session=True,  # Ctrl-C is for this process alone
-            )
+        # A session of its own, since Ctrl-C is for this process alone.
+        self._process, self._connection = connected_process(__name__, start_new_session=True)
         loaded = list(sys.modules)  # other threads may import meanwhile
         self._send(sorted({*modules, *filter(_is_shared, loaded)}))
         threading.Thread(target=self._listen, name="logloom-forks", daemon=True).start()

@@ -39,17 +39,12 @@ def frame_name(log_id: str, timestamp: int) -> str:
     return name
 
 
-def last_part(name: str, place: str) -> str:
-    """The last part of an image's path as a tool wrote it, without suffix.
+def parts_of(name: str, place: str) -> tuple[str, ...]:
+    """The parts of an image's path as a tool wrote it, the last one without suffix.
 
     Raises:
         DatasetError: the path leaves the folder of the images.
     """
-    return _parts(name, place)[-1]
-
-
-def _parts(name: str, place: str) -> tuple[str, ...]:
-    """The parts of an image's path, the last one without suffix; raises as `last_part`."""
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or not parts[0] or re.match(r"[A-Za-z]:", parts[0]) or "\0" in name:
         raise DatasetError(f"{place}: the image's name {name!r:.200} leaves the folder of images")
@@ -93,7 +88,7 @@ class SentFrames:
             assert labels is not None
             names = [value.tobytes().decode() for value in labels.values]
             for name, time in zip(names, labels.times.tolist(), strict=True):
-                parts = _parts(name, shown(uri))
+                parts = parts_of(name, shown(uri))
                 if found.setdefault(parts, (log_id, time)) != (log_id, time):
                     raise UsageError(
                         f"{shown(uri)}: {name!r}, without its suffix, stands there with two keys; give each "
@@ -115,7 +110,7 @@ class SentFrames:
         """
         if isinstance(image, int):
             return self.frames[image] if 0 <= image < len(self.frames) else None
-        parts = _parts(image, place)
+        parts = parts_of(image, place)
         named = self.by_name.get(parts[-1], {})
         if not named:
             return key_of(parts[-1])

@@ -8,9 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
-import multiprocessing
 import os
-import subprocess  # nosec B404 # starts this Python only
 import sys
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
@@ -18,11 +16,10 @@ from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP
 from typing import Any
 
 from logloom.errors import DatasetError, LogloomError, StorageError
-from logloom.interpreter import import_environment, module_command
+from logloom.interpreter import connected_process
 from logloom.io.remote import storage_error
 
 _CRASHES = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP}  # that a process brings about itself
-_STDERR = 2  # `sys.stderr` may be no file, as in notebooks
 
 
 class _Helper:
@@ -30,15 +27,7 @@ class _Helper:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self.connection, theirs = multiprocessing.Pipe()
-        with theirs:
-            self._process = subprocess.Popen(
-                module_command(__name__, str(theirs.fileno())),
-                stdin=subprocess.DEVNULL,
-                stdout=_STDERR,
-                pass_fds=[theirs.fileno()],
-                env=import_environment(),
-            )
+        self._process, self.connection = connected_process(__name__)
 
     def close(self) -> int:
         """Ends it; gives the code that it ends with."""

@@ -14,7 +14,7 @@ from logloom.io.labels import names
 from logloom.io.labels.coco import read_coco
 from logloom.io.labels.cvat import read_cvat
 from logloom.io.labels.kitti import read_kitti
-from logloom.io.labels.names import SentFrames, frame_name, key_of, last_part
+from logloom.io.labels.names import SentFrames, frame_name, key_of, parts_of
 from logloom.io.labels.segments import read_segments
 from logloom.io.labels.tool_labels import label_table
 from logloom.pipelines.label_import import import_labels
@@ -279,7 +279,7 @@ def test_a_name_carries_its_key_there_and_back(log_id, timestamp):
         return
     assert not set(name) & set('/\\:*?"<>|\0 ')
     assert key_of(name) == (log_id, timestamp)
-    assert key_of(last_part(f"task 7/sub.dir/{name}.jpg", "f")) == (log_id, timestamp)
+    assert key_of(parts_of(f"task 7/sub.dir/{name}.jpg", "f")[-1]) == (log_id, timestamp)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_names_that_leave_their_folder_are_refused(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["a.jpg", "a@x.jpg", "@5.jpg", "a@99999999999999999999.jpg", "a b@5"])
 def test_names_without_a_key_have_none(name):
-    assert key_of(last_part(name, "f")) is None
+    assert key_of(parts_of(name, "f")[-1]) is None
 
 
 def test_what_a_tool_says_becomes_a_table_by_log_and_time(tmp_path):
