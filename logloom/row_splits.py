@@ -65,7 +65,7 @@ class RowSplit:
         return {NEAR: f"{_REASON}gap", UNKNOWN: f"{_REASON}without {self.column}"}
 
 
-def says_splits(schema: Schema) -> bool:
+def has_row_splits(schema: Schema) -> bool:
     """Whether rows have a column of texts that says which split each is in, as builds make it."""
     ctype = schema.columns.get(COLUMN)
     return ctype is not None and ctype.kind == "string"

@@ -252,18 +252,18 @@ class Schema:
         Raises:
             ValueError: no schema; pydantic's own where a field has the wrong type.
         """
-        said = _SchemaJson.model_validate(data)
+        parsed = _SchemaJson.model_validate(data)
         columns: dict[str, ColumnType] = {}
-        for column in said.columns:
+        for column in parsed.columns:
             if column.name in columns:
                 raise ValueError(f"column {column.name!r} stands there twice")
             try:
                 columns[column.name] = column.ctype
             except ValueError as error:
                 raise ValueError(f"column {column.name!r}: {error}") from error
-        if unknown := sorted(set(said.sampled) - columns.keys()):
+        if unknown := sorted(set(parsed.sampled) - columns.keys()):
             raise ValueError(f"sampled: no column {unknown[0]!r}")
-        return cls(columns, said.sampled)
+        return cls(columns, parsed.sampled)
 
 
 class _ColumnJson(BaseModel):

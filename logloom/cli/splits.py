@@ -63,7 +63,7 @@ def splits(
 
     Exits with 3 if rows of two splits lie nearer than the `gap` by which a build split them.
     """
-    from logloom.datasets.separation import asked_splits, version_splits
+    from logloom.datasets.separation import requested_splits, version_splits
     from logloom.pipelines.split_proof import proof_of
     from logloom.pipelines.splits import empty_row_splits, empty_splits
 
@@ -77,7 +77,7 @@ def splits(
         counts = dict(found.counts)
         warnings = empty_row_splits(counts) if found.of_rows else empty_splits(counts)
     else:
-        found = asked_splits(root, share or (), by, cell, gap, position, options, where)
+        found = requested_splits(root, share or (), by, cell, gap, position, options, where)
         warnings = empty_row_splits(found.counts)
     proof = proof_of(found.rule, found.metres, found.seconds)
     if json:

@@ -27,12 +27,12 @@ def wait(
     store = root_at(root, storage_option)
     noted: set[str] = set()
 
-    def say(one: BuildStatus) -> None:
+    def print_status(one: BuildStatus) -> None:
         if not quiet and one.run not in noted:
             noted.add(one.run)
             print_message(f"waiting for {one.in_words()}")
 
-    found = builds.wait(store, timeout=timeout, on_status=say)
+    found = builds.wait(store, timeout=timeout, on_status=print_status)
     show_builds(found, store.uri, json)
     if not all(one.state in ("committed", "unchanged") for one in found):
         raise typer.Exit(FAILED)

@@ -66,8 +66,8 @@ def mix(
 
     parts: dict[str, Dataset[Any]] = {}
     weights: list[Weight] = []
-    for name, said in sources.items():
-        part, weight = said if isinstance(said, tuple) else (opening.open(name, **options), said)
+    for name, given in sources.items():
+        part, weight = given if isinstance(given, tuple) else (opening.open(name, **options), given)
         if not isinstance(part, Dataset):
             raise UsageError(f"mix: {name} is a {type(part).__name__}, no dataset")
         parts[name] = part
@@ -328,9 +328,9 @@ def check_pins(saved: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -
     differ = [key for key in {**before, **now} if before.get(key) != now.get(key)]
     differ = [key for key in differ if key in before or not key.startswith(_DIGEST)]
     if differ:
-        said = [f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:10]]
+        changes = [f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:10]]
         raise UsageError(
-            f"this is the state of a loader over another mixture: {'; '.join(said)}. Rows would come in "
+            f"this is the state of a loader over another mixture: {'; '.join(changes)}. Rows would come in "
             "another order; open what it had, by version: urban@3"
         )
 

@@ -31,7 +31,7 @@ from logloom.io.manifest import Manifest, open_root, split_root, version_numbers
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
-from logloom.row_splits import COLUMN, says_splits
+from logloom.row_splits import COLUMN, has_row_splits
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+))?)?")
@@ -130,7 +130,7 @@ def _open_rows(
     source = _dataset_at(place, columns, options)
     if source is None:
         return _open_splits(place, splits, columns, options)
-    if says_splits(source.schema):
+    if has_row_splits(source.schema):
         source.find_splits = functools.partial(labels_of_column, source)
     if splits is None:
         return source, range(len(source))

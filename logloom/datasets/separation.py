@@ -64,14 +64,14 @@ class Separation:
 
     def to_json(self) -> dict[str, Any]:
         """For machines; metres, or seconds, are null where two splits have no two rows that tell them."""
-        said = {
+        data = {
             "splits": dict(self.counts),
             "left_out": self.left_out,
             "nearest": [_pair(one, "metres") for one in self.nearest],
         }
         if self.nearest_in_time:
-            said["nearest_in_time"] = [_pair(one, "seconds") for one in self.nearest_in_time]
-        return said | ({"gap": self.guaranteed} if self.guaranteed else {})
+            data["nearest_in_time"] = [_pair(one, "seconds") for one in self.nearest_in_time]
+        return data | ({"gap": self.guaranteed} if self.guaranteed else {})
 
 
 def _pair(found: Nearest, unit: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _output_with(store: Store, manifest: Manifest, column: str) -> str | None:
     return None
 
 
-def asked_splits(
+def requested_splits(
     root: str,
     shares: Sequence[str],
     by: str,
@@ -144,11 +144,11 @@ def asked_splits(
     Raises:
         UsageError: see `logloom.datasets.split`.
     """
-    said = dict(one.rpartition("=")[::2] for one in shares)
-    if "" in said or len(said) < len(shares):
+    by_split = dict(one.rpartition("=")[::2] for one in shares)
+    if "" in by_split or len(by_split) < len(shares):
         raise UsageError(f"--share {' '.join(shares)}: write each split once, as in train=0.8")
     whole = opening.open(root, where=where, storage_options=options)
-    parts = split(whole, said, by=by, cell=cell, gap=gap, position=position)
+    parts = split(whole, by_split, by=by, cell=cell, gap=gap, position=position)
     return _separation(parts, len(whole), position, by_time=by == "time")
 
 

@@ -69,16 +69,16 @@ class ArrowLayout:
             place: for messages.
 
         Raises:
-            DatasetError: what is told makes no sense.
+            DatasetError: what is stored makes no sense.
         """
         text = (arrow.metadata or {}).get(_OURS)
         if text is None:
             return None
-        told = parsed(text, f"{place}: metadata of the schema")
+        stored = parsed(text, f"{place}: metadata of the schema")
         try:
-            schema = Schema.from_json(told["schema"])
-            images = checked(dict[str, str], told["images"], place)
-            layout = cls(schema, images, checked(str, told["dot"], place))
+            schema = Schema.from_json(stored["schema"])
+            images = checked(dict[str, str], stored["images"], place)
+            layout = cls(schema, images, checked(str, stored["dot"], place))
             if layout_problems(schema, images):
                 return None
             wanted = layout.arrow
@@ -101,8 +101,8 @@ class ArrowLayout:
             own = {key: text for key, text in texts.items() if text} or None
             kind = IMAGE if name in self.images else stored_type(ctype)
             fields.append(pa.field(self.stored(name), kind, metadata=own))
-        told = {"schema": self.schema.to_json(), "images": dict(self.images), "dot": self.dot}
-        metadata = {_OURS: canonical(told)}
+        stored = {"schema": self.schema.to_json(), "images": dict(self.images), "dot": self.dot}
+        metadata = {_OURS: canonical(stored)}
         if self.images:
             features = {self.stored(name): {"_type": "Image"} for name in self.images}
             metadata[_HUB] = json.dumps({"info": {"features": features}}, sort_keys=True).encode()

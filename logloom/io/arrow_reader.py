@@ -56,7 +56,7 @@ class TableReader(BatchedSource):
         self._token = object()  # whose rows are whose, in caches of this process
 
     @property
-    def told(self) -> ArrowLayout | None:
+    def own_layout(self) -> ArrowLayout | None:
         """What the file says of its columns; None where it says nothing that holds."""
         return None
 
@@ -78,7 +78,7 @@ class TableReader(BatchedSource):
 
     @cached_property
     def _layout(self) -> ArrowLayout:
-        layout = self._known or self.told
+        layout = self._known or self.own_layout
         if layout is None:
             raise DatasetError(f"{self.place}: doesn't say what its columns are; convert its folder")
         return layout

@@ -45,5 +45,5 @@ def with_labels(text: str, digests: Mapping[str, str]) -> str:
     """`LogRecord.catalogue` of a log that has labels; as it is where there are none."""
     if not digests:
         return text
-    said = parsed(text, "catalogue") if text else {}
-    return canonical(said | {"labels": dict(digests)}).decode()
+    known = parsed(text, "catalogue") if text else {}
+    return canonical(known | {"labels": dict(digests)}).decode()

@@ -111,7 +111,7 @@ class Intervals:
         number = starts.searchsorted(stamps, side="right") - 1
         return np.asarray((number >= 0) & (stamps < stops[number]))
 
-    def tells_of(self, log_ids: Collection[str]) -> bool:
+    def mentions(self, log_ids: Collection[str]) -> bool:
         """Whether it has intervals of one of these logs, or the search names one."""
         return not self._spans.keys().isdisjoint(log_ids) or self._names(log_ids)
 
@@ -134,13 +134,13 @@ class Intervals:
 
         schema = _schema()
         table = pa.table([pa.array(self.log_ids, pa.string()), self.starts, self.stops], schema=schema)
-        said = {"search": asdict(self.search), "digest": self._digest()}
+        metadata = {"search": asdict(self.search), "digest": self._digest()}
         buffer = io.BytesIO()
         with pq.ParquetWriter(
             buffer, schema, compression="zstd", write_page_checksum=True, store_schema=False
         ) as file:
             file.write_table(table)
-            file.add_key_value_metadata({_KEY: canonical(said)})
+            file.add_key_value_metadata({_KEY: canonical(metadata)})
         return buffer.getvalue()
 
     def _digest(self) -> str:
@@ -166,13 +166,13 @@ class Intervals:
                     raise ValueError("its columns are others")
                 if metadata.num_rows > _MAX_ROWS or sum(sizes) > _MAX_BYTES:
                     raise ValueError("it is too large")
-                said = checked(_Metadata, parsed(metadata.metadata.get(_KEY, b""), place), place, hint)
+                stored = checked(_Metadata, parsed(metadata.metadata.get(_KEY, b""), place), place, hint)
                 table = file.read(use_threads=False).combine_chunks()
             if any(column.null_count for column in table.columns):
                 raise ValueError("a value is missing")
             names, starts, stops = table.columns
-            found = cls(said.search, names.to_pylist(), starts.to_numpy(), stops.to_numpy())
-            if found._digest() != said.digest:
+            found = cls(stored.search, names.to_pylist(), starts.to_numpy(), stops.to_numpy())
+            if found._digest() != stored.digest:
                 raise ValueError("its values aren't those that were saved")
         except (pa.ArrowException, OSError, ValueError, TypeError) as error:
             raise DatasetError(f"{place}: not intervals, or damaged ({error}); {hint}") from error
@@ -267,13 +267,13 @@ def number_with(store: Store, number: int, name: str) -> int | None:
     for other in sorted(searched.intersection(version_numbers(store)) - {number}, reverse=True):
         if not store.exists(intervals_file(other, name)):
             continue
-        wanted = wanted or _said(manifest_at(store, number))
-        if _said(manifest_at(store, other)) == wanted:
+        wanted = wanted or _settings_of(manifest_at(store, number))
+        if _settings_of(manifest_at(store, other)) == wanted:
             return other
     return None
 
 
-def _said(manifest: Manifest) -> tuple[Any, ...]:
+def _settings_of(manifest: Manifest) -> tuple[Any, ...]:
     """What rows of a version, and their gaps, depend on; of versions that have no shards their number."""
     shards = [shard.digest for shard in manifest.logs.shards]
     clock = manifest.recipe.get("clock")

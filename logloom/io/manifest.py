@@ -123,21 +123,21 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """What stands in its file: of logs their shards, which lie beside it already."""
-        said = asdict(replace(self, logs=LogRecords()))
+        fields = asdict(replace(self, logs=LogRecords()))
         for name in ("fan_out", "reason"):  # so that earlier software reads what has none
-            if not said[name]:
-                del said[name]
-        return canonical(said | {"logs": [asdict(shard) for shard in self.logs.shards]})
+            if not fields[name]:
+                del fields[name]
+        return canonical(fields | {"logs": [asdict(shard) for shard in self.logs.shards]})
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
         from logloom.markup import table
 
-        said: dict[str, object] = {"parent": "none" if self.parent is None else self.parent}
-        said |= {name.replace("_", " "): f"{count:,}" for name, count in self.totals.items()}
-        said |= {"outputs": ", ".join(self.outputs), "read back": self.verified}
-        said |= {"reason": self.reason} if self.reason else {}
-        return table(f"{self.name}, version {self.version}", ("", ""), said.items())
+        facts: dict[str, object] = {"parent": "none" if self.parent is None else self.parent}
+        facts |= {name.replace("_", " "): f"{count:,}" for name, count in self.totals.items()}
+        facts |= {"outputs": ", ".join(self.outputs), "read back": self.verified}
+        facts |= {"reason": self.reason} if self.reason else {}
+        return table(f"{self.name}, version {self.version}", ("", ""), facts.items())
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str, store: Store | None = None) -> Manifest:
@@ -163,13 +163,13 @@ class Manifest:
                 f"{FORMAT}: install a newer logloom"
             )
         if isinstance(value, dict) and "logs" in value:
-            said = {"logs": value["logs"]}
+            records = {"logs": value["logs"]}
             if not isinstance(number, int):
                 value["logs"] = LogRecords()  # the format is what is wrong
             elif number < _WITH_SHARDS:
-                value["logs"] = LogRecords.of(checked(_RecordsJson, said, what).logs)
+                value["logs"] = LogRecords.of(checked(_RecordsJson, records, what).logs)
             else:
-                value["logs"] = LogRecords(store, checked(_ShardsJson, said, what).logs)
+                value["logs"] = LogRecords(store, checked(_ShardsJson, records, what).logs)
         return checked(cls, value, what)
 
 

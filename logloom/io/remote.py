@@ -101,7 +101,7 @@ class RemoteFiles(AbstractFileSystem):
     def __reduce__(self) -> tuple[Any, ...]:
         return (RemoteFiles, (self._own, self._scheme))
 
-    def _ask(self, path: str, request: Callable[[], T]) -> T:
+    def _request(self, path: str, request: Callable[[], T]) -> T:
         """What a request gives.
 
         Raises:
@@ -124,10 +124,10 @@ class RemoteFiles(AbstractFileSystem):
     # --- reading
 
     def info(self, path: str, **kwargs: Any) -> Any:
-        return self._ask(path, lambda: self._own.info(path, **kwargs))
+        return self._request(path, lambda: self._own.info(path, **kwargs))
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
-        return self._ask(path, lambda: self._own.ls(path, detail=detail, **kwargs))
+        return self._request(path, lambda: self._own.ls(path, detail=detail, **kwargs))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
         try:
@@ -151,12 +151,12 @@ class RemoteFiles(AbstractFileSystem):
     def find(self, path: str, *args: Any, **kwargs: Any) -> Any:
         """As of any file system; a folder that can't be listed is an error, not an empty one."""
         if self._has_own("find"):
-            return self._ask(path, lambda: self._own.find(path, *args, **kwargs))
+            return self._request(path, lambda: self._own.find(path, *args, **kwargs))
         return super().find(path, *args, **kwargs)
 
     def glob(self, path: str, *args: Any, **kwargs: Any) -> Any:
         if self._has_own("glob"):
-            return self._ask(path, lambda: self._own.glob(path, *args, **kwargs))
+            return self._request(path, lambda: self._own.glob(path, *args, **kwargs))
         return super().glob(path, *args, **kwargs)
 
     @property
@@ -177,7 +177,7 @@ class RemoteFiles(AbstractFileSystem):
         return getattr(own, name) is not getattr(AbstractFileSystem, name)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        return self._ask(path, lambda: self._whole(path, start, end))
+        return self._request(path, lambda: self._whole(path, start, end))
 
     def cat_ranges(
         self,
@@ -240,14 +240,14 @@ class RemoteFiles(AbstractFileSystem):
             if size < wanted:
                 raise retries.ShortAnswerError(f"{size} bytes, it has {wanted}")
 
-        self._ask(rpath, get)
+        self._request(rpath, get)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
         if mode != "rb":
             raise NotImplementedError(f"mode {mode}: objects are written whole")
         info = self.info(path)
         if info.get("size") is None or not info.get("partial", True):  # it gives no ranges
-            return _Faults(self._ask(path, lambda: self._own.open(path, "rb")), self._uri(path))
+            return _Faults(self._request(path, lambda: self._own.open(path, "rb")), self._uri(path))
         raw = RangedFile(self._uri(path), int(info["size"]), functools.partial(self.cat_file, path))
         return raw if kwargs.get("cache_type") == "none" else io.BufferedReader(raw, block_size or BLOCK)
 
@@ -271,13 +271,13 @@ class RemoteFiles(AbstractFileSystem):
                     return
                 self._own.pipe_file(path, value, mode=mode, **kwargs)  # somebody has removed it since
 
-        self._ask(path, write)
+        self._request(path, write)
 
     def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
-        self._ask(rpath, lambda: self._own.put_file(lpath, rpath, **kwargs))
+        self._request(rpath, lambda: self._own.put_file(lpath, rpath, **kwargs))
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        self._ask(path1, lambda: self._own.cp_file(path1, path2, **kwargs))
+        self._request(path1, lambda: self._own.cp_file(path1, path2, **kwargs))
 
     def rm_file(self, path: str) -> None:
         self._remove(path, lambda: self._own.rm_file(path))
@@ -297,13 +297,13 @@ class RemoteFiles(AbstractFileSystem):
                 if attempts == 1:  # else an attempt whose answer was lost
                     raise
 
-        self._ask(path, request)
+        self._request(path, request)
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        self._ask(path, lambda: self._own.mkdir(path, create_parents=create_parents, **kwargs))
+        self._request(path, lambda: self._own.mkdir(path, create_parents=create_parents, **kwargs))
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        self._ask(path, lambda: self._own.makedirs(path, exist_ok=exist_ok))
+        self._request(path, lambda: self._own.makedirs(path, exist_ok=exist_ok))
 
     def invalidate_cache(self, path: str | None = None) -> None:
         self._own.invalidate_cache(path)

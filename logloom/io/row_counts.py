@@ -83,8 +83,8 @@ def runs_of_unit(tally: Mapping[str, Any], rows: int, place: str) -> tuple[tuple
     Raises:
         DatasetError: it says something else, or is of other rows.
     """
-    said = tally.get("splits", ()) if isinstance(tally, dict) else None
-    runs = checked(tuple[tuple[Text, Count], ...], said, f"{place}: tally: splits")
+    splits = tally.get("splits", ()) if isinstance(tally, dict) else None
+    runs = checked(tuple[tuple[Text, Count], ...], splits, f"{place}: tally: splits")
     if runs and sum(number for _, number in runs) != rows:
         raise DatasetError(f"{place}: splits of other rows than the unit has; `logloom verify` tells more")
     return runs

@@ -116,10 +116,10 @@ def _tags_after(store: Store, number: int) -> dict[str, int]:
     value = parsed(store.read(name), place, _WAY_OUT)
     if not (isinstance(value, dict) and isinstance(value.get("tags"), dict)):  # as of before
         return checked(dict[str, Version], value, place, _WAY_OUT)
-    said = checked(_Change, unsealed(value, place, _WAY_OUT), place, _WAY_OUT)
-    if said.change != number:
-        raise DatasetError(f"{place}: the tags after another change, {said.change}; {_WAY_OUT}")
-    return said.tags
+    found = checked(_Change, unsealed(value, place, _WAY_OUT), place, _WAY_OUT)
+    if found.change != number:
+        raise DatasetError(f"{place}: the tags after another change, {found.change}; {_WAY_OUT}")
+    return found.tags
 
 
 def tag_problems(store: Store) -> Iterator[str]:

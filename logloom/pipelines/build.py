@@ -190,7 +190,7 @@ def submit(
         plan = prepared(plan)
         submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
         assert isinstance(submitted, Submitted)
-        announced.say(job_id=submitted.engine_id or submitted.job_id, place=submitted.place)
+        announced.update(job_id=submitted.engine_id or submitted.job_id, place=submitted.place)
     return submitted
 
 
@@ -284,7 +284,7 @@ def _run_alone(plan: Plan, runner: RunnerOptions, on_message: OnMessage, announc
         CommitConflictError: another build committed the version, and took away what steps had handed on.
     """
     try:
-        finished = _run(plan, runner, on_message, lambda job_id: announced.say(job_id=job_id))
+        finished = _run(plan, runner, on_message, lambda job_id: announced.update(job_id=job_id))
     except DatasetError as error:
         if plan.job.store.exists(version_file(plan.job.number)):
             raise finish.was_first(plan.job) from error

@@ -100,11 +100,11 @@ def import_labels(
     skipped: Counter[str] = Counter()
     for file in files:
         place = shown(file)
-        said = read(_bytes_of(file, storage_options), place)
+        labelled = read(_bytes_of(file, storage_options), place)
         # Numbers are those of frames of a file, names are names everywhere.
-        images |= {(place if isinstance(image, int) else "", image) for image in said.images}
-        skipped += said.skipped
-        for label in said.labels:
+        images |= {(place if isinstance(image, int) else "", image) for image in labelled.images}
+        skipped += labelled.skipped
+        for label in labelled.labels:
             key = sent.find(label.image, place)
             if key is None:
                 unknown[str(label.image)] += 1

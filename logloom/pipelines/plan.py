@@ -97,8 +97,8 @@ def plan_build(
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
-    asked = _compared(job, parent, before, logs) if compare else logs.rows()
-    job, notes = _with_changed_opened(job, recipe, asked, logs, before, notes, allowed)
+    chosen = _compared(job, parent, before, logs) if compare else logs.rows()
+    job, notes = _with_changed_opened(job, recipe, chosen, logs, before, notes, allowed)
     _check_names(job.outputs, logs)
     compared = _compared(job, parent, before, logs)
     notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared)))

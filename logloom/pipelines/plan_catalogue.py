@@ -32,17 +32,17 @@ def check_index(
     names = set(columns)
     listed: dict[str, tuple[Any, str]] | None = None
     for record in staying if names else ():
-        said = dict(catalogued(record.catalogue).index) if record.part else {}
-        for name in sorted(names.intersection(said)):
-            if said[name] is None:
+        stored = dict(catalogued(record.catalogue).index) if record.part else {}
+        for name in sorted(names.intersection(stored)):
+            if stored[name] is None:
                 continue
             listed = _first_values(logs, names) if listed is None else listed
-            value, uri = listed.get(name, (said[name], ""))
-            if _KINDS[type(value)] != _KINDS[type(said[name])]:
+            value, uri = listed.get(name, (stored[name], ""))
+            if _KINDS[type(value)] != _KINDS[type(stored[name])]:
                 raise UsageError(
                     f"{table}: index: {name} of {uri} is {value!r:.80}, {_KINDS[type(value)]}, but the rows "
-                    f"of {record.log_id}, which stay, were built with {said[name]!r:.80}, "
-                    f"{_KINDS[type(said[name])]}: write that column as before, list {record.log_id} again, "
+                    f"of {record.log_id}, which stay, were built with {stored[name]!r:.80}, "
+                    f"{_KINDS[type(stored[name])]}: write that column as before, list {record.log_id} again, "
                     "or leave its rows out by `vanished: drop`"
                 )
 
@@ -51,8 +51,8 @@ def _first_values(logs: Iterable[LogFiles], names: set[str]) -> dict[str, tuple[
     """A value of each column, all of whose values are of a kind, and the file of the log in that row."""
     found: dict[str, tuple[Any, str]] = {}
     for log in logs:
-        said = dict(catalogued(log.catalogue).index)
-        new = {name: (value, log.uris[0]) for name, value in said.items() if value is not None}
+        stored = dict(catalogued(log.catalogue).index)
+        new = {name: (value, log.uris[0]) for name, value in stored.items() if value is not None}
         found = new | found
         if names <= found.keys():
             break

@@ -112,7 +112,7 @@ class PlanLogs(Mapping[str, Outline]):
         self._before = empty if self._reads_all else Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
-        self._bags_told = folders.bags_told
+        self._known_bags = folders.known_bags
         access = access_to(store.options, found)
         self.unsettled = set[str]()
         self._waiting: dict[str, Outline] = {}  # to hold the recipe to, where all logs wait
@@ -127,9 +127,9 @@ class PlanLogs(Mapping[str, Outline]):
         self._outline = outlines()
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
         if self.labels.types:
-            told = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
+            known = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
             self.files = self.files.with_catalogue(
-                [with_labels(said, self.labels.digests_of(log_id)) for log_id, said in told]
+                [with_labels(catalogue, self.labels.digests_of(log_id)) for log_id, catalogue in known]
             )
 
     def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
@@ -164,8 +164,8 @@ class PlanLogs(Mapping[str, Outline]):
             return
         waits = f"{len(names)} may still be written, by the recipe's `settle`: build again later"
         dropped = f"{listed - len(names)} left the dataset by `logloom drop`"
-        said = [waits] * bool(names) + [dropped] * (listed > len(names))
-        raise UsageError(f"none of {counted(listed, 'log')} is to be built: {'; '.join(said)}")
+        reasons = [waits] * bool(names) + [dropped] * (listed > len(names))
+        raise UsageError(f"none of {counted(listed, 'log')} is to be built: {'; '.join(reasons)}")
 
     def __getitem__(self, log_id: str) -> Outline:
         if log_id not in self.opened:
@@ -211,8 +211,8 @@ class PlanLogs(Mapping[str, Outline]):
         rows = self.rows(State.REMEMBERED)
         files = self.files
         like = self._purged.are_like(files.ids.take(rows), self.contents(rows), files.sizes(rows))
-        asked = np.concatenate([rows[like], self.rows(State.OPENED)])
-        there = {log.log_id for row, log in self.at(asked) if self._is_purged(row, log)}
+        compared = np.concatenate([rows[like], self.rows(State.OPENED)])
+        there = {log.log_id for row, log in self.at(compared) if self._is_purged(row, log)}
         named = self._purged.has_named
         lost = [log_id for log_id in before.missing_from(self.files.ids) if named(log_id)]
         return there | {record.log_id for record in before.records(lost) if record.part in self._purged.parts}
@@ -383,7 +383,7 @@ class PlanLogs(Mapping[str, Outline]):
             summary = self.opened[log.log_id].summary
             one = RememberedLog.of(log.uris, summary, self._topics, shared)
             known += [(listed, one)] if one is not None and (listed := print_of(log)) else []
-        memory = self._before.take(self._rows[self._rows >= 0], self._bags_told)
+        memory = self._before.take(self._rows[self._rows >= 0], self._known_bags)
         if known:
             memory = memory.with_more([Memory.of(self.options.known_by, self._topics, known)])
         return None if memory.is_same(self._before) else memory

@@ -48,7 +48,7 @@ _FIRST_PLAIN = 1.0  # seconds until the first line where there is no terminal
 _PLAIN_EVERY = 10.0  # seconds between the next ones
 _RATE_OVER = 10.0  # seconds whose speed is shown
 _REST = 9  # times as long as a look took: of a million units it takes minutes
-_TELLING = 2.0  # seconds of building that tell what it waits for
+_ENOUGH = 2.0  # seconds of building that tell what it waits for
 _BUSY = 0.7  # processor time to time, from where on the processor is what takes it
 _READ_BACK_SHARE = 0.4  # of the time of building; what is guessed until some has been read back
 
@@ -146,7 +146,7 @@ class Meter:
     def bound_by(self) -> str:
         """What building takes its time for, so far; "" where nobody can tell yet."""
         worked = self._seconds.get(BUILDING, 0.0)
-        if worked < _TELLING or not self._cpu:
+        if worked < _ENOUGH or not self._cpu:
             return ""
         return "processor" if self._cpu >= _BUSY * worked else self.waits_for
 

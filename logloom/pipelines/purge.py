@@ -36,7 +36,7 @@ from logloom.io.stored import UNITS
 from logloom.pipelines.gc import LOG_FILE
 from logloom.pipelines.gc_needed import view_users
 from logloom.pipelines.purge_found import Found
-from logloom.pipelines.purge_intervals import forget_logs, telling_of
+from logloom.pipelines.purge_intervals import forget_logs, mentioning
 from logloom.pipelines.purge_rows import ErasedTime
 from logloom.pipelines.purge_traces import Traces, files_of_assembled, find_left, log_ids_in, spare_shared
 from logloom.pipelines.status import builds
@@ -209,7 +209,7 @@ class _Purging:
         """Looks for what is left."""
         found, store = self._found, self._store
         self.done.names = found.named_in()
-        left = [file for file, _ in telling_of(store, found.records)]
+        left = [file for file, _ in mentioning(store, found.records)]
         self.done.left += [f"{store.uri_of(file)}: has intervals of a log that was erased" for file in left]
         self.done.left += find_left(store, self._traces, identities, found.needed, on_progress)
         self.done.left += self._begun_meanwhile()

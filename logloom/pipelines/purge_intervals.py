@@ -28,7 +28,7 @@ def forget_logs(store: Store, records: Records) -> list[str]:
         records: of the logs, by version.
     """
     damaged = []
-    for file, found in list(telling_of(store, records)):
+    for file, found in list(mentioning(store, records)):
         if found is None:
             damaged.append(file)
             continue
@@ -38,7 +38,7 @@ def forget_logs(store: Store, records: Records) -> list[str]:
     return damaged
 
 
-def telling_of(store: Store, records: Records) -> Iterator[tuple[str, Intervals | None]]:
+def mentioning(store: Store, records: Records) -> Iterator[tuple[str, Intervals | None]]:
     """The files that tell of logs, and what is in them; None in one that can't be read to know."""
     for number, own in records.items():
         for name in intervals_of(store, number):
@@ -48,7 +48,7 @@ def telling_of(store: Store, records: Records) -> Iterator[tuple[str, Intervals 
             except DatasetError:
                 yield file, None
                 continue
-            if found.tells_of(_log_ids(own)):
+            if found.mentions(_log_ids(own)):
                 yield file, found
 
 

@@ -61,9 +61,9 @@ def content_without(store: Store, manifest: Manifest, record: LogRecord, ranges:
             f"{store.uri}: version {manifest.version} was converted from {source['from']}: purge the rows "
             f"there and convert again, after `logloom purge --log {record.log_id}` here"
         )
-    said = manifest.recipe
-    names = tuple(said.get("time", {}).get("name", ()))
-    options = OpenOptions("salvage", store.options, hash=said.get("hash", "ends"), time_names=names)
+    recipe = manifest.recipe
+    names = tuple(recipe.get("time", {}).get("name", ()))
+    options = OpenOptions("salvage", store.options, hash=recipe.get("hash", "ends"), time_names=names)
     try:
         log = open_log(record.uris, options)
         summary = log.summary

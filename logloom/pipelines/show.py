@@ -177,8 +177,8 @@ def _range(rows: str | None, total: int, whose: str) -> tuple[int, int]:
         raise UsageError(f"--rows {rows!r}: expected FIRST:END, like 100:400, 100: or :400")
     start, stop = int(found[1] or 0), min(int(found[2] or total), total)
     if start >= stop:
-        asked = f", so --rows {rows} is none of them" if total and rows is not None else ""
-        raise UsageError(f"{whose} has {counted(total, 'row')}{asked}")
+        why = f", so --rows {rows} is none of them" if total and rows is not None else ""
+        raise UsageError(f"{whose} has {counted(total, 'row')}{why}")
     return start, stop
 
 

@@ -53,10 +53,10 @@ def log_of(store: Store, manifest: Manifest, record: LogRecord) -> Log:
     whose = f"log {record.log_id!r}"
     if not record.uris:
         raise UsageError(f"{whose}: the version names no files of it; leave --with-log out")
-    said = manifest.recipe
-    names = tuple(said.get("time", {}).get("name", ()))
+    recipe = manifest.recipe
+    names = tuple(recipe.get("time", {}).get("name", ()))
     options = OpenOptions(
-        "salvage", store.options, store.uri_of("index"), hash=said.get("hash", "ends"), time_names=names
+        "salvage", store.options, store.uri_of("index"), hash=recipe.get("hash", "ends"), time_names=names
     )
     log = open_log(record.uris, options, record.log_id)
     content_id = log.summary.content_id

@@ -83,20 +83,20 @@ def open_viewer(rows: ShownRows, topics: LogTopics | None = None) -> dict[str, i
         try:
             subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            said = str(getattr(error, "stderr", None) or error)
+            printed = str(getattr(error, "stderr", None) or error)
             raise UsageError(
-                f"Rerun's viewer doesn't open here ({last_words(said)}); write a file: --save FILE.rrd"
+                f"Rerun's viewer doesn't open here ({last_words(printed)}); write a file: --save FILE.rrd"
             ) from error
     return left_out
 
 
-def last_words(said: str) -> str:
+def last_words(printed: str) -> str:
     """Why Rerun's viewer ended, of what it printed.
 
     >>> last_words("INFO started\\nError: winit at /cargo/winit-0.30/mod.rs:765: DISPLAY is not set.\\n")
     'DISPLAY is not set'
     """
-    return _PANIC.sub("", said.strip().rpartition("\n")[2]).removeprefix("Error: ").rstrip(".")
+    return _PANIC.sub("", printed.strip().rpartition("\n")[2]).removeprefix("Error: ").rstrip(".")
 
 
 def _recording(rows: ShownRows) -> Any:

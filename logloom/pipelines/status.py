@@ -30,7 +30,7 @@ from logloom.words import counted, human_seconds, human_time
 LOOK_EVERY = 5.0  # seconds
 UNANSWERED_FOR = 60.0  # seconds, until nobody waits for an engine any more
 GOING_ON = ("running", "detached", "unknown")  # states
-MAX_ASKED = 10  # detached jobs of a version; a stranger's root may name very many
+MAX_REQUESTED = 10  # detached jobs of a version; a stranger's root may name very many
 _RUN = re.compile(r"([0-9a-z]{1,32})(\.running)?\.json")
 _HANDED_ON = re.compile(r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}")
 _NUMBER = re.compile(r"[0-9]{8}")
@@ -151,13 +151,13 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
     going_on = any(not status.is_over for status in runs.values())
     read_back = units_read_back(store, number) if going_on else 0
     is_there = going_on and store.exists(version_file(number))
-    asked = 0
+    requested = 0
     for status in sorted(runs.values(), key=_latest_first):
         if status.state == "detached" and is_there:
             status = replace(status, state="stopped", problem=f"another build committed version {number}")
-        elif status.state == "detached" and asked < MAX_ASKED:
-            asked += 1
-            status = _asked(store, status)
+        elif status.state == "detached" and requested < MAX_REQUESTED:
+            requested += 1
+            status = _with_engine_state(store, status)
         yield status if status.is_over else replace(status, units_read_back=read_back)
 
 
@@ -178,7 +178,7 @@ def _read(
         return replace(status, problem=str(error))
 
 
-def _asked(store: Store, status: BuildStatus) -> BuildStatus:
+def _with_engine_state(store: Store, status: BuildStatus) -> BuildStatus:
     """A detached build with what its engine says, where it has no outcome."""
     seen = look_at(status.place)
     if seen is None:

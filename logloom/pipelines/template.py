@@ -119,7 +119,7 @@ def _submit(plan: BuildPlan, options: PipelineOptions) -> None:
         if google.project and google.region and (job_id or google.job_name):
             known = {"job_id": job_id, "name": google.job_name or ""}
             place = place_on_dataflow(google.project, google.region, **known)
-            announced.say(job_id=job_id or google.job_name, place=place)
+            announced.update(job_id=job_id or google.job_name, place=place)
 
 
 if __name__ == "__main__":

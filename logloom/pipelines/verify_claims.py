@@ -105,8 +105,8 @@ class Claims:
         if record.status == DROPPED:  # by hand; whatever recipe follows, its record stays as it was
             return
         if self._recipe is not None:
-            said = record.split, record.catalogue
-            expected = split_of(self._recipe, record.log_id, record.uris, *said)
+            known = record.split, record.catalogue
+            expected = split_of(self._recipe, record.log_id, record.uris, *known)
             if record.split != expected:
                 message = f"the manifest has it in split {record.split}, its recipe in {expected}"
                 yield Finding(record.log_id, "", message)

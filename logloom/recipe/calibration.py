@@ -41,9 +41,9 @@ class Calibration(RecipePart):
 
     def columns(self) -> dict[str, dict[str, Any]]:
         """The columns that it stands for, by the last part of their names, as a recipe has them."""
-        said = self.model_dump(mode="json", exclude_defaults=True)
+        given = self.model_dump(mode="json", exclude_defaults=True)
         of_topic: dict[str, Any] = {"topic": self.camera, "resample": self.resample}
-        of_topic |= {key: said[key] for key in ("tolerance", "missing") if key in said}
+        of_topic |= {key: given[key] for key in ("tolerance", "missing") if key in given}
         matrix = "focal lengths and principal point, in pixels"
         found: dict[str, dict[str, Any]] = {
             "k": {**of_topic, "as": "camera_matrix", "description": matrix},
@@ -84,11 +84,11 @@ def expanded(columns: Any) -> tuple[Any, dict[Path, Path], list[Mistake]]:
         except ValidationError as error:
             mistakes += from_pydantic(error.errors(), Calibration, path)
             continue
-        for part, said in calibration.columns().items():
+        for part, keys in calibration.columns().items():
             own = f"{name}.{part}"
             if own in columns:
                 mistakes.append(Mistake(path, f"stands for {own}, which the recipe has already"))
-            made[own] = said
+            made[own] = keys
             of_own: Path = ("columns", own)
             origins |= {of_own: path, (*of_own, "topic"): (*path, "camera"), (*of_own, "tf"): path}
             origins |= {(*of_own, "tf", "from"): (*path, "camera"), (*of_own, "tf", "to"): (*path, "frame")}

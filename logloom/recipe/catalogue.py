@@ -46,7 +46,7 @@ class ListedLog(NamedTuple):
 
 
 def read_catalogue(
-    said: LogTable, base: str | None = None, storage_options: Mapping[str, Any] | None = None
+    logs: LogTable, base: str | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> list[ListedLog]:
     """The rows that are meant, in the table's order; URIs that are relative start at the table's folder.
 
@@ -54,25 +54,25 @@ def read_catalogue(
         UsageError: there is no such table or column, a value isn't text, or `where` doesn't fit.
         StorageError: it can't be read.
     """
-    uri = absolute_uri(said.table, base)
+    uri = absolute_uri(logs.table, base)
     table = _read(uri, storage_options)
     place = shown(uri)
-    wanted = {"uri": said.uri, "log_id": said.log_id, "split": said.split, "host": said.host}
-    for key, column in [*wanted.items(), *(("index", column) for column in said.index)]:
+    wanted = {"uri": logs.uri, "log_id": logs.log_id, "split": logs.split, "host": logs.host}
+    for key, column in [*wanted.items(), *(("index", column) for column in logs.index)]:
         if column is not None and column not in table.column_names:
             raise UsageError(
                 f"{place}: {key}: no column {column!r}; there are {', '.join(table.column_names)}"
             )
-    index = {name: _values(table, name, place) for name in said.index}  # of all rows, so that types stay
-    if said.where:
-        meant = _meant(said.where, table, place)
+    index = {name: _values(table, name, place) for name in logs.index}  # of all rows, so that types stay
+    if logs.where:
+        meant = _meant(logs.where, table, place)
         table, index = table.filter(meant), {name: values.filter(meant) for name, values in index.items()}
     texts = {key: _texts(table, column, place) for key, column in wanted.items() if column is not None}
     catalogued = _catalogued(texts.pop("host", None), index, len(table), place)
     folder = folder_of(uri)
     return [
-        ListedLog(absolute_uri(row["uri"], folder), row.get("log_id", ""), row.get("split", ""), told)
-        for row, told in zip(_rows(texts), catalogued, strict=True)
+        ListedLog(absolute_uri(row["uri"], folder), row.get("log_id", ""), row.get("split", ""), catalogue)
+        for row, catalogue in zip(_rows(texts), catalogued, strict=True)
     ]
 
 
@@ -91,10 +91,10 @@ def _catalogued(
                 raise UsageError(f"{place}: row {row}: {problem}")
     columns = {name: [_plain(value) for value in values.to_pylist()] for name, values in index.items()}
     for row in range(rows):
-        said: dict[str, Any] = {} if hosts is None else {"host": hosts[row]}
+        entry: dict[str, Any] = {} if hosts is None else {"host": hosts[row]}
         if columns:
-            said["index"] = [[name, values[row]] for name, values in columns.items()]
-        yield canonical(said).decode() if said else ""
+            entry["index"] = [[name, values[row]] for name, values in columns.items()]
+        yield canonical(entry).decode() if entry else ""
 
 
 def _plain(value: Any) -> Any:

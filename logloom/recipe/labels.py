@@ -55,7 +55,7 @@ class RecipeLabels:
             RecipeError: a table is missing, damaged, or doesn't fit its column; lists all that are.
         """
         self._redactions = redactions or {}
-        self._said = {name: shown(column.table) for name, column in recipe.label_columns.items()}
+        self._uris = {name: shown(column.table) for name, column in recipe.label_columns.items()}
         self._tables: dict[str, LabelTable] = {}
         columns = recipe.label_columns
         tables = [column.table for column in columns.values()]
@@ -112,11 +112,11 @@ class RecipeLabels:
             if lost:
                 labels = counted(sum(lost.values()), "label")
                 logs = counted(len(lost), "log that isn't", "logs that aren't")
-                yield f"{name}: {labels} of {self._said[name]} are of {logs} there ({_named(lost)})"
+                yield f"{name}: {labels} of {self._uris[name]} are of {logs} there ({_named(lost)})"
             bare = [log_id for log_id in log_ids if log_id not in table.counts]
             if bare:
                 logs = counted(len(bare), "log has", "logs have")
-                yield f"{name}: {logs} no label in {self._said[name]} ({_named(bare)})"
+                yield f"{name}: {logs} no label in {self._uris[name]} ({_named(bare)})"
 
 
 def _read(

@@ -161,8 +161,8 @@ def _listed_logs(
     if problems:
         more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise recipe.places.error([Mistake(("logs", "table"), text) for text in problems[:_SHOWN] + more])
-    told = ((log, of_log[log.log_id]) for log in logs)
-    return LogList.of(log._replace(split=row.split, catalogue=row.catalogue) for log, row in told)
+    given = ((log, of_log[log.log_id]) for log in logs)
+    return LogList.of(log._replace(split=row.split, catalogue=row.catalogue) for log, row in given)
 
 
 def log_id_of(uri: str, template: str | LogName) -> str:
@@ -197,8 +197,8 @@ def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "",
     if by != "log_id":
         index = catalogued(catalogue).index
         # {path} is that of the URI, whatever else the table calls so.
-        told = {name: _word(said) for name, said in index if name not in TEMPLATE_NAMES}
-        value = match.fill_template(by, uris[0], {**told, "log_id": log_id})
+        known = {name: _word(given) for name, given in index if name not in TEMPLATE_NAMES}
+        value = match.fill_template(by, uris[0], {**known, "log_id": log_id})
     return share_of(value, recipe.split.shares)
 
 

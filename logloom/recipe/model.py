@@ -170,27 +170,27 @@ class Recipe(RecipePart):
         earlier software doesn't know stand in it only where they say something.
         """
         order = {"columns": list(self.columns), "split": list(self.split.shares) if self.split else []}
-        said = {**self.model_dump(mode="json", by_alias=True), "order": order}
+        data = {**self.model_dump(mode="json", by_alias=True), "order": order}
         if isinstance(self.logs, LogTable):
-            listed = {**said["logs"], "table": shown(self.logs.table)}
-            said["logs"] = {k: value for k, value in listed.items() if k not in _LATER_OF_TABLE or value}
+            listed = {**data["logs"], "table": shown(self.logs.table)}
+            data["logs"] = {k: value for k, value in listed.items() if k not in _LATER_OF_TABLE or value}
         else:
-            said["logs"] = [shown(uri) for uri in self.logs]
-        for column in said["columns"].values():
+            data["logs"] = [shown(uri) for uri in self.logs]
+        for column in data["columns"].values():
             for key in _LATER_OF_COLUMN:
                 if column.get(key, ...) is None:
                     del column[key]
         if not self.time.name:
-            said["time"] = {key: value for key, value in said["time"].items() if key != "name"}
+            data["time"] = {key: value for key, value in data["time"].items() if key != "name"}
         if not self.clock.sync:
-            said["clock"] = {key: value for key, value in said["clock"].items() if key not in _OF_SYNC}
+            data["clock"] = {key: value for key, value in data["clock"].items() if key not in _OF_SYNC}
         if self.split is not None:
             for key in _OF_ROW_SPLITS:
-                if said["split"][key] is None:
-                    del said["split"][key]
+                if data["split"][key] is None:
+                    del data["split"][key]
         for name, column in self.label_columns.items():
-            said["columns"][name]["table"] = shown(column.table)
-        return {key: value for key, value in said.items() if key not in _LATER or value is not None}
+            data["columns"][name]["table"] = shown(column.table)
+        return {key: value for key, value in data.items() if key not in _LATER or value is not None}
 
     @property
     def label_columns(self) -> dict[str, LabelColumn]:

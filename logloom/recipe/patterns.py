@@ -78,10 +78,10 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(_translated(pattern), options)
     except re2.error as error:
-        said = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-        what = next((name for syntax, name in _UNSUPPORTED.items() if re.search(syntax, said)), None)
+        message = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
+        what = next((name for syntax, name in _UNSUPPORTED.items() if re.search(syntax, message)), None)
         raise ValueError(
-            f"{what or said} is not supported: expressions are searched by RE2, which never goes back; "
+            f"{what or message} is not supported: expressions are searched by RE2, which never goes back; "
             "write it without look-around and backreferences"
         ) from error
 

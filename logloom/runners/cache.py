@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from logloom.errors import LogloomError, UsageError
 
 _log = logging.getLogger("logloom.runners")  # the command shows it
-_TELL_EVERY = 5.0  # seconds
+_LOG_EVERY = 5.0  # seconds
 
 
 def cache_folder() -> pathlib.Path:
@@ -46,7 +46,7 @@ def fetched(name: str, fetch: Callable[[pathlib.Path], None], what: str = "") ->
             f"{folder.parent}: no place to keep engines ({error.strerror}); name another in LOGLOOM_CACHE"
         ) from error
     try:
-        with _told_of(what or name, partial):
+        with _logged(what or name, partial):
             fetch(partial)
         partial.chmod(0o755)
         try:
@@ -60,13 +60,13 @@ def fetched(name: str, fetch: Callable[[pathlib.Path], None], what: str = "") ->
 
 
 @contextlib.contextmanager
-def _told_of(name: str, folder: pathlib.Path) -> Iterator[None]:
+def _logged(name: str, folder: pathlib.Path) -> Iterator[None]:
     """Logs that something is fetched, and every few seconds how much of it is there."""
     _log.info("fetching %s into %s, this once", name, folder.parent)
     done = threading.Event()
 
     def follow() -> None:
-        while not done.wait(_TELL_EVERY):
+        while not done.wait(_LOG_EVERY):
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             _log.info("fetching %s: %.0f MB so far", name, size / 1e6)
 
@@ -92,15 +92,15 @@ def tool(name: str, wanted_for: str) -> str:
 
 
 def call(command: Sequence[str], what: str) -> str:
-    """Runs a command to its end, and gives what it said.
+    """Runs a command to its end, and gives what it printed.
 
     Raises:
-        LogloomError: it failed; holds the end of what it said.
+        LogloomError: it failed; holds the end of what it printed.
     """
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
-        said = "\n".join(done.stdout.strip().splitlines()[-15:])
-        raise LogloomError(f"{what} failed ({command[0]} ended with {done.returncode}):\n{said}")
+        printed = "\n".join(done.stdout.strip().splitlines()[-15:])
+        raise LogloomError(f"{what} failed ({command[0]} ended with {done.returncode}):\n{printed}")
     return done.stdout

@@ -49,14 +49,14 @@ class DetachedState:
 
 def look_at(place: str) -> DetachedState | None:
     """How the job at a place is; None where nobody can be asked."""
-    asks: tuple[tuple[re.Pattern[str], Callable[..., DetachedState]], ...] = (
+    requests: tuple[tuple[re.Pattern[str], Callable[..., DetachedState]], ...] = (
         (_FLINK, _on_flink),
         (_DATAFLOW, _on_dataflow),
         (_DATAFLOW_NAMED, _on_dataflow_by_name),
     )
-    for pattern, ask in asks:
+    for pattern, request in requests:
         if found := pattern.fullmatch(place):
-            return ask(*found.groups())
+            return request(*found.groups())
     return None
 
 
@@ -84,17 +84,17 @@ def place_on_dataflow(project: str, region: str, *, job_id: str = "", name: str 
 
 
 def _on_dataflow(region: str, job_id: str, project: str) -> DetachedState:
-    def ask(dataflow: Any) -> Any:
+    def call(dataflow: Any) -> Any:
         request = dataflow.GetJobRequest(project_id=project, job_id=job_id, location=region)
         return _dataflow_client().get_job(request, timeout=_SECONDS)
 
-    return _asked_dataflow(ask, f"job {job_id}")
+    return _request_dataflow(call, f"job {job_id}")
 
 
 def _on_dataflow_by_name(project: str, region: str, name: str) -> DetachedState:
     """How the last job of a name is, which the launcher of a flex template gives without knowing its id."""
 
-    def ask(dataflow: Any) -> Any:
+    def call(dataflow: Any) -> Any:
         request = dataflow.ListJobsRequest(
             project_id=project, location=region, name=name, page_size=_MAX_LISTED
         )
@@ -102,10 +102,10 @@ def _on_dataflow_by_name(project: str, region: str, name: str) -> DetachedState:
         jobs = itertools.islice(listed, _MAX_LISTED)
         return max((job for job in jobs if job.name == name), key=lambda job: job.create_time, default=None)
 
-    return _asked_dataflow(ask, f"job {name}")
+    return _request_dataflow(call, f"job {name}")
 
 
-def _asked_dataflow(ask: Callable[[Any], Any], what: str) -> DetachedState:
+def _request_dataflow(call: Callable[[Any], Any], what: str) -> DetachedState:
     try:
         from google.api_core.exceptions import GoogleAPIError, NotFound
         from google.auth.exceptions import GoogleAuthError
@@ -115,7 +115,7 @@ def _asked_dataflow(ask: Callable[[Any], Any], what: str) -> DetachedState:
             "unknown", "Dataflow can't be asked: its client is not installed; logloom[gcp] brings it"
         )
     try:
-        found = ask(dataflow)
+        found = call(dataflow)
     except NotFound:
         found = None
     except (GoogleAPIError, GoogleAuthError, OSError) as error:

@@ -202,12 +202,12 @@ def _serve(driver: Connection, workers: dict[int, BaseProcess]) -> None:
     # What a worker started may hold its sentinel open, so that is not all that is looked at.
     ready = wait([driver, *(worker.sentinel for worker in workers.values())], _LOOK_EVERY)
     if driver in ready:
-        asked: _Fork | _Kill = driver.recv()
-        if isinstance(asked, _Fork):
+        request: _Fork | _Kill = driver.recv()
+        if isinstance(request, _Fork):
             with _received(driver) as connection:
-                _start(driver, asked, connection, workers)
-        elif asked.worker_id in workers:
-            workers[asked.worker_id].kill()
+                _start(driver, request, connection, workers)
+        elif request.worker_id in workers:
+            workers[request.worker_id].kill()
     for worker_id, worker in list(workers.items()):
         if worker.exitcode is not None:
             del workers[worker_id]
@@ -223,16 +223,16 @@ def _received(driver: Connection) -> Connection:
     return Connection(descriptors[0])
 
 
-def _start(driver: Connection, asked: _Fork, connection: Connection, workers: dict[int, BaseProcess]) -> None:
+def _start(driver: Connection, order: _Fork, connection: Connection, workers: dict[int, BaseProcess]) -> None:
     fork = multiprocessing.get_context("fork").Process
-    forked = fork(target=_work, args=(driver, asked.environment, connection))
+    forked = fork(target=_work, args=(driver, order.environment, connection))
     try:
         forked.start()
     except OSError as error:  # there are as many processes as may be
         print(f"logloom: no worker can be forked: {error}", file=sys.stderr, flush=True)
-        driver.send(_Ended(asked.worker_id, os.EX_OSERR))
+        driver.send(_Ended(order.worker_id, os.EX_OSERR))
     else:
-        workers[asked.worker_id] = forked
+        workers[order.worker_id] = forked
 
 
 def _work(driver: Connection, environment: Mapping[str, str], connection: Connection) -> NoReturn:

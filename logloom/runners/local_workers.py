@@ -182,18 +182,18 @@ def work(connection: Connection) -> None:
     runs: dict[int, Sequence[Sequence[FlatMap]]] = {}
     with contextlib.suppress(EOFError, OSError):
         while True:
-            asked = connection.recv_bytes()
-            connection.send_bytes(_pickled(_answered(asked, runs)))
+            request = connection.recv_bytes()
+            connection.send_bytes(_pickled(_answered(request, runs)))
 
 
-def _answered(asked: bytes, runs: dict[int, Sequence[Sequence[FlatMap]]]) -> _MadeElements:
+def _answered(request: bytes, runs: dict[int, Sequence[Sequence[FlatMap]]]) -> _MadeElements:
     """What becomes of an element as it came.
 
     Args:
         runs: their stages, by number; takes those that come with the element.
     """
     try:
-        task: _AskedElement = pickle.loads(asked)
+        task: _AskedElement = pickle.loads(request)
         if task.stages is not None:
             runs[task.run] = pickle.loads(task.stages)
     except Exception as error:

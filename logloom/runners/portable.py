@@ -100,9 +100,9 @@ class PortableJob:
     def _listen(self, messages: Iterable[Any]) -> None:
         with contextlib.suppress(grpc.RpcError):  # the end of the stream, or of the server
             for message in messages:
-                said = message.message_response
-                if said.importance == beam_job_api_pb2.JobMessage.JOB_MESSAGE_ERROR:
-                    self._errors.append(said.message_text)
+                response = message.message_response
+                if response.importance == beam_job_api_pb2.JobMessage.JOB_MESSAGE_ERROR:
+                    self._errors.append(response.message_text)
 
     def wait(self, on_message: OnMessage) -> Finished:
         """Waits for the end; tells every change of state.
@@ -132,8 +132,8 @@ class PortableJob:
         if state == _State.DONE:
             return
         self._listener.join(5)
-        said = "\n".join(self._errors) or "the engine didn't say why; see its log"
-        raise JobFailedError(f"job {self.job_id} {_State.Enum.Name(state).lower()}: {said}")
+        reasons = "\n".join(self._errors) or "the engine didn't say why; see its log"
+        raise JobFailedError(f"job {self.job_id} {_State.Enum.Name(state).lower()}: {reasons}")
 
     def cancel(self) -> None:
         """Asks the engine to stop the job, and waits until it has."""

@@ -156,9 +156,9 @@ def assemblies(job: Target, records: Iterable[LogRecord]) -> list[Assembly]:
     return made
 
 
-def _taken(said: Catalogued, takes: str) -> list[Any]:
+def _taken(known: Catalogued, takes: str) -> list[Any]:
     """What an output takes of what a catalogue says of a log, for its identity."""
-    taken = getattr(said, takes) if takes else None
+    taken = getattr(known, takes) if takes else None
     return [taken] if taken else []
 
 

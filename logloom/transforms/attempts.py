@@ -99,20 +99,20 @@ def open_new(job: LogJob, log: LogTask) -> Opened:
     """`summarize`, likewise: a log that the driver hasn't opened may end the first process that does."""
     if log.content_id:
         return summarize(job, log)
-    told = [job.plan_identity, log.log_id, list(log.uris), log.listed]
-    opened: Opened | Failure = _attempted(job, log, log, told, [], "")
+    inputs = [job.plan_identity, log.log_id, list(log.uris), log.listed]
+    opened: Opened | Failure = _attempted(job, log, log, inputs, [], "")
     return Opened(log, opened) if isinstance(opened, Failure) else opened
 
 
-def _attempted(job: Job, work: Work, log: LogTask, told: Any, spans: list[int], partition: str) -> Any:
+def _attempted(job: Job, work: Work, log: LogTask, inputs: Any, spans: list[int], partition: str) -> Any:
     """What `_done` gives, or the failure of a log that processes died of.
 
     Args:
-        told: what tells the log with the recipe.
+        inputs: what tells the log with the recipe.
         spans: what tells this work from other of the log.
     """
     # Another name once the log, the recipe or the software changes: it may do then.
-    mark = f"{runs_folder(job.number)}/attempts/{digest_of([told, software()])[:32]}.json"
+    mark = f"{runs_folder(job.number)}/attempts/{digest_of([inputs, software()])[:32]}.json"
     note = f"{mark.removesuffix('.json')}-{digest_of(spans)[:32]}"
     own = Attempt(job.run, socket.gethostname(), os.getpid(), int(time.time()))
     is_ours = job.store.create(note, canonical(asdict(own)), durable=False)
@@ -206,13 +206,13 @@ def _in_child(job: Job, work: Work) -> tuple[Any, str]:
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.write(len(task).to_bytes(8) + task)
                 child.stdin.flush()  # and left open: its end tells the child that we are gone
-            said = child.stdout.read()
+            printed = child.stdout.read()
         finally:
             child.kill()
         code = child.wait()
-    if not said.endswith(_END):
+    if not printed.endswith(_END):
         return None, _how_died(code)
-    results, error = pickle.loads(said[: -len(_END)])  # nosec B301 # of our own child
+    results, error = pickle.loads(printed[: -len(_END)])  # nosec B301 # of our own child
     if error is not None:
         raise error
     return results, ""

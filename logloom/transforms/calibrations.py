@@ -43,8 +43,8 @@ def calibration_changes(log: Log, topic: str) -> Times:
         LogReadError: damage, under `on_error` fail.
     """
     messages = log.read({topic: TopicRequest(MIN_TIME, MAX_TIME, ("log",), None)})[topic]
-    said = _said(log, messages)
-    changed = [i for i in range(1, len(said)) if said[i] != said[i - 1]]
+    found = _recorded(log, messages)
+    changed = [i for i in range(1, len(found)) if found[i] != found[i - 1]]
     return messages.log_time[np.array(changed, np.intp)]
 
 
@@ -73,8 +73,8 @@ def ends_otherwise(log: Log, topic: str) -> bool:
     if info.num_messages < 2 or info.first == info.last:
         return False
     first = log.read({topic: TopicRequest(info.first, info.first + 1, ("log",), None)})[topic]
-    said = [*_said(log, first)[:1], *_said(log, log.last_message(topic))]
-    return len(set(said)) > 1
+    found = [*_recorded(log, first)[:1], *_recorded(log, log.last_message(topic))]
+    return len(set(found)) > 1
 
 
 def calibration_note(log: Log, topic: str, span: Span) -> dict[str, tuple[int, int]]:
@@ -88,8 +88,8 @@ def calibration_note(log: Log, topic: str, span: Span) -> dict[str, tuple[int, i
     messages = log.read({topic: TopicRequest(span.start, span.stop, ("log",), None)}).get(topic)
     if messages is None or not len(last):
         return {}
-    (whole,) = _said(log, last)
-    others = np.flatnonzero([said != whole for said in _said(log, messages)])
+    (whole,) = _recorded(log, last)
+    others = np.flatnonzero([one != whole for one in _recorded(log, messages)])
     text = f"{CALIBRATION}{topic} changes within the log; these messages differ from its last"
     return {text: (len(others), int(messages.log_time[others].max()))} if len(others) else {}
 
@@ -119,17 +119,17 @@ def _parts(log: Log, topic: str) -> list[FieldSpec]:
     return found
 
 
-def _said(log: Log, messages: Messages) -> list[bytes]:
+def _recorded(log: Log, messages: Messages) -> list[bytes]:
     """The calibration of each message, as bytes that are equal for equal ones; none of one that lacks it."""
     specs = _parts(log, messages.topic)
-    said: list[bytes] = []
+    found: list[bytes] = []
     for at in range(0, len(messages), _AT_A_TIME):
         rows = np.arange(at, min(at + _AT_A_TIME, len(messages)))
         try:
-            said += _bytes_of(messages, specs, rows)
+            found += _bytes_of(messages, specs, rows)
         except LogReadError:  # as of a camera that isn't calibrated yet: no row may want it
-            said += [_bytes_or_none(messages, specs, row) for row in np.split(rows, len(rows))]
-    return said
+            found += [_bytes_or_none(messages, specs, row) for row in np.split(rows, len(rows))]
+    return found
 
 
 def _bytes_or_none(messages: Messages, specs: Sequence[FieldSpec], row: NDArray[np.intp]) -> bytes:

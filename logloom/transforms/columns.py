@@ -250,8 +250,8 @@ class RowPlan:
         sampled = {c.name: c.ctype for c in self.columns} | {c.name: c.ctype for c in self.transforms}
         sampled |= {c.name: c.ctype for c in self.labels}
         types = sampled | {c.name: c.ctype for c in self.derived}
-        said = {COLUMN: STRING} if self.split is not None else {}
-        return Schema({name: types[name] for name in self.order} | said, tuple(sampled))
+        split = {COLUMN: STRING} if self.split is not None else {}
+        return Schema({name: types[name] for name in self.order} | split, tuple(sampled))
 
     @property
     def lookups(self) -> tuple[TransformPlan, ...]:

@@ -83,10 +83,10 @@ def unit_statistics_problems(store: Store, entry: Entry, counted: Statistics) ->
     if found is None or not found.statistics:
         return  # units of before have none
     try:
-        said = statistics_in(store, found)
+        stored = statistics_in(store, found)
     except DatasetError:
         return  # whoever looks at the log's statistics says so
-    other = [name for name in counted.columns() if said.only(name) != counted.only(name)]
+    other = [name for name in counted.columns() if stored.only(name) != counted.only(name)]
     if other:
         yield f"{place}: its statistics aren't those of its rows in column {', '.join(other)}"
 

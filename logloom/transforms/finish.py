@@ -112,9 +112,9 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
         dropped=dropped,
         refused=refused,
         reasons=(
-            *frames_told(job.plan, tallies),
+            *notes_on_frames(job.plan, tallies),
             *(line for one in account(job.plan, job.labels_of(log), tallies) for line in one.lines),
-            *_reasons(job.store, [_told(each) for each in refusals]),
+            *_reasons(job.store, [_line_of(each) for each in refusals]),
         ),
         verified=job.read_share,
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
@@ -123,7 +123,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
     )
 
 
-def frames_told(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
+def notes_on_frames(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
     """What the manifest says of a log's frames: ticks without a pose, by reason, and what is strange."""
     for column in plan.lookups:
         lacking = total(tally.lacking.get(column.name, {}) for tally in tallies)
@@ -151,18 +151,18 @@ def _tallied(
     return first_output, tallies, list(dict.fromkeys(refusals))
 
 
-def _reasons(store: Store, told: list[str]) -> tuple[str, ...]:
+def _reasons(store: Store, lines: list[str]) -> tuple[str, ...]:
     """What a manifest says of refusals: all, or the first and the file that lists them all."""
-    if len(told) <= MAX_REASONS:
-        return tuple(told)
-    name, data = _listing(told)
+    if len(lines) <= MAX_REASONS:
+        return tuple(lines)
+    name, data = _listing(lines)
     store.renew(name, data)
-    return (*told[:MAX_REASONS], f"and {len(told) - MAX_REASONS:,} more, all listed in {name}")
+    return (*lines[:MAX_REASONS], f"and {len(lines) - MAX_REASONS:,} more, all listed in {name}")
 
 
-def _listing(told: Iterable[str]) -> tuple[str, bytes]:
+def _listing(lines: Iterable[str]) -> tuple[str, bytes]:
     """The file that lists all refusals of a log, named by its content."""
-    data = "".join(f"{line}\n" for line in told).encode()
+    data = "".join(f"{line}\n" for line in lines).encode()
     return f"logs/{blake3(data).hexdigest()}.refused.txt", data
 
 
@@ -180,14 +180,14 @@ def refusal_list_problem(store: Store, record: LogRecord) -> tuple[str, str] | N
 
 def restore_refusal_list(job: LogJob, log: LogTask, entries: Sequence[Entry], name: str) -> str:
     """Writes the file that lists what was refused of a log again; says why it couldn't, or ""."""
-    found, data = _listing(map(_told, _tallied(job, log, entries)[2]))
+    found, data = _listing(map(_line_of, _tallied(job, log, entries)[2]))
     if name != found:
         return "listed again it has other bytes"
     job.store.replace(name, data, read_only=True)
     return ""
 
 
-def _told(refusal: Refusal) -> str:
+def _line_of(refusal: Refusal) -> str:
     """Where something was refused, and why."""
     place = f"{refusal.uri}, {refusal.place.removeprefix('at ')}" if refusal.offset >= 0 else refusal.uri
     return f"{place}: {refusal.topic}{': ' if refusal.topic else ''}{refusal.reason}"
@@ -195,11 +195,11 @@ def _told(refusal: Refusal) -> str:
 
 def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     """The record of a log that is left out; tried again once its content or our reading of it changes."""
-    told = dict.fromkeys(
+    lines = dict.fromkeys(
         one.message if one.kind == "log" or not one.partition else f"partition {one.partition}: {one.message}"
         for one in failures
     )
-    reasons = tuple(told)[:MAX_REASONS]
+    reasons = tuple(lines)[:MAX_REASONS]
     died = any(failure.kind == "worker" for failure in failures)
     key = survivors_key(log.key, software()) if died else log.key
     named = log.log_id, log.uris, log.content_id, log.split, key
@@ -349,8 +349,8 @@ def _refusal(job: Target, logs: LogRecords) -> str:
         why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]
         for one in logs.take(logs.where("status", ["skipped"])[:1]):
             why.append(f"{counted(skipped, 'log')} skipped, {one.log_id}: {one.reasons[0]}")
-        told = ", ".join(why) or "no log has a tick"
-        return f"no rows at all ({told}); --allow-empty commits an empty version"
+        reasons = ", ".join(why) or "no log has a tick"
+        return f"no rows at all ({reasons}); --allow-empty commits an empty version"
     return ""
 
 

@@ -160,8 +160,8 @@ def entry_problems(store: Store, entry: Entry) -> Iterator[str]:
             continue
         # A portion may have been made long before, by other software. Parts of logs have no statistics.
         same = found if expected is entry else replace(found, software={})
-        said = [field.name for field in fields(Entry) if field.name != "statistics"]
-        other = [name for name in said if getattr(same, name) != getattr(expected, name)]
+        compared = [field.name for field in fields(Entry) if field.name != "statistics"]
+        other = [name for name in compared if getattr(same, name) != getattr(expected, name)]
         if other:
             yield f"{place}: says another {', '.join(other)} than the manifest"
 
@@ -172,14 +172,14 @@ def portion_entries(entry: Entry) -> list[Entry]:
     for file in entry.files:
         if file.portion:
             files.setdefault(file.portion, []).append(replace(file, portion=""))
-    said = {one["identity"]: one for one in entry.unit.get("portions", {}).values()}
+    portions = {one["identity"]: one for one in entry.unit.get("portions", {}).values()}
     return [
         replace(
             entry,
             identity=identity,
             files=tuple(own),
             columns={},
-            unit=said.get(identity, {}),
+            unit=portions.get(identity, {}),
             tally={},
             software={},
         )

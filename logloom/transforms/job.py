@@ -177,8 +177,8 @@ class Target:
         self, log_id: str, content_id: str, uris: tuple[str, ...], split: str, catalogue: str = ""
     ) -> str:
         """Digest of all that a log's record depends on."""
-        said = [catalogue] if catalogue else []
-        return digest_of([*self._key_of_all, log_id, content_id, list(uris), split, *said])
+        catalogued = [catalogue] if catalogue else []
+        return digest_of([*self._key_of_all, log_id, content_id, list(uris), split, *catalogued])
 
     def log_keys(self, logs: Iterable[str]) -> Iterator[str]:
         """As `log_key`, of many logs of which no table says anything.

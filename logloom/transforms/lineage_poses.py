@@ -84,8 +84,8 @@ def trace_pose(log: Log, plan: TransformPlan, times: Sequence[int], tick: int) -
             hops.setdefault((hop.child, hop.parent), []).extend(hop.rows)
     # A frame without transforms tells nothing: the root of a tree has none.
     used = [Hop(*names, _between(found.table, rows)) for names, rows in hops.items() if rows]
-    told = (_told(log, found, hop, tick) for hop in used)
-    return PoseLineage(source, target, tuple(times), tuple(told), reasons[0] if reasons else "")
+    lineages = (_hop_lineage(log, found, hop, tick) for hop in used)
+    return PoseLineage(source, target, tuple(times), tuple(lineages), reasons[0] if reasons else "")
 
 
 def _between(table: TransformTable, rows: Iterable[int]) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ def _between(table: TransformTable, rows: Iterable[int]) -> tuple[int, ...]:
     return tuple(between[first].tolist())
 
 
-def _told(log: Log, found: LogFrames, hop: Hop, tick: int) -> HopLineage:
+def _hop_lineage(log: Log, found: LogFrames, hop: Hop, tick: int) -> HopLineage:
     table = found.table
     used = []
     for row in hop.rows:

@@ -42,28 +42,28 @@ class MemoryBudget:
     @contextlib.contextmanager
     def reserved(self, nbytes: int) -> Iterator[None]:
         """Has bytes of the budget while the block runs; waits until they are free."""
-        asked = min(max(0, nbytes), self._nbytes)
+        wanted = min(max(0, nbytes), self._nbytes)
         thread = threading.get_ident()
         with self._changed:
             if not self._streams[thread]:
-                self._wait_for(asked)
-            self._free -= asked
+                self._wait_for(wanted)
+            self._free -= wanted
             self._streams[thread] += 1
         try:
             yield
         finally:
             with self._changed:
-                self._free += asked
+                self._free += wanted
                 self._streams[thread] -= 1
                 self._streams += Counter()  # without threads that have none
                 self._changed.notify_all()
 
-    def _wait_for(self, asked: int) -> None:
+    def _wait_for(self, wanted: int) -> None:
         """Waits in line until the bytes are free; with the lock."""
         ticket = object()
         self._queue.append(ticket)
         try:
-            self._changed.wait_for(lambda: self._queue[0] is ticket and asked <= self._free)
+            self._changed.wait_for(lambda: self._queue[0] is ticket and wanted <= self._free)
         finally:
             self._queue.remove(ticket)
             self._changed.notify_all()

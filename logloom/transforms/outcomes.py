@@ -158,11 +158,11 @@ def _write_failures(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, .
 
 def _write_memory(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, ...]:
     """Writes what the next plan may remember of a group; names the file."""
-    told = [Memory.from_data(*unpacked(outcome.memory)) for outcome in outcomes if outcome.memory]
-    if not told:
+    memories = [Memory.from_data(*unpacked(outcome.memory)) for outcome in outcomes if outcome.memory]
+    if not memories:
         return ()
     name = f"listing-{_digest_of_first(outcomes)}"
-    told[0].with_more(told[1:]).save(_sidecars(job, runs_folder(job.number)), name)
+    memories[0].with_more(memories[1:]).save(_sidecars(job, runs_folder(job.number)), name)
     return (name,)
 
 
@@ -173,9 +173,9 @@ def _remember(job: Target, names: Iterable[str]) -> None:
     written, kept = _sidecars(job, runs_folder(job.number)), _sidecars(job, "index")
     with contextlib.suppress(LogloomError, OSError):
         read = [Memory.load(written, job.open_options.known_by, (), name) for name in names]
-        told = [one for one in read if len(one.prints)]  # but for those that are lost or damaged
-        if told:
-            Memory.load(kept, told[0].hash, told[0].topics).with_more(told).save(kept)
+        memories = [one for one in read if len(one.prints)]  # but for those that are lost or damaged
+        if memories:
+            Memory.load(kept, memories[0].hash, memories[0].topics).with_more(memories).save(kept)
 
 
 def _sidecars(job: Target, folder: str) -> Sidecars:

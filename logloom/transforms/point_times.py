@@ -195,8 +195,8 @@ def point_times(log: Log, column: ColumnPlan) -> PointTimes:
             )
     lasts = (int(times.max()) - int(times.min())) / 1e6
     since = "since the Unix epoch" if is_absolute else "since the message time"
-    told = "as the recipe says" if column.deskew.unit else f"as the last cloud, of {lasts:.3g} ms, says"
-    return PointTimes(name, unit, is_absolute, f"{name!r} of points, {dtype[name]} in {unit} {since}, {told}")
+    text = "as the recipe says" if column.deskew.unit else f"as the last cloud, of {lasts:.3g} ms, says"
+    return PointTimes(name, unit, is_absolute, f"{name!r} of points, {dtype[name]} in {unit} {since}, {text}")
 
 
 def are_measured(points: Floats) -> NDArray[np.bool_]:

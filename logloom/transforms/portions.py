@@ -63,8 +63,8 @@ def portion_identities(job: Job, output: str, log: LogTask, span: Span | LogRang
     for name, (columns, options) in form.portions(job.outputs[output], job.schema).items():
         part = plan_part(job.plan, columns)
         where = place_of(part, log, span, job.open_options)
-        told = ["portion", name, reading, plain(part), writing, options, where]
-        found[name] = digest_of(told)[:32]
+        inputs = ["portion", name, reading, plain(part), writing, options, where]
+        found[name] = digest_of(inputs)[:32]
     return found
 
 

@@ -29,8 +29,8 @@ def read_back_bundle(job: Target, results: Sequence[PartitionResult]) -> tuple[l
     """Reads the units of a bundle back, unless they are known to be right; gives how many were known."""
     entries = [entry for result in results for entry in result.entries]
     # Units with these names that hold just these bytes.
-    said = [[one.output, one.identity, [file.digest for file in one.files], one.columns] for one in entries]
-    mark = mark_of(job, said, len(entries)) if entries and job.verify != "none" else ""
+    held = [[one.output, one.identity, [file.digest for file in one.files], one.columns] for one in entries]
+    mark = mark_of(job, held, len(entries)) if entries and job.verify != "none" else ""
     if mark and is_marked(job, mark):
         for result in results:
             job.journal.write(Note(READING_BACK, result.log.log_id, found=True))
@@ -41,9 +41,9 @@ def read_back_bundle(job: Target, results: Sequence[PartitionResult]) -> tuple[l
     return read, 0
 
 
-def mark_of(job: Target, said: Any, units: int = 0) -> str:
+def mark_of(job: Target, content: Any, units: int = 0) -> str:
     """The mark of what is told apart by JSON values, read to the same extent."""
-    digest = digest_of([job.verify, said])[:32]
+    digest = digest_of([job.verify, content])[:32]
     return f"{marks_folder(job.number)}/{digest[:2]}/{digest[2:]}-{units}"
 
 

@@ -181,9 +181,9 @@ class _Resolving:
                 self._mistakes += wrong.mistakes
                 continue
             if found != column.message_type:
-                said = f"{column.message_type} in those that the plan was made of but {found} in log {log_id}"
+                what = f"{column.message_type} in those that the plan was made of but {found} in log {log_id}"
                 self._mistakes.append(
-                    Mistake((*path, key_of(wanted)), f"logs disagree about its type: {said}")
+                    Mistake((*path, key_of(wanted)), f"logs disagree about its type: {what}")
                 )
         for pose in plan.lookups:
             variants = {topic: self._topics.of(topic).variants for topic in (*pose.topics, *pose.static)}
@@ -367,8 +367,8 @@ class _Resolving:
             for key, problem in format_named(output).check_clock(options, period).items():
                 yield Mistake(("outputs", output, key), problem)
             for line in format_named(output).check(options, schema):
-                said_of = set(re.findall(r"[a-z_][a-z0-9_.]*", line))
-                if not missing or (said_of & set(schema.columns) and not said_of & set(missing)):
+                mentioned = set(re.findall(r"[a-z_][a-z0-9_.]*", line))
+                if not missing or (mentioned & set(schema.columns) and not mentioned & set(missing)):
                     yield Mistake(("outputs", output), line)
 
 

@@ -104,8 +104,8 @@ def message_type(
             )
             mistakes.append(Mistake((*path, "topic"), why))
     if len(types) > 1:
-        said = " but ".join(f"{kind} in log {log_id}" for kind, log_id in types.items())
-        mistakes.append(Mistake((*path, key), f"logs disagree about its type: {said}"))
+        kinds = " but ".join(f"{kind} in log {log_id}" for kind, log_id in types.items())
+        mistakes.append(Mistake((*path, key), f"logs disagree about its type: {kinds}"))
     if mistakes:
         raise MistakenError(*mistakes)
     found = next(iter(types))

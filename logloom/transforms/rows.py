@@ -312,7 +312,7 @@ class _RowMaker:
         return {name: columns[name] for name in self._order}
 
     def _make(
-        self, columns: dict[str, Values], name: str, part: Piece, ticks: Indices, asked: tuple[str, ...]
+        self, columns: dict[str, Values], name: str, part: Piece, ticks: Indices, needed_by: tuple[str, ...]
     ) -> None:
         """Adds a column, and before it those that it is derived from."""
         if name in columns:
@@ -323,12 +323,12 @@ class _RowMaker:
                 ticks
             )
             return
-        if name in asked:
+        if name in needed_by:
             raise UsageError(
-                f"columns are derived from each other in a circle: {' from '.join([*asked, name])}"
+                f"columns are derived from each other in a circle: {' from '.join([*needed_by, name])}"
             )
         for needed in plan.inputs:
-            self._make(columns, _column_of(needed), part, ticks, (*asked, name))
+            self._make(columns, _column_of(needed), part, ticks, (*needed_by, name))
         columns[name] = self._derive(plan, columns, part.ticks[ticks])
 
     def _derive(self, plan: DerivedPlan, columns: Mapping[str, Values], ticks: Times) -> Values:

@@ -116,7 +116,7 @@ class Announced:
         self._thread = threading.Thread(target=self._beat, name="logloom-status", daemon=True)
 
     def __enter__(self) -> Announced:
-        self.say()
+        self.update()
         self._thread.start()
         _kept_here.add((self._job.number, self._job.run))
         return self
@@ -126,12 +126,12 @@ class Announced:
         self._over.set()
         self._thread.join()
         if error is not None:
-            self.say(ended=f"{kind.__name__ if kind else ''}: {str(error).partition(chr(10))[0][:500]}")
+            self.update(ended=f"{kind.__name__ if kind else ''}: {str(error).partition(chr(10))[0][:500]}")
         elif not self._leaves_outcome:
             with contextlib.suppress(StorageError):
                 self._job.store.remove(note_file(self._job.number, self._job.run), durable=False)
 
-    def say(self, **changes: str) -> None:
+    def update(self, **changes: str) -> None:
         """Writes the note, with changes."""
         name = note_file(self._job.number, self._job.run)
         with self._lock, contextlib.suppress(StorageError, OSError):
@@ -140,4 +140,4 @@ class Announced:
 
     def _beat(self) -> None:
         while not self._over.wait(HEARD_EVERY):
-            self.say()
+            self.update()

@@ -105,12 +105,12 @@ class Tally:
         return _distinct([*self.lost, *(r for column in self.columns.values() for r in column.refused)])
 
     def to_json(self) -> dict[str, Any]:
-        told = asdict(self)
+        fields = asdict(self)
         # As it was written before there could be any.
         for name in ("purged", "lacking", "notes", "labels", "splits", "last_at"):
-            if not told[name]:
-                del told[name]
-        return told
+            if not fields[name]:
+                del fields[name]
+        return fields
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], folder: str = "a unit") -> Tally:

@@ -9,7 +9,7 @@ import logloom.datasets
 import logloom.io.tables as tt
 from logloom.datasets import Loader, mix
 from logloom.datasets.seen import rows_seen
-from logloom.datasets.separation import asked_splits, version_splits
+from logloom.datasets.separation import requested_splits, version_splits
 from logloom.errors import UsageError
 from tests.pipelines.test_commands import logloom as command
 
@@ -101,7 +101,7 @@ def test_the_command_prints_them_as_a_table_and_as_json(two):
 
 def test_splits_that_a_dataset_would_have_are_counted_and_measured(two):
     shares = ["a=0.5", "b=0.5"]
-    found = asked_splits(two["urban"], shares, "place", 60.0, 20.0, "place")
+    found = requested_splits(two["urban"], shares, "place", 60.0, 20.0, "place")
     rows = logloom.datasets.open(two["urban"])
     parts = logloom.datasets.split(rows, {"a": 0.5, "b": 0.5}, by="place", cell=60, gap=20, position="place")
     assert {name: one["rows"] for name, one in found.counts.items()} == {k: len(v) for k, v in parts.items()}
@@ -115,7 +115,7 @@ def test_splits_that_a_dataset_would_have_are_counted_and_measured(two):
     assert said == json.loads(json.dumps(found.to_json()))
     for wrong in (["a"], ["a=0.5", "a=0.5"]):
         with pytest.raises(UsageError, match="write each split once"):
-            asked_splits(two["urban"], wrong, "time", 1.0, 0.0, None)
+            requested_splits(two["urban"], wrong, "time", 1.0, 0.0, None)
 
 
 def test_splits_of_few_cells_that_get_nothing_are_named_with_the_reason(two):

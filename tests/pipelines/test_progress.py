@@ -152,7 +152,7 @@ def test_durations_are_told_in_two_units_at_most():
 
 def test_what_is_fetched_is_said_when_it_begins_and_while_it_goes_on(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path))
-    monkeypatch.setattr(cache, "_TELL_EVERY", 0.01)
+    monkeypatch.setattr(cache, "_LOG_EVERY", 0.01)
 
     def fetch(folder):
         (folder / "big.jar").write_bytes(bytes(3_000_000))

@@ -38,7 +38,7 @@ def note_of(plan):
 def test_a_build_is_running_until_its_outcome_stands_beside_its_note(plan):
     store = plan.job.store
     with Announced(plan.job, "direct", 40) as announced:
-        announced.say(job_id="j-1")
+        announced.update(job_id="j-1")
         (one,) = status.builds(store)
         assert (one.version, one.state, one.engine, one.job_id) == (1, "running", "direct", "j-1")
         assert (one.units, one.units_read_back) == (40, 0)
@@ -103,7 +103,7 @@ def test_a_command_that_was_stopped_leaves_the_reason(plan):
 
 def test_a_detached_job_is_over_once_its_version_is_there(plan, drive):
     with Announced(plan.job, "flink", detached=True) as announced:
-        announced.say(job_id="abc", place="http://flink:8081/#/job/abc")
+        announced.update(job_id="abc", place="http://flink:8081/#/job/abc")
     (one,) = status.builds(plan.job.store)
     assert (one.state, one.place) == ("detached", "http://flink:8081/#/job/abc")
     with pytest.raises(LogloomError, match="still runs after 0 s"):
@@ -189,7 +189,7 @@ def recipe(drive, tmp_path):
 
 def test_a_second_build_of_a_version_is_refused_and_told_of_the_first(plan, recipe):
     with Announced(plan.job, "flink") as announced:
-        announced.say(job_id="j-1")
+        announced.update(job_id="j-1")
         done = command("build", recipe, "--to", plan.job.store.uri, "--quiet")
     assert done.returncode == 1
     named = f"on flink, job j-1, by process {os.getpid()} on {socket.gethostname()}, since 20"
@@ -263,7 +263,7 @@ def test_a_build_that_could_not_write_down_its_end_is_over_for_its_own_process(p
         raise KeyboardInterrupt
 
     announced = Announced(plan.job, "direct").__enter__()
-    monkeypatch.setattr(announced, "say", interrupted)
+    monkeypatch.setattr(announced, "update", interrupted)
     with pytest.raises(KeyboardInterrupt):
         announced.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     (one,) = status.builds(plan.job.store)
@@ -329,7 +329,7 @@ def cluster(answers):
 
 def detached_at(plan, place):
     with Announced(plan.job, "flink", detached=True) as announced:
-        announced.say(job_id=JOB, place=place)
+        announced.update(job_id=JOB, place=place)
 
 
 @pytest.mark.parametrize(

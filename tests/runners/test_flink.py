@@ -19,7 +19,7 @@ pytestmark = pytest.mark.engines
 
 
 def jobs_of(cluster) -> dict[str, str]:
-    jobs = FlinkCluster(cluster.address)._ask("/jobs/overview")["jobs"]
+    jobs = FlinkCluster(cluster.address)._request("/jobs/overview")["jobs"]
     return {job["jid"]: job["state"] for job in jobs}
 
 

@@ -158,7 +158,7 @@ def test_a_cluster_that_forgot_its_jobs_is_said_to_lack_high_availability(on_fli
 
 def test_a_cluster_of_another_flink_is_refused_with_both_versions(monkeypatch):
     overview = {"taskmanagers": 1, "slots-total": 2, "flink-version": "1.20.1"}
-    monkeypatch.setattr(FlinkCluster, "_ask", lambda cluster, path: overview)
+    monkeypatch.setattr(FlinkCluster, "_request", lambda cluster, path: overview)
     with pytest.raises(UsageError, match=r"is Flink 1\.20\.1, the job server is for Flink 1\.19"):
         flink.Flink(RunnerOptions(flink_master="localhost:8081"), Size())
     overview["flink-version"] = "1.19.3"

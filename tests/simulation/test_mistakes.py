@@ -39,7 +39,7 @@ def entry_first(store, folder, name, last):
 
 def unsure_of_its_own(fs, path, value, mode="overwrite", **options):
     """As `RemoteFiles.pipe_file`, but that what exists is another's."""
-    fs._ask(path, lambda: fs._own.pipe_file(path, value, mode=mode, **options))
+    fs._request(path, lambda: fs._own.pipe_file(path, value, mode=mode, **options))
 
 
 def refused_whatever_is_there(store, name):

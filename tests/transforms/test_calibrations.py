@@ -15,7 +15,7 @@ from logloom.schema import MAX_TIME, MIN_TIME
 from logloom.transforms import calibrations
 from logloom.transforms.calibrations import calibration_changes, calibration_note, camera_topics
 from logloom.transforms.columns import Span
-from logloom.transforms.finish import frames_told
+from logloom.transforms.finish import notes_on_frames
 from logloom.transforms.frames import frame_named_by
 from logloom.transforms.job import plain
 from logloom.transforms.resolve import resolve
@@ -103,7 +103,7 @@ def test_a_calibration_is_five_columns(log):
     assert np.unique(rows["front.size"], axis=0).tolist() == [[720, 1280]]
     np.testing.assert_allclose(rows["front.extrinsics"][3], matrix_of(*MOUNT), atol=1e-15)
     assert rows["front.extrinsics.available"].all()
-    assert list(frames_told(plan, tallies)) == []
+    assert list(notes_on_frames(plan, tallies)) == []
 
 
 @pytest.mark.parametrize("rows", [1, 7])
@@ -119,7 +119,7 @@ def test_a_calibration_is_the_same_in_any_partitioning(changing, rows):
     for name, values in whole.items():
         joined, other = (v if isinstance(v, np.ndarray) else v.values for v in (values, parts[name]))
         assert joined.tobytes() == other.tobytes(), name
-    assert list(frames_told(plan, some)) == list(frames_told(plan, tallies))
+    assert list(notes_on_frames(plan, some)) == list(notes_on_frames(plan, tallies))
 
 
 def test_a_change_is_told_by_the_manifest_doctor_and_info(changing):
@@ -129,7 +129,7 @@ def test_a_change_is_told_by_the_manifest_doctor_and_info(changing):
     text = "the calibration on /cam/front/camera_info changes within the log; these messages differ from"
     text += " its last"
     last = START + 1100 * MS
-    assert list(frames_told(plan, tallies)) == [f"{text} (12 messages, the last at {last} ns)"]
+    assert list(notes_on_frames(plan, tallies)) == [f"{text} (12 messages, the last at {last} ns)"]
     path = changing.summary.uris[0]
     (diagnosis,) = examine_all([path], {})
     (found,) = (finding for finding in diagnosis.findings if finding.kind == "calibration")
@@ -161,7 +161,7 @@ def test_info_says_nothing_of_a_calibration_that_stays_and_reads_two_messages_of
     (shown,) = describe([log.summary.uris[0]], {})
     assert shown.recalibrated == []
     read = []
-    monkeypatch.setattr(calibrations, "_said", lambda log, messages: read.append(len(messages)) or [b""])
+    monkeypatch.setattr(calibrations, "_recorded", lambda log, messages: read.append(len(messages)) or [b""])
     assert not calibrations.ends_otherwise(log, "/cam/front/camera_info")
     assert read == [1, 1]
 
@@ -221,7 +221,7 @@ def test_a_camera_that_is_calibrated_late_has_its_last_calibration(tmp_path):
     plan = resolve(recipe("c: {calibration: {camera: /c}}"), {"drive": log})[0]
     rows, tallies = built(log, plan)
     assert {tuple(k.reshape(-1)) for k in rows["c.k"]} == {tuple(K)}
-    (told,) = frames_told(plan, tallies)
+    (told,) = notes_on_frames(plan, tallies)
     assert told.endswith(f"these messages differ from its last (1 message, the last at {START} ns)")
     assert list(calibration_changes(log, "/c")) == [START + SECOND]
 
@@ -270,7 +270,7 @@ def test_a_log_without_the_camera_has_unavailable_columns(log, tmp_path):
     assert not any(
         rows[f"front.{part}.available"].any() for part in ("k", "d", "model", "size", "extrinsics")
     )
-    (told,) = frames_told(plan, tallies)
+    (told,) = notes_on_frames(plan, tallies)
     assert told.startswith("front.extrinsics: ")
     assert "without a pose of the frame of /cam/front/camera_info in base_link: no path" in told
 

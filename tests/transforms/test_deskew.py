@@ -17,7 +17,7 @@ from logloom.resample.deskew import BLOCK, _distinct, deskewed
 from logloom.resample.frames import FOUND, REASONS, Extrapolation, FrameTree
 from logloom.schema import MAX_TIME, NO_AGE
 from logloom.transforms import point_times
-from logloom.transforms.finish import frames_told
+from logloom.transforms.finish import notes_on_frames
 from logloom.transforms.frames import read_frames
 from logloom.transforms.resolve import resolve
 from tests.transforms.frames_reference import SlowTree, matrix_of
@@ -184,7 +184,7 @@ def test_a_world_scanned_from_a_moving_lidar_comes_out_flat(log):
     for i in available:
         assert off_planes(on_map(rows, i)).max() < 1e-6
     told = note.replace("points: deskewed by", "times of the points of points:")
-    assert [line for line in frames_told(plan, tallies) if "points" in line] == [told]
+    assert [line for line in notes_on_frames(plan, tallies) if "points" in line] == [told]
     points, times = scan(START + 200 * MS)
     as_if_still = points @ lidar_on_map(times[0])[:3, :3].T + lidar_on_map(times[0])[:3, 3]
     assert off_planes(as_if_still).max() > 0.5
@@ -285,7 +285,7 @@ def test_deskewed_rows_are_the_same_in_any_partitioning(log, rows, max_bytes):
         for name, values in whole.items():
             one, other = (v if isinstance(v, np.ndarray) else v.values for v in (values, parts[name]))
             assert one.tobytes() == other.tobytes(), name
-        assert list(frames_told(plan, some)) == list(frames_told(plan, tallies))
+        assert list(notes_on_frames(plan, some)) == list(notes_on_frames(plan, tallies))
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ def test_a_cloud_whose_points_lack_a_pose_is_unavailable_and_counted(tmp_path):
             assert rows["points.age"][i] == NO_AGE
     assert known.any()
     assert lost
-    (told,) = [line for line in frames_told(plan, tallies) if line.startswith("points: ")]
+    (told,) = [line for line in notes_on_frames(plan, tallies) if line.startswith("points: ")]
     assert told == f"points: {lost} ticks without all points' poses of lidar in map: future {lost}"
     required = resolve(recipe(column(), more="rows: {require: [points]}\n"), {"drive": log})[0]
     kept, some = built(log, required)
@@ -413,7 +413,7 @@ def test_times_far_from_their_cloud_make_it_unavailable(tmp_path):
     rows, tallies = built(log, plan)
     lost = np.abs(rows["timestamp"] - (START + 400 * MS)) < 45 * MS
     assert not rows["points.available"][lost].any()
-    (told,) = [line for line in frames_told(plan, tallies) if line.startswith("points: ")]
+    (told,) = [line for line in notes_on_frames(plan, tallies) if line.startswith("points: ")]
     assert "points' times 4" in told
 
 
@@ -569,7 +569,8 @@ def test_rows_do_not_depend_on_the_logs_that_are_built_beside(tmp_path, log):
         assert rows["points.available"].sum() > 8
         for i in np.flatnonzero(rows["points.available"]):
             assert off_planes(on_map(rows, i)).max() < 3e-5  # float32 at 60 m
-        (told,) = [line for line in frames_told(together, tallies) if line.startswith("times of the points")]
+        lines = notes_on_frames(together, tallies)
+        (told,) = [line for line in lines if line.startswith("times of the points")]
         assert {"a": "float32 in s since the m", "b": "float64 in s since the U", "c": "uint32 in ns"}[
             name[0]
         ] in told

@@ -17,7 +17,7 @@ from logloom.resample.poses import matrices
 from logloom.schema import MAX_TIME, MIN_TIME, NO_AGE
 from logloom.transforms import frames, sampling
 from logloom.transforms.columns import Span
-from logloom.transforms.finish import frames_told
+from logloom.transforms.finish import notes_on_frames
 from logloom.transforms.frame_notes import frame_notes
 from logloom.transforms.frames import read_frames
 from logloom.transforms.job import plain
@@ -92,7 +92,7 @@ def test_partitions_of_every_size_give_the_rows_of_the_whole_log(log, rows, max_
     for name, values in whole.items():
         assert values.tobytes() == parts[name].tobytes(), name
     plan = resolve(recipe(COLUMNS), {"drive": log})[0]
-    assert list(frames_told(plan, some)) == list(frames_told(plan, tallies))
+    assert list(notes_on_frames(plan, some)) == list(notes_on_frames(plan, tallies))
 
 
 def test_rows_hold_what_lookups_give_at_the_tick_or_at_the_time_of_a_message(log):
@@ -122,7 +122,7 @@ def test_what_is_unavailable_is_counted_by_its_reason(log):
     plan = resolve(recipe(COLUMNS, 20, "rows: {require: [lidar]}\n"), {"drive": log})[0]
     rows, tallies = built(log, plan)
     assert rows["lidar.available"].all()
-    told = dict(line.split(": ", 1) for line in frames_told(plan, tallies) if ": " in line)
+    told = dict(line.split(": ", 1) for line in notes_on_frames(plan, tallies) if ": " in line)
     dropped = sum(tally.dropped.get("require lidar", 0) for tally in tallies)
     counts = {}
     for tally in tallies:

@@ -55,11 +55,11 @@ def read_coco(data: bytes, place: str) -> ToolFile:
     Raises:
         DatasetError: it is no such file, is cut, or names what it doesn't have.
     """
-    said = checked(_Coco, parsed(data, place, _WAY_OUT), place, _WAY_OUT)
-    images = _by_id(((image.id, image.file_name) for image in said.images), "images", place)
-    names = _by_id(((category.id, category.name) for category in said.categories), "categories", place)
+    content = checked(_Coco, parsed(data, place, _WAY_OUT), place, _WAY_OUT)
+    images = _by_id(((image.id, image.file_name) for image in content.images), "images", place)
+    names = _by_id(((category.id, category.name) for category in content.categories), "categories", place)
     found = ToolFile(images=set(images.values()))
-    for number, one in enumerate(said.annotations):
+    for number, one in enumerate(content.annotations):
         if one.image_id not in images or one.category_id not in names:
             what = "image" if one.image_id not in images else "category"
             raise DatasetError(f"{place}: annotation {number} is of an {what} that the file doesn't list")

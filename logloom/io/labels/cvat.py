@@ -71,20 +71,20 @@ class _CvatReading:
             "export it again"
         )
 
-    def start(self, name: str, said: dict[str, str]) -> None:
+    def start(self, name: str, attrs: dict[str, str]) -> None:
         if not self._path and name != "annotations":
             raise DatasetError(f"{self._place}: no annotations of CVAT, but <{name[:80]}>")
         self._path.append(name)
         if name == "image" and len(self._path) == 2:
-            self._image = self._said(said, "name")
+            self._image = self._required(attrs, "name")
             self.found.images.add(self._image)
         elif name == "track" and len(self._path) == 2:
-            self._track = said
+            self._track = attrs
         elif name in _SHAPES and len(self._path) == 3:
-            self._shape, self._attributes = said, {}
+            self._shape, self._attributes = attrs, {}
             self._began = self.line()
         elif name == "attribute" and len(self._path) == 4:
-            self._attribute, self._text = self._said(said, "name"), []
+            self._attribute, self._text = self._required(attrs, "name"), []
 
     def text(self, text: str) -> None:
         if self._path[-1:] == ["attribute"]:
@@ -102,30 +102,30 @@ class _CvatReading:
         if name not in _TAKEN:
             self.found.skipped[name] += 1
             return
-        said = self._shape
-        if is_tracked and said.get("outside") == "1":
+        attrs = self._shape
+        if is_tracked and attrs.get("outside") == "1":
             return
         polygon: tuple[float, ...] = ()
         box = None
         if name == "box":
-            box, polygon = self._box(said)
+            box, polygon = self._box(attrs)
         elif name == "polygon":
-            polygon = self._points(self._said(said, "points"))
+            polygon = self._points(self._required(attrs, "points"))
             box = box_around(polygon)
-        attributes: dict[str, Any] = {"occluded": True} if said.get("occluded") == "1" else {}
+        attributes: dict[str, Any] = {"occluded": True} if attrs.get("occluded") == "1" else {}
         image: str | int = self._image
         if is_tracked:
-            image = int(self._number(said, "frame"))
+            image = int(self._number(attrs, "frame"))
             self.found.images.add(image)
-        label = self._said(self._track if is_tracked else said, "label")
+        label = self._required(self._track if is_tracked else attrs, "label")
         track = int(self._number(self._track, "id")) if is_tracked else -1
-        told = attributes | self._attributes
-        self.found.labels.append(ToolLabel(image, label, box, polygon, track, attributes=told))
+        every = attributes | self._attributes
+        self.found.labels.append(ToolLabel(image, label, box, polygon, track, attributes=every))
 
-    def _box(self, said: dict[str, str]) -> tuple[Box, tuple[float, ...]]:
+    def _box(self, attrs: dict[str, str]) -> tuple[Box, tuple[float, ...]]:
         """A box, and the corners of one that is rotated, which the box is around."""
-        x0, y0, x1, y1 = (self._number(said, key) for key in ("xtl", "ytl", "xbr", "ybr"))
-        turn = math.radians(self._number(said, "rotation")) if said.get("rotation") else 0.0
+        x0, y0, x1, y1 = (self._number(attrs, key) for key in ("xtl", "ytl", "xbr", "ybr"))
+        turn = math.radians(self._number(attrs, "rotation")) if attrs.get("rotation") else 0.0
         if turn == 0:
             return (x0, y0, x1, y1), ()
         # Clockwise about the middle, in degrees; y points down.
@@ -135,17 +135,17 @@ class _CvatReading:
         polygon = tuple(number for corner in corners for number in (corner.real, corner.imag))
         return box_around(polygon), polygon
 
-    def _said(self, said: dict[str, str], key: str) -> str:
-        if not said.get(key):
+    def _required(self, attrs: dict[str, str], key: str) -> str:
+        if not attrs.get(key):
             raise DatasetError(f"{self._place}: <{self._where}> at or before line {self.line()} lacks {key}")
-        return said[key]
+        return attrs[key]
 
     @property
     def _where(self) -> str:
         return self._path[-1] if self._path else "annotations"
 
-    def _number(self, said: dict[str, str], key: str) -> float:
-        return self._finite(self._said(said, key), key)
+    def _number(self, attrs: dict[str, str], key: str) -> float:
+        return self._finite(self._required(attrs, key), key)
 
     def _finite(self, text: str, key: str) -> float:
         try:

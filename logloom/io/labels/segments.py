@@ -82,14 +82,14 @@ def read_segments(data: bytes, place: str, label_set: str = LABEL_SET) -> ToolFi
         DatasetError: it is no such file, is cut, has other label sets alone, or names a category that it
             doesn't list.
     """
-    said = checked(_Release, parsed(data, place, _WAY_OUT), place, _WAY_OUT).dataset
-    names = {category.id: category.name for category in said.task_attributes.categories}
-    sets = {name for sample in said.samples for name in sample.labels}
+    dataset = checked(_Release, parsed(data, place, _WAY_OUT), place, _WAY_OUT).dataset
+    names = {category.id: category.name for category in dataset.task_attributes.categories}
+    sets = {name for sample in dataset.samples for name in sample.labels}
     if sets and label_set not in sets:
         known = ", ".join(map(repr, sorted(sets)))
         raise DatasetError(f"{place}: has no label set {label_set!r}; there are {known} (--label-set)")
-    found = ToolFile(images={sample.name for sample in said.samples})
-    for sample in said.samples:
+    found = ToolFile(images={sample.name for sample in dataset.samples})
+    for sample in dataset.samples:
         label = sample.labels.get(label_set)
         if label is None or label.attributes is None:
             continue

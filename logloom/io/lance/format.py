@@ -117,7 +117,7 @@ class LanceFormat(AssembledFormat):
         Raises:
             DatasetError: it is damaged, or says nothing of its columns.
         """
-        found = _told(store)
+        found = _own_files(store)
         if found is None:
             raise DatasetError(f"{store.uri}: doesn't say what its columns are; convert it")
         return found[1]
@@ -133,7 +133,7 @@ class LanceFormat(AssembledFormat):
         from logloom.io.lance.others import LanceTable
         from logloom.io.surveyed import SurveyedSource
 
-        found = _told(store)
+        found = _own_files(store)
         if found is None:
             return SurveyedSource(LanceTable(store), columns, **how)
         files, units = found
@@ -142,7 +142,7 @@ class LanceFormat(AssembledFormat):
         return UnitsSource(store, self.name, units, files)
 
 
-def _told(store: Store) -> tuple[list[str], list[LanceReader]] | None:
+def _own_files(store: Store) -> tuple[list[str], list[LanceReader]] | None:
     """The files of a table's newest version, and its data files; None where it isn't as logloom writes them.
 
     Raises:

@@ -55,8 +55,8 @@ class LanceTable(RawRows):
         number, rows = piece.where
         step = max(_BATCH_ROWS, rows * _READ_BYTES // piece.size if piece.size else 0)
         for start in range(0, rows, step):
-            asked = number, roots, start, min(step, rows - start)
-            for batch in _rows(self.place, self._options, self._version, *asked):
+            wanted = number, roots, start, min(step, rows - start)
+            for batch in _rows(self.place, self._options, self._version, *wanted):
                 try:
                     yield raw_columns(batch, columns)
                 except ValueError as error:

@@ -88,10 +88,10 @@ def damage(place: str) -> Iterator[None]:
         known = isinstance(error, pa.ArrowException | ValueError | RuntimeError | OSError | KeyError)
         if not known and type(error).__name__ != _PANIC:
             raise
-        said = f"{str(error).partition(', /')[0]:.300}"  # where it stands in pylance's own source isn't told
+        reason = f"{str(error).partition(', /')[0]:.300}"  # without where it stands in pylance's own source
         if _REFUSED.search(str(error)):
-            raise StorageError(f"{place}: {said}") from error
-        damage = DatasetError(f"{place}: no Lance data, or damaged ({said})")
+            raise StorageError(f"{place}: {reason}") from error
+        damage = DatasetError(f"{place}: no Lance data, or damaged ({reason})")
         raise fault_of(place, _with_number(error)) or damage from error
 
 

@@ -136,13 +136,13 @@ class EpisodePlan:
     @property
     def inputs(self) -> list[Any]:
         """What bytes depend on (JSON)."""
-        told = self.episode
+        own = self.episode
         pieces = [
             [unit_name(folder), piece.start, piece.stop]
-            for piece, (folder, _) in zip(told.pieces, self.units, strict=True)
+            for piece, (folder, _) in zip(own.pieces, self.units, strict=True)
         ]
-        place = [told.log_id, told.first, list(told.files), list(told.frames), list(self.texts), pieces]
-        return place if told.split is None else [*place, told.split, told.row]
+        place = [own.log_id, own.first, list(own.files), list(own.frames), list(self.texts), pieces]
+        return place if own.split is None else [*place, own.split, own.row]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from logloom.errors import UsageError
 from logloom.io.arrow import typed_values
 from logloom.io.arrow_images import image_array, image_problem
 from logloom.io.lerobot.options import LeRobotOptions, TaskFrom, VideoOptions
-from logloom.row_splits import COLUMN, says_splits
+from logloom.row_splits import COLUMN, has_row_splits
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 
 TASK = "task"
@@ -60,11 +60,11 @@ class Feature:
             video: what to say of images that are video.
         """
         if self.is_image:
-            told = {"shape": list(shape), "names": list(_IMAGE_SHAPE)}
+            described = {"shape": list(shape), "names": list(_IMAGE_SHAPE)}
             if video is None:
-                return {"dtype": "image", **told}
+                return {"dtype": "image", **described}
             size = dict(zip(("video.height", "video.width", "video.channels"), shape, strict=True))
-            return {"dtype": "video", **told, "info": {**video, **size}}
+            return {"dtype": "video", **described, "info": {**video, **size}}
         dtype = self.ctype.dtype
         name = "bool" if dtype.kind == "b" else dtype.name
         return {"dtype": name, "shape": [len(self.names)], "names": list(self.names)}
@@ -111,7 +111,7 @@ class FeatureMapping:
     @property
     def has_splits(self) -> bool:
         """Whether rows say which split each is in; no episode has rows of two."""
-        return says_splits(self.source)
+        return has_row_splits(self.source)
 
     @property
     def stored(self) -> tuple[Feature, ...]:
@@ -230,7 +230,7 @@ def plan_features(options: LeRobotOptions, schema: Schema) -> tuple[list[Feature
         if not missing:
             found = _feature(key, names, schema)
             (problems if isinstance(found, str) else features).append(found)  # type: ignore[arg-type]
-    if COLUMN in options.features and says_splits(schema):
+    if COLUMN in options.features and has_row_splits(schema):
         problems.append(f"features: {COLUMN}: rows are split, and say so under this name; call it otherwise")
     if isinstance(options.task, TaskFrom):
         column = schema.columns.get(options.task.column)

@@ -94,8 +94,8 @@ def tasks_bytes(texts: Sequence[str]) -> bytes:
         {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype, "metadata": None}
         for name, (kind, dtype) in kinds.items()
     ]
-    told = {"index_columns": [_INDEX], "column_indexes": [], "columns": columns, "pandas_version": "2.0.0"}
-    schema = table.schema.with_metadata({b"pandas": json.dumps(told).encode()})
+    pandas = {"index_columns": [_INDEX], "column_indexes": [], "columns": columns, "pandas_version": "2.0.0"}
+    schema = table.schema.with_metadata({b"pandas": json.dumps(pandas).encode()})
     return table_bytes([table], schema)
 
 
@@ -115,8 +115,8 @@ def data_schema(features: Sequence[Feature]) -> Any:
         pa.field(name, IMAGE if name in images else stored_type(ctype))
         for name, ctype in frame_types(features).items()
     ]
-    told = {"info": {"features": {name: {"_type": "Image"} for name in images}}}
-    return pa.schema(fields, {b"huggingface": json.dumps(told).encode()} if images else None)
+    described = {"info": {"features": {name: {"_type": "Image"} for name in images}}}
+    return pa.schema(fields, {b"huggingface": json.dumps(described).encode()} if images else None)
 
 
 def frames_of(times: Array, first: int, frame: int, episode: int, tasks: Array, fps: int) -> dict[str, Array]:

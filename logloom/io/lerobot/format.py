@@ -18,7 +18,7 @@ from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit, text_problems
-from logloom.row_splits import says_splits
+from logloom.row_splits import has_row_splits
 from logloom.schema import Schema
 
 
@@ -41,7 +41,7 @@ class LeRobotFormat(AssembledFormat):
 
     def semantics_of(self, schema: Schema) -> int:
         """Another one where single rows are split, as episodes had rows of several splits before."""
-        return self.semantics + says_splits(schema)
+        return self.semantics + has_row_splits(schema)
 
     def check(self, options: LeRobotOptions, schema: Schema) -> list[str]:
         """Columns that are missing or fill no feature, one line each."""

@@ -223,9 +223,9 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
             tables.append(file.read(names, use_threads=False))
     with _decoding(place):
         table: Any = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
-        told = {name: table[name].to_pylist() for name in table.column_names}
-    chunks, files = told.get(f"{DATA}/chunk_index", []), told.get(f"{DATA}/file_index", [])
-    lengths, starts = told.get("length", []), told.get("dataset_from_index", [])
+        stored = {name: table[name].to_pylist() for name in table.column_names}
+    chunks, files = stored.get(f"{DATA}/chunk_index", []), stored.get(f"{DATA}/file_index", [])
+    lengths, starts = stored.get("length", []), stored.get("dataset_from_index", [])
     numbers = [*chunks, *files, *lengths, *starts]
     if len(chunks) != len(table) or len(numbers) != 4 * len(table) or len(table) != info.total_episodes:
         raise DatasetError(f"{place}: {len(table)} episodes, {INFO} tells of {info.total_episodes}")
@@ -245,25 +245,25 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
         for c, f in map(places.__getitem__, firsts)
     ]
     file_rows = np.diff([*bounds[firsts], bounds[-1]]) if firsts else np.zeros(0, np.int64)
-    log_ids = told.get(LOG_ID)
+    log_ids = stored.get(LOG_ID)
     is_ours = log_ids is not None and all(isinstance(one, str) for one in log_ids)
     if not is_ours:
-        return Episodes(np.array(lengths, np.int64), found, file_rows, None, told)
-    return Episodes(np.array(lengths, np.int64), found, file_rows, log_ids, told, _splits_of(told, place))
+        return Episodes(np.array(lengths, np.int64), found, file_rows, None, stored)
+    return Episodes(np.array(lengths, np.int64), found, file_rows, log_ids, stored, _splits_of(stored, place))
 
 
-def _splits_of(told: Mapping[str, Sequence[Any]], place: str) -> list[str] | None:
+def _splits_of(stored: Mapping[str, Sequence[Any]], place: str) -> list[str] | None:
     """The split of each episode, "" for none; None where the dataset doesn't tell.
 
     Raises:
         DatasetError: what it tells makes no sense.
     """
-    if COLUMN not in told or LOG_ROW not in told:
+    if COLUMN not in stored or LOG_ROW not in stored:
         return None
-    splits, rows = told[COLUMN], told[LOG_ROW]
+    splits, rows = stored[COLUMN], stored[LOG_ROW]
     if not all(one is None or isinstance(one, str) for one in splits) or not all(map(_is_row, rows)):
         raise DatasetError(f"{place}: an episode whose {COLUMN} is no text, or whose {LOG_ROW} is no number")
-    if len(set(zip(told[LOG_ID], rows, strict=True))) < len(rows):
+    if len(set(zip(stored[LOG_ID], rows, strict=True))) < len(rows):
         raise DatasetError(f"{place}: two episodes begin with the same row of a log")
     return [one or "" for one in splits]
 

@@ -87,8 +87,8 @@ class LeRobotReader(BatchedSource, DatasetSource):
     @cached_property
     def schema(self) -> Schema:
         """Features, `task`, and `split` where episodes tell it."""
-        told = {} if self._episodes.splits is None else {COLUMN: STRING}
-        return Schema(self._columns[0] | told)
+        split = {} if self._episodes.splits is None else {COLUMN: STRING}
+        return Schema(self._columns[0] | split)
 
     @property
     def left_out(self) -> Mapping[str, str]:  # type: ignore[override]

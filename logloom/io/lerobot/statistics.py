@@ -173,9 +173,9 @@ def stats_json(
 def _of_numbers(feature: Feature, numbers: Statistics, place: int) -> dict[str, Any]:
     at = place - place % MAX_LANES
     lane = numbers.lanes[Key(_piece(feature.key, at), "", VALUES, place - at)]
-    told = describe(lane, feature.ctype.dtype)
-    quantiles = {f"q{percent:02d}": told["quantiles"][str(percent)] for percent in PERCENTS}
-    return {name: told[name] for name in ("min", "max", "mean", "std")} | quantiles
+    stats = describe(lane, feature.ctype.dtype)
+    quantiles = {f"q{percent:02d}": stats["quantiles"][str(percent)] for percent in PERCENTS}
+    return {name: stats[name] for name in ("min", "max", "mean", "std")} | quantiles
 
 
 def _of_pixels(counts: NDArray[np.int64]) -> dict[str, float]:

@@ -43,17 +43,17 @@ class Folders:
     """Folders of any of fsspec's file systems, as they are when first asked for. Serves many threads.
 
     Attributes:
-        bags_told: digest of the listing of a folder with a metadata.yaml to what that makes of it: "no bag",
+        known_bags: digest of the listing of a folder with a metadata.yaml to what that makes of it: "no bag",
             "whole", or "lacks files".
     """
 
-    def __init__(self, bags_told: Mapping[str, str] | None = None) -> None:
+    def __init__(self, known_bags: Mapping[str, str] | None = None) -> None:
         """
         Args:
-            bags_told: of an earlier listing, so that a metadata.yaml that hasn't changed need not be read.
+            known_bags: of an earlier listing, so that a metadata.yaml that hasn't changed need not be read.
         """
-        self._bags_before = bags_told or {}
-        self.bags_told: dict[str, str] = {}
+        self._bags_before = known_bags or {}
+        self.known_bags: dict[str, str] = {}
         self._lock = threading.Lock()
         self._locks: dict[Any, threading.Lock] = {}
         self._known: dict[Any, Any] = {}
@@ -126,10 +126,10 @@ class Folders:
     def _entries(self, fs: Any, folder: str) -> dict[str, Listed]:
         """All that lies directly in a folder, and what it is."""
 
-        def ask() -> dict[str, Listed]:
+        def find() -> dict[str, Listed]:
             return {info["name"]: entry_of(fs, info, self._now_ns) for info in fs.ls(folder, detail=True)}
 
-        return self._once(fs, folder, "entries", ask)
+        return self._once(fs, folder, "entries", find)
 
     def _files(self, fs: Any, folder: str) -> list[str]:
         return sorted(name for name, entry in self._entries(fs, folder).items() if entry.kind != "directory")
@@ -137,7 +137,7 @@ class Folders:
     def _bag(self, fs: Any, folder: str) -> tuple[str, ...]:
         """The files of a ROS 2 bag; none where the folder is none."""
 
-        def ask() -> tuple[str, ...]:
+        def find() -> tuple[str, ...]:
             listed = self._files(fs, folder)
             if f"{folder}/{METADATA}" not in listed:
                 return ()
@@ -148,10 +148,10 @@ class Folders:
             # Whoever opens the bag must know that it isn't whole.
             return tuple(files if what == "whole" or not files else [*files, f"{folder}/{METADATA}"])
 
-        return self._once(fs, folder, "bag", ask)
+        return self._once(fs, folder, "bag", find)
 
     def _what_metadata_makes(self, fs: Any, folder: str, files: Sequence[str]) -> str:
-        """See `bags_told`; of a folder with a metadata.yaml, and the files in it that may be a bag's."""
+        """See `known_bags`; of a folder with a metadata.yaml, and the files in it that may be a bag's."""
         path = f"{folder}/{METADATA}"
         stamp = self.stamp(fs, path)
         listing = blake3("\0".join((str(fs.protocol), path, stamp, *files)).encode()).hexdigest(length=16)
@@ -162,17 +162,17 @@ class Folders:
             is_bag = b"rosbag2_bagfile_information" in text[:4096]
             what = ("lacks files" if missing_files(text, files) else "whole") if is_bag else "no bag"
         if stamp:
-            self.bags_told[listing] = what
+            self.known_bags[listing] = what
         return what
 
-    def _once(self, fs: Any, folder: str, what: str, ask: Callable[[], T]) -> T:
-        """What `ask` gives, asked by the first thread that wants it while the others wait."""
+    def _once(self, fs: Any, folder: str, what: str, find: Callable[[], T]) -> T:
+        """What `find` gives, asked by the first thread that wants it while the others wait."""
         # Each thread has a file system of its own, and what one lists the others don't know.
         key = (str(fs.protocol), folder, what)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._known:
-                self._known[key] = ask()
+                self._known[key] = find()
             found: T = self._known[key]
             return found

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PRINT = np.dtype([("high", ">u8"), ("low", ">u8")])
 _TEXTS = ("uris", "stamps", "given")
-_SAID = ("split", "catalogue")
+_OPTIONAL = ("split", "catalogue")
 _BATCH = 4096  # logs that are Python objects at a time
 _ANY = "surrogatepass"  # names of files may hold what no UTF-8 has
 
@@ -108,9 +108,9 @@ class LogList(Sequence[LogFiles]):
         batches, prints = [], [b""]
         logs = iter(logs)
         while some := list(itertools.islice(logs, _BATCH)):
-            ids, uris, stamps, given, *said = zip(*some, strict=True)
+            ids, uris, stamps, given, *optional = zip(*some, strict=True)
             texts = map(_encoded, (uris, stamps, given))
-            arrays = [pa.array(ids, pa.string()), *texts, *(pa.array(one, pa.string()) for one in said)]
+            arrays = [pa.array(ids, pa.string()), *texts, *(pa.array(one, pa.string()) for one in optional)]
             batches.append(pa.record_batch(arrays, schema))
             prints.append(b"".join(_digest_of_stamps(log).ljust(PRINT.itemsize, b"\0") for log in some))
         return cls(pa.Table.from_batches(batches, schema), np.frombuffer(b"".join(prints), PRINT))
@@ -170,8 +170,8 @@ class LogList(Sequence[LogFiles]):
         counts = [
             pc.list_value_length(lists).to_numpy() for lists in (self.column("uris").take(chosen), stamps)
         ]
-        told = pc.struct_field(pc.extract_regex(stamps.flatten(), pattern=SIZE), [0])
-        each = pc.fill_null(told.cast(pa.string()).cast(pa.int64()), -1).to_numpy()
+        digits = pc.struct_field(pc.extract_regex(stamps.flatten(), pattern=SIZE), [0])
+        each = pc.fill_null(digits.cast(pa.string()).cast(pa.int64()), -1).to_numpy()
         of_log = np.repeat(np.arange(len(rows)), counts[1])
         sizes, known = np.zeros((2, len(rows)), np.int64)
         np.add.at(sizes, of_log, each)
@@ -199,8 +199,8 @@ def rows_in(known: pa.Array, wanted: Iterable[str] | pa.Array) -> NDArray[np.int
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    asked = wanted if isinstance(wanted, pa.Array) else pa.array(list(wanted), pa.string())
-    found = pc.index_in(asked, value_set=known)
+    keys = wanted if isinstance(wanted, pa.Array) else pa.array(list(wanted), pa.string())
+    found = pc.index_in(keys, value_set=known)
     rows: NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
     return rows
 
@@ -218,4 +218,4 @@ def _schema() -> pa.Schema:
     import pyarrow as pa
 
     texts = [(name, pa.list_(pa.binary())) for name in _TEXTS]
-    return pa.schema([("log_id", pa.string()), *texts, *((name, pa.string()) for name in _SAID)])
+    return pa.schema([("log_id", pa.string()), *texts, *((name, pa.string()) for name in _OPTIONAL)])

@@ -89,8 +89,8 @@ class RememberedLog:
             uris: its files, as they were listed.
             shared: the topics of other logs; gains those of this one, so that equal ones are held once.
         """
-        is_told = summary.is_told_by_files and sorted(summary.uris) == sorted(uris)
-        if not is_told or not _CONTENT.fullmatch(summary.content_id):
+        is_known = summary.is_told_by_files and sorted(summary.uris) == sorted(uris)
+        if not is_known or not _CONTENT.fullmatch(summary.content_id):
             return None
         kinds = topic_kinds(summary, topics)
         if shared is not None:
@@ -158,32 +158,32 @@ class Memory:
 
     def with_more(self, others: Iterable[Memory]) -> Memory:
         """What is remembered here and there, of topics that all tell of; of one log what was said last."""
-        told = [self, *(one for one in others if one.hash == self.hash)]
+        memories = [self, *(one for one in others if one.hash == self.hash)]
         profiles: dict[tuple[tuple[str, TopicKind], ...], int] = {}
         orders: dict[int, Sequence[int]] = {}
         unfinished: dict[int, Mapping[str, str]] = {}
         kinds, base = [], 0
-        for one in told:
+        for one in memories:
             known = [profiles.setdefault(tuple(sorted(p.items())), len(profiles)) for p in one.profiles]
             kinds.append(np.array(known, np.int32)[one.kinds])
             orders |= {base + row: order for row, order in one.orders.items()}
             unfinished |= {base + row: why for row, why in one.unfinished.items()}
             base += len(one.prints)
-        prints = np.concatenate([one.prints for one in told], dtype=PRINT)  # or it turns the bytes around
+        prints = np.concatenate([one.prints for one in memories], dtype=PRINT)  # or it turns the bytes around
         order = np.lexsort((prints["low"], prints["high"]))
         following = np.append(prints[order][1:] != prints[order][:-1], [True] * (base > 0))
         chosen = order[following.astype(bool)]
         new = _moved(chosen, orders.keys() | unfinished.keys())
         return Memory(
             self.hash,
-            tuple(sorted(set(self.topics).intersection(*(one.topics for one in told)))),
+            tuple(sorted(set(self.topics).intersection(*(one.topics for one in memories)))),
             prints[chosen],
-            np.concatenate([one.contents for one in told])[chosen],
+            np.concatenate([one.contents for one in memories])[chosen],
             np.concatenate(kinds)[chosen],
             [dict(profile) for profile in profiles],
             {new[row]: order for row, order in sorted(orders.items()) if row in new},
             {new[row]: why for row, why in sorted(unfinished.items()) if row in new},
-            {name: what for one in told for name, what in one.bags.items()},
+            {name: what for one in memories for name, what in one.bags.items()},
         )
 
     def recall(self, files: LogList) -> NDArray[np.int64]:
@@ -267,7 +267,7 @@ class Memory:
             kinds.astype(np.int32),
             profiles,
             orders,
-            {int(row): {_text(u): _text(why) for u, why in said.items()} for row, said in data["unfinished"]},
+            {int(row): {_text(u): _text(text) for u, text in why.items()} for row, why in data["unfinished"]},
             {_text(name): _text(what) for name, what in data["bags"].items()},
         )
 
@@ -286,9 +286,9 @@ class Memory:
         sidecars.save(name, self.to_data())
 
 
-def _moved(chosen: NDArray[np.int64], asked: Set[int]) -> dict[int, int]:
-    """Where those of the asked rows that are chosen stand among the chosen ones."""
-    places = np.flatnonzero(np.isin(chosen, np.fromiter(asked, np.int64, len(asked))))
+def _moved(chosen: NDArray[np.int64], wanted: Set[int]) -> dict[int, int]:
+    """Where those of the wanted rows that are chosen stand among the chosen ones."""
+    places = np.flatnonzero(np.isin(chosen, np.fromiter(wanted, np.int64, len(wanted))))
     return dict(zip(chosen[places].tolist(), places.tolist(), strict=True))
 
 

@@ -110,7 +110,7 @@ class ParquetFormat(Format):
         raw: RawRows = ParquetFiles(store)
         units = self.units(store)
         skips = how.get("on_error") == "skip"
-        if all(_is_told(unit, skips) for unit in units):
+        if all(_has_layout(unit, skips) for unit in units):
             if not skips:
                 return UnitsSource(store, self.name, units)
             raw = TypedFiles(store.uri, self.name, units)
@@ -121,10 +121,10 @@ class ParquetFormat(Format):
         return {ROWS: f"{number:06d}.parquet"} if ROWS in files else {}
 
 
-def _is_told(unit: ParquetReader, skips: bool) -> bool:
+def _has_layout(unit: ParquetReader, skips: bool) -> bool:
     """Whether a file says what its columns were; so, too, where it is damaged and may be left out."""
     try:
-        return unit.told is not None
+        return unit.own_layout is not None
     except DatasetError:
         if not skips:
             raise

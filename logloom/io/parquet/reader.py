@@ -46,7 +46,7 @@ class ParquetReader(TableReader):
     group_name = "row group"
 
     @cached_property
-    def told(self) -> ArrowLayout | None:
+    def own_layout(self) -> ArrowLayout | None:
         with open_parquet(self._store, self._name) as file:
             return ArrowLayout.of(file.schema_arrow, self.place)
 

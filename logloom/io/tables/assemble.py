@@ -61,15 +61,15 @@ def catalogued_columns(
     Raises:
         UsageError: a name is that of another column of the index, or values of one are of several kinds.
     """
-    said = {log_id: dict(one.index) for log_id, one in logs.items()}
-    names = dict.fromkeys(name for values in said.values() for name in values)
+    given = {log_id: dict(one.index) for log_id, one in logs.items()}
+    names = dict.fromkeys(name for values in given.values() for name in values)
     if taken := [name for name in names if name in plan.index_dtypes or name in plan.schema.all]:
         raise UsageError(f"logs.index: {taken[0]!r} is a column of the rows; rename the catalogue's")
-    dtypes = {name: _dtype_of(name, {log: one.get(name) for log, one in said.items()}) for name in names}
+    dtypes = {name: _dtype_of(name, {log: one.get(name) for log, one in given.items()}) for name in names}
     nothing = {"str": "", "float64": math.nan, "bool": False}
 
     def value(log_id: str, name: str) -> Any:
-        found = said[log_id].get(name)
+        found = given[log_id].get(name)
         return nothing[dtypes[name]] if found is None else found
 
     return {log: tuple((name, dtypes[name], value(log, name)) for name in names) for log in logs}

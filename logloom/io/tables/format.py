@@ -61,8 +61,8 @@ class TableOptions(ChosenColumns):
     @property
     def references(self) -> list[str]:
         """URIs of the tables; of versions, once these are fixed (see `TableFormat.pinned`)."""
-        said = [self.reference] if isinstance(self.reference, str) else self.reference
-        return list(self._pinned) or said
+        given = [self.reference] if isinstance(self.reference, str) else self.reference
+        return list(self._pinned) or given
 
 
 @dataclass(frozen=True)
@@ -174,11 +174,11 @@ class TableFormat(AssembledFormat):
         for unit in units:
             check_closed(unit.unit, plan, store.uri_of(unit.folder))
             of_log.setdefault(unit.log_id, []).append(unit)
-        told = catalogued_columns({log_id: own[0].catalogued for log_id, own in of_log.items()}, plan)
+        catalogued = catalogued_columns({log_id: own[0].catalogued for log_id, own in of_log.items()}, plan)
         tasks = []
         for log_id, own in sorted(of_log.items()):
             places = tuple(u.folder for u in own), tuple(u.unit["part"] for u in own)
-            tasks.append(LogIndexTask(log_id, *places, told[log_id]))
+            tasks.append(LogIndexTask(log_id, *places, catalogued[log_id]))
         logs = [
             d.LogRows(log_id, d.log_file(log_id), sum(u.rows for u in own), "")
             for log_id, own in sorted(of_log.items())
@@ -187,7 +187,7 @@ class TableFormat(AssembledFormat):
         closed = [unit.unit for own in of_log.values() for unit in own]
         max_gap = options._max_gap if period is None else period * 3 // 2
         table = describe(plan, closed, logs, max_gap, holders)
-        added = {name: dtype for columns in told.values() for name, dtype, _ in columns}
+        added = {name: dtype for columns in catalogued.values() for name, dtype, _ in columns}
         table = dataclasses.replace(table, index={**table.index, **added})
         note_use(store.uri, holders, store.options)
         return AssemblyPlan(tasks, {d.FILE: d.to_bytes(table)}, {"logs": len(logs)})

@@ -151,7 +151,7 @@ class DataflowJob:
         self.job_id = job_id
         self._client = client
         self._place = place
-        self._said: set[str] = set()  # ids of messages
+        self._seen: set[str] = set()  # ids of messages
         self._errors: list[str] = []
 
     def wait(self, on_message: OnMessage) -> Finished:
@@ -215,9 +215,9 @@ class DataflowJob:
                 self.job_id, page_token=token, minimum_importance="JOB_MESSAGE_WARNING"
             )
             for message in messages:
-                if message.id in self._said:
+                if message.id in self._seen:
                     continue
-                self._said.add(message.id)
+                self._seen.add(message.id)
                 if message.message_importance.name == "JOB_MESSAGE_ERROR":
                     self._errors.append(message.message_text)
                 else:

@@ -81,11 +81,11 @@ def java() -> list[str]:
     unfit = f" (there is none in JAVA_HOME, {home})" if home else ""
     path = path or tool("java", f"run Flink; install Java 17{unfit}")
     try:
-        said = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+        reply = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
     except OSError as error:
-        said = str(error)
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+        reply = str(error)
+    found = re.search(r'version "(?:1\.)?(\d+)', reply)
     if found is None or int(found[1]) < _OLDEST_JAVA:
-        raise UsageError(f"{path}: Flink needs Java {_OLDEST_JAVA} or later, best 17; this is {said[:80]!r}")
+        raise UsageError(f"{path}: Flink needs Java {_OLDEST_JAVA} or later, best 17; this is {reply[:80]!r}")
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED.split()]
     return [path, *opened]

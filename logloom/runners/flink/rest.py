@@ -51,7 +51,7 @@ class FlinkCluster:
             UsageError: no cluster answers, or one of another version than the job server's.
         """
         try:
-            overview = self._ask("/overview")
+            overview = self._request("/overview")
             self._check_version(str(overview.get("flink-version", "")))
             managers, slots = int(overview["taskmanagers"]), int(overview["slots-total"])
         except UsageError:
@@ -92,7 +92,7 @@ class FlinkCluster:
         Raises:
             LogloomError: the cluster doesn't answer.
         """
-        jobs = [job for job in self._ask("/jobs/overview").get("jobs", ()) if job.get("name") == name]
+        jobs = [job for job in self._request("/jobs/overview").get("jobs", ()) if job.get("name") == name]
         if not jobs:
             return None
         latest = max(jobs, key=lambda job: int(job.get("start-time", 0)))
@@ -105,7 +105,7 @@ class FlinkCluster:
             LogloomError: the cluster doesn't answer.
         """
         try:
-            found = self._ask(f"/jobs/{job_id}")
+            found = self._request(f"/jobs/{job_id}")
         except LogloomError as error:
             if isinstance(error.__cause__, urllib.error.HTTPError) and error.__cause__.code == 404:
                 return None
@@ -114,13 +114,13 @@ class FlinkCluster:
 
     def why_failed(self, job: ClusterJob) -> str:
         """The exception that ended a job."""
-        return str(self._ask(f"/jobs/{job.id}/exceptions").get("root-exception", ""))
+        return str(self._request(f"/jobs/{job.id}/exceptions").get("root-exception", ""))
 
     def cancel(self, job: ClusterJob) -> None:
         """Asks the cluster to stop a job."""
-        self._ask(f"/jobs/{job.id}", method="PATCH")
+        self._request(f"/jobs/{job.id}", method="PATCH")
 
-    def _ask(self, path: str, method: str = "GET") -> dict[str, Any]:
+    def _request(self, path: str, method: str = "GET") -> dict[str, Any]:
         request = urllib.request.Request(f"{self.url}{path}", method=method)
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS) as reply:  # nosec B310 # http

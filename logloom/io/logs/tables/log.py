@@ -336,8 +336,8 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
     known = time[time != MIN_TIME]
     first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
     encoding = files[0].uri.rsplit(".", 1)[-1]
-    told, num_times = definitions[0].encode(), len(np.unique(known))
-    info = TopicInfo(name, TABLE_ROW, encoding, "ros2msg", told, len(time), first, last, num_times)
+    text, num_times = definitions[0].encode(), len(np.unique(known))
+    info = TopicInfo(name, TABLE_ROW, encoding, "ros2msg", text, len(time), first, last, num_times)
     lengths = [len(part) for part in parts]
     return TableTopic(
         info,
