@@ -256,7 +256,7 @@ class Format(FolderKind, Protocol):
         return []
 
     def check_taken(self, value: Any) -> str:
-        """Why this output can't hold a value of the field that it `takes`; "" where it can."""
+        """Why this output can't hold a `value` of the field that it `takes`; "" where it can."""
         return ""
 
     def writer(self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext) -> Writer:
