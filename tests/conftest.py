@@ -25,8 +25,9 @@ REPOSITORY = pathlib.Path(__file__).parent.parent
 # Tests start a thousand processes; those that compile all they import take a third longer.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Worker processes are forked by the hundred, too; so each is spared what it would import.
-multiprocessing.set_forkserver_preload(["tests.disks", "logloom.pipelines.build", "logloom.pipelines.verify"])
+# Worker processes are forked by the hundred, too; so each is spared what it would import. Nothing of `tests`:
+# the server may start where another package of that name comes first, which its children would keep then.
+multiprocessing.set_forkserver_preload(["logloom.pipelines.build", "logloom.pipelines.verify"])
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -30,6 +30,7 @@ PURE = [
     "logloom.io.purged",
     "logloom.io.lerobot.encoding",
     "logloom.io.video.codecs",
+    "logloom.io.zarr.layout",
     "logloom.markup",
     "logloom.pipelines.report_samples",
     "logloom.pipelines.show_foxglove",
