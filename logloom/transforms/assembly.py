@@ -64,12 +64,14 @@ class AssemblyCandidate:
 
     Attributes:
         found: it was there before, complete.
+        fresh: paths of the portions that the parent version doesn't have.
         made: by identity, the entries of those that were written, which mark them as complete.
     """
 
     identity: str
     entry: AssembledEntry
     found: bool
+    fresh: frozenset[str] = frozenset()
     made: Mapping[str, PortionEntry] = field(default_factory=dict)
 
 
@@ -171,9 +173,17 @@ def plan_candidates(
         written.setdefault(identity, []).append(file)
     for one in planned:
         if one.found:
-            yield AssemblyCandidate(one.identity, one.entry, found=True)
+            # As of one that is made, so that the version is the same when a step is done once more.
+            known = {} if _is_parents(job, one.identity) else portions_of_parent(job, one.entry.output)
+            fresh = frozenset(part.path for part in one.entry.portions if part.identity not in known)
+            yield AssemblyCandidate(one.identity, one.entry, True, fresh)
         else:
             yield _candidate(job, one, written)
+
+
+def _is_parents(job: Target, identity: str) -> bool:
+    """Whether the parent version has an assembled output."""
+    return identity in {part.identity for part in job.assembled}
 
 
 def _candidate(
@@ -195,7 +205,8 @@ def _candidate(
     own = _published_files(job, output, planned.identity, planned.files)
     ordered = sorted([*written.get(planned.identity, ()), *own], key=operator.attrgetter("name"))
     entry = replace(planned.entry, files=tuple(ordered), software=software(), portions=tuple(portions))
-    return AssemblyCandidate(planned.identity, entry, False, made)
+    fresh = frozenset(portion.path for portion in planned.portions if portion.shared is None)
+    return AssemblyCandidate(planned.identity, entry, False, fresh, made)
 
 
 def _published_files(job: Target, output: str, identity: str, files: Mapping[str, bytes]) -> list[FileEntry]:
@@ -211,17 +222,16 @@ def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResul
     """
     entry, identity, output = candidate.entry, candidate.identity, candidate.entry.output
     problems: list[str] = []
-    is_trusted = candidate.found and identity in {part.identity for part in job.assembled}
-    # By the entry alone, not by whether it was found: when a step is done once more, the version is the same.
-    known = {} if is_trusted or job.verify == "all" else portions_of_parent(job, output)
-    fresh = frozenset(portion.path for portion in entry.portions if portion.identity not in known)
-    num_trusted = len(entry.portions) - len(fresh)
+    is_trusted = candidate.found and _is_parents(job, identity)
+    num_trusted = 0 if job.verify == "all" else len(entry.portions) - len(candidate.fresh)
     mark = mark_of(job, [output, identity, blake3(entry.to_bytes()).hexdigest()])
     is_known = (is_trusted and job.verify != "all") or (candidate.found and is_marked(job, mark))
     if candidate.found and not is_trusted and not refresh_assembled(job, identity, entry):
         problems = [f"{job.store.uri_of(unit_folder(output, identity))}: removed while this build ran"]
     elif is_sampled(job.verify, identity) and not is_known:
-        problems = list(assembled_differences(job.store, identity, entry, fresh if num_trusted else None))
+        problems = list(
+            assembled_differences(job.store, identity, entry, candidate.fresh if num_trusted else None)
+        )
         if not problems:
             leave_mark(job, mark)
     if problems:
