@@ -107,7 +107,9 @@ def parts_json(
         digest: of a unit's rows as they are read back.
         counts: how many of each array the unit holds, of rows first.
     """
-    return [[unit.log_id, unit.partition, *counts(unit), digest(unit)] for unit in units]
+    return [
+        list(unit.planned) or [unit.log_id, unit.partition, *counts(unit), digest(unit)] for unit in units
+    ]
 
 
 # --- proof ----------------------------------------------------------------------------------------------

@@ -420,8 +420,9 @@ class StagedUnit:
         log_uri: the log's first file.
         folder: of the unit, within the store.
         unit: what its writer's `close` gave.
-        columns: digest of each column as the unit's reader gives it back.
+        columns: digest of each column as the unit's reader gives it back; {} where `planned` stands for them.
         catalogued: what a catalogue says of the log.
+        planned: what `parts_json` gave for it in an earlier plan of the same output; () where it is new.
     """
 
     log_id: str
@@ -433,6 +434,7 @@ class StagedUnit:
     unit: Mapping[str, Any]
     columns: Mapping[str, str]
     catalogued: Catalogued = field(default_factory=Catalogued)
+    planned: Sequence[Any] = ()
 
     @classmethod
     def of(cls, record: LogRecord, entry: Entry) -> StagedUnit:

@@ -54,7 +54,7 @@ _AT_A_TIME = 256  # files that are removed between two looks at the clock
 LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|labels|refused\.txt)")
 _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
 _SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times|video)")
-_OTHER_INDEX = re.compile(rf"listing|{MERGED.pattern}")
+_OTHER_INDEX = re.compile(rf"listing|units|{MERGED.pattern}")
 _NONE = re.compile(r"(?!)")
 _RUN = re.compile(r"[0-9]{8}")
 # What isn't an outcome is only of use until that number is committed.

@@ -27,10 +27,11 @@ from logloom.pipelines.repair_units import (
 from logloom.pipelines.verify import Task
 from logloom.software import software
 from logloom.transforms.assembled_portions import portion_entry, portion_identity, small_files
-from logloom.transforms.assemblies import Assembly, assemblies, entry_of
+from logloom.transforms.assemblies import Assembly, assembled_outputs, assemblies, entry_of
 from logloom.transforms.assembly import described
 from logloom.transforms.finished import check_file
 from logloom.transforms.job import Committed
+from logloom.transforms.unit_memory import UnitMemory
 
 RunAll = Callable[[Sequence[Task]], list[Any]]
 
@@ -61,9 +62,9 @@ def assemble_again(store: Store, manifest: Manifest, part: Assembled, run_all: R
         DatasetError: units that it is put together from are damaged.
     """
     version = Committed.of(store, manifest)
-    found = [
-        a for a in assemblies(version, manifest.logs) if (a.output, a.split) == (part.output, part.split)
-    ]
+    memory = UnitMemory(version, tuple(assembled_outputs(version)))
+    whole = assemblies(version, manifest.logs, memory)
+    found = [one for one in whole if (one.output, one.split) == (part.output, part.split)]
     if not found:
         return {unit_folder(part.output, part.identity): "the manifest names no units of it"}
     return _Again(store, version, dataclasses.replace(found[0], identity=part.identity), run_all).run(part)

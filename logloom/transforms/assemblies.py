@@ -18,6 +18,7 @@ from typing import Any
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
+from logloom.io.ahead import ahead
 from logloom.io.assembled import AssembledEntry, SharedPortion, find_assembled
 from logloom.io.catalogued import Catalogued
 from logloom.io.entries import Entry, FileEntry, unit_folder
@@ -35,6 +36,7 @@ from logloom.transforms.finished import withdraw_assembled
 from logloom.transforms.job import Target
 from logloom.transforms.outcomes import LogOutcomes, records_of
 from logloom.transforms.taking import taken_portion
+from logloom.transforms.unit_memory import UnitMemory
 
 
 @dataclass(frozen=True)
@@ -135,15 +137,18 @@ def assembled_outputs(job: Target) -> list[str]:
     return [output for output in job.outputs if isinstance(format_named(output), AssembledFormat)]
 
 
-def assemblies(job: Target, records: Iterable[LogRecord]) -> list[Assembly]:
-    """What a version of these logs has of outputs that are assembled."""
-    outputs = assembled_outputs(job)
-    if not outputs:
-        return []
+def assemblies(job: Target, records: Iterable[LogRecord], memory: UnitMemory) -> list[Assembly]:
+    """What a version of these logs has of outputs that are assembled.
+
+    Args:
+        memory: of the units of logs that stay.
+    """
     units: dict[tuple[str, str], list[StagedUnit]] = {}
-    # Of very many units, so without what only those need that are read.
-    for record, entry in units_of(job.store, records, outputs, left_out=["files", "software", "tally"]):
-        units.setdefault((entry.output, record.split), []).append(StagedUnit.of(record, entry))
+    logs = (record for record in records if record.part and memory.outputs)
+    for record, found in ahead(lambda record: (record, memory.units_of(record)), logs):
+        for output, own in found.items():
+            if own:
+                units.setdefault((output, record.split), []).extend(own)
     made = []
     for (output, split), own in sorted(units.items()):
         takes = assembled_format(output).takes
@@ -154,6 +159,14 @@ def assemblies(job: Target, records: Iterable[LogRecord]) -> list[Assembly]:
         identity = digest_of(["assembled", job.output_identity(output), split, sources])[:32]
         made.append(Assembly(output, split, identity, tuple(own)))
     return made
+
+
+def planned_parts(plan: AssemblyPlan, units: Sequence[StagedUnit]) -> dict[str, Sequence[Any]]:
+    """By a unit's folder, what a plan says of it; nothing where a format says it otherwise."""
+    parts = plan.unit.get("parts", ())
+    if len(parts) != len(units):
+        return {}
+    return {unit.folder: part for unit, part in zip(units, parts, strict=True)}
 
 
 def _taken(known: Catalogued, takes: str) -> list[Any]:
@@ -182,18 +195,22 @@ def plan_assemblies(job: Target, outcomes: LogOutcomes) -> Iterator[PlannedAssem
     if outcomes.failures or outcomes.unchanged:
         return
     logs = records_of(job, outcomes)
-    for assembly in assemblies(job, logs):
+    memory = UnitMemory.load(job, assembled_outputs(job))
+    parts: dict[str, Sequence[Any]] = {}
+    for assembly in assemblies(job, logs, memory):
         found = _found(job, assembly)
-        yield (
-            _planned(job, assembly, logs)
-            if found is None
-            else PlannedAssembly(assembly.identity, found, True)
-        )
+        if found is not None:
+            yield PlannedAssembly(assembly.identity, found, True)
+            continue
+        plan = assembly.plan(job)
+        parts |= planned_parts(plan, assembly.units)
+        yield _planned(job, assembly, plan, logs)
+    memory.save(parts)
 
 
-def _planned(job: Target, assembly: Assembly, logs: LogRecords) -> PlannedAssembly:
-    """The plan of an output that is to be made; of what the parent has, the names alone."""
-    output, plan = assembly.output, assembly.plan(job)
+def _planned(job: Target, assembly: Assembly, plan: AssemblyPlan, logs: LogRecords) -> PlannedAssembly:
+    """What is to be done for an output that is to be made; of what the parent has, the names alone."""
+    output = assembly.output
     known = portions_of_parent(job, output)
     identities = {portion.path: portion_identity(job, output, portion) for portion in plan.portions}
     shared = {path: known[identity] for path, identity in identities.items() if identity in known}

@@ -16,9 +16,11 @@ import pytest
 import logloom.datasets
 from logloom.demo import make_drives
 from logloom.errors import ReadBackError
+from logloom.io import entries
 from logloom.io import manifest as manifests
 from logloom.io.entries import unit_folder
 from logloom.io.l5kit.dtypes import ARRAYS
+from logloom.io.logs.sidecar import Sidecars
 from logloom.io.manifest import entries_of, open_root, read_assembled
 from logloom.io.storage import Store
 from logloom.pipelines.build import prepared
@@ -26,7 +28,7 @@ from logloom.pipelines.plan import plan_build
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
-from logloom.transforms import assembly, build_logs, finish
+from logloom.transforms import assembly, build_logs, finish, unit_memory
 from logloom.transforms.finish import read_outcome
 from tests.pipelines.conftest import build_at, digests
 from tests.simulation.eager import run_eagerly
@@ -144,13 +146,13 @@ def test_a_night_writes_the_logs_that_it_brought_and_the_chunks_that_these_fill(
         assert not names_of(written, "l5kit") & set(before)
 
 
-def test_a_night_reads_the_part_of_a_kept_log_once_and_checks_new_units_alone(grown, tmp_path, monkeypatch):
+def test_a_night_reads_no_part_of_a_kept_log_and_checks_new_units_alone(grown, tmp_path, monkeypatch):
     original, _ = grown
     archive = Archive(original.folder, tmp_path / "root", original._drives)
     monkeypatch.setattr(archive, "recipe", RECIPE[: RECIPE.index("  l5kit:")] + "  zarr: {{}}\n")
     archive.build(0, 1)
     read, planned = [], []
-    plain, plan = manifests.read_log_part, build_logs.plan_assemblies
+    plain, plan = entries.read_log_part, build_logs.plan_assemblies
 
     def read_part(store, part, **how):
         if not how.get("brief"):  # as views read it
@@ -162,13 +164,42 @@ def test_a_night_reads_the_part_of_a_kept_log_once_and_checks_new_units_alone(gr
         return planned
 
     monkeypatch.setattr(manifests, "read_log_part", read_part)
+    monkeypatch.setattr(unit_memory, "read_log_part", read_part)
     monkeypatch.setattr(build_logs, "plan_assemblies", planned_once)
     archive.build(0, 1, 2)
     _, version = open_root(Store.at(str(archive.root)))
-    assert [read.count(log.part) for log in version.logs] == [1, 1, 2]
+    assert [read.count(log.part) for log in version.logs] == [0, 0, 2]
     (one,) = planned
     assert {unit.log_id for unit in one.checks} == {"drive-02"}
     assert [bool(portion.files) for portion in one.portions] == [False, False, True]
+
+
+@pytest.mark.parametrize("done", ["gone", "cut", "of other outputs", "of other logs"])
+def test_whatever_became_of_what_is_remembered_of_units_the_bytes_are_the_same(grown, tmp_path, done):
+    original, _ = grown
+    archive = Archive(original.folder, tmp_path / "root", original._drives)
+    archive.build(0, 1)
+    remembered = archive.root / "index" / "units"
+    clean = remembered.read_bytes()
+    if done == "gone":
+        remembered.unlink()
+    elif done == "cut":
+        remembered.write_bytes(clean[:-1])
+    else:
+        sidecars = Sidecars(str(archive.root / "index"), {})
+        data = sidecars.load("units")
+        if done == "of other outputs":
+            data["about"] = "0" * 64
+        else:
+            names, texts = zip(*data["logs"], strict=True)
+            data["logs"] = [*zip(names, texts[::-1], strict=True)]
+        sidecars.save("units", data)
+    archive.build(0, 1, 2)
+    assert (
+        archive.root.joinpath("versions/00000002.json").read_bytes()
+        == original.root.joinpath("versions/00000002.json").read_bytes()
+    )
+    assert remembered.read_bytes() != clean  # and it is written anew
 
 
 def test_a_log_that_goes_changes_what_follows_it_alone(grown):

@@ -9,14 +9,16 @@ most `MAX_TREE_ARRAYS` arrays: beyond that a reader of one log would read that o
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from logloom.blocks import Array
+from logloom.caching import cached_property
 from logloom.digests import digest_of, digests_of_rows
 from logloom.errors import UsageError
 from logloom.io.assembling import (
@@ -42,6 +44,7 @@ from logloom.io.zarr.stage import StagedArray, read_staged, staged_arrays
 from logloom.schema import Schema
 
 MAX_TREE_ARRAYS = 10_000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,29 +79,63 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
     logs = by_log(units)
     _check_names([*logs])
     staged = staged_arrays(schema)
-    tasks: list[ZarrFileTask] = []
-    portions: list[PlannedPortion] = []
+    attributes = {name: _attributes(place.array, schema, options) for name, place in staged.items()}
+    arrays: list[_PlannedArray] = []
+    starts, portions = [0], []
     types = digest_of(schema.to_json())
     metadata: dict[str, dict[str, Any]] = {}
+    made: dict[tuple[str, ArrayLayout], dict[str, Any]] = {}
     for log_id, own in logs.items():
-        first = len(tasks)
+        first = starts[-1]
         for name, place in staged.items():
-            layout = _layout(place.array, own, schema, options)
-            tasks += _file_tasks(f"{log_id}/{name}", place, layout, own)
-            attributes, dimensions = array_attributes(place.array, schema), list(place.array.dimensions)
-            metadata[f"{log_id}/{name}"] = layout.metadata() | {"attributes": attributes}
-            if options.format == 3:
-                metadata[f"{log_id}/{name}"]["dimension_names"] = dimensions
-            else:
-                attributes["_ARRAY_DIMENSIONS"] = dimensions
+            array = _PlannedArray(f"{log_id}/{name}", place, _layout(place.array, own, schema, options), own)
+            arrays.append(array)
+            starts.append(starts[-1] + array.layout.num_files)
+            kind = name, array.layout
+            if kind not in made:  # one object for all logs of a length, of which one text is made
+                made[kind] = array.layout.metadata() | attributes[name]
+            metadata[array.folder] = made[kind]
         inputs = [types, *(unit_name(unit.folder) for unit in own)]
-        portions.append(PlannedPortion(log_id, inputs, (first, len(tasks))))
+        portions.append(PlannedPortion(log_id, inputs, (first, starts[-1])))
     rows = {log_id: sum(unit.rows for unit in own) for log_id, own in logs.items()}
     whole = len(metadata) <= MAX_TREE_ARRAYS
     files = group_files(metadata, rows, schema, options.format, whole)
-    reads = [[piece.folder for piece in task.pieces] for task in tasks]
+
+    def task(number: int) -> ZarrFileTask:
+        at = bisect.bisect_right(starts, number) - 1
+        return arrays[at].task(number - starts[at])
+
+    tasks = _OnDemand(starts[-1], task)
+    reads = _OnDemand(starts[-1], lambda number: [piece.folder for piece in task(number).pieces])
     parts = parts_json(units, lambda unit: stored_digest(unit.columns, schema))
     return AssemblyPlan(tasks, files, {"parts": parts}, portions=portions, reads=reads)
+
+
+class _OnDemand(Sequence[T]):
+    """Items that are made when they are asked for: those of kept logs, most of them, are not."""
+
+    def __init__(self, length: int, make: Callable[[int], T]):
+        self._numbers, self._make = range(length), make
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, number: int) -> T: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[T]: ...
+    def __getitem__(self, number: int | slice) -> T | list[T]:
+        if isinstance(number, slice):
+            return [self._make(n) for n in self._numbers[number]]
+        return self._make(self._numbers[number])
+
+
+def _attributes(array: LogArray, schema: Schema, options: ZarrOptions) -> dict[str, Any]:
+    """What stands beside the layout in an array's metadata."""
+    attributes, dimensions = array_attributes(array, schema), list(array.dimensions)
+    if options.format == 3:
+        return {"attributes": attributes, "dimension_names": dimensions}
+    return {"attributes": attributes | {"_ARRAY_DIMENSIONS": dimensions}}
 
 
 def _check_names(ids: Sequence[str]) -> None:
@@ -119,29 +156,54 @@ def _length(unit: StagedUnit, array: LogArray) -> int:
 def _layout(
     array: LogArray, units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions
 ) -> ArrayLayout:
-    length = sum(_length(unit, array) for unit in units) + (array.axis == "bounds")
+    length = sum(_lengths(units, array)) + (array.axis == "bounds")
     ctype = schema.columns.get(array.column)
     # Encoded images don't get smaller.
     plain = array.part == "data" and ctype is not None and ctype.kind != "array"
     return ArrayLayout.choose(array, length, options, plain)
 
 
-def _file_tasks(
-    folder: str, staged: StagedArray, layout: ArrayLayout, units: Sequence[StagedUnit]
-) -> Iterator[ZarrFileTask]:
-    array = staged.array
-    lead = int(array.axis == "bounds")
-    starts = [*itertools.accumulate((_length(unit, array) for unit in units), initial=lead)]
-    values = (unit.unit["values"].get(array.column, 0) for unit in units) if lead else ()
-    bases = [*itertools.accumulate(values, initial=0)]
-    for file in range(layout.num_files):
-        first = file * layout.shard
-        last = min(first + layout.shard, layout.shape[0])
+def _lengths(units: Sequence[StagedUnit], array: LogArray) -> list[int]:
+    """Entries that each unit adds to an array."""
+    if array.axis != "values":
+        return [unit.rows for unit in units]
+    return [int(unit.unit["values"][array.column]) for unit in units]
+
+
+@dataclass(frozen=True)
+class _PlannedArray:
+    """One array of one log.
+
+    Attributes:
+        folder: within the dataset.
+        units: of the log, in row order.
+    """
+
+    folder: str
+    staged: StagedArray
+    layout: ArrayLayout
+    units: Sequence[StagedUnit]
+
+    def task(self, file: int) -> ZarrFileTask:
+        """What makes one of its files."""
+        starts, bases = self._starts
+        lead = self.staged.array.axis == "bounds"
+        first = file * self.layout.shard
+        last = min(first + self.layout.shard, self.layout.shape[0])
         pieces = tuple(
-            UnitRange(units[at].folder, start, stop, units[at].rows, (bases[at],) if lead else ())
+            UnitRange(self.units[at].folder, start, stop, self.units[at].rows, (bases[at],) if lead else ())
             for at, start, stop in ranges_within(starts, first, last)
         )
-        yield ZarrFileTask(folder, file, layout, staged, bool(lead) and file == 0, pieces)
+        return ZarrFileTask(self.folder, file, self.layout, self.staged, lead and file == 0, pieces)
+
+    @cached_property
+    def _starts(self) -> tuple[list[int], list[int]]:
+        """(units + 1) where each unit's entries begin, and what its offsets count from."""
+        array = self.staged.array
+        lead = int(array.axis == "bounds")
+        values = (unit.unit["values"].get(array.column, 0) for unit in self.units) if lead else ()
+        starts = itertools.accumulate(_lengths(self.units, array), initial=lead)
+        return [*starts], [*itertools.accumulate(values, initial=0)]
 
 
 def make_file(store: Store, task: ZarrFileTask) -> tuple[str, bytes]:

@@ -112,17 +112,11 @@ class ArrayLayout:
                 "shape": list(self.shape),
                 "zarr_format": 2,
             }
-        sharding = {
-            "chunk_shape": [self.chunk, *tail],
-            "codecs": self._codecs(),
-            "index_codecs": [_LITTLE, {"name": "crc32c"}],
-            "index_location": "end",
-        }
         grid = {"name": "regular", "configuration": {"chunk_shape": [self.shard, *tail]}}
         return {
             "chunk_grid": grid,
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+            "codecs": _sharding(self.chunk, tuple(tail), self.dtype.itemsize, self.compress),
             "data_type": _data_type(self.dtype),
             "fill_value": _fill_value(self.dtype),
             "node_type": "array",
@@ -130,17 +124,6 @@ class ArrayLayout:
             "storage_transformers": [],
             "zarr_format": 3,
         }
-
-    def _codecs(self) -> list[dict[str, Any]]:
-        codecs: list[dict[str, Any]] = [_LITTLE if self.dtype.itemsize > 1 else {"name": "bytes"}]
-        if self.compress == "lz4":
-            shuffle = "shuffle" if self.dtype.itemsize > 1 else "noshuffle"
-            settings = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": shuffle}
-            settings["typesize"] = self.dtype.itemsize
-            codecs.append({"name": "blosc", "configuration": settings})
-        if self.compress == "zstd":
-            codecs.append({"name": "zstd", "configuration": {"checksum": False, "level": ZSTD_LEVEL}})
-        return [*codecs, {"name": "crc32c"}]
 
     def _compressor_v2(self) -> dict[str, Any] | None:
         shuffle = int(self.dtype.itemsize > 1)
@@ -201,6 +184,24 @@ class ArrayLayout:
             raise ValueError("a chunk or shard of absurd size")
 
 
+@functools.cache  # one object for all arrays of this kind, of which `json_bytes` makes one text
+def _sharding(chunk: int, tail: tuple[int, ...], itemsize: int, compress: str) -> list[dict[str, Any]]:
+    codecs: list[dict[str, Any]] = [_LITTLE if itemsize > 1 else {"name": "bytes"}]
+    if compress == "lz4":
+        shuffle = "shuffle" if itemsize > 1 else "noshuffle"
+        settings = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": shuffle, "typesize": itemsize}
+        codecs.append({"name": "blosc", "configuration": settings})
+    if compress == "zstd":
+        codecs.append({"name": "zstd", "configuration": {"checksum": False, "level": ZSTD_LEVEL}})
+    sharding = {
+        "chunk_shape": [chunk, *tail],
+        "codecs": [*codecs, {"name": "crc32c"}],
+        "index_codecs": [_LITTLE, {"name": "crc32c"}],
+        "index_location": "end",
+    }
+    return [{"name": "sharding_indexed", "configuration": sharding}]
+
+
 @functools.cache  # numpy takes a while to spell a name
 def _data_type(dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "U":
@@ -225,20 +226,31 @@ def _fill_value(dtype: np.dtype[Any]) -> Any:
 def json_bytes(value: Any) -> bytes:
     """As `json.dumps` with indent=1 and sorted keys, in half of the time: its encoder indents item by item.
 
+    What stands in a value several times, the same object, is written out once.
+
     >>> value = {"b": [1, {}], "a": "é"}
     >>> json_bytes(value) == json.dumps(value, indent=1, sort_keys=True).encode()
     True
     """
-    return _indented(value, "\n").encode()
+    return _indented(value, "\n", {}).encode()
 
 
-def _indented(value: Any, line: str) -> str:
+def _indented(value: Any, line: str, made: dict[tuple[int, str], str]) -> str:
+    """A value whose own line begins with `line`; `made` keeps texts by object and line."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)
+    if not isinstance(value, Mapping | list | tuple) or not value:
+        return str(value) if type(value) is int else json.dumps(value)
+    if (text := made.get((id(value), line))) is None:
+        text = made[id(value), line] = _indented_items(value, line, made)
+    return text
+
+
+def _indented_items(value: Any, line: str, made: dict[tuple[int, str], str]) -> str:
     inner = line + " "
-    if isinstance(value, Mapping) and value:
-        items = [f"{encode_basestring_ascii(key)}: {_indented(value[key], inner)}" for key in sorted(value)]
+    if isinstance(value, Mapping):
+        items = [
+            f"{encode_basestring_ascii(key)}: {_indented(value[key], inner, made)}" for key in sorted(value)
+        ]
         return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
-    if isinstance(value, list | tuple) and value:
-        return f"[{inner}{f',{inner}'.join([_indented(item, inner) for item in value])}{line}]"
-    return str(value) if type(value) is int else json.dumps(value)
+    return f"[{inner}{f',{inner}'.join([_indented(item, inner, made) for item in value])}{line}]"

@@ -1,0 +1,163 @@
+"""What builds remember of units that outputs are assembled from: the next one reads those of new logs alone.
+
+    index/units      by log, what a plan needs of its units, and their lines in the last plan
+
+Here: `UnitMemory`, this file. Elsewhere: how it is kept (logloom.io.logs.sidecar), who asks (assemblies).
+
+It is believed as the manifest is. A log that isn't found, or isn't what the manifest says by now, is read. As
+all of index/ the file may go at any time, and goes with any purge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from logloom.caching import cached_property
+from logloom.digests import digest_of
+from logloom.errors import LogloomError
+from logloom.io.catalogued import catalogued
+from logloom.io.entries import read_log_part, unit_folder
+from logloom.io.logs.sidecar import Sidecars
+from logloom.io.metadata import canonical
+from logloom.io.purged import Purged
+from logloom.io.shards import LogRecord
+from logloom.io.units import StagedUnit, unit_name
+from logloom.transforms.job import Target
+
+NAME = "units"
+UnitsByOutput = Mapping[str, Sequence[StagedUnit]]
+_LEFT_OUT = (
+    "files",
+    "software",
+    "tally",
+)  # of very many units, so without what only those need that are read
+
+
+@dataclass(frozen=True)
+class UnitMemory:
+    """The units of logs, as an earlier build found them, and those that this one reads.
+
+    Attributes:
+        outputs: that are assembled.
+        known: by log_id, what `_remembered` made of a log.
+        used, read: by log_id, what `units_of` gave: with the digest of the log's part, from `known`; or from
+            that part.
+    """
+
+    job: Target
+    outputs: tuple[str, ...]
+    known: Mapping[str, bytes] = field(default_factory=dict)
+    used: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    read: dict[str, tuple[LogRecord, UnitsByOutput]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, job: Target, outputs: Sequence[str]) -> UnitMemory:
+        """What there is; nothing where it is damaged, or of other outputs."""
+        memory = cls(job, tuple(outputs))
+        data = _sidecars(job).load(NAME) or {}
+        if data.get("about") != memory._about:
+            return memory
+        return cls(job, memory.outputs, {_decoded(name): text for name, text in data["logs"]})
+
+    def units_of(self, record: LogRecord) -> UnitsByOutput:
+        """The units of a log that hold rows, by output.
+
+        Raises:
+            DatasetError: its part of the manifest is missing or damaged.
+        """
+        text = self.known.get(record.log_id)
+        if text is not None:
+            facts, units = json.loads(text)
+            if facts == _facts(record):
+                self.used[record.log_id] = record.part, text
+                return {
+                    output: [self._unit(record, output, *unit) for unit in units[output]] for output in units
+                }
+        found: dict[str, list[StagedUnit]] = {output: [] for output in self.outputs}
+        for entry in read_log_part(self.job.store, record.part, left_out=_LEFT_OUT).entries_with_rows(found):
+            found[entry.output].append(StagedUnit.of(record, entry))
+        self.read[record.log_id] = record, found
+        return found
+
+    def _unit(
+        self,
+        record: LogRecord,
+        output: str,
+        name: str,
+        partition: str,
+        rows: int,
+        unit: Any,
+        columns: Any,
+        planned: Any,
+    ) -> StagedUnit:
+        of_log = record.log_id, record.uris[0], record.split
+        folder = unit_folder(output, name)
+        return StagedUnit(
+            *of_log, partition, folder, rows, unit, columns, catalogued(record.catalogue), planned
+        )
+
+    def save(self, parts: Mapping[str, Sequence[Any]]) -> None:
+        """Keeps what was asked for, for the next build; a root that takes nothing does without.
+
+        Args:
+            parts: by a unit's folder, what the plan says of it.
+        """
+        if not self.read and len(self.used) == len(self.known):
+            return
+        texts = self.used | {
+            log_id: (record.part, _remembered(record, units, parts))
+            for log_id, (record, units) in self.read.items()
+        }
+        logs = [[_encoded(log_id), texts[log_id][1]] for log_id in sorted(texts)]
+        store = self.job.store
+        with contextlib.suppress(LogloomError, OSError):
+            _sidecars(self.job).save(NAME, {"about": self._about, "logs": logs})
+            if not Purged(store).parts.isdisjoint(part for part, _ in texts.values()):
+                store.remove(f"index/{NAME}")  # a purge went through index/ meanwhile
+
+    @cached_property
+    def _about(self) -> str:
+        """What plans depend on beside units."""
+        return digest_of(
+            [[self.job.output_identity(output) for output in self.outputs], self.job.schema.to_json()]
+        )
+
+
+def _remembered(record: LogRecord, units: UnitsByOutput, parts: Mapping[str, Sequence[Any]]) -> bytes:
+    """What is kept of a log: the digests of columns only where no plan says what comes of them."""
+    rows = {
+        output: [
+            [
+                unit_name(unit.folder),
+                unit.partition,
+                unit.rows,
+                unit.unit,
+                {} if unit.folder in parts else unit.columns,
+                parts.get(unit.folder, ()),
+            ]
+            for unit in own
+        ]
+        for output, own in units.items()
+    }
+    return canonical([_facts(record), rows])
+
+
+def _facts(record: LogRecord) -> list[str]:
+    """What the units of a log depend on, by which a log is known again."""
+    return [record.uris[0], record.part, record.split, record.catalogue]
+
+
+def _sidecars(job: Target) -> Sidecars:
+    return Sidecars(job.store.uri_of("index"), job.store.options)
+
+
+def _encoded(log_id: str) -> bytes:
+    return log_id.encode(errors="surrogateescape")
+
+
+def _decoded(name: bytes) -> str:
+    return name.decode(errors="surrogateescape")
