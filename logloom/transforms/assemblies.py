@@ -144,8 +144,8 @@ def assemblies(job: Target, records: Iterable[LogRecord], memory: UnitMemory) ->
         memory: of the units of logs that stay.
     """
     units: dict[tuple[str, str], list[StagedUnit]] = {}
-    logs = (record for record in records if record.part and memory.outputs)
-    for record, found in ahead(lambda record: (record, memory.units_of(record)), logs):
+    with_units = (record for record in records if record.part)
+    for record, found in ahead(lambda record: (record, memory.units_of(record)), with_units):
         for output, own in found.items():
             if own:
                 units.setdefault((output, record.split), []).extend(own)
@@ -192,10 +192,10 @@ def _found(job: Target, assembly: Assembly) -> AssembledEntry | None:
 
 def plan_assemblies(job: Target, outcomes: LogOutcomes) -> Iterator[PlannedAssembly]:
     """Plans the assembled outputs of a version; none where the build has failed, or changes nothing."""
-    if outcomes.failures or outcomes.unchanged:
+    outputs = assembled_outputs(job)
+    if not outputs or outcomes.failures or outcomes.unchanged:
         return
-    logs = records_of(job, outcomes)
-    memory = UnitMemory.load(job, assembled_outputs(job))
+    logs, memory = records_of(job, outcomes), UnitMemory.load(job, outputs)
     parts: dict[str, Sequence[Any]] = {}
     for assembly in assemblies(job, logs, memory):
         found = _found(job, assembly)

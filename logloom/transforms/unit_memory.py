@@ -30,11 +30,8 @@ from logloom.transforms.job import Target
 
 NAME = "units"
 UnitsByOutput = Mapping[str, Sequence[StagedUnit]]
-_LEFT_OUT = (
-    "files",
-    "software",
-    "tally",
-)  # of very many units, so without what only those need that are read
+_LAYOUT = 1  # of the file
+_LEFT_OUT = "files", "software", "tally"  # of very many units, so without what only those need that are read
 
 
 @dataclass(frozen=True)
@@ -75,30 +72,13 @@ class UnitMemory:
             if facts == _facts(record):
                 self.used[record.log_id] = record.part, text
                 return {
-                    output: [self._unit(record, output, *unit) for unit in units[output]] for output in units
+                    output: [_unit(record, output, *kept) for kept in own] for output, own in units.items()
                 }
         found: dict[str, list[StagedUnit]] = {output: [] for output in self.outputs}
         for entry in read_log_part(self.job.store, record.part, left_out=_LEFT_OUT).entries_with_rows(found):
             found[entry.output].append(StagedUnit.of(record, entry))
         self.read[record.log_id] = record, found
         return found
-
-    def _unit(
-        self,
-        record: LogRecord,
-        output: str,
-        name: str,
-        partition: str,
-        rows: int,
-        unit: Any,
-        columns: Any,
-        planned: Any,
-    ) -> StagedUnit:
-        of_log = record.log_id, record.uris[0], record.split
-        folder = unit_folder(output, name)
-        return StagedUnit(
-            *of_log, partition, folder, rows, unit, columns, catalogued(record.catalogue), planned
-        )
 
     def save(self, parts: Mapping[str, Sequence[Any]]) -> None:
         """Keeps what was asked for, for the next build; a root that takes nothing does without.
@@ -121,10 +101,24 @@ class UnitMemory:
 
     @cached_property
     def _about(self) -> str:
-        """What plans depend on beside units."""
-        return digest_of(
-            [[self.job.output_identity(output) for output in self.outputs], self.job.schema.to_json()]
-        )
+        """What the file depends on beside logs."""
+        outputs = [self.job.output_identity(output) for output in self.outputs]
+        return digest_of([_LAYOUT, outputs, self.job.schema.to_json()])
+
+
+def _unit(
+    record: LogRecord,
+    output: str,
+    name: str,
+    partition: str,
+    rows: int,
+    unit: Mapping[str, Any],
+    columns: Mapping[str, str],
+    planned: Sequence[Any],
+) -> StagedUnit:
+    of_log, folder = (record.log_id, record.uris[0], record.split), unit_folder(output, name)
+    about_log = catalogued(record.catalogue)
+    return StagedUnit(*of_log, partition, folder, rows, unit, columns, about_log, planned)
 
 
 def _remembered(record: LogRecord, units: UnitsByOutput, parts: Mapping[str, Sequence[Any]]) -> bytes:
