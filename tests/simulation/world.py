@@ -61,6 +61,7 @@ vanished: drop
 """
 OUTPUTS = {"references": "table: {}"}  # of themes that are about one output
 MANIFEST = re.compile(r"versions/\d{8}\.json$")
+OF_VERSIONS = ("parts", "logs", "versions")  # the folders of what they are made of
 # By its theme: how many versions there may be when a schedule begins, and how many of each actor at most, at
 # least half as many.
 THEMES: dict[str, tuple[int, dict[str, int]]] = {
@@ -137,7 +138,7 @@ class World:
 
     def objects(self) -> dict[str, bytes]:
         """What versions are made of."""
-        names = (name for name in self.names() if name.startswith(("parts", "logs", "versions")))
+        names = (name for name in self.names() if name.startswith(OF_VERSIONS))
         return {name: self.read_object(name) for name in names}
 
     # --- errors
@@ -291,7 +292,7 @@ class World:
         is_new, self.manifests = len(now) > len(self.manifests), now
         gone, self.things = self.things - names, names
         self.check_marks(gone)
-        if is_new or gone:
+        if is_new or any(name.startswith(OF_VERSIONS) for name in gone):
             assert sorted(now) == [version_file(number) for number in range(1, len(now) + 1)]
             self.check_versions()
         if self.proven:
