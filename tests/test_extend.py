@@ -28,6 +28,8 @@ from logloom.io.storage import Store
 from logloom.testing.rows import SCHEMA, cut, random_block
 from logloom.transforms import derive
 
+pytestmark = pytest.mark.pages
+
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "extend.md"
 START = 1_700_000_000_000_000_000
 TOPIC, XYZ = "/acceleration", FieldSpec(("xyz",))

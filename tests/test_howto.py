@@ -27,7 +27,7 @@ def parts(page):
     return BLOCK.findall((REPOSITORY / page).read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.timeout(1200)  # a dozen commands a page, each of which starts Python anew
 @pytest.mark.parametrize("page", [page for page in PAGES if any(kind == "sh" for kind, _ in parts(page))])
 def test_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):

@@ -6,8 +6,6 @@ import json
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import fsspec
 import numpy as np
@@ -36,7 +34,6 @@ from logloom.runners import RunnerOptions
 from logloom.transforms import outcomes
 from logloom.transforms.job import Target
 from tests.forking import command as logloom
-from tests.forking import pages_environment
 from tests.pipelines.conftest import digests
 
 NUMBERS = itertools.count()
@@ -534,17 +531,6 @@ def test_a_wrong_command_is_told_in_words(tmp_path, arguments, words):
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_the_guide_runs_from_top_to_bottom(tmp_path):
-    page = (pathlib.Path(__file__).parents[2] / "docs" / "convert.md").read_text()
-    (shell,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    (program,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    for command in (["bash", "-euo", "pipefail", "-c", shell], [sys.executable, "-c", program]):
-        done = subprocess.run(command, cwd=tmp_path, env=pages_environment(), capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    assert "webdataset float32[?, 4]" in done.stdout
 
 
 def test_a_conversion_is_seen_while_it_runs(built, tmp_path, monkeypatch):
