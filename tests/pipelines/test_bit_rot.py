@@ -160,8 +160,8 @@ def test_damaged_tags_and_tombstones_are_named(root, how):
     RNG.seed(how)
     sound = digests(root)
     names = [name for name in sound if BESIDE.match(name)]
-    assert len(names) == 4
-    for name in names:
+    assert len(names) == 4  # two of each
+    for name in names if ALL else names[::2]:
         change = damaged(root, name, how)
         before = {place: (root / place).read_bytes() for place in change}
         for place, data in change.items():

@@ -1,7 +1,7 @@
 """Plain folders in a store whose requests fail: the rows are right, or the error is one of the store.
 
-Of conversions a sample of requests fails, with LOGLOOM_EVERY_CALL=1 each. `logloom head` and `logloom verify`
-are of versions.
+A sample of requests meets each fault, with LOGLOOM_EVERY_CALL=1 each request. `logloom head` and
+`logloom verify` are of versions.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from tests import faulty
 from tests.faulty import ROOT
 from tests.io.lance.test_lance import write as write_lance_table
 from tests.io.lerobot.test_dataset import write_others as write_lerobot_dataset
-from tests.pipelines.verbs import EVERY
+from tests.pipelines.verbs import EVERY, every_other
 
 ROWS = 20
 INFOS = "infos.json"
@@ -182,11 +182,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["reset", "time-out", "short", "503"])
-@pytest.mark.parametrize(("command", "folder"), CASES)
-def test_a_plain_folder_whose_every_request_fails_at_first_reads_as_without_faults(
-    faults, command, folder, kind
-):
+@pytest.mark.parametrize(("case", "kind"), every_other(CASES, ("reset", "time-out", "short", "503")))
+def test_a_plain_folder_whose_every_request_fails_at_first_reads_as_without_faults(faults, case, kind):
+    command, folder = case
     run = COMMANDS[command]
     expected = run(folder)
     faults.set(kind, once=True)
@@ -196,11 +194,11 @@ def test_a_plain_folder_whose_every_request_fails_at_first_reads_as_without_faul
     assert found == expected
 
 
-@pytest.mark.parametrize("kind", ["403", "reset"])
-@pytest.mark.parametrize(("command", "folder"), CASES)
+@pytest.mark.parametrize(("case", "kind"), every_other(CASES, ("403", "reset")))
 def test_a_plain_folder_that_can_not_be_read_for_good_is_a_fault_of_the_store_and_no_damage(
-    faults, command, folder, kind
+    faults, case, kind
 ):
+    command, folder = case
     run = COMMANDS[command]
     faults.set()
     expected = run(folder)

@@ -397,8 +397,8 @@ def strange_in_plain(place: Place, name: str, count: int | None) -> list[str]:
 
 def count_of(kind: str) -> int | None:
     """How many changes of each file of a kind are tried; None for all."""
-    few = {"manifest": 12, "log part": 1, "assembled": 2}
-    return None if os.environ.get("LOGLOOM_EVERY_CHANGE") else few.get(kind, 10)
+    few = {"manifest": 4, "log part": 1, "assembled": 1}
+    return None if os.environ.get("LOGLOOM_EVERY_CHANGE") else few.get(kind, 6)
 
 
 @pytest.mark.parametrize("kind", CHANGES)

@@ -31,6 +31,17 @@ from tests.simulation.eager import build_eagerly
 EVERY = "LOGLOOM_EVERY_CALL" in os.environ
 
 
+def every_other(cases, kinds):
+    """Pairs of a case and a kind of fault: half of them, among which each case and each kind is, or all."""
+    pairs = [(n + m, case, kind) for n, case in enumerate(cases) for m, kind in enumerate(kinds)]
+    chosen = [(case, kind) for number, case, kind in pairs if EVERY or number % 2 == 0]
+    return [pytest.param(case, kind, id=f"{_said(case)}-{kind}") for case, kind in chosen]
+
+
+def _said(case):
+    return case if isinstance(case, str) else "-".join(case)
+
+
 @pytest.fixture
 def one_at_a_time(monkeypatch):
     monkeypatch.setattr(disk, "AT_ONCE", 1)
