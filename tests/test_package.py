@@ -77,8 +77,20 @@ def test_every_public_name_is_there_and_listed():
     assert set(logloom._HOMES) == set(logloom.__all__)
 
 
+@functools.cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def trees():
+    """Shared by the tests here, and by no others, whose collections of garbage would walk through them."""
+    yield
+    tree_of.cache_clear()
+
+
 def imports_of(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -110,7 +122,7 @@ def arrows(*, for_types):
     """
     known, pairs = modules(), []
     for name, path in known.items():
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         typing = [
             node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         ]
@@ -158,7 +170,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 def modules_named_in_header(path):
     """The names in round brackets of what a module's header says stands elsewhere, prose left out."""
-    _, _, elsewhere = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("Elsewhere: ")
+    _, _, elsewhere = (ast.get_docstring(tree_of(path)) or "").partition("Elsewhere: ")
     sentence = re.split(r"\.\s", elsewhere)[0]
     for names in re.findall(r"\((\w+(?:(?:\.|, )\w+)*)\)", sentence):
         yield from names.split(", ")
@@ -183,7 +195,7 @@ def test_headers_name_modules_that_are_there():
 def names_in_code(path):
     """All names and words of short texts in a module: what it defines, imports, uses and looks up by name."""
     words = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         texts = [getattr(node, field, None) for field in ("id", "attr", "arg", "name", "module", "asname")]
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
             texts.append(node.value)
@@ -194,7 +206,7 @@ def names_in_code(path):
 
 def test_what_headers_say_stands_here_stands_here():
     for path in sorted(PACKAGE.rglob("*.py")):
-        header = ast.get_docstring(ast.parse(path.read_text())) or ""
+        header = ast.get_docstring(tree_of(path)) or ""
         here = re.search(r"\bHere: (.*?)(?=\.\s|\Z)", header, re.DOTALL)
         named = re.findall(r"`([A-Za-z_]\w*)`", here[1]) if here else []
         strange = set(named) - names_in_code(path) if named else ()
@@ -220,7 +232,7 @@ NAMES_OF_FORMATS = {
 def outside_of_formats():
     for path in sorted(PACKAGE.rglob("*.py")):
         if not path.relative_to(REPOSITORY).as_posix().startswith(FORMAT_FOLDERS):
-            yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
+            yield path.relative_to(PACKAGE).as_posix(), tree_of(path)
 
 
 def test_nobody_but_a_format_spells_its_name():
@@ -244,7 +256,7 @@ def test_only_datasets_import_what_lies_in_a_format():
 
 
 def docstrings_and_comments(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node) or ""
     with path.open("rb") as file:
@@ -264,7 +276,7 @@ def definitions():
     """(module, definition) of each class and function of the package, nested ones too."""
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, kinds):
                 yield path.relative_to(PACKAGE).as_posix(), node
 
