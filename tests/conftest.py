@@ -17,7 +17,10 @@ if importlib.util.find_spec("hypothesis"):  # which the environment with torch d
     patient = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     settings.register_profile("default", deadline=None, suppress_health_check=patient)
     # A change doesn't fail by an example that it has nothing to do with: .ci/run asks for this one.
-    settings.register_profile("same-examples", settings.get_profile("default"), derandomize=True)
+    # Half as many of them, as they teach less each time.
+    settings.register_profile(
+        "same-examples", settings.get_profile("default"), derandomize=True, max_examples=50
+    )
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 REPOSITORY = pathlib.Path(__file__).parent.parent

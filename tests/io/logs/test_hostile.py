@@ -90,13 +90,13 @@ def test_a_mutated_bag_is_an_error_or_a_salvage(tmp_path, compression):
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("form", MCAPS)
 def test_many_mutated_mcaps(tmp_path, form):
-    torment_mcap(tmp_path, form, range(1000, 1200))
+    torment_mcap(tmp_path, form, range(1000, 1060))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", ["none", "lz4", "bz2"])
 def test_many_mutated_bags(tmp_path, compression):
-    torment_bag(tmp_path, compression, range(1000, 1200))
+    torment_bag(tmp_path, compression, range(1000, 1060))
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_mutated_real_logs(tmp_path, shared_data, name):
     path = tmp_path / name
     path.write_bytes((shared_data / "logs" / name).read_bytes())
     assert outcome(path, OpenOptions())
-    torment(path, range(60), None)  # none of them has checksums
+    torment(path, range(30), None)  # none of them has checksums
 
 
 @pytest.mark.usefixtures("toy")
