@@ -25,8 +25,10 @@ if importlib.util.find_spec("hypothesis"):  # which the environment with torch d
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
 
-# Tests start a thousand processes; those that compile all they import take a third longer.
+# Tests start a thousand processes; those that compile all they import take a third longer. So does this one,
+# which rewrites the asserts of all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Worker processes are forked by the hundred, too; so each is spared what it would import. Nothing of `tests`:
 # the server may start where another package of that name comes first, which its children would keep then.
