@@ -81,10 +81,10 @@ def _plain(name: str) -> str:
     return re.sub(r"/[0-9a-f]{2}/[0-9a-f]{32}/", "/", name)
 
 
-def damaged(root: pathlib.Path, name: str, how: str) -> dict[str, bytes | None]:
+def damaged(root: pathlib.Path, name: str, alike: list[str], how: str) -> dict[str, bytes | None]:
     """What files hold once one is damaged; two of a kind are swapped, where there are two."""
     data = (root / name).read_bytes()
-    alike = [other for other in stored(root)[kind_of(name)] if (root / other).read_bytes() != data]
+    alike = [other for other in alike if (root / other).read_bytes() != data]
     if how == "swapped":
         return {name: (root / alike[0]).read_bytes(), alike[0]: data} if alike else {name: b"another"}
     if how == "gone":
@@ -125,13 +125,13 @@ def said_by(check: Callable[..., Verification | Repair], root: pathlib.Path) -> 
 def test_a_damaged_file_is_named_never_read_wrongly_and_built_again(root, expected, number):
     RNG.seed(number)  # the same damage, whichever tests this process ran before
     sound = digests(root)
-    kinds = list(stored(root).values())
+    kinds = stored(root)
     assert len(kinds) > 35
-    some = [RNG.choice(names) for names in kinds[number :: len(WAYS)]]
-    for name in [name for names in kinds for name in names] if ALL else some:
+    some = [RNG.choice(names) for names in list(kinds.values())[number :: len(WAYS)]]
+    for name in [name for names in kinds.values() for name in names] if ALL else some:
         if WAYS[number] == "gone" and BESIDE.match(name):
             continue
-        change = damaged(root, name, WAYS[number])
+        change = damaged(root, name, kinds[kind_of(name)], WAYS[number])
         before = {place: (root / place).read_bytes() for place in change}
         for place, data in change.items():
             put(root / place, data)
@@ -161,8 +161,9 @@ def test_damaged_tags_and_tombstones_are_named(root, how):
     sound = digests(root)
     names = [name for name in sound if BESIDE.match(name)]
     assert len(names) == 4  # two of each
+    kinds = stored(root)
     for name in names if ALL else names[::2]:
-        change = damaged(root, name, how)
+        change = damaged(root, name, kinds[kind_of(name)], how)
         before = {place: (root / place).read_bytes() for place in change}
         for place, data in change.items():
             put(root / place, data)
