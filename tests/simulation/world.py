@@ -88,9 +88,9 @@ class World:
         ended: how often actors' work ended by each error that is expected, by its name in `expect`.
     """
 
-    def __init__(self, logs, seed, output="tar: {}", **shares):
+    def __init__(self, logs, seed, output="tar: {}", number=None, **shares):
         self.seed, self.logs, self.output = seed, logs, output
-        self.number = next(NUMBERS)
+        self.number = next(NUMBERS) if number is None else number
         self.root = f"{ROOT}/root-{self.number}"  # nothing that this process remembers is about it
         NAMES.seed(seed)
         self.manifests: dict[str, bytes] = {}
