@@ -283,14 +283,8 @@ def definitions():
 
 def test_each_function_is_short():
     for module, node in definitions():
-        lines = node.end_lineno - node.lineno + 1 - lines_of_examples(node)
+        lines = node.end_lineno - node.lineno + 1
         assert isinstance(node, ast.ClassDef) or lines <= 60, f"{module}: {node.name} has {lines} lines"
-
-
-def lines_of_examples(node):
-    """How many lines of a docstring are examples, which make no function harder to read."""
-    _, head, examples = (ast.get_docstring(node) or "").partition("\n\nExamples:\n")
-    return len(head.splitlines()) + len(examples.splitlines()) - 1 if head else 0
 
 
 def test_each_class_has_a_name_of_its_own():

@@ -148,9 +148,8 @@ def find(
         matches += int(log.holds.sum())
         unknown += int((log.may & ~log.holds).sum())
     found.sort()
-    saved = ""
-    if save is not None and root is not None:
-        saved = _save(*root, save, Search(where, *lengths), found, replace)
+    searched = Search(where, *lengths)
+    saved = "" if save is None or root is None else _save(*root, save, searched, found, replace)
     return FoundIntervals(number, tuple(found), len(source), matches, unknown, saved)
 
 

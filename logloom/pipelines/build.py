@@ -154,6 +154,12 @@ def build(
             journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
             watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=journal))
             finished = _run_alone(watched, runner, on_message, announced)
+    made = _committed(job, view, num_workers, on_message)
+    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
+
+
+def _committed(job: Target, view: str, num_workers: int, on_message: OnMessage) -> Built:
+    """The version that a job has ended with, and its view; raises what kept it from being committed."""
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, job)
     sweep_runs(job.store, job.number)
@@ -162,7 +168,7 @@ def build(
     if len(made.manifest.logs) >= log_statistics.MANY_LOGS:  # few builds need what this imports
         merging = importlib.import_module("logloom.pipelines.merged_stats")
         merging.keep_merged(job.store, made.manifest, num_workers, on_message)
-    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
+    return made
 
 
 def submit(

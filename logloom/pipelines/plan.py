@@ -97,13 +97,9 @@ def plan_build(
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
-    chosen = _compared(job, parent, before, logs) if compare else logs.rows()
-    job, notes = _with_changed_opened(job, recipe, chosen, logs, before, notes, allowed)
+    job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
     _check_names(job.outputs, logs)
-    compared = _compared(job, parent, before, logs)
-    notes = (*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared)))
-    notes = (*notes, *_waiting(store, recipe, logs, before))
-    return _against_parent(job, recipe, parent, before, logs, compared, notes)
+    return _against_parent(job, recipe, before, logs, notes)
 
 
 def _check_outputs(recipe: Recipe) -> None:
@@ -216,9 +212,9 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
         raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
 
 
-def _compared(job: LogJob, parent: Manifest | None, before: Before, logs: PlanLogs) -> Ints:
+def _compared(job: LogJob, before: Before, logs: PlanLogs) -> Ints:
     """The logs whose keys tell whether they changed, and so whether there is anything to do."""
-    if parent is None or not is_unchanged(job, parent):
+    if before.parent is None or not is_unchanged(job, before.parent):
         return logs.rows()
     left = logs.rows(State.LEFT)
     return left[before.rows_of(logs.files.ids.take(left)) >= 0]
@@ -227,7 +223,7 @@ def _compared(job: LogJob, parent: Manifest | None, before: Before, logs: PlanLo
 def _with_changed_opened(
     job: LogJob,
     recipe: Recipe,
-    compared: Ints,
+    compare: bool,
     logs: PlanLogs,
     before: Before,
     notes: tuple[str, ...],
@@ -238,6 +234,7 @@ def _with_changed_opened(
     Returns:
         The job and notes by what these hold.
     """
+    compared = _compared(job, before, logs) if compare else logs.rows()
     logs.open(compared)
     is_resolved = not len(compared)
     while True:
@@ -254,13 +251,12 @@ def _with_changed_opened(
 def _against_parent(
     job: LogJob,
     recipe: Recipe,
-    parent: Manifest | None,
     before: Before,
     logs: PlanLogs,
-    compared: Ints,
     notes: Sequence[str],
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
+    parent, compared = before.parent, _compared(job, before, logs)
     planned: list[PlannedLog] = []
     purged = logs.purged(before)
     opened = logs.rows(State.OPENED)
@@ -268,21 +264,21 @@ def _against_parent(
     for task, stands in zip(tasks, standing(job, recipe, logs, before, opened), strict=True):
         if task.log_id not in purged and not stands:
             planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
-    notes = [*notes, *(log.warning for log in planned if log.warning)]
+    notes = [*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared))]
+    notes += _waiting(job.store, recipe, logs, before)
+    notes += [log.warning for log in planned if log.warning]
     notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
     left = tuple(_tasks_left(recipe, logs, np.setdiff1d(logs.rows(State.LEFT), compared)))
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
     there = before.left_out | logs.unsettled | purged
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
     vanished = _vanished(job, recipe, gone, before)
-    there_before = zip(logs.unsettled, before.rows_of(logs.unsettled), strict=True)
-    waiting = [log_id for log_id, row in there_before if row >= 0]
+    waiting = before.having(logs.unsettled)
     _check_waiting(job, recipe, waiting, before)
     if isinstance(recipe.logs, LogTable):
         staying = before.records([*waiting, *(gone if recipe.vanished == "keep" else [])])
         check_index(logs.sources[0], recipe.logs.index, logs.files, staying)
-    erased = [log_id for log_id, row in zip(purged, before.rows_of(purged), strict=True) if row >= 0]
-    lost = sorted([*([] if recipe.vanished == "keep" else gone), *erased])
+    lost = sorted([*([] if recipe.vanished == "keep" else gone), *before.having(purged)])
     notes += [*logs.purged_notes(purged), *logs.labels.notes(logs.files.ids.to_pylist())]
     notes += logs.namesake_notes(log.task.log_id for log in planned)
     changes = before.changes([*vanished, *unreadable], lost)

@@ -155,9 +155,7 @@ class PlanLogs(Mapping[str, Outline]):
         if len(self.files) or not listed:
             return
         names = sorted(self.unsettled)
-        known = self._found.rows_of(
-            [n for n, row in zip(names, before.rows_of(names), strict=True) if row >= 0]
-        )
+        known = self._found.rows_of(before.having(names))
         found = {log.log_id: self._open(log) for log in self._found.at(_spread(known, SAMPLE))}
         self._waiting = {name: log for name, log in found.items() if not isinstance(log, str)}
         if self._waiting:

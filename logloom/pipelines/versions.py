@@ -83,6 +83,7 @@ class Before:
     """The logs of the newest version, as columns; `known` are all of them as objects, by log_id."""
 
     def __init__(self, parent: Manifest | None):
+        self.parent = parent
         self._logs = LogRecords() if parent is None else parent.logs
         self.recipe = {} if parent is None else parent.recipe
 
@@ -113,6 +114,10 @@ class Before:
     def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
         """Where it has these logs; -1 for one that it hasn't."""
         return rows_in(self.ids, log_ids)
+
+    def having(self, log_ids: Collection[str]) -> list[str]:
+        """Those of these logs that it has."""
+        return [log_id for log_id, row in zip(log_ids, self.rows_of(log_ids), strict=True) if row >= 0]
 
     def missing_from(self, log_ids: pa.Array) -> list[str]:
         """Its logs that are none of these; ascending."""

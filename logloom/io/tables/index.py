@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -86,9 +87,7 @@ def read_index(
     with ThreadPoolExecutor(threads or max(4, os.cpu_count() or 1)) as pool:
         if chosen is None:
             frame = _Columns(root, table, [*user, LOG, ROW, *fields], [log.rows for log in table.logs])
-            list(
-                pool.map(lambda number: frame.fill(number, read(table.logs[number])), range(len(table.logs)))
-            )
+            list(pool.map(lambda number, log: frame.fill(number, read(log)), itertools.count(), table.logs))
         else:
             parts = list(pool.map(read, table.logs))
             frame = _Columns(root, table, [*user, LOG, ROW, *fields], [len(part) for part in parts])
@@ -177,9 +176,7 @@ class _Columns:
     def finish(self) -> pd.DataFrame:
         columns: dict[str, Any] = {}
         for name in list(self._arrays):
-            array: Any = self._arrays.pop(
-                name
-            )  # so that a column's 32-bit codes are freed before the next one's
+            array: Any = self._arrays.pop(name)  # frees a column's 32-bit codes before the next one's
             if name == LOG:
                 array = _categorical(array, [f"{self._root}/{log.file}" for log in self._table.logs])
             elif name in self._texts:

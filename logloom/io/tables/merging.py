@@ -108,13 +108,10 @@ def merge(
     first = num_slots(left.columns)
     ends = (suffixes[0] or "", suffixes[1] or "")
     step = MergeStep(first, 0, num_slots(right.columns), tuple(keys), tuple(right_keys), ends, how)
-    kept_left, kept_right = _renamed(
-        left.iloc[rows[0]], _taken(right.drop(columns=[*step.shared]), rows[1]), first, ends
-    )
-    both = [*kept_left.columns, *kept_right.columns]
-    if twice := sorted({str(name) for name in both if both.count(name) > 1}):
-        raise _same_names(twice, suffixes, left, right)
-    merged: pd.DataFrame = pd.concat([one.reset_index(drop=True) for one in (kept_left, kept_right)], axis=1)
+    taken = _taken(right.drop(columns=[*step.shared]), rows[1])
+    sides = _renamed(left.iloc[rows[0]], taken, first, ends)
+    _check_apart(sides, suffixes, left, right)
+    merged: pd.DataFrame = pd.concat([one.reset_index(drop=True) for one in sides], axis=1)
     steps = pd.CategoricalDtype([step.to_json()])
     merged[d.service(first, "merge")] = pd.Categorical.from_codes(np.zeros(len(merged), np.int8), dtype=steps)
     if indicator:
@@ -134,13 +131,18 @@ def _renamed(
     return left.rename(columns={name: f"{name}{ends[0]}" for name in shared}), right.rename(columns=renamed)
 
 
-def _same_names(
-    names: Sequence[str], suffixes: tuple[str | None, str | None], left: pd.DataFrame, right: pd.DataFrame
-) -> UsageError:
-    return UsageError(
-        f"merge: suffixes {suffixes} leave two columns called {', '.join(names)} (of {_place(left)} and "
-        f"{_place(right)}); give others, such as suffixes=('_x', '_y')"
-    )
+def _check_apart(
+    sides: Sequence[pd.DataFrame],
+    suffixes: tuple[str | None, str | None],
+    left: pd.DataFrame,
+    right: pd.DataFrame,
+) -> None:
+    both = [name for side in sides for name in side.columns]
+    if twice := sorted({str(name) for name in both if both.count(name) > 1}):
+        raise UsageError(
+            f"merge: suffixes {suffixes} leave two columns called {', '.join(twice)} (of {_place(left)} and "
+            f"{_place(right)}); give others, such as suffixes=('_x', '_y')"
+        )
 
 
 def _indicate(merged: pd.DataFrame, name: str, right_rows: NDArray[np.int64]) -> None:
