@@ -1,13 +1,12 @@
 """`Dataset`: the rows that `logloom.datasets.open` opens, and every view of them.
 
-Here: one small class that holds a source of rows, an array of row positions, and what is done to rows.
-Elsewhere: opening (logloom.datasets.opening), arrays of positions (logloom.datasets.views), sources
-(logloom.io.sources), batches (logloom.batches).
+Here: one class whose methods give other views, or read rows.
+Elsewhere: what it holds and says of them (logloom.datasets.dataset_view), opening (logloom.datasets.opening),
+arrays of positions (logloom.datasets.views), sources (logloom.io.sources), batches (logloom.batches).
 """
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, cast, overload
@@ -18,15 +17,13 @@ from logloom import batches
 from logloom.batches import Batch
 from logloom.blocks import Array
 from logloom.datasets import views
-from logloom.datasets.display import described
+from logloom.datasets.dataset_view import STAMP_KEYS, DatasetView
 from logloom.datasets.filters import passing
 from logloom.datasets.picking import Pick, instead_of, names_of
 from logloom.datasets.scanning import mask_of
 from logloom.datasets.windows import mapped_windows, window_batch, window_spec
 from logloom.errors import UsageError
-from logloom.io.sources import RowSource
 from logloom.io.stretches import Ints
-from logloom.schema import RESERVED_LAST_PARTS, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,15 +39,12 @@ else:
 
     Sample, Made = TypeVar("Sample"), TypeVar("Made")
 
-Fn = Callable[[Any], Any]
-_STAMP_KEYS = ("log_id", "timestamp")
-
 
 class RowNumberError(UsageError, TypeError):
     """A dataset was indexed by something that is no row number; the message says what does that."""
 
 
-class Dataset(Generic[Sample]):
+class Dataset(DatasetView, Generic[Sample]):
     """Rows by number: `len(dataset)`, `dataset[7]`, `dataset[-1]`, `for row in dataset`.
 
     A row is a dict: log_id and timestamp, then the columns, as numpy values (bytes and str for those kinds).
@@ -61,40 +55,11 @@ class Dataset(Generic[Sample]):
         columns: names of the columns that rows have.
     """
 
-    def __init__(self, source: RowSource, rows: views.Rows, columns: tuple[str, ...]):
-        """See `logloom.datasets.open`."""
-        self._source = source
-        self._rows = rows
-        self.columns = columns
-        self._row_fns: tuple[Fn, ...] = ()
-        self._borders: Array | None = None
-        self._window: views.WindowSpec | None = None
-        self._fns: tuple[Fn, ...] = ()
-
-    def _with(self, **changes: Any) -> Self:
-        other = copy.copy(self)
-        other.__dict__.update(changes)
-        return other
-
-    def __repr__(self) -> str:
-        notes = []
-        if self._window is not None:
-            steps = self._window.steps
-            notes.append(f"windows of {len(steps)} rows, {min(steps)} to {max(steps)}")
-        if self._fns or self._row_fns:
-            notes.append("mapped; the columns are those that functions are given")
-        stretches, types = self._source.stretches, self._source.schema.all
-        return described(self.place, stretches, self._rows, self.columns, types, notes)
-
     def _repr_html_(self) -> str:
         """What notebooks show: the columns, and small pictures of the first rows."""
         from logloom.datasets.notebook import html_of
 
         return html_of(self)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        """The columns, which notebooks offer for what is typed between brackets."""
-        return list(self.columns)
 
     # --- views ------------------------------------------------------------------------------------------
 
@@ -155,7 +120,7 @@ class Dataset(Generic[Sample]):
         """
         if self._window is not None:
             raise UsageError("window: these rows are windows already; give all offsets in one call")
-        if on_edge == "pad" and mask in (*self.columns, *_STAMP_KEYS):
+        if on_edge == "pad" and mask in (*self.columns, *STAMP_KEYS):
             raise UsageError(f"window: {mask!r} is a column; name the mask otherwise, with mask=…")
         window = window_spec(
             self._source, views.steps_of(offsets, stride), on_edge, max_gap, mask, self.borders
@@ -354,101 +319,6 @@ class Dataset(Generic[Sample]):
             names = names_of(columns, self._source.schema, None, self._source.place)
         return plot_of(self, names, max(1, operator.index(rows)))
 
-    # --- what there is ----------------------------------------------------------------------------------
-
-    @property
-    def place(self) -> str:
-        """The URI of what was opened."""
-        return self._source.place
-
-    @property
-    def positions(self) -> Ints:
-        """(len(self),) which rows of the source these are, in stored order counted from 0."""
-        return views.array_of(self._rows)
-
-    @property
-    def stored_rows(self) -> views.Rows:
-        """As `positions`, or a range, which takes no memory."""
-        return self._rows
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """What lies there that rows don't have, by name, and why: zarr arrays that can't be columns."""
-        return self._source.left_out
-
-    @property
-    def schema(self) -> Schema:
-        """The types of the columns as stored, in the recipe's order."""
-        own = set(self.columns)
-        of = {name.rpartition(".")[0] for name in own if name.rpartition(".")[2] in RESERVED_LAST_PARTS}
-        schema = self._source.schema
-        columns = {name: ctype for name, ctype in schema.columns.items() if name in own or name in of}
-        return Schema(columns, tuple(name for name in schema.sampled if name in columns))
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """What a sample has, before functions given to `map` change it."""
-        mask = (self._window.mask,) if self._window is not None and self._window.on_edge == "pad" else ()
-        return (*(_STAMP_KEYS if self._source.has_stamps else ()), *self.columns, *mask)
-
-    @property
-    def is_mapped(self) -> bool:
-        """Whether functions were given to `map`."""
-        return bool(self._fns or self._row_fns)
-
-    @property
-    def window_steps(self) -> int:
-        """How many rows a window has; 0 where samples are rows."""
-        return 0 if self._window is None else len(self._window.steps)
-
-    @property
-    def source(self) -> RowSource:
-        """Where the rows come from."""
-        return self._source
-
-    @property
-    def borders(self) -> Array | None:
-        """(N,) bool, of all rows that are stored, before which a run of rows ends that windows stay within:
-        where another split begins, see `apart`. None: logs, and gaps, alone end runs."""
-        found = self._source.row_splits if self._borders is None else None
-        return self._borders if found is None else found.borders
-
-    @property
-    def max_gap(self) -> int | None:
-        """ns between two rows of a log from which on there is a gap; None where no clock says."""
-        return self._source.max_gap
-
-    @property
-    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        """Dtype and shape of each value of a sample, as the first one has them; text as wide as any log_id.
-
-        Raises:
-            UsageError: there is no sample, or a value has no fixed shape.
-        """
-        from logloom.datasets.filling import spec_of
-
-        if not len(self):
-            raise UsageError(f"{self._source.place}: no rows, so nothing says what a sample looks like")
-        spec = spec_of(self._samples([0])[0])
-        for key, width in () if self._fns else self.text_widths.items():
-            if key in spec:
-                spec[key] = (np.dtype(f"<U{max(1, width)}"), ())
-        return spec
-
-    @property
-    def text_widths(self) -> dict[str, int]:
-        """Characters of the longest value of texts that batches hold: of `log_id`, where rows have one."""
-        if not self._source.has_stamps:
-            return {}
-        return {"log_id": max(map(len, self._source.stretches.log_ids), default=0)}
-
-    @property
-    def index(self) -> pd.DataFrame:
-        """A row for each row: log_id, timestamp, partition, split, its number in its log, index columns."""
-        from logloom.datasets.indexed import index_of
-
-        return index_of(self._source, self.positions)
-
     # --- rows -------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -525,6 +395,23 @@ class Dataset(Generic[Sample]):
             raise UsageError(f"{self.place}: a function given to map made a {odd}; batches are made of dicts")
         positions = views.at(self._rows, chosen)
         return batches.stacked_rows(samples, {}, f"{self._source.place}, mapped", positions)
+
+    @property
+    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """Dtype and shape of each value of a sample, as the first one has them; text as wide as any log_id.
+
+        Raises:
+            UsageError: there is no sample, or a value has no fixed shape.
+        """
+        from logloom.datasets.filling import spec_of
+
+        if not len(self):
+            raise UsageError(f"{self._source.place}: no rows, so nothing says what a sample looks like")
+        spec = spec_of(self._samples([0])[0])
+        for key, width in () if self._fns else self.text_widths.items():
+            if key in spec:
+                spec[key] = (np.dtype(f"<U{max(1, width)}"), ())
+        return spec
 
     # --- other libraries --------------------------------------------------------------------------------
 

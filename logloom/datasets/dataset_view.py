@@ -1,0 +1,138 @@
+"""What a dataset holds, and says of the rows that it shows.
+
+Here: `DatasetView`: a source of rows, an array of row positions, what is done to rows, and what follows from
+these without reading a row.
+Elsewhere: the views and the rows themselves (logloom.datasets.dataset), sources (logloom.io.sources).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from logloom.blocks import Array
+from logloom.datasets import views
+from logloom.datasets.display import described
+from logloom.io.sources import RowSource
+from logloom.io.stretches import Ints
+from logloom.schema import RESERVED_LAST_PARTS, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Fn = Callable[[Any], Any]
+STAMP_KEYS = ("log_id", "timestamp")
+
+
+class DatasetView:
+    """The rows that a dataset shows, and in which form; the base of `logloom.datasets.Dataset`.
+
+    Attributes:
+        columns: names of the columns that rows have.
+    """
+
+    def __init__(self, source: RowSource, rows: views.Rows, columns: tuple[str, ...]):
+        """See `logloom.datasets.open`."""
+        self._source = source
+        self._rows = rows
+        self.columns = columns
+        self._row_fns: tuple[Fn, ...] = ()
+        self._borders: Array | None = None
+        self._window: views.WindowSpec | None = None
+        self._fns: tuple[Fn, ...] = ()
+
+    def _with(self, **changes: Any) -> Self:
+        other = copy.copy(self)
+        other.__dict__.update(changes)
+        return other
+
+    def __repr__(self) -> str:
+        notes = []
+        if self._window is not None:
+            steps = self._window.steps
+            notes.append(f"windows of {len(steps)} rows, {min(steps)} to {max(steps)}")
+        if self._fns or self._row_fns:
+            notes.append("mapped; the columns are those that functions are given")
+        stretches, types = self._source.stretches, self._source.schema.all
+        return described(self.place, stretches, self._rows, self.columns, types, notes)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """The columns, which notebooks offer for what is typed between brackets."""
+        return list(self.columns)
+
+    @property
+    def place(self) -> str:
+        """The URI of what was opened."""
+        return self._source.place
+
+    @property
+    def positions(self) -> Ints:
+        """(len(self),) which rows of the source these are, in stored order counted from 0."""
+        return views.array_of(self._rows)
+
+    @property
+    def stored_rows(self) -> views.Rows:
+        """As `positions`, or a range, which takes no memory."""
+        return self._rows
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """What lies there that rows don't have, by name, and why: zarr arrays that can't be columns."""
+        return self._source.left_out
+
+    @property
+    def schema(self) -> Schema:
+        """The types of the columns as stored, in the recipe's order."""
+        own = set(self.columns)
+        of = {name.rpartition(".")[0] for name in own if name.rpartition(".")[2] in RESERVED_LAST_PARTS}
+        schema = self._source.schema
+        columns = {name: ctype for name, ctype in schema.columns.items() if name in own or name in of}
+        return Schema(columns, tuple(name for name in schema.sampled if name in columns))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What a sample has, before functions given to `map` change it."""
+        mask = (self._window.mask,) if self._window is not None and self._window.on_edge == "pad" else ()
+        return (*(STAMP_KEYS if self._source.has_stamps else ()), *self.columns, *mask)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether functions were given to `map`."""
+        return bool(self._fns or self._row_fns)
+
+    @property
+    def window_steps(self) -> int:
+        """How many rows a window has; 0 where samples are rows."""
+        return 0 if self._window is None else len(self._window.steps)
+
+    @property
+    def source(self) -> RowSource:
+        """Where the rows come from."""
+        return self._source
+
+    @property
+    def borders(self) -> Array | None:
+        """(N,) bool, of all rows that are stored, before which a run of rows ends that windows stay within:
+        where another split begins, see `apart`. None: logs, and gaps, alone end runs."""
+        found = self._source.row_splits if self._borders is None else None
+        return self._borders if found is None else found.borders
+
+    @property
+    def max_gap(self) -> int | None:
+        """ns between two rows of a log from which on there is a gap; None where no clock says."""
+        return self._source.max_gap
+
+    @property
+    def text_widths(self) -> dict[str, int]:
+        """Characters of the longest value of texts that batches hold: of `log_id`, where rows have one."""
+        if not self._source.has_stamps:
+            return {}
+        return {"log_id": max(map(len, self._source.stretches.log_ids), default=0)}
+
+    @property
+    def index(self) -> pd.DataFrame:
+        """A row for each row: log_id, timestamp, partition, split, its number in its log, index columns."""
+        from logloom.datasets.indexed import index_of
+
+        return index_of(self._source, self.positions)
