@@ -1,6 +1,6 @@
 """Files that Arrow reads: those of Parquet, Feather and CSV, of datasets, tables' indices and logs.
 
-Here: `arrow_file`.
+Here: `arrow_file`, and what such files can't hold (`text_problems`).
 Elsewhere: what they hold (arrow, logloom.io.parquet, logloom.io.tables.index_files, logloom.io.logs.tables).
 """
 
@@ -51,3 +51,12 @@ def arrow_file(
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise fault_of(uri, error) or damaged(reason) from error
+
+
+def text_problems(log_id: str, log_uri: str) -> list[str]:
+    """Why a file of Arrow's can't hold a log of this name: texts are UTF-8 there."""
+    try:
+        log_id.encode()
+    except UnicodeEncodeError as error:
+        return [f"{log_uri}: log_id {log_id!r} is no UTF-8 ({error}); name it by `log_id` of the recipe"]
+    return []

@@ -25,18 +25,11 @@ from logloom.extras import beam_needed
 from logloom.io.disk import paths_below
 from logloom.io.entries import Entry, files_of, publish_unit
 from logloom.io.filesystems import explained
+from logloom.io.referring import ReferringFormat
 from logloom.io.rows import uris_of
 from logloom.io.sources import BLOCK_BYTES, RowSource, Share
 from logloom.io.storage import Store
-from logloom.io.units import (
-    AssembledFormat,
-    AssemblyPlan,
-    Format,
-    ReferringFormat,
-    StagedUnit,
-    UnitContext,
-    closed,
-)
+from logloom.io.units import AssembledFormat, AssemblyPlan, Format, StagedUnit, UnitContext, closed
 from logloom.schema import Schema
 
 with beam_needed():

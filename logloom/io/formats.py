@@ -15,8 +15,9 @@ from pydantic import BaseModel
 from logloom.errors import UsageError
 from logloom.io.manifest import Manifest, version_file
 from logloom.io.metadata import checked
+from logloom.io.referring import ReferredFormat
 from logloom.io.storage import Store
-from logloom.io.units import Format, ReferredFormat
+from logloom.io.units import Format
 
 
 @functools.cache

@@ -16,11 +16,12 @@ from pydantic import BaseModel
 
 from logloom.blocks import Array, Block
 from logloom.errors import DatasetError
+from logloom.io.closing import check_unit
 from logloom.io.entries import repair_hint
 from logloom.io.files import File
 from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.io.storage import Store
-from logloom.io.units import UnitContext, check_unit
+from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
 

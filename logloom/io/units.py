@@ -1,9 +1,9 @@
 """What every dataset format offers.
 
 Here: the `Writer`, `FolderKind` and `Format` protocols, and `AssembledFormat` for datasets of many units.
-Elsewhere: how formats are found (formats), the one protocol for rows (sources), the formats (tar, l5kit, ...:
-one module or small package each), where finished units are kept (entries), the Beam transforms around them
-(beam).
+Elsewhere: what formats may be beside that (portioned, referring), how they are found (formats), the one
+protocol for rows (sources), the formats (tar, l5kit, ...: one module or small package each), what finished
+units say of themselves (closing) and where they are kept (entries), the Beam transforms around them (beam).
 
 A *unit* is one partition's share of one output: some files in a folder of their own. A writer fills a local
 folder and never looks outside it; whoever calls it publishes the folder. Writers are deterministic: the same
@@ -25,32 +25,15 @@ from logloom.errors import UsageError
 from logloom.io.assembling import PartsJson, problems_at, row_problems
 from logloom.io.catalogued import Catalogued, catalogued
 from logloom.io.chained import UnitsSource
+from logloom.io.closing import check_unit
 from logloom.io.entries import Entry
-from logloom.io.metadata import ChosenColumns, Count, Text, checked
+from logloom.io.metadata import ChosenColumns
+from logloom.io.portioned import Portion
 from logloom.io.shards import LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
 from logloom.schema import MAX_TIME, MIN_TIME, Schema
-
-
-@dataclass(frozen=True)
-class Portion:
-    """A share of a unit that has an identity of its own, since its bytes depend on less than the unit's.
-
-    A unit of a later version that needs an equal portion points to it, and doesn't write it again.
-
-    Attributes:
-        identity: names its folder, which lies beside the unit's.
-        uri: of that folder.
-        scratch: an empty local folder to write it into; None where it is finished.
-        finished: its entry, whose `unit` is what closing the unit that wrote it said of it.
-    """
-
-    identity: str
-    uri: str
-    scratch: pathlib.Path | None
-    finished: Entry | None = None
 
 
 @dataclass(frozen=True)
@@ -338,37 +321,6 @@ def closed(writer: Writer, digests: RowsDigest) -> tuple[dict[str, Any], dict[st
     return unit, unit.pop("columns", None) or digests.hexdigests()
 
 
-class Closed(BaseModel):
-    """What all writers say on closing a unit; formats say more."""
-
-    log_id: Text
-    partition: Text
-    rows: Count
-
-
-def check_unit(kind: type[BaseModel], unit: Mapping[str, Any], folder: str) -> None:
-    """Makes sure that an entry says of its unit what the format wants to know.
-
-    Args:
-        unit: as its writer's `close` gave it; {} where the unit has no rows.
-        folder: URI of the unit's folder.
-
-    Raises:
-        DatasetError: it doesn't; names the field.
-    """
-    if unit:
-        checked(kind, unit, f"{folder}: the unit's entry: unit", "remove this folder and build again")
-
-
-def text_problems(log_id: str, log_uri: str) -> list[str]:
-    """Why a file of Arrow's can't hold a log of this name: texts are UTF-8 there."""
-    try:
-        log_id.encode()
-    except UnicodeEncodeError as error:
-        return [f"{log_uri}: log_id {log_id!r} is no UTF-8 ({error}); name it by `log_id` of the recipe"]
-    return []
-
-
 @dataclass(frozen=True)
 class PlannedPortion:
     """Files of a dataset that depend on some of its units alone; versions that have these units share them.
@@ -544,72 +496,3 @@ class AssembledFormat(Format, Protocol):
             files: names of the unit's files.
         """
         return {}
-
-
-@runtime_checkable
-class ReferringFormat(Protocol):
-    """A format whose units may point into datasets that are there already."""
-
-    def pinned(self, options: Any, storage_options: Mapping[str, Any]) -> Any:
-        """Options that mean the versions of datasets that they mean now, whatever is committed later.
-
-        Raises:
-            DatasetError: one of them is missing or damaged.
-        """
-        ...
-
-    def references_digest(self, options: Any, storage_options: Mapping[str, Any]) -> str:
-        """Digest of what describes the datasets referred to, "" for none; part of every unit's identity.
-
-        Raises:
-            DatasetError: one of them is missing or damaged.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Users:
-    """What datasets elsewhere need of a root.
-
-    Attributes:
-        folders: of the units that they point into.
-        unknown: why nobody knows what some of them need; then no unit of the output can be removed.
-    """
-
-    folders: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-
-@runtime_checkable
-class ReferredFormat(Protocol):
-    """A format into whose units datasets elsewhere may point, which leave notes where they do."""
-
-    name: str
-
-    def users(self, store: Store) -> Users:
-        """What datasets elsewhere need of a root."""
-        ...
-
-    def notes(self, store: Store, version: int | None = None) -> list[str]:
-        """Names of the notes: of what points into units, or into the view of a version."""
-        ...
-
-    def user_of(self, store: Store, note: str) -> str:
-        """The URI of the dataset or the root that left a note.
-
-        Raises:
-            DatasetError: the note is damaged.
-        """
-        ...
-
-
-@runtime_checkable
-class PortionedFormat(Protocol):
-    """A format whose units consist of portions: column groups that are reused when another one changes.
-
-    What its writer's `close` gives has a key "portions": name to what is to be known of each (JSON).
-    """
-
-    def portions(self, options: Any, schema: Schema) -> Mapping[str, tuple[Sequence[str], Any]]:
-        """Each portion's name, the columns (of `Schema.all`) in it, and the options (JSON) it is made by."""
-        ...

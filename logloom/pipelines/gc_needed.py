@@ -3,7 +3,7 @@
 Here: retention, and the names of all units, portions and files that versions name, or that datasets elsewhere
 point to, as keys of 8 bytes each, since there may be tens of millions; made of columns.
 Elsewhere: removing everything else (logloom.pipelines.gc), what points into a root (`ReferredFormat` in
-logloom.io.units).
+logloom.io.referring).
 """
 
 from __future__ import annotations

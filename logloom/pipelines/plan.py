@@ -18,10 +18,10 @@ from logloom.errors import UsageError
 from logloom.io.formats import format_named
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.manifest import Manifest, check_root
+from logloom.io.referring import ReferringFormat
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
-from logloom.io.units import ReferringFormat
 from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State
 from logloom.pipelines.plan_video import video_notes

@@ -1,7 +1,7 @@
 """Portions: shares of units that outlive a change to the rest of the recipe, such as a table's column groups.
 
 Here: what a portion's identity is made of, finding those that are finished, and publishing new ones.
-Elsewhere: what they are to formats (logloom.io.units), building units (logloom.transforms.partition).
+Elsewhere: what they are to formats (logloom.io.portioned), building units (logloom.transforms.partition).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import replace
 from logloom.digests import digest_of
 from logloom.io.entries import Entry, publish_unit, unit_folder
 from logloom.io.formats import format_named
+from logloom.io.portioned import Portion, PortionedFormat
 from logloom.io.stretches import LogRange
-from logloom.io.units import Portion, PortionedFormat
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.job import Job, LogJob, LogTask, place_of, plain
 from logloom.transforms.taking import taken_unit

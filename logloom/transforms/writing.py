@@ -20,8 +20,9 @@ from logloom.io.disk import start_writing
 from logloom.io.entries import Entry, FileEntry, files_in, files_of
 from logloom.io.formats import format_named
 from logloom.io.log_statistics import noted
+from logloom.io.portioned import Portion
 from logloom.io.steps import each, step
-from logloom.io.units import Portion, UnitContext, Writer, closed
+from logloom.io.units import UnitContext, Writer, closed
 from logloom.statistics.rows import RowStatistics
 from logloom.transforms.digesting import digested
 from logloom.transforms.job import Job, PartitionTask

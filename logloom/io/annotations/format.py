@@ -24,9 +24,10 @@ from logloom.io.annotations.stage import (
 )
 from logloom.io.assembling import problems_at
 from logloom.io.chained import UnitsSource
+from logloom.io.closing import check_unit
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
-from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.schema import Schema
 
 

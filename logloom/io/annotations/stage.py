@@ -22,12 +22,13 @@ from logloom.errors import DatasetError
 from logloom.io.annotations.infos import MappedRow, as_json, check_log_id, map_rows
 from logloom.io.annotations.mapping import INFO, mapping_of
 from logloom.io.annotations.options import Options
+from logloom.io.closing import Closed
 from logloom.io.entries import repair_hint
 from logloom.io.metadata import FileName, Int64, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.staging import StageReader, StageWriter
 from logloom.io.storage import Store
-from logloom.io.units import Closed, UnitContext
+from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
 INFOS = "infos"

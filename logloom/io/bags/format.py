@@ -18,11 +18,12 @@ from logloom.io.bags.columns import column_problems, type_problems
 from logloom.io.bags.files import SPEC
 from logloom.io.bags.row_reader import BagsReader
 from logloom.io.bags.row_writer import BagsWriter
+from logloom.io.closing import check_unit
 from logloom.io.metadata import ChosenColumns, Count, Text
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
-from logloom.io.units import Format, UnitContext, check_unit
+from logloom.io.units import Format, UnitContext
 from logloom.schema import Schema, check_column_name
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.errors import UsageError
+from logloom.io.closing import check_unit
 from logloom.io.l5kit.assemble import L5KitPlanJson, make_chunk, plan_assembly, problems
 from logloom.io.l5kit.dtypes import FOLDERS, HOST_LENGTH
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
@@ -16,7 +17,7 @@ from logloom.io.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWrit
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
-from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.schema import Schema
 
 

@@ -15,12 +15,13 @@ from pydantic import BaseModel
 
 from logloom.errors import DatasetError
 from logloom.io.arrow_layout import ArrowLayout
+from logloom.io.closing import Closed
 from logloom.io.entries import repair_hint
 from logloom.io.lance.manifest import MANIFEST, DataFile, manifest_of, read_manifest
 from logloom.io.metadata import Count, Name
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
-from logloom.io.units import AssemblyPlan, Closed, StagedUnit
+from logloom.io.units import AssemblyPlan, StagedUnit
 
 _THREADS = 16  # that ask for sizes; they wait for storage
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import DatasetError
+from logloom.io.arrow_files import text_problems
 from logloom.io.arrow_layout import ArrowLayout, ImageOptions, layout_problems
 from logloom.io.arrow_pieces import TypedFiles
 from logloom.io.chained import UnitsSource
+from logloom.io.closing import check_unit
 from logloom.io.lance.assemble import ClosedLance, LancePlanJson, make_file, plan_assembly, problems
 from logloom.io.lance.manifest import DATA, VERSIONS, newest, read_manifest
 from logloom.io.lance.reader import LanceReader
@@ -25,14 +27,7 @@ from logloom.io.remote import MISSING
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
-from logloom.io.units import (
-    AssembledFormat,
-    AssemblyPlan,
-    StagedUnit,
-    UnitContext,
-    check_unit,
-    text_problems,
-)
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.schema import Schema
 
 DOT = "__"  # Lance reads a dot as the path of a struct's field

@@ -6,6 +6,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from logloom.io.arrow_files import text_problems
+from logloom.io.closing import check_unit
 from logloom.io.lerobot.assemble import make_file, plan_assembly, problems
 from logloom.io.lerobot.encoding import encoder_digest
 from logloom.io.lerobot.episodes import period_problem
@@ -17,7 +19,7 @@ from logloom.io.lerobot.stage import ClosedLeRobot, LeRobotStageReader, LeRobotS
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
-from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit, text_problems
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.row_splits import has_row_splits
 from logloom.schema import Schema
 

@@ -29,6 +29,7 @@ from logloom.blocks import Array, Block, Ragged, Values
 from logloom.caching import cached_property
 from logloom.digests import ColumnDigest, RowsDigest
 from logloom.errors import UsageError
+from logloom.io.closing import Closed
 from logloom.io.lerobot.encoding import RunCopier, RunEncoder, RunPackets, is_packet
 from logloom.io.lerobot.episodes import is_gap, period_problem, segments_of
 from logloom.io.lerobot.features import TASK, mapping_of
@@ -49,7 +50,7 @@ from logloom.io.lerobot.staged import (
 from logloom.io.lerobot.statistics import NumberStatistics, PixelStatistics
 from logloom.io.metadata import Count, Int64, Text
 from logloom.io.staging import StageReader, StageWriter
-from logloom.io.units import Closed, UnitContext
+from logloom.io.units import UnitContext
 from logloom.row_splits import COLUMN
 from logloom.schema import BYTES, Schema
 

@@ -12,10 +12,12 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from logloom.errors import DatasetError
+from logloom.io.arrow_files import text_problems
 from logloom.io.arrow_layout import ArrowLayout, ImageOptions, layout_problems
 from logloom.io.arrow_pieces import TypedFiles
 from logloom.io.braces import braceexpand
 from logloom.io.chained import UnitsSource
+from logloom.io.closing import Closed, check_unit
 from logloom.io.folders import files_of, walk
 from logloom.io.parquet.files import SUFFIXES, ParquetFiles
 from logloom.io.parquet.reader import ParquetReader
@@ -24,7 +26,7 @@ from logloom.io.pieces import RawRows
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
-from logloom.io.units import Closed, Format, UnitContext, check_unit, text_problems
+from logloom.io.units import Format, UnitContext
 from logloom.schema import Schema
 
 ROWS = "rows.parquet"

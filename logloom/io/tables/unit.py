@@ -24,6 +24,7 @@ from logloom.batches import Batch
 from logloom.blocks import Array, Block
 from logloom.errors import DatasetError
 from logloom.io.checks import is_checked
+from logloom.io.closing import check_unit
 from logloom.io.entries import folder_beside, repair_hint
 from logloom.io.metadata import Count, Name
 from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, values_of
@@ -36,7 +37,7 @@ from logloom.io.tables.loader import RowLoader
 from logloom.io.tables.parts import ROWS_FILE, PartWriter, TablePlan, read_places, write_places
 from logloom.io.tables.ranges import RangeReader
 from logloom.io.tables.references import References
-from logloom.io.units import UnitContext, check_unit
+from logloom.io.units import UnitContext
 from logloom.schema import Schema
 
 PLACES_FILE = "places.parquet"

@@ -1,7 +1,7 @@
 """Tables elsewhere that point into the units of a root, or into its views.
 
 Here: finding the notes that they leave, and what they need.
-Elsewhere: who asks for it (`ReferredFormat` in logloom.io.units), pointing and leaving a note (references).
+Elsewhere: who asks for it (`ReferredFormat` in logloom.io.referring), leaving notes (references).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import unit_folder
 from logloom.io.manifest import read_manifest, version_numbers, view_folder
 from logloom.io.metadata import Text, checked, parsed
+from logloom.io.referring import Users
 from logloom.io.storage import Store
 from logloom.io.stored import UNITS
 from logloom.io.tables.index import read_log
 from logloom.io.tables.references import USERS
 from logloom.io.tables.versions import OUTPUT, open_table
-from logloom.io.units import Users
 
 
 def users_of(store: Store) -> Users:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
 from logloom.io.braces import braceexpand
+from logloom.io.closing import Closed, check_unit
 from logloom.io.metadata import ChosenColumns, Count
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
@@ -24,7 +25,7 @@ from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import EXTENSION, META, key_before, members_of
 from logloom.io.tar.stream import SUFFIXES
 from logloom.io.tar.writer import TarWriter
-from logloom.io.units import Closed, Format, UnitContext, check_unit
+from logloom.io.units import Format, UnitContext
 from logloom.schema import ColumnType, Schema, check_column_name
 
 SHARD = "shard.tar"

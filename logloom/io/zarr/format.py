@@ -6,11 +6,12 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from logloom.io.closing import check_unit
 from logloom.io.l5kit.dtypes import FOLDERS as ARRAYS
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
-from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, check_unit
+from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.io.zarr.arrays import problems_of
 from logloom.io.zarr.assemble import make_file, plan_assembly, problems
 from logloom.io.zarr.groups import is_own, log_problems

@@ -18,11 +18,12 @@ import numpy as np
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
+from logloom.io.closing import Closed
 from logloom.io.entries import repair_hint
 from logloom.io.files import File
 from logloom.io.metadata import Count, Int64
 from logloom.io.staging import StageReader, StageWriter, read_range
-from logloom.io.units import Closed, UnitContext
+from logloom.io.units import UnitContext
 from logloom.io.zarr.arrays import LogArray, array_values, arrays_of, read_blocks
 from logloom.schema import TIMESTAMP, Schema
 
