@@ -1,7 +1,7 @@
 """Where episodes begin and end, and which files hold them.
 
 Here: pure functions: rows of a unit into segments, segments of all units into episodes, episodes into files.
-Elsewhere: what segments are told by (stage), what becomes of episodes (assemble).
+Elsewhere: what segments are told by (stage), what becomes of episodes (plan).
 
     rows      . . . . .   . . . . . . . .        a gap, and bytes or rows by which a segment is full
     segments |---------| |-----|---------|       of a unit

@@ -8,12 +8,13 @@ from typing import Any
 
 from logloom.io.arrow_files import text_problems
 from logloom.io.closing import check_unit
-from logloom.io.lerobot.assemble import make_file, plan_assembly, problems
+from logloom.io.lerobot.assemble import make_file, problems
 from logloom.io.lerobot.encoding import encoder_digest
 from logloom.io.lerobot.episodes import period_problem
 from logloom.io.lerobot.features import TASK, mapping_of, plan_features
 from logloom.io.lerobot.files import INFO
 from logloom.io.lerobot.options import LeRobotOptions
+from logloom.io.lerobot.plan import plan_assembly
 from logloom.io.lerobot.reader import LeRobotReader
 from logloom.io.lerobot.stage import ClosedLeRobot, LeRobotStageReader, LeRobotStageWriter
 from logloom.io.sources import RowSource
@@ -98,7 +99,7 @@ class LeRobotFormat(AssembledFormat):
         options: LeRobotOptions,
         period: int | None,
     ) -> AssemblyPlan:
-        """See `logloom.io.lerobot.assemble.plan_assembly`."""
+        """See `logloom.io.lerobot.plan.plan_assembly`."""
         for unit in units:
             check_unit(ClosedLeRobot, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, mapping_of(options, schema), options)
