@@ -209,7 +209,6 @@ class Messages(Protocol):
         Raises:
             LogReadError: a message doesn't fit its definition; names file, topic and byte offset.
         """
-        ...
 
 
 class Log(Protocol):
@@ -218,7 +217,6 @@ class Log(Protocol):
     @property
     def summary(self) -> LogSummary:
         """What the log holds, without its payload."""
-        ...
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         """The type of a column, from the message definition and the recipe alone, never from data.
@@ -230,7 +228,6 @@ class Log(Protocol):
         Raises:
             UsageError: no such field, or one that a column can't hold; names the nearest valid field.
         """
-        ...
 
     def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
         """The first of `sources` that messages of this topic have; None where they have none of them.
@@ -239,7 +236,6 @@ class Log(Protocol):
             topic: its name.
             sources: in the order in which they are wanted.
         """
-        ...
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
         """The messages of each topic, each within its own time range; a topic the log lacks is left out.
@@ -252,7 +248,6 @@ class Log(Protocol):
         Raises:
             LogReadError: damage, under `on_error` fail.
         """
-        ...
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         """Where messages of a topic lie, given by `Messages.position`.
@@ -265,7 +260,6 @@ class Log(Protocol):
             UsageError: a position is that of no message of the topic.
             LogReadError: the log can't be read there.
         """
-        ...
 
     def last_message(self, topic: str) -> Messages:
         """The topic's last message by position in the log, whatever its stamps (one message, or none).
@@ -273,7 +267,6 @@ class Log(Protocol):
         Args:
             topic: its name.
         """
-        ...
 
 
 @dataclass(frozen=True)

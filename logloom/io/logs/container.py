@@ -177,12 +177,10 @@ class Container(Protocol):
     @property
     def remedy(self) -> str:
         """What to do about a damaged file, for errors."""
-        ...
 
     @property
     def settings(self) -> Hashable:
         """What, beside the file, decides what `decode` gives."""
-        ...
 
     def read_index(self) -> FileIndex | None:
         """The index that the file brings; None where it brings none, or not all of it.
@@ -190,7 +188,6 @@ class Container(Protocol):
         Raises:
             LogReadError: the index is damaged, or the file is of another kind.
         """
-        ...
 
     def scan(self) -> FileIndex:
         """An index made by reading the whole file, with everything that was lost; never fails on damage.
@@ -198,7 +195,6 @@ class Container(Protocol):
         Raises:
             LogReadError: its stretches hold more than a `Budget` allows.
         """
-        ...
 
     def decode(self, stretch: np.void, data: memoryview) -> Chunk:
         """The messages of a stretch, given its bytes; never fails on damage.
@@ -207,7 +203,6 @@ class Container(Protocol):
             stretch: an item of the index's `stretches`.
             data: its bytes.
         """
-        ...
 
     def times(self, stretch: np.void) -> Mapping[int, tuple[int, int]]:
         """First and last log time of each channel in a stretch, from the index records of the file.
@@ -218,7 +213,6 @@ class Container(Protocol):
         Raises:
             LogReadError: they are damaged.
         """
-        ...
 
 
 def every_offset(buffer: Buffer, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -387,3 +381,13 @@ def index_of(
     table = np.array(list(stretches), STRETCH)
     parts = np.array(list(shares), SHARE)
     return FileIndex(channels, table, parts, len(table))
+
+
+def way_on(remedy: str) -> str:
+    """What to do about a damaged file, as the end of an error."""
+    return f"To go on, {remedy}, or set on_error: salvage to use what is whole."
+
+
+def damaged_at(container: Container, offset: int, what: str) -> LogReadError:
+    """The error of a file that is damaged at an offset."""
+    return LogReadError(f"{container.file.uri}: {what} (at byte {offset}). {way_on(container.remedy)}")

@@ -44,7 +44,6 @@ class Kind(Protocol):
             uri: of the file.
             head: its first 64 bytes.
         """
-        ...
 
     def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
         """Opens files as one log. Reads nothing yet.
@@ -56,7 +55,6 @@ class Kind(Protocol):
         Returns:
             The log.
         """
-        ...
 
 
 @functools.cache

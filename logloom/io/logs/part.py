@@ -18,7 +18,7 @@ from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import OpenOptions, Refusal
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.compression import allowance
-from logloom.io.logs.container import Budget, Chunk, Container, FileIndex, Int64s
+from logloom.io.logs.container import Budget, Chunk, Container, FileIndex, Int64s, way_on
 from logloom.io.logs.gathering import Origin
 from logloom.io.logs.inflate import inflated
 from logloom.io.logs.lazy import lazy
@@ -323,7 +323,7 @@ def damage_error(refusals: Sequence[Refusal], remedy: str, torn: bool = False) -
     if len(refusals) > LISTED:
         lines.append(f"and {len(refusals) - LISTED} more")
     kind = TruncatedLogError if torn else LogReadError
-    return kind("; ".join(lines) + f". To go on, {remedy}, or set on_error: salvage to use what is whole.")
+    return kind(f"{'; '.join(lines)}. {way_on(remedy)}")
 
 
 def _place(refusal: Refusal) -> str:

@@ -124,7 +124,6 @@ class Decoder(Protocol):
         Returns:
             The type of the column's values.
         """
-        ...
 
     def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
         """The first of some sources of times that the messages have, see `Log.time_source`.
@@ -132,7 +131,6 @@ class Decoder(Protocol):
         Args:
             sources: in the order in which they are wanted.
         """
-        ...
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
         """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`.
@@ -140,7 +138,6 @@ class Decoder(Protocol):
         Args:
             raw: N messages.
         """
-        ...
 
     def check(self, raw: RawMessages) -> NDArray[np.bool_]:
         """(N,) whether each payload has a length that fits its definition (framing, no deep decode).
@@ -148,7 +145,6 @@ class Decoder(Protocol):
         Args:
             raw: N messages.
         """
-        ...
 
     def take(self, raw: RawMessages, spec: FieldSpec) -> Values:
         """What a column takes from all messages in `raw`, see `Messages.take`.
@@ -160,4 +156,3 @@ class Decoder(Protocol):
         Returns:
             (N, *shape), or N ragged rows.
         """
-        ...

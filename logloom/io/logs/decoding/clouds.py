@@ -273,8 +273,7 @@ def _colour(packed: Points, name: str) -> Points:
     if packed.dtype.itemsize != 4:
         raise ValueError(f"colours packed into {packed.dtype.name} aren't read; only 32 bits hold them")
     native = packed.astype(packed.dtype.newbyteorder("="))
-    colour: Points = (native.view(np.uint32) >> _SHIFTS[name]) & 255
-    return colour
+    return (native.view(np.uint32) >> _SHIFTS[name]) & 255
 
 
 def _fields(message: Mapping[str, Any]) -> list[PointField]:

@@ -170,8 +170,7 @@ class Cursor:
         packed = self._from_head(at, dtype.itemsize) if isinstance(at, int) and len(self) > 1 else None
         if packed is None:
             packed = self._fetched(at, dtype.itemsize)
-        values: Array = packed.view(base).reshape(len(self), *shape)
-        return values
+        return packed.view(base).reshape(len(self), *shape)
 
     def _from_head(self, at: int, width: int) -> Array | None:
         """(n,) opaque items out of the first bytes of each payload; None where they reach beyond.
@@ -184,8 +183,7 @@ class Cursor:
             return None
         if self._head is None:
             self._head = self._fetched(-self.lead, length)
-        items: Array = np.ndarray((len(self),), f"V{width}", self._head.data, at, (length,)).copy()
-        return items
+        return np.ndarray((len(self),), f"V{width}", self._head.data, at, (length,)).copy()
 
     def _fetched(self, at: At, width: int) -> Array:
         """(n,) opaque items of `width` bytes; the payloads have that many there."""

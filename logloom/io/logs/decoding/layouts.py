@@ -15,27 +15,24 @@ from numpy.typing import NDArray
 
 from logloom import blocks
 from logloom.blocks import Ragged, Values
-from logloom.errors import LogReadError, UsageError
-from logloom.io.logs.base import MIN_TIME, FieldSpec, TimeSource, TopicInfo
+from logloom.errors import LogReadError
+from logloom.io.logs.base import MIN_TIME, FieldSpec, TopicInfo
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.compiler import compile_layout
 from logloom.io.logs.decoding.cursor import At, Cursor, MisfitError, cursors
-from logloom.io.logs.decoding.fields import Selection, select, stamp_in
+from logloom.io.logs.decoding.fields import Selection, select
 from logloom.io.logs.decoding.languages import parse
+from logloom.io.logs.decoding.typed import TypedDecoder
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.decoding.wire import CDR, ROS1, Fixed, Repeated, Wire
 from logloom.io.logs.raw import RawMessages
-from logloom.schema import ColumnType
 
 _RETRIES = 8  # rounds in which misfits leave a batch, before its messages are tried one by one
-
-# Where stamps are: ROS headers, Foxglove messages, and the first of a list of transforms.
-_STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp")
 
 _T = TypeVar("_T")
 
 
-class _LayoutDecoder:
+class _LayoutDecoder(TypedDecoder):
     """Decodes messages of one type; built once per topic, pure, thread-safe, pickles.
 
     Raises:
@@ -46,24 +43,9 @@ class _LayoutDecoder:
     encapsulated: bool
 
     def __init__(self, info: TopicInfo):
-        self.info = info
+        super().__init__(info)
         self.root = parse(info)
         self._layout = compile_layout(self.root, self.wire)
-
-    def __reduce__(self) -> tuple[type, tuple[TopicInfo]]:
-        return type(self), (self.info,)
-
-    def column_type(self, spec: FieldSpec) -> ColumnType:
-        """See `Log.column_type`."""
-        try:
-            return adapters.column_type(spec, self.root)
-        except UsageError as error:
-            raise UsageError(f"topic {self.info.topic} ({self.info.type}): {error}") from None
-
-    def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
-        """See `Log.time_source`."""
-        stamped = self._stamp() is not None
-        return next((source for source in sources if source != "header" or stamped), None)
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
         """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`."""
@@ -126,9 +108,6 @@ class _LayoutDecoder:
             left = cursor.size - end
             cursor.refuse((left < 0) | (left > self.wire.padding), "its length isn't that of its fields")
         return found
-
-    def _stamp(self) -> Selection | None:
-        return stamp_in(self.root, _STAMPS)
 
     def _read_stamp(self, cursor: Cursor, stamp: Selection) -> NDArray[np.int64]:
         """The stamps, read no further than they lie."""

@@ -17,36 +17,27 @@ from numpy.typing import NDArray
 
 from logloom import blocks
 from logloom.blocks import Ragged, Values
-from logloom.errors import LogReadError, UsageError
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, TimeSource, TopicInfo
+from logloom.errors import LogReadError
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec
 from logloom.io.logs.decoding import adapters
 from logloom.io.logs.decoding.definitions import Array, Number, Struct, Text, Type
-from logloom.io.logs.decoding.fields import Selection, flat, select, stamp_in, value_type
+from logloom.io.logs.decoding.fields import Selection, flat, select, value_type
+from logloom.io.logs.decoding.typed import TypedDecoder
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.decoding.values import SECOND, flattened
 from logloom.io.logs.raw import RawMessages
-from logloom.schema import ColumnType
-
-# Where stamps are: ROS headers, Foxglove messages, and the first of a list of transforms.
-_STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
 
 _T = TypeVar("_T")
 
 
-class ObjectDecoder:
+class ObjectDecoder(TypedDecoder):
     """Decodes messages of one type, one by one; built once per topic, thread-safe, pickles.
 
     An encoding says how to read a payload, a field, elements, numbers and bytes. Each of these raises a
     ValueError where a message doesn't hold what its definition promises.
     """
 
-    root: Struct
-
-    def __init__(self, info: TopicInfo):
-        self.info = info
-
-    def __reduce__(self) -> tuple[type, tuple[TopicInfo]]:
-        return type(self), (self.info,)
+    stamps = (*TypedDecoder.stamps, "transforms[].timestamp")
 
     def parse(self, payload: bytes) -> Any:
         """The object of a message."""
@@ -67,22 +58,6 @@ class ObjectDecoder:
     def octets(self, value: Any) -> bytes:
         """The bytes of a sequence of bytes."""
         raise NotImplementedError
-
-    def root_for(self, spec: FieldSpec) -> Struct:
-        """The type of messages, as far as a column looks into them."""
-        return self.root
-
-    def column_type(self, spec: FieldSpec) -> ColumnType:
-        """See `Log.column_type`."""
-        try:
-            return adapters.column_type(spec, self.root_for(spec))
-        except UsageError as error:
-            raise UsageError(f"topic {self.info.topic} ({self.info.type}): {error}") from None
-
-    def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
-        """See `Log.time_source`."""
-        stamped = self._stamp() is not None
-        return next((source for source in sources if source != "header" or stamped), None)
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
         """(N,) header stamps in ns; a message that holds none gets `MIN_TIME`."""
@@ -209,9 +184,6 @@ class ObjectDecoder:
         if not MIN_TIME <= time <= MAX_TIME:
             raise ValueError(f"{parts[0]} s leave the range of int64 nanoseconds")
         return time
-
-    def _stamp(self) -> Selection | None:
-        return stamp_in(self.root, _STAMPS)
 
 
 def _is_text(selection: Selection) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import MAX_TIME, Log, OpenOptions, unfinished_words
 from logloom.io.logs.compression import crc32
-from logloom.io.logs.container import Chunk, FileIndex, clipped, index_of
+from logloom.io.logs.container import Chunk, FileIndex, clipped, damaged_at, index_of, way_on
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.mcap.messages import read_chunk, walked_chunk
@@ -126,28 +126,25 @@ class McapFile:
             raise LogReadError(f"{uri}: is no MCAP file, it starts with {self._head!r}")
         tail_start, tail = self._tail
         if self.unfinished:
-            raise TruncatedLogError(
-                f"{uri}: {unfinished_words(self.unfinished)}. "
-                f"To go on, {self.remedy}, or set on_error: salvage to use what is whole."
-            )
+            raise TruncatedLogError(f"{uri}: {unfinished_words(self.unfinished)}. {way_on(self.remedy)}")
         footer = size - FOOTER_LENGTH
         content = RecordCursor(tail[footer - tail_start + RECORD.size :])
         summary_start, _, crc = content.unsigned(8), content.unsigned(8), content.unsigned(4)
         if summary_start == 0:
             return None
         if not len(MAGIC) <= summary_start <= footer:
-            raise self._damaged(footer, f"the footer says that the summary starts at byte {summary_start}")
+            raise damaged_at(self, footer, f"the footer says that the summary starts at byte {summary_start}")
         if footer - summary_start > self._max_chunk_bytes:
-            raise self._damaged(summary_start, "the summary is larger than max_chunk_bytes")
+            raise damaged_at(self, summary_start, "the summary is larger than max_chunk_bytes")
         data = tail[max(0, summary_start - tail_start) : -len(MAGIC)]
         if summary_start < tail_start:
             data = self.file.read(summary_start, tail_start) + data
         if crc and crc32(data[:-4]) != crc:
-            raise self._damaged(summary_start, "the summary's CRC doesn't match its bytes")
+            raise damaged_at(self, summary_start, "the summary's CRC doesn't match its bytes")
         try:
             return _index_of(_parse_summary(memoryview(data)[: footer - summary_start]), summary_start)
         except ValueError as error:
-            raise self._damaged(summary_start, f"the summary is damaged: {error}") from error
+            raise damaged_at(self, summary_start, f"the summary is damaged: {error}") from error
 
     @lazy
     def _head(self) -> bytes:
@@ -187,15 +184,9 @@ class McapFile:
         try:
             entries = index_entries(memoryview(data))
         except ValueError as error:
-            raise self._damaged(start, str(error)) from error
+            raise damaged_at(self, start, str(error)) from error
         times = {channel: clipped(part["time"]) for channel, part in entries.items() if len(part)}
         return {channel: (int(part.min()), int(part.max())) for channel, part in times.items()}
-
-    def _damaged(self, offset: int, what: str) -> LogReadError:
-        return LogReadError(
-            f"{self.file.uri}: {what} (at byte {offset}). To go on, {self.remedy}, "
-            "or set on_error: salvage to use what is whole."
-        )
 
 
 def _has_room(tail: bytes) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from logloom.errors import LogReadError, TruncatedLogError, UnknownEncodingError
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.logs.container import Channel, Chunk, FileIndex, index_of
+from logloom.io.logs.container import Channel, Chunk, FileIndex, damaged_at, index_of, way_on
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag1.messages import read_chunk, walked_chunk
@@ -99,20 +99,20 @@ class Rosbag1File:
             start = header.unsigned("index_pos", 8)
             counts = header.unsigned("conn_count", 4), header.unsigned("chunk_count", 4)
         except ValueError as error:
-            raise self._damaged(len(MAGIC), str(error)) from error
+            raise damaged_at(self, len(MAGIC), str(error)) from error
         if start == 0:
             return None
         if start > size:
             raise TruncatedLogError(
                 f"{uri}: ends at byte {size}, before its index at byte {start}; the file was cut. "
-                f"To go on, {self.remedy}, or set on_error: salvage to use what is whole."
+                f"{way_on(self.remedy)}"
             )
         if size - start > self._max_chunk_bytes:
-            raise self._damaged(start, "the index is larger than max_chunk_bytes")
+            raise damaged_at(self, start, "the index is larger than max_chunk_bytes")
         try:
             return self._parse_index(memoryview(self.file.read(start, size)), start, counts)
         except ValueError as error:
-            raise self._damaged(start, f"the index is damaged: {error}") from error
+            raise damaged_at(self, start, f"the index is damaged: {error}") from error
 
     @property
     def unfinished(self) -> str:
@@ -137,7 +137,7 @@ class Rosbag1File:
             chunk = self._chunk_record(offset, stop)
             entries = index_entries(memoryview(self.file.read(min(offset + chunk.stop, stop), stop)))
         except ValueError as error:
-            raise self._damaged(offset, str(error)) from error
+            raise damaged_at(self, offset, str(error)) from error
         times = {connection: nanoseconds(part) for connection, part in entries.items() if len(part)}
         return {connection: (int(part.min()), int(part.max())) for connection, part in times.items()}
 
@@ -201,12 +201,6 @@ class Rosbag1File:
         if record.op != CHUNK:
             raise ValueError(f"a chunk should start at byte {offset}, found opcode {record.op}")
         return record
-
-    def _damaged(self, offset: int, what: str) -> LogReadError:
-        return LogReadError(
-            f"{self.file.uri}: {what} (at byte {offset}). To go on, {self.remedy}, "
-            "or set on_error: salvage to use what is whole."
-        )
 
 
 def _chunk_info(record: BagRecord, data: memoryview) -> ChunkInfo:

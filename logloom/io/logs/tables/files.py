@@ -59,14 +59,12 @@ class TableFile(Protocol):
             LogReadError: the file is damaged.
             StorageError: it can't be read.
         """
-        ...
 
     def check_joined(self, columns: Sequence[str]) -> None:
         """
         Raises:
             LogReadError: some columns of all groups together take more memory than the file may ask for.
         """
-        ...
 
 
 def table_file(uri: str, options: OpenOptions) -> TableFile:
