@@ -251,13 +251,27 @@ def empty(ctype: ColumnType, num_rows: int = 0) -> Values:
     return rows
 
 
+def column_of_rows(rows: Sequence[Array], ctype: ColumnType) -> Values:
+    """A column of some rows, which are arrays of its type."""
+    if ctype.is_ragged:
+        return Ragged.from_rows(rows, ctype)
+    column = np.empty((len(rows), *ctype.tail), ctype.dtype)
+    for number, row in enumerate(rows):
+        column[number] = row
+    return column
+
+
+def bytes_of(values: Array) -> memoryview:
+    """The bytes of an array in C order, without a copy where it lies so."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+
+
 def text_lengths(texts: Ragged) -> NDArray[np.int64]:
     """(n,) characters of each of some texts in UTF-8."""
     if not (texts.values & 0x80).any():
         return texts.lengths
     starts = np.concatenate([[0], np.cumsum((texts.values & 0xC0) != 0x80)])  # all but what continues one
-    lengths: NDArray[np.int64] = np.diff(starts[texts.offsets])
-    return lengths
+    return np.diff(starts[texts.offsets])
 
 
 def fixed_text(texts: Ragged, width: int) -> Array:

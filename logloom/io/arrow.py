@@ -131,9 +131,9 @@ def _ctype(kind: pa.DataType) -> ColumnType | None:
         return STRING
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return BYTES
-    if _is_list(kind):
+    if is_list(kind):
         inner = _storage(kind.value_type)
-        if _is_text(inner) or _is_list(inner):
+        if _is_text(inner) or is_list(inner):
             return None
         base, shape = _element(inner)
         return ColumnType(base, (None, *shape), unit=_unit(inner))
@@ -151,7 +151,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists whose length the type doesn't say."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 

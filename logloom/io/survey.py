@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Ragged, Values, empty
+from logloom.blocks import Array, Ragged, Values, column_of_rows, empty
 from logloom.errors import UsageError
 from logloom.inference import Kind, common_shape, kind_of
 from logloom.schema import (
@@ -203,12 +203,7 @@ def _stacked_rows(rows: Sequence[Any], ctype: ColumnType) -> Values:
             arrays.append(_fitting(row, ctype, number))
         else:
             arrays.append(np.frombuffer(row.encode() if isinstance(row, str) else row, np.uint8))
-    if ctype.is_ragged:
-        return Ragged.from_rows(arrays, ctype)
-    column = np.empty((len(arrays), *ctype.tail), ctype.dtype)
-    for number, array in enumerate(arrays):
-        column[number] = array
-    return column
+    return column_of_rows(arrays, ctype)
 
 
 def _fitting(row: Array, ctype: ColumnType, number: int) -> Array:

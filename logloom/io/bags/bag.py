@@ -15,15 +15,14 @@ import os
 import pathlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import UsageError
-from logloom.io.bags.files import MemoryFile, open_file
+from logloom.io.bags.files import ClosedAtEnd, MemoryFile, open_file
 from logloom.io.bags.limits import checked_range, cut_evenly, ends_of_idx, find_ends, idx_beside
 from logloom.io.files import File
 from logloom.io.filesystems import explained
@@ -127,7 +126,7 @@ class RecordFile:
         self._file.close()
 
 
-class BagWriter:
+class BagWriter(ClosedAtEnd):
     """Writes one bag with its table of limits; the file appears when it is closed, whole.
 
     Leaving the `with` by an exception leaves nothing behind. `closed` says whether it is over.
@@ -199,21 +198,14 @@ class BagWriter:
         finally:
             self._partial.unlink(missing_ok=True)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        elif not self.closed:
+    def _abandon(self) -> None:
+        if not self.closed:
             self.closed = True
             self._records.abandon()
             self._partial.unlink(missing_ok=True)
 
 
-class BagReader:
+class BagReader(ClosedAtEnd):
     """Random access to the records of one bag.
 
     Opens files when they are read, pickles as where they are, serves many threads and crosses a fork.
@@ -369,12 +361,6 @@ class BagReader:
 
     def close(self) -> None:
         self.closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _reopen(source: Any, cache_index: bool, cache_data: bool, idx: Any) -> BagReader:

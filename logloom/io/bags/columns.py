@@ -17,7 +17,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Ragged, Values
+from logloom.blocks import Array, Ragged, Values, bytes_of, column_of_rows
 from logloom.errors import UsageError
 from logloom.io.bags.bag import Buffer
 from logloom.io.bags.codecs import ArrayDecoder, array_head, decode_msgpack, decode_tree, encode_tree
@@ -104,12 +104,12 @@ def records_of(type_name: str, ctype: ColumnType, values: Values) -> Records:
     if type_name == "tree":
         return _sized([encode_tree(value) for value in values])
     if ctype.kind != "array":
-        return _sized([_bytes_of(row) for row in values])
+        return _sized([bytes_of(row) for row in values])
     if type_name == "i64":
-        return [_bytes_of(values)], np.full(len(values), 8, np.int64)  # type: ignore[arg-type]
+        return [bytes_of(values)], np.full(len(values), 8, np.int64)  # type: ignore[arg-type]
     if isinstance(values, Ragged):
         heads = [array_head(ctype.dtype, row.shape) for row in values]
-        bodies = [_bytes_of(row) for row in values]
+        bodies = [bytes_of(row) for row in values]
         sizes = np.array([len(h) + len(b) for h, b in zip(heads, bodies, strict=True)], np.int64)
         return itertools.chain.from_iterable(zip(heads, bodies, strict=True)), sizes
     return _fixed_records(ctype, values)
@@ -143,10 +143,6 @@ def _sized(records: Sequence[Buffer]) -> Records:
     return records, np.array([len(record) for record in records], np.int64)
 
 
-def _bytes_of(values: Array) -> memoryview:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-
-
 def column_from(type_name: str, ctype: ColumnType, data: bytes, limits: Sequence[int]) -> Values:
     """The inverse of `records_of`.
 
@@ -165,12 +161,12 @@ def column_from(type_name: str, ctype: ColumnType, data: bytes, limits: Sequence
     if ctype.kind != "array":
         return Ragged(np.frombuffer(data, np.uint8), np.diff(np.array(limits, np.int64)))
     if type_name == "tree":
-        return _stacked(
+        return column_of_rows(
             [_from_tree(decode_tree(data[a:b]), ctype) for a, b in itertools.pairwise(limits)], ctype
         )
     if not ctype.is_ragged and (column := _uniform(ctype, data, limits)) is not None:
         return column
-    return _stacked([_checked(array, ctype) for array in ArrayDecoder().many(data, limits)], ctype)
+    return column_of_rows([_checked(array, ctype) for array in ArrayDecoder().many(data, limits)], ctype)
 
 
 def _uniform(ctype: ColumnType, data: bytes, limits: Sequence[int]) -> Array | None:
@@ -185,15 +181,6 @@ def _uniform(ctype: ColumnType, data: bytes, limits: Sequence[int]) -> Array | N
         return None
     body = np.ascontiguousarray(records[:, len(head) :]).reshape(-1)
     return body.view(ctype.dtype).reshape(count, *ctype.tail)
-
-
-def _stacked(rows: Sequence[Array], ctype: ColumnType) -> Values:
-    if ctype.is_ragged:
-        return Ragged.from_rows(rows, ctype)
-    column = np.empty((len(rows), *ctype.tail), ctype.dtype)
-    for number, row in enumerate(rows):
-        column[number] = row
-    return column
 
 
 def _checked(value: Any, ctype: ColumnType) -> Array:

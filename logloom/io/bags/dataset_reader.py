@@ -12,7 +12,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -21,14 +21,14 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.bags.bag import BagReader
 from logloom.io.bags.codecs import ArrayDecoder, FixedDecoder, array_head
-from logloom.io.bags.files import open_folder
+from logloom.io.bags.files import ClosedAtEnd, open_folder
 from logloom.io.bags.limits import checked_range
 from logloom.io.bags.spec import REFS, Codecs, codecs_for, is_sequence, read_spec
 
 Mask = Mapping[str, bool | range | slice] | Sequence[str]
 
 
-class DatasetReader:
+class DatasetReader(ClosedAtEnd):
     """Random access to the datapoints of a folder of bags, of any generation.
 
     Opens bags when they are first read, pickles as where they are, serves many threads and crosses a fork.
@@ -205,12 +205,6 @@ class DatasetReader:
         self._plan = None
         if self._pool is not None:
             self._pool[1].shutdown(wait=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _number(self, index: Any) -> int:
         number = operator.index(index)

@@ -13,22 +13,21 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgpack
 
 from logloom.errors import UsageError
 from logloom.io.bags.bag import Generation, RecordFile
 from logloom.io.bags.codecs import array_parts, encode_array
-from logloom.io.bags.files import SPEC, Folder, already_there, open_folder
+from logloom.io.bags.files import SPEC, ClosedAtEnd, Folder, already_there, open_folder
 from logloom.io.bags.spec import REFS, Codecs, check_spec, codecs_for, is_sequence
 from logloom.io.filesystems import explained
 
 _AT_ONCE = 512 << 10  # larger arrays are written from where they lie; smaller ones gather into large writes
 
 
-class DatasetWriter:
+class DatasetWriter(ClosedAtEnd):
     """Writes a dataset; its folder appears when it is closed, whole.
 
     Until then its files lie in a folder beside. Leaving the `with` by an exception leaves nothing behind.
@@ -163,16 +162,8 @@ class DatasetWriter:
         """
         self._unfinished.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._unfinished.abandon()
+    def _abandon(self) -> None:
+        self._unfinished.abandon()
 
 
 class UnfinishedDataset:

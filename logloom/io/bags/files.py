@@ -10,7 +10,7 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from logloom.errors import UsageError
 from logloom.io.fetching import failure, whole
@@ -19,6 +19,26 @@ from logloom.io.locks import Lock
 from logloom.io.storage import Store
 
 SPEC = "spec.json"  # a folder without it is no dataset, so it appears last
+
+
+class ClosedAtEnd:
+    """What a `with` closes at its end."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def _abandon(self) -> None:
+        """Closes what is left by an exception."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *error: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon()
 
 
 class ByteFile(Protocol):
@@ -36,7 +56,6 @@ class ByteFile(Protocol):
             DatasetError: the file is gone, or ends earlier.
             StorageError: it can't be read.
         """
-        ...
 
 
 class MemoryFile:
@@ -124,19 +143,15 @@ class Folder(Protocol):
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file, or such a folder with something in it."""
-        ...
 
     def names(self) -> list[str]:
         """What lies directly in it, sorted."""
-        ...
 
     def make(self) -> None:
         """Makes the folder where folders exist by themselves."""
-        ...
 
     def scratch_parent(self) -> pathlib.Path | None:
         """A local folder on the same disk, outside this one; None where there is none."""
-        ...
 
     def publish(self, scratch: pathlib.Path) -> None:
         """Makes a local folder's files this folder's, whole or not at all.
@@ -144,7 +159,6 @@ class Folder(Protocol):
         Raises:
             UsageError: it is there already.
         """
-        ...
 
 
 class StoreFolder:

@@ -20,6 +20,7 @@ from logloom.io.bags.bag import Generation, RecordFile
 from logloom.io.bags.columns import META, Records, meta_records, records_of, repeated, types_of
 from logloom.io.bags.dataset_writer import UnfinishedDataset
 from logloom.io.bags.files import open_folder
+from logloom.io.row_order import RowOrder
 from logloom.schema import TIMESTAMP, Schema
 
 
@@ -49,8 +50,7 @@ class BagsWriter:
         self._spec = types_of(schema, types or {})
         self._generation: Generation = generation
         self._files: UnfinishedDataset | None = None
-        self._log_id = self._partition = ""
-        self._last: int | None = None
+        self._order = RowOrder(f"{self._directory}", "a folder")
         self._rows = 0
 
     def append(self, block: Block) -> None:
@@ -65,7 +65,7 @@ class BagsWriter:
         """
         if len(block) == 0:
             return
-        self._check_order(block)
+        self._order.check(block)
         if self._files is None:
             folder = open_folder(self._directory)
             self._files = UnfinishedDataset(folder, self._spec, self._generation, scratch=self._directory)
@@ -88,7 +88,7 @@ class BagsWriter:
         if self._files is not None:
             size = self._files.size
             self._files.close()
-        return {"log_id": self._log_id, "partition": self._partition, "rows": self._rows, "bytes": size}
+        return {**self._order.source, "rows": self._rows, "bytes": size}
 
     def _records(self, key: str, block: Block) -> Records:
         if key == "log_id":
@@ -98,19 +98,6 @@ class BagsWriter:
         if key == META:
             return meta_records(block.columns, list(self._schema.meta))
         return records_of(self._spec[key], self._schema.columns[key], block.columns[key])
-
-    def _check_order(self, block: Block) -> None:
-        stamps = block.timestamp
-        if self._last is not None and block.log_id != self._log_id:
-            raise UsageError(
-                f"{self._directory}: rows of {block.log_id} after {self._log_id}; a folder has one log"
-            )
-        late = self._last is not None and stamps[0] <= self._last
-        if late or (stamps[1:] <= stamps[:-1]).any():
-            raise UsageError(
-                f"{self._directory}: timestamps of {block.log_id} don't ascend; append blocks in row order"
-            )
-        self._log_id, self._partition, self._last = block.log_id, block.partition, int(stamps[-1])
 
 
 def append_refs(refs: RecordFile, num_keys: int, count: int) -> None:

@@ -11,8 +11,7 @@ import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +20,14 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.bags.bag import Generation
 from logloom.io.bags.dataset_reader import DatasetReader, Mask
 from logloom.io.bags.dataset_writer import DatasetWriter
-from logloom.io.bags.files import open_folder
+from logloom.io.bags.files import ClosedAtEnd, open_folder
 from logloom.io.bags.limits import checked_range
 from logloom.io.bags.spec import Codecs, check_spec, codecs_for
 
 _MAX_THREADS = 32
 
 
-class ShardedDatasetWriter:
+class ShardedDatasetWriter(ClosedAtEnd):
     """Writes datapoints into shard after shard; each appears when it is full, whole.
 
     Several writers may share a root when each has a `shardstart` of its own and all have one `shardstep`:
@@ -125,21 +124,16 @@ class ShardedDatasetWriter:
             self._next += self._step
             writer.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None and self._writer is not None:
-            self.closed = True
-            self._writer.__exit__(kind, error, trace)
-            self._writer = None
-        else:
+    def _abandon(self) -> None:
+        if self._writer is None:
             self.close()
+            return
+        self.closed = True
+        self._writer._abandon()
+        self._writer = None
 
 
-class ShardedDatasetReader:
+class ShardedDatasetReader(ClosedAtEnd):
     """The datapoints of all shards of a root, or of every `shardstep`-th, in order.
 
     Opens, pickles and serves threads as `DatasetReader` does.
@@ -275,12 +269,6 @@ class ShardedDatasetReader:
         self.closed = True
         for reader in self.readers:
             reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _locate(self, index: Any) -> tuple[DatasetReader, int]:
         number = operator.index(index)

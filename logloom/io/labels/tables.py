@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Values, concatenate, empty, take
 from logloom.errors import UsageError
+from logloom.io.arrow import is_list
 from logloom.io.labels.stored import LogLabels
 from logloom.io.logs.base import TABLE_ROW, FieldSpec, OpenOptions, TopicInfo
 from logloom.io.logs.decoding import adapters
@@ -160,7 +161,7 @@ def _lengths(files: Sequence[TableFile], choice: LabelChoice) -> dict[str, int]:
         wanted = [
             name
             for name in _tops(choice.fields or names)
-            if names.count(name) == 1 and _has_no_length(file.schema.field(name).type)
+            if names.count(name) == 1 and is_list(file.schema.field(name).type)
         ]
         for at in range(len(file.groups)):
             wanted = [name for name in wanted if name not in found]
@@ -172,10 +173,6 @@ def _lengths(files: Sequence[TableFile], choice: LabelChoice) -> dict[str, int]:
     return {name: length for name, length in found.items() if length}
 
 
-def _has_no_length(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
 def _tops(fields: Iterable[str]) -> list[str]:
     """The columns of the table in which some fields lie."""
     return list(dict.fromkeys(field.split(".")[0].split("[")[0] for field in fields))
@@ -184,7 +181,7 @@ def _tops(fields: Iterable[str]) -> list[str]:
 def _with_lengths(schema: pa.Schema, lengths: Mapping[str, int]) -> pa.Schema:
     fields = [
         field.with_type(pa.list_(field.type.value_type, lengths[field.name]))
-        if field.name in lengths and _has_no_length(field.type)
+        if field.name in lengths and is_list(field.type)
         else field
         for field in schema
     ]

@@ -49,11 +49,9 @@ class ArchiveCursor(Protocol):
 
     def read(self, size: int) -> bytes:
         """The next bytes; fewer only at the end."""
-        ...
 
     def skip_to(self, position: int) -> None:
         """Moves forward, perhaps beyond the end, where nothing is read."""
-        ...
 
 
 Entry = tuple[str, int, int]  # a plain file in an archive: its name, and the offset and size of its bytes

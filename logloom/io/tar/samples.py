@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from logloom.blocks import Array, Ragged, Values
+from logloom.blocks import Array, Ragged, Values, bytes_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.tar.meta import fits_meta, parse_meta, read_column, write_meta
 from logloom.io.tar.npy import npy_header, read_npy
@@ -58,7 +58,7 @@ class Member:
         if isinstance(values, np.ndarray):
             payloads = [*_fixed_bytes(values)]
             return [npy_header(ctype.dtype, ctype.tail)] * len(payloads), payloads
-        payloads = [_bytes_of(row) for row in values]
+        payloads = [bytes_of(row) for row in values]
         if self.form == "raw":
             return [b""] * len(payloads), payloads
         return [npy_header(ctype.dtype, row.shape) for row in values], payloads
@@ -75,14 +75,9 @@ def rows_of(name: str, ctype: ColumnType, values: Values, start: int, stop: int)
     return [values[row] for row in range(start, stop)] if isinstance(values, Ragged) else values[start:stop]
 
 
-def _bytes_of(values: Array) -> memoryview:
-    """The bytes of an array in C order, without a copy where it lies so."""
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-
-
 def _fixed_bytes(values: Array) -> list[memoryview]:
     """The bytes of each row of an (n, *shape) array."""
-    flat = _bytes_of(values)
+    flat = bytes_of(values)
     size = len(flat) // len(values)
     return [flat[at : at + size] for at in range(0, len(flat), size)] if size else [flat] * len(values)
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from logloom.blocks import Array, Block
-from logloom.errors import UsageError
 from logloom.io.filesystems import explained
+from logloom.io.row_order import RowOrder
 from logloom.io.tar.headers import BLOCK, END, HeaderTemplate, check_size, padded
 from logloom.io.tar.npy import npy_header
 from logloom.io.tar.samples import Buffer, Member, RowValues, key_before, members_of, rows_of
@@ -45,8 +45,7 @@ class TarWriter:
         self._types = schema.all
         self._file: io.FileIO | None = None
         self._templates: dict[int, list[HeaderTemplate]] = {}
-        self._log_id = self._partition = ""
-        self._last: int | None = None
+        self._order = RowOrder(f"{self.path}", "a shard")
         self._rows = 0
         self._bytes = 0
 
@@ -63,7 +62,7 @@ class TarWriter:
         """
         if len(block) == 0:
             return
-        self._check_order(block)
+        self._order.check(block)
         for start in range(0, len(block), _ROWS):
             stop = min(start + _ROWS, len(block))
             for first, last in _same_width(block.timestamp[start:stop]):
@@ -83,23 +82,7 @@ class TarWriter:
             if end:
                 self._write(iter([END]))
             self._file.close()
-        return {
-            "log_id": self._log_id,
-            "partition": self._partition,
-            "rows": self._rows,
-            "bytes": self._bytes,
-        }
-
-    def _check_order(self, block: Block) -> None:
-        stamps = block.timestamp
-        if self._last is not None and block.log_id != self._log_id:
-            raise UsageError(f"{self.path}: rows of {block.log_id} after {self._log_id}; a shard has one log")
-        late = self._last is not None and stamps[0] <= self._last
-        if late or (stamps[1:] <= stamps[:-1]).any():
-            raise UsageError(
-                f"{self.path}: timestamps of {block.log_id} don't ascend; append blocks in row order"
-            )
-        self._log_id, self._partition, self._last = block.log_id, block.partition, int(stamps[-1])
+        return {**self._order.source, "rows": self._rows, "bytes": self._bytes}
 
     def _pieces(self, block: Block, start: int, stop: int) -> Iterator[Buffer]:
         """The archive's bytes for some rows whose stamps have equally many digits."""
@@ -118,7 +101,7 @@ class TarWriter:
 
     def _templates_for(self, width: int) -> list[HeaderTemplate]:
         if width not in self._templates:
-            before = key_before(self._log_id)
+            before = key_before(self._order.source["log_id"])
             self._templates[width] = [HeaderTemplate(before, width, f".{m.suffix}") for m in self._members]
         return self._templates[width]
 
