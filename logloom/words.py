@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -59,6 +59,19 @@ def human_time(time_ns: int) -> str:
         return f"{time_ns} ns"
     milliseconds = f".{moment.microsecond // 1000:03}" if time_ns % 10**9 else ""
     return f"{moment:%Y-%m-%d %H:%M:%S}{milliseconds} UTC"
+
+
+def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], arrow: str) -> str:
+    """How numbers changed; a fraction in six digits.
+
+    >>> changed_numbers({"mean": (2 / 3, 0.5), "count": (None, 12345678)}, "->")
+    'mean 0.666667 -> 0.5, count none -> 12345678'
+    """
+
+    def short(number: float | None) -> str:
+        return "none" if number is None else f"{number:.6g}" if isinstance(number, float) else str(number)
+
+    return ", ".join(f"{name} {short(old)} {arrow} {short(new)}" for name, (old, new) in changes.items())
 
 
 def shortened(text: str) -> str:

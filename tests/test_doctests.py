@@ -51,6 +51,7 @@ PURE = [
     "logloom.transforms.ticks",
     "logloom.where_bounds",
     "logloom.windows",
+    "logloom.words",
 ]
 IN_A_FOLDER = [
     "logloom.datasets.concatenation",

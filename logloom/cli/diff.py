@@ -21,6 +21,7 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
+from logloom.words import changed_numbers
 
 if TYPE_CHECKING:
     from logloom.io.storage import Store
@@ -145,7 +146,8 @@ def _sections(compared: VersionComparison) -> Iterator[tuple[str, list[str]]]:
         if lines := list(_pairs(getattr(compared, heading))):
             yield heading, lines
     if compared.statistics:
-        yield "statistics", [_changed(*pair) for pair in compared.statistics.items()]
+        changed = compared.statistics.items()
+        yield "statistics", [f"~ {label}: {changed_numbers(changes, '->')}" for label, changes in changed]
     if compared.recipe:
         yield "recipe", list(compared.recipe)
 
@@ -154,15 +156,6 @@ def _total(name: str, before: int | None, after: int | None) -> str:
     words = ["unknown" if count is None else f"{count:,}" for count in (before, after)]
     change = "" if before is None or after is None or before == after else f" ({after - before:+,})"
     return f"{name.replace('_', ' ')}: {words[0]} -> {words[1]}{change}"
-
-
-def _changed(label: str, changes: Mapping[str, tuple[Any, Any]]) -> str:
-    parts = (f"{name} {_short(before)} -> {_short(after)}" for name, (before, after) in changes.items())
-    return f"~ {label}: {', '.join(parts)}"
-
-
-def _short(number: float | None) -> str:
-    return "none" if number is None else f"{number:.6g}" if isinstance(number, float) else str(number)
 
 
 def _log_lines(compared: VersionComparison) -> Iterator[str]:

@@ -151,8 +151,7 @@ def steps_of(offsets: Sequence[int], stride: int) -> Ints:
         raise UsageError(f"window: offsets are integers such as range(-10, 1), got {offsets!r}")
     if operator.index(stride) < 1:
         raise UsageError(f"window: stride={stride}; it is at least 1")
-    found: Ints = steps.astype(np.int64) * operator.index(stride)
-    return found
+    return steps.astype(np.int64) * operator.index(stride)
 
 
 def digest_of_rows(rows: Rows, stretches: Stretches) -> str:

@@ -279,22 +279,15 @@ def read_portion(store: Store, output: str, shared: SharedPortion) -> PortionEnt
     return found
 
 
-def assembled_files(
-    store: Store, identity: str, entry: AssembledEntry, portions: Sequence[SharedPortion] | None = None
-) -> Iterator[tuple[str, FileEntry]]:
-    """The files of an assembled output, and where each lies in the root.
-
-    Args:
-        portions: to give the files of; None for all, and the output's own.
+def assembled_files(store: Store, identity: str, entry: AssembledEntry) -> Iterator[tuple[str, FileEntry]]:
+    """The files of an assembled output, those of its portions too, and where each lies in the root.
 
     Raises:
         DatasetError: the entry of a portion is missing, damaged, or another one.
     """
-    if portions is None:
-        for file in entry.files:
-            yield f"{unit_folder(entry.output, identity)}/{file.name}", file
-        portions = entry.portions
+    for file in entry.files:
+        yield f"{unit_folder(entry.output, identity)}/{file.name}", file
     read = functools.partial(read_portion, store, entry.output)
-    for shared, portion in zip(portions, ahead(read, portions), strict=True):
+    for shared, portion in zip(entry.portions, ahead(read, entry.portions), strict=True):
         for file in portion.files:
             yield f"{unit_folder(entry.output, shared.identity)}/{file.name}", file

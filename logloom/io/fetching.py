@@ -53,13 +53,13 @@ def whole(data: bytes, offset: int, size: int, name: str) -> bytes:
     return data
 
 
-def size_of(uri: str, options: Options, missing: Callable[[str], LogloomError] = DatasetError) -> int:
+def size_of(uri: str, options: Options) -> int:
     """The bytes of a remote file; see `failure` for what it raises."""
     fs, path = filesystem(uri, options)
     try:
         return int(fs.size(path))
     except OSError as error:
-        raise failure(uri, error, missing) from chained(error)
+        raise failure(uri, error, DatasetError) from chained(error)
 
 
 def fetch(

@@ -42,7 +42,6 @@ from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.purged import check_purged
 from logloom.io.records import LogRecords
-from logloom.io.remote import MISSING
 from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.tags import Version, read_tags
@@ -366,10 +365,8 @@ def manifest_at(store: Store, number: int) -> Manifest:
     """
     name = version_file(number)
     place = store.uri_of(name)
-    try:
-        data = store.read(name)
-    except MISSING:
-        raise UsageError(f"{place}: there is no version {number}") from None
+    if (data := store.read_if_there(name)) is None:
+        raise UsageError(f"{place}: there is no version {number}")
     check_digest(store, number, data)
     manifest = Manifest.from_bytes(data, place, store)
     if manifest.version != number:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 
 
@@ -24,7 +23,7 @@ def write_digest(store: Store, number: int, data: bytes) -> None:
     """Writes the digest of a manifest that was just committed, or one that is missing."""
     line = _line(number, data)
     # Not created if absent: a version that somebody removed may have left its own.
-    if _read(store, number) != line:
+    if store.read_if_there(digest_file(number)) != line:
         store.replace(digest_file(number), line)
 
 
@@ -34,7 +33,7 @@ def check_digest(store: Store, number: int, data: bytes) -> bool:
     Raises:
         DatasetError: it is that of other bytes, or damaged itself.
     """
-    line, own = _read(store, number), _line(number, data)
+    line, own = store.read_if_there(digest_file(number)), _line(number, data)
     if line is None:
         return False
     if line.split()[:1] != own.split()[:1]:
@@ -53,10 +52,3 @@ def check_digest(store: Store, number: int, data: bytes) -> bool:
 
 def _line(number: int, data: bytes) -> bytes:
     return f"{blake3(data).hexdigest()}  {number:08d}.json\n".encode()
-
-
-def _read(store: Store, number: int) -> bytes | None:
-    try:
-        return store.read(digest_file(number))
-    except MISSING:
-        return None

@@ -105,6 +105,11 @@ def canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
+def with_text_keys(value: Any) -> Any:
+    """An object with text for keys: JSON, through which options travel, has no other; YAML may."""
+    return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
 def sealed(value: Mapping[str, Any]) -> bytes:
     """Canonical JSON of an object, with the digest of the rest in its `digest`; `unsealed` reads it.
 

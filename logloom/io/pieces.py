@@ -53,11 +53,9 @@ class RawRows(Protocol):
 
     def names(self) -> Sequence[str]:
         """What rows hold, by the names in the files."""
-        ...
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """All pieces of the named columns, in row order; None is all columns. Opens no more than it must."""
-        ...
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """The rows of a piece, by the names in the files; None is all of them.
@@ -65,7 +63,6 @@ class RawRows(Protocol):
         Raises:
             DatasetError: damage; names file and place.
         """
-        ...
 
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
         """What bytes hold, where names or files tell: jpg, png, msgpack, …"""

@@ -44,4 +44,3 @@ class PortionedFormat(Protocol):
 
     def portions(self, options: Any, schema: Schema) -> Mapping[str, tuple[Sequence[str], Any]]:
         """Each portion's name, the columns (of `Schema.all`) in it, and the options (JSON) it is made by."""
-        ...

@@ -24,7 +24,6 @@ class ReferringFormat(Protocol):
         Raises:
             DatasetError: one of them is missing or damaged.
         """
-        ...
 
     def references_digest(self, options: Any, storage_options: Mapping[str, Any]) -> str:
         """Digest of what describes the datasets referred to, "" for none; part of every unit's identity.
@@ -32,7 +31,6 @@ class ReferringFormat(Protocol):
         Raises:
             DatasetError: one of them is missing or damaged.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,9 @@ class ReferredFormat(Protocol):
 
     def users(self, store: Store) -> Users:
         """What datasets elsewhere need of a root."""
-        ...
 
     def notes(self, store: Store, version: int | None = None) -> list[str]:
         """Names of the notes: of what points into units, or into the view of a version."""
-        ...
 
     def user_of(self, store: Store, note: str) -> str:
         """The URI of the dataset or the root that left a note.
@@ -68,4 +64,3 @@ class ReferredFormat(Protocol):
         Raises:
             DatasetError: the note is damaged.
         """
-        ...

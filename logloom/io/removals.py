@@ -25,7 +25,6 @@ from logloom.errors import DatasetError, StorageError
 from logloom.io.ages import changed_at
 from logloom.io.disk import is_left_behind, locked, own_name
 from logloom.io.metadata import canonical
-from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.words import human_seconds
 
@@ -141,9 +140,7 @@ def _notes(store: Store) -> list[str]:
 
 def _keys_in(store: Store, note: str) -> Keys:
     name = f"{REMOVING}/{note}"
-    try:
-        data = store.read(name)
-    except MISSING:
+    if (data := store.read_if_there(name)) is None:
         return np.empty(0, np.uint64)  # old, and just forgotten
     if len(data) % 8:
         raise DatasetError(f"{store.uri_of(name)}: damaged, it doesn't hold whole names; remove it")

@@ -153,6 +153,13 @@ class StoredFiles:
             data: bytes = self.fs.cat_file(self.fs_path(name))
             return data
 
+    def read_if_there(self, name: str) -> bytes | None:
+        """All bytes of a file; None where there is none. See `read`."""
+        try:
+            return self.read(name)
+        except MISSING:
+            return None
+
     def read_range(self, name: str, start: int, stop: int) -> bytes:
         """The bytes [start, stop) of a file, fewer where it ends; raises as `read` does.
 

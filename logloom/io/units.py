@@ -69,7 +69,6 @@ class Writer(Protocol):
         Args:
             block: rows of the unit's log and partition.
         """
-        ...
 
     def close(self) -> dict[str, Any]:
         """Finishes the files (not yet fsynced).
@@ -77,7 +76,6 @@ class Writer(Protocol):
         Returns:
             What readers and assembly need to know of the unit, as JSON.
         """
-        ...
 
 
 class FolderKind(Protocol):
@@ -206,7 +204,6 @@ class Format(FolderKind, Protocol):
             options: a value of `Options`.
             schema: of the rows.
         """
-        ...
 
     def check_clock(self, options: Any, period: int | None) -> dict[str, str]:
         """Why this output can't hold rows of this clock, by the option that doesn't fit it.
@@ -254,7 +251,6 @@ class Format(FolderKind, Protocol):
         Returns:
             What takes the unit's rows.
         """
-        ...
 
     def reader(
         self,
@@ -274,7 +270,6 @@ class Format(FolderKind, Protocol):
             entry: what its writer's `close` gave.
             storage_options: fsspec options by protocol.
         """
-        ...
 
     def columns_of(self, options: Any, schema: Schema) -> Schema | None:
         """The columns of a unit's rows, so that opening reads none; None where only a unit tells.
@@ -428,7 +423,6 @@ class AssembledFormat(Format, Protocol):
         Returns:
             The chunks to make, each with the units that it is made of, and the small files.
         """
-        ...
 
     def make_chunk(self, store: Store, task: Any) -> tuple[str, bytes]:
         """The name and the bytes of one chunk.
@@ -437,7 +431,6 @@ class AssembledFormat(Format, Protocol):
             store: the root.
             task: one of the plan's.
         """
-        ...
 
     def assembled_problems(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]

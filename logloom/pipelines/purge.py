@@ -29,7 +29,6 @@ from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.match import size_of_files
 from logloom.io.manifest import as_laid_out, resolve_version, version_file, version_numbers, view_folder
 from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
-from logloom.io.remote import MISSING
 from logloom.io.removals import forget_removals, removing
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
@@ -300,10 +299,9 @@ class _Purging:
         """Whether a file of logs/ that no version names is of the logs, or damaged: it is made again."""
         if not file.name.endswith(".parquet"):
             return self._traces.is_named_in(file)
-        try:
-            found = log_ids_in(self._store.read(file.name))
-        except MISSING:
+        if (data := self._store.read_if_there(file.name)) is None:
             return False
+        found = log_ids_in(data)
         return not found or not found.isdisjoint(self._found.log_ids)
 
     def _passing(self) -> list[str]:

@@ -37,8 +37,7 @@ def corners_of(centers: Floats, sizes: Floats, turns: Floats) -> Floats:
     Returns:
         (N, 8, 3)
     """
-    found: Floats = (_UNIT * sizes[:, None]) @ turns.transpose(0, 2, 1) + centers[:, None]
-    return found
+    return (_UNIT * sizes[:, None]) @ turns.transpose(0, 2, 1) + centers[:, None]
 
 
 def turns_of_yaws(yaws: Floats) -> Floats:
@@ -74,8 +73,7 @@ def projected(points: Floats, k: Floats, distortion: Callable[[Floats], Floats])
         (..., 2); NaN where the distortion has no answer.
     """
     seen = distortion(points[..., :2] / points[..., 2:])
-    found: Floats = seen @ k[:2, :2].T + k[:2, 2]
-    return found
+    return seen @ k[:2, :2].T + k[:2, 2]
 
 
 def distortion_of(model: str, d: Floats) -> Callable[[Floats], Floats] | None:

@@ -22,7 +22,7 @@ from logloom import __version__
 from logloom.pipelines.report import DatasetReport
 from logloom.pipelines.report_charts import Bars, MapView, bars_of, lanes_of, map_of, shares
 from logloom.pipelines.stats import elements, sample_note
-from logloom.words import counted, human_time, printable
+from logloom.words import changed_numbers, counted, human_time, printable
 
 MAX_COLUMNS = 120
 MAX_ELEMENTS = 16  # of a column
@@ -293,10 +293,7 @@ def _changes(report: DatasetReport) -> Iterator[tuple[str, Sequence[tuple[str, s
     for heading in ("columns", "outputs", "software"):
         yield heading.capitalize(), [_pair(*one) for one in getattr(compared, heading).items()]
     changed = list((compared.statistics or {}).items())
-    lines = [
-        ("~", label, ", ".join(f"{key} {_short(old)} → {_short(new)}" for key, (old, new) in pairs.items()))
-        for label, pairs in changed[:MAX_COLUMNS]
-    ]
+    lines = [("~", label, changed_numbers(pairs, "→")) for label, pairs in changed[:MAX_COLUMNS]]
     if len(changed) > len(lines):
         lines.append(("…", f"and {len(changed) - len(lines):,} more", ""))
     yield "Statistics", lines
@@ -318,10 +315,6 @@ def _changed_logs(report: DatasetReport) -> Iterator[tuple[str, str, str]]:
 
 def _total(count: int | None) -> str:
     return "unknown" if count is None else f"{count:,}"
-
-
-def _short(number: float | None) -> str:
-    return "none" if number is None else f"{number:.6g}" if isinstance(number, float) else str(number)
 
 
 def _pair(name: str, pair: tuple[Any, Any]) -> tuple[str, str, str]:

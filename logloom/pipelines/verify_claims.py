@@ -31,7 +31,7 @@ from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.job import Committed, is_key_of
 from logloom.transforms.row_splitting import rows_by_split
-from logloom.transforms.tally import Tally
+from logloom.transforms.tally import Tally, dropped_of
 from logloom.words import counted
 
 NOT_CHECKED = "not checked: it has no digest, as those made before logloom wrote one; the next build adds it"
@@ -218,14 +218,10 @@ def _check_log(manifest: Manifest, record: LogRecord, units: Sequence[Entry]) ->
 def _check_counts(record: LogRecord, output: str, parts: Sequence[Entry]) -> Iterator[Finding]:
     """Whether what a log's partitions counted adds up to what the manifest says of it."""
     tallies = [Tally.from_json(entry.tally) for entry in parts]
-    dropped: dict[str, int] = {}
-    for tally in tallies:
-        for reason, count in tally.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
     summed = {
         "rows": sum(tally.rows for tally in tallies),
         "planned": sum(tally.planned for tally in tallies),
-        "dropped": dropped,
+        "dropped": dropped_of(tallies),
         "splits": rows_by_split(run for tally in tallies for run in tally.splits),
     }
     for name, found in summed.items():

@@ -193,8 +193,7 @@ Step = Callable[[Array, Array], Array]
 
 
 def _add(total: Array, value: Array) -> Array:
-    added: Array = np.add(total, value)
-    return added
+    return np.add(total, value)
 
 
 def _smaller(best: Array, value: Array) -> Array:
@@ -252,8 +251,7 @@ def first(values: Array, starts: Indices, lengths: Indices) -> Array:
     >>> first(np.array([3, 1, 2]), np.array([0, 2]), np.array([2, 1])).tolist()
     [3, 2]
     """
-    chosen: Array = values[starts]
-    return chosen
+    return values[starts]
 
 
 def last(values: Array, starts: Indices, lengths: Indices) -> Array:

@@ -16,6 +16,7 @@ from typing import IO, Self
 from logloom.errors import LogloomError
 from logloom.interpreter import import_environment, module_command
 
+_MAX_START_S = 120.0
 LOOPBACK = "127.0.0.1"  # nothing that is started here listens elsewhere; `localhost` may be another address
 
 # Waits for the child, and ends it when our end of the pipe closes: by `stop`, or by our own death.
@@ -65,13 +66,13 @@ class Child:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def wait_for(self, pattern: str, seconds: float = 120.0) -> re.Match[str]:
+    def wait_for(self, pattern: str) -> re.Match[str]:
         """Waits until the process prints what matches.
 
         Raises:
             LogloomError: it ended, or took too long; holds the end of what it printed.
         """
-        until = time.monotonic() + seconds
+        until = time.monotonic() + _MAX_START_S
         while True:
             running = self.is_running
             found = re.search(pattern, self.printed())
@@ -80,7 +81,7 @@ class Child:
             if not running:
                 raise LogloomError(f"{self._what} ended at once:\n{self.tail()}")
             if time.monotonic() > until:
-                raise LogloomError(f"{self._what} is not up after {seconds:.0f} s:\n{self.tail()}")
+                raise LogloomError(f"{self._what} is not up after {_MAX_START_S:.0f} s:\n{self.tail()}")
             time.sleep(0.05)
 
     def printed(self) -> str:

@@ -44,15 +44,12 @@ class EngineJob(Protocol):
             EngineLostError: the engine was lost.
             JobFailedError: the pipeline failed otherwise.
         """
-        ...
 
     def detached(self) -> Submitted:
         """Waits until the job needs this process no more."""
-        ...
 
     def cancel(self) -> None:
         """Stops the job; does nothing for one that has ended."""
-        ...
 
 
 class Engine(Protocol):

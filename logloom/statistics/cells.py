@@ -78,8 +78,7 @@ def keys_of(values: NDArray[np.float64]) -> Ints:
     [0, 1, 2]
     """
     bits = values.view(np.int64)
-    keys: Ints = bits ^ ((bits >> 63) & _SIGNLESS)
-    return keys
+    return bits ^ ((bits >> 63) & _SIGNLESS)
 
 
 def floats_of(keys: Ints) -> NDArray[np.float64]:

@@ -24,7 +24,6 @@ from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
 from logloom.io.purged import Purged, digest_of_log
 from logloom.io.records import LogRecords
-from logloom.io.remote import MISSING
 from logloom.io.shards import DROPPED, LogRecord, total
 from logloom.io.storage import Store
 from logloom.io.stored import UNITS
@@ -48,6 +47,7 @@ from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.rows import Tally, reconcile
 from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
+from logloom.transforms.tally import dropped_of
 from logloom.words import counted
 
 
@@ -91,10 +91,6 @@ def _record(job: Job, log: LogTask, entries: Sequence[Entry], failures: Sequence
 def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
     first_output, tallies, refusals = _tallied(job, log, entries)
     sums = reconcile(job.plan, opened(job, log).summary, tallies)
-    dropped: dict[str, int] = {}
-    for tally in tallies:
-        for reason, count in tally.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
     rows = sum(entry.rows for entry in first_output)
     refused = sum(topic.refused for topic in sums.values())
     planned = sum(tally.planned for tally in tallies)
@@ -109,7 +105,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
         units=len(entries),
         rows=rows,
         planned=planned,
-        dropped=dropped,
+        dropped=dropped_of(tallies),
         refused=refused,
         reasons=(
             *notes_on_frames(job.plan, tallies),
@@ -171,10 +167,9 @@ def refusal_list_problem(store: Store, record: LogRecord) -> tuple[str, str] | N
     name = record.refusal_list
     if not name:
         return None
-    try:
-        is_whole = f"logs/{blake3(store.read(name)).hexdigest()}.refused.txt" == name
-    except MISSING:
+    if (data := store.read_if_there(name)) is None:
         return name, "missing"
+    is_whole = f"logs/{blake3(data).hexdigest()}.refused.txt" == name
     return None if is_whole else (name, "its bytes changed")
 
 
@@ -254,12 +249,8 @@ def read_outcome(job: Target) -> Outcome:
     """
     name = outcome_file(job)
     place = job.store.uri_of(name)
-    try:
-        data = job.store.read(name)
-    except MISSING:
-        raise DatasetError(
-            f"{place}: missing, so nobody knows what became of this build; build again"
-        ) from None
+    if (data := job.store.read_if_there(name)) is None:
+        raise DatasetError(f"{place}: missing, so nobody knows what became of this build; build again")
     return checked(Outcome, parsed(data, place), place)
 
 

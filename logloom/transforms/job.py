@@ -100,7 +100,6 @@ class PartitionRows(Protocol):
         Raises:
             ReadBackError: these are not the rows that the source was made of.
         """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,6 @@ from logloom.io.manifest import digest_of_manifest, manifest_at, runs_folder
 from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
-from logloom.io.remote import MISSING
 from logloom.io.shards import LogRecord, RecordShard, total
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import LogJob, Target
@@ -116,10 +115,9 @@ def staged_packed(digest: str, job: Target) -> list[Any]:
     """
     name = _packed_file(job, digest)
     place = job.store.uri_of(name)
-    try:
-        data = job.store.read(name)
-    except MISSING:  # a purge, once the job is over, removes what tells of logs
-        raise DatasetError(f"{place}: removed while the job ran; run it again") from None
+    data = job.store.read_if_there(name)
+    if data is None:  # a purge, once the job is over, removes what tells of logs
+        raise DatasetError(f"{place}: removed while the job ran; run it again")
     if blake3(data).hexdigest() != digest:
         raise DatasetError(f"{place}: changed while the job ran; run it again")
     elements: list[Any] = unpacked(data)

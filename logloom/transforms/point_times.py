@@ -201,8 +201,7 @@ def point_times(log: Log, column: ColumnPlan) -> PointTimes:
 
 def are_measured(points: Floats) -> NDArray[np.bool_]:
     """(n,) which of (3, n) points were; drivers write others as zeros or NaN, often without a time."""
-    found: NDArray[np.bool_] = np.logical_and(np.isfinite(points).all(axis=0), points.any(axis=0))
-    return found
+    return np.logical_and(np.isfinite(points).all(axis=0), points.any(axis=0))
 
 
 def _last_measured(

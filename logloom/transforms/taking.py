@@ -21,7 +21,6 @@ from logloom.io.entries import ENTRY, Entry, read_log_part, unit_folder
 from logloom.io.labels.stored import files_named
 from logloom.io.manifest import Assembled, manifest_at, read_assembled
 from logloom.io.records import LogRecords
-from logloom.io.remote import MISSING
 from logloom.io.removals import Removals, are_in
 from logloom.io.shards import shard_file
 from logloom.io.storage import Store
@@ -86,9 +85,7 @@ def refresh(store: Store, folders: Iterable[str]) -> bool:
     folders = list(folders)
     for folder in folders:
         name = f"{folder}/{ENTRY}"
-        try:
-            data = store.read(name)
-        except MISSING:
+        if (data := store.read_if_there(name)) is None:
             return False
         store.replace(name, data, read_only=True)
     store.settle({store.stored_name(folder).rpartition("/")[0] for folder in folders})

@@ -11,6 +11,7 @@ spans may use; the union of both is taken when all spans are there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -122,6 +123,14 @@ class Tally:
             DatasetError: it isn't what `to_json` gives.
         """
         return checked(cls, data, f"{folder}: the unit's entry: tally", "remove this folder and build again")
+
+
+def dropped_of(tallies: Sequence[Tally]) -> dict[str, int]:
+    """How many rows partitions dropped together, by the reason."""
+    dropped: Counter[str] = Counter()
+    for tally in tallies:
+        dropped.update(tally.dropped)
+    return dict(dropped)
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ def yaws_of(rotations: Array) -> NDArray[np.float64]:
     """Yaws of rotation matrices: (N, 3, 3) -> (N,); 0 where a rotation points straight up or down."""
     cos, sin = rotations[:, 0, 0], rotations[:, 1, 0]
     upright = np.hypot(cos, sin) <= _UPRIGHT
-    yaws: NDArray[np.float64] = np.where(upright, 0.0, np.arctan2(sin, cos))
-    return yaws
+    return np.where(upright, 0.0, np.arctan2(sin, cos))
 
 
 def rotation33_as_yaw(rotation: Array) -> float:
@@ -134,8 +133,7 @@ def transform_points(points: Array, transf_matrix: Matrix) -> NDArray[np.float64
         raise UsageError(f"points of shape {points.shape} don't fit matrices of shape {matrix.shape}")
     offset = matrix[..., :axes, axes]
     turned = points @ np.swapaxes(matrix[..., :axes, :axes], -1, -2)
-    moved: NDArray[np.float64] = turned + (offset if matrix.ndim == 2 else offset[:, None])
-    return moved
+    return turned + (offset if matrix.ndim == 2 else offset[:, None])
 
 
 def transform_point(point: Array, transf_matrix: Matrix) -> NDArray[np.float64]:
@@ -228,8 +226,7 @@ def normalize_intensity(x: Array, max_intensity: float) -> Array:
     Returns:
         The shares, of the shape of `x`.
     """
-    shares: Array = (x / max_intensity).clip(0, 1)
-    return shares
+    return (x / max_intensity).clip(0, 1)
 
 
 def crop_rectangle_from_image(image: Array, corners: Array) -> Array:

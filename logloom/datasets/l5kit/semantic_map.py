@@ -181,8 +181,7 @@ class _Message:
         places = np.arange(len(data)) - np.repeat(begins, ends - begins + 1)
         digits = (data & 0x7F).astype(np.int64) << (7 * places)
         values = np.add.reduceat(digits, begins)
-        signed: NDArray[np.int64] = (values >> 1) ^ -(values & 1)
-        return signed
+        return (values >> 1) ^ -(values & 1)
 
 
 def _id_of(entry: _Message) -> str:

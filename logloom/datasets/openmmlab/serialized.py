@@ -100,8 +100,7 @@ class SharedBytes:
 
     @property
     def data(self) -> Bytes:
-        found: Bytes = self._segment.memory()[: self._length]
-        return found
+        return self._segment.memory()[: self._length]
 
     def __deepcopy__(self, memo: Any) -> SharedBytes:
         return self

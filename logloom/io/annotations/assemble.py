@@ -79,8 +79,7 @@ def _yaml_bytes(metainfo: Mapping[str, Any], infos: Sequence[str]) -> bytes:
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
     def dumped(value: Any) -> str:
-        text: str = yaml.dump(value, Dumper=dumper, default_flow_style=True, width=1 << 30)
-        return text
+        return yaml.dump(value, Dumper=dumper, default_flow_style=True, width=1 << 30)
 
     # An info at a time: their nodes take many times the memory of their text.
     lines = [

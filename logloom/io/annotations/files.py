@@ -10,7 +10,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from logloom.errors import DatasetError, UsageError
@@ -87,7 +87,7 @@ def load(uri: str, storage_options: Mapping[str, Any] | None = None) -> Any:
         raise AnnotationError(f"{uri}: damaged, or no {suffix} file ({error})") from error
 
 
-def read_names(uri: str, storage_options: Mapping[str, Any] | None = None) -> list[str] | None:
+def read_names(uri: str) -> list[str] | None:
     """The lines of a text file, such as names of classes; None where there is no such file.
 
     Raises:
@@ -97,16 +97,12 @@ def read_names(uri: str, storage_options: Mapping[str, Any] | None = None) -> li
     if is_local(uri) and max(map(len, os.fsencode(uri).split(b"/"))) > _MAX_NAME_BYTES:
         return None
     try:
-        data = contents(uri, storage_options, _MAX_NAMES_BYTES + 1)
+        data = contents(uri, most=_MAX_NAMES_BYTES + 1)
     except (*MISSING, UsageError, ValueError):  # a text that can be no URI, too
         return None
     if len(data) > _MAX_NAMES_BYTES:
         raise AnnotationError(f"{uri}: larger than {_MAX_NAMES_BYTES >> 20} MiB, which is no list of names")
     return [line.rstrip("\r\n") for line in io.StringIO(data.decode("utf-8"), newline=None)]
-
-
-def _load_json(data: bytes) -> Any:
-    return json.loads(data)
 
 
 def _load_yaml(data: bytes) -> Any:
@@ -118,8 +114,8 @@ def _load_yaml(data: bytes) -> Any:
         raise ValueError(str(error).replace("\n", " ")) from error
 
 
-LOADERS = {
-    "json": _load_json,
+LOADERS: dict[str, Callable[[bytes], Any]] = {
+    "json": json.loads,
     "yaml": _load_yaml,
     "yml": _load_yaml,
     "pkl": pickles.loads,

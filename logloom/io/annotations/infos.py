@@ -226,8 +226,7 @@ def _values_of(field: InstanceKey, structs: Array, mapping: InfoMapping, place_o
 
 
 def _flat(values: Array) -> list[list[Any]]:
-    flat: list[list[Any]] = values.reshape(len(values), math.prod(values.shape[1:])).tolist()
-    return flat
+    return values.reshape(len(values), math.prod(values.shape[1:])).tolist()
 
 
 def _labels(field: InstanceKey, values: Array, mapping: InfoMapping, place_of: Any) -> list[int]:

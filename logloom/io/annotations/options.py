@@ -29,6 +29,7 @@ from pydantic import (
 )
 
 from logloom.io.annotations.files import LOADERS
+from logloom.io.metadata import with_text_keys
 from logloom.validation import YAML, InvalidPartsError, describe_value
 
 SUFFIXES = ("json", "yaml", "yml", "pkl")
@@ -92,11 +93,6 @@ def _checked_extensions(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-def _with_text_keys(value: Any) -> Any:
-    # JSON, through which options travel, has no other keys; YAML reads `1: …` as a number.
-    return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else value
-
-
 def _told_as(expected: str) -> WrapValidator:
     """One message for a value that fits none of several types; pydantic has one for each."""
 
@@ -127,7 +123,7 @@ class LabelFrom(_AnnotationPart):
     """
 
     from_: str = Field(alias="from")
-    map: Annotated[dict[str, ClassOrNumber], BeforeValidator(_with_text_keys)] = Field(default_factory=dict)
+    map: Annotated[dict[str, ClassOrNumber], BeforeValidator(with_text_keys)] = Field(default_factory=dict)
     unknown: NumberOrFail = "fail"
 
 

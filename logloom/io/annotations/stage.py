@@ -154,9 +154,8 @@ class AnnotationStageReader(StageReader):
         files = {}
         for column, name in line.files.items():
             if column in names:
-                try:
-                    files[column] = (name, self.store.read(name))
-                except MISSING:
+                if (data := self.store.read_if_there(name)) is None:
                     place = self.store.uri_of(name)
-                    raise DatasetError(f"{place}: missing; {repair_hint(place)}") from None
+                    raise DatasetError(f"{place}: missing; {repair_hint(place)}")
+                files[column] = (name, data)
         return MappedRow(line.timestamp, line.info, files)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -24,6 +23,7 @@ from pydantic import (
 from logloom.errors import UsageError
 from logloom.io.filesystems import file_name_of
 from logloom.io.l5kit.dtypes import HOST_LENGTH
+from logloom.io.metadata import with_text_keys
 from logloom.validation import OneOrKeys
 
 MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from rows that were read of it
@@ -40,13 +40,8 @@ def _nanoseconds(value: Any) -> int:
     return int(Decimal(match[1]) * _UNITS[match[2]])
 
 
-def _with_text_keys(value: Any) -> Any:
-    # JSON, through which options travel, has no other keys; YAML reads `1: …` as a number.
-    return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else value
-
-
 Duration = Annotated[int, BeforeValidator(_nanoseconds), PlainSerializer(lambda ns: f"{ns}ns")]
-LabelMap = Annotated[dict[str, str], BeforeValidator(_with_text_keys)]
+LabelMap = Annotated[dict[str, str], BeforeValidator(with_text_keys)]
 
 
 class _L5KitPart(BaseModel):

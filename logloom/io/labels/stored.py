@@ -26,7 +26,6 @@ from logloom.errors import DatasetError
 from logloom.io.caches import LruCache
 from logloom.io.catalogued import catalogued
 from logloom.io.metadata import STRICT, Count, Unicode, canonical, checked, parsed
-from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.schema import ColumnType, Schema
 
@@ -185,10 +184,8 @@ _kept: LruCache[LogLabels] = LruCache(KEPT_BYTES, least=1)
 def _read(store: Store, digest: str) -> LogLabels:
     name = labels_file(digest)
     place = store.uri_of(name)
-    try:
-        data = store.read(name)
-    except MISSING:
-        raise DatasetError(f"{place}: the labels of a log are missing; {WAY_OUT}") from None
+    if (data := store.read_if_there(name)) is None:
+        raise DatasetError(f"{place}: the labels of a log are missing; {WAY_OUT}")
     if digest_of_labels(data) != digest:
         raise DatasetError(f"{place}: damaged, its bytes don't match its name; {WAY_OUT}")
     return LogLabels.from_bytes(data, place)
@@ -196,8 +193,6 @@ def _read(store: Store, digest: str) -> LogLabels:
 
 def labels_problem(store: Store, name: str) -> str:
     """What is wrong with a file of labels; "" where nothing is."""
-    try:
-        data = store.read(name)
-    except MISSING:
+    if (data := store.read_if_there(name)) is None:
         return "missing"
     return "" if labels_file(digest_of_labels(data)) == name else "its bytes changed"

@@ -26,7 +26,6 @@ from logloom.io.lerobot.files import DATA, EPISODES, INFO, LOG_ID, LOG_ROW, TASK
 from logloom.io.lerobot.statistics import CHANNELS
 from logloom.io.metadata import Count, FileName, checked, parsed
 from logloom.io.parquet.files import open_parquet
-from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.io.video.bits import MAX_PIXELS
@@ -114,10 +113,8 @@ def read_info(store: Store) -> InfoJson:
         UsageError: the dataset is of another version of the format.
     """
     place = store.uri_of(INFO)
-    try:
-        data = store.read(INFO)
-    except MISSING:
-        raise DatasetError(f"{place}: missing; no LeRobot dataset lies here") from None
+    if (data := store.read_if_there(INFO)) is None:
+        raise DatasetError(f"{place}: missing; no LeRobot dataset lies here")
     check_bytes(place, data, store.options)
     value = parsed(data, place)
     version = value.get("codebase_version") if isinstance(value, dict) else None

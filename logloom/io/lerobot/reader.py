@@ -170,8 +170,7 @@ class LeRobotReader(BatchedSource, DatasetSource):
         if self._order is None:
             return positions
         places = np.searchsorted(self._shown, positions, side="right") - 1
-        stored: Ints = positions - self._shown[places] + self._starts[self._order[places]]
-        return stored
+        return positions - self._shown[places] + self._starts[self._order[places]]
 
     def _until(self, row: int) -> int:
         """Up to which row those behind one are stored behind it."""

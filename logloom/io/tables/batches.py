@@ -38,7 +38,6 @@ class StepBatch(Protocol):
     @property
     def targets(self) -> Sequence[tuple[memoryview, ...]]:
         """Of each row that exists the buffers that its chunk is read to, one after the other."""
-        ...
 
     def finish(self, failed: Failed) -> Mapping[str, Column]:
         """The columns, once the targets are read.
@@ -46,7 +45,6 @@ class StepBatch(Protocol):
         Args:
             failed: called with (row, error) when a chunk can't be decoded; raises.
         """
-        ...
 
 
 def prepare(step: Step, own: Ints, rows: Ints, count: int, out: Mapping[str, Any]) -> StepBatch:

@@ -130,11 +130,9 @@ class Files(Protocol):
 
     def uri(self, name: str) -> str:
         """The URI of a file that the table calls `name`."""
-        ...
 
     def prepare(self, log_id: str) -> None:
         """Finds out what `uri` needs to know about the blobs of a log; for several threads."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -261,5 +261,4 @@ class Windows:
             return self._stamps[window.positions]
         log, rows = window.stored[0]
         assert log is not None  # it is the row's own
-        stamps: NDArray[np.int64] = log.columns["timestamp"][rows]
-        return stamps
+        return log.columns["timestamp"][rows]

@@ -49,12 +49,10 @@ class PacketReader(Protocol):
     @property
     def config(self) -> tuple[bytes, ...]:
         """The parameters in force, as a decoder wants them before a keyframe, start codes included."""
-        ...
 
     @property
     def horizon(self) -> int:
         """So many packets lost in a row show no gap in the numbers of the others."""
-        ...
 
     def look(self, data: bytes) -> Look:
         """What a packet says of itself; a whole one costs its search for start codes and some bits.
@@ -62,11 +60,9 @@ class PacketReader(Protocol):
         Raises:
             ValueError: it is no packet of the codec, or is cut; says what is wrong.
         """
-        ...
 
     def lose(self, why: str) -> None:
         """Takes note that a packet can't be used, so that none that may need it is."""
-        ...
 
 
 class Bits:

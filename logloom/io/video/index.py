@@ -110,13 +110,11 @@ class VideoIndex:
         order = self._by_position
         ordered = self.packets["position"][order]
         at = np.minimum(np.searchsorted(ordered, positions), len(ordered) - 1)
-        found: NDArray[np.intp] = np.where(ordered[at] == positions, order[at], -1)
-        return found
+        return np.where(ordered[at] == positions, order[at], -1)
 
     @cached_property
     def _by_position(self) -> NDArray[np.intp]:
-        order: NDArray[np.intp] = np.argsort(self.packets["position"], kind="stable")
-        return order
+        return np.argsort(self.packets["position"], kind="stable")
 
     def reason(self, number: int) -> str:
         """Why packet `number` is refused; "" where it isn't."""
