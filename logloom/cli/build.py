@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import (
-    NOT_WHOLE,
-    app,
-    examples,
-    print_json,
-    print_message,
-    read_in_words,
-)
+from logloom.cli.common import NOT_WHOLE, app, examples, print_json, print_message, read_in_words
 from logloom.cli.engines import EngineOptions
 from logloom.cli.groups import takes_groups
 from logloom.cli.jobs import JobOptions, print_work, run_job, work_of

@@ -48,8 +48,7 @@ StorageOption = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 LocalWorkers = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Number of worker processes (default: one per core)."),
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes (default: one per core).")
 ]
 LogsArgument = Annotated[
     list[str], typer.Argument(metavar="LOG...", help="Log files, folders, URIs or globs.")

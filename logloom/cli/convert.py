@@ -47,14 +47,7 @@ class ConvertOptions:
         str, typer.Argument(metavar="SRC", help="ROOT[@VERSION] of logloom, or a dataset of another tool.")
     ]
     destination: Annotated[str, typer.Argument(metavar="DST", help="Folder or URI of the new dataset.")]
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="Format to write: {formats}.",
-        ),
-    ]
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="Format to write: {formats}.")]
     plain: Annotated[
         bool,
         typer.Option(
@@ -62,12 +55,7 @@ class ConvertOptions:
         ),
     ] = False
     kind: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="KIND",
-            help="What SRC is: {kinds} (default: detected).",
-        ),
+        str | None, typer.Option("--from", metavar="KIND", help="What SRC is: {kinds} (default: detected).")
     ] = None
     output: Annotated[
         str | None,
@@ -196,11 +184,7 @@ def _copy(source: RowSource, folder: PlainFolder, output: str, options: JobOptio
 
 
 def _report(
-    converted: Built,
-    damaged: Iterable[LogRecord],
-    plan: ConvertPlan,
-    folder: PlainFolder | None,
-    json: bool,
+    converted: Built, damaged: Iterable[LogRecord], plan: ConvertPlan, folder: PlainFolder | None, json: bool
 ) -> None:
     from logloom.io.stretches import DAMAGE
 

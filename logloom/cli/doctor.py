@@ -26,11 +26,7 @@ from logloom.cli.common import (
         "logloom doctor drive.mcap > /dev/null || echo 'needs care'",
     )
 )
-def doctor(
-    logs: LogsArgument,
-    json: Json = False,
-    storage_option: StorageOption = None,
-) -> None:
+def doctor(logs: LogsArgument, json: Json = False, storage_option: StorageOption = None) -> None:
     """Read logs from end to end; report what is damaged, missing or strangely timed, and the remedy."""
     from logloom.pipelines.doctor import examine_all
     from logloom.pipelines.doctor_findings import COLUMNS

@@ -20,10 +20,7 @@ from logloom.cli.common import (
 
 
 @app.command(
-    epilog=examples(
-        "logloom head /data/urban -n 3",
-        "logloom head /data/urban@7 --columns 'ego.*' --why",
-    )
+    epilog=examples("logloom head /data/urban -n 3", "logloom head /data/urban@7 --columns 'ego.*' --why")
 )
 def head(
     root: Root,

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from logloom.cli.common import (
-    Json,
-    Quiet,
-    StorageOption,
-    Verify,
-    print_json,
-    print_logs,
-    print_message,
-)
+from logloom.cli.common import Json, Quiet, StorageOption, Verify, print_json, print_logs, print_message
 from logloom.cli.engines import EngineOptions, Workers, started
 from logloom.errors import UsageError
 from logloom.io.steps import step

@@ -90,8 +90,7 @@ def import_(
     tool: Annotated[str, typer.Option(help="Which tool: coco, cvat, kitti or segments.")],
     to: Annotated[str, typer.Option("--to", metavar="FILE", help="Parquet file to write.")],
     keys: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="The export's keys.parquet, for tools that rename images."),
+        str, typer.Option(metavar="FILE", help="The export's keys.parquet, for tools that rename images.")
     ] = "",
     label_set: Annotated[
         str, typer.Option(metavar="NAME", help="Label set of Segments.ai (default: ground-truth).")
@@ -109,12 +108,7 @@ def import_(
     from logloom.pipelines.label_import import import_labels
 
     done = import_labels(
-        files,
-        tool,
-        to,
-        keys=keys,
-        label_set=label_set,
-        storage_options=parse_storage_options(storage_option),
+        files, tool, to, keys=keys, label_set=label_set, storage_options=parse_storage_options(storage_option)
     )
     if json:
         print_json(dataclasses.asdict(done))

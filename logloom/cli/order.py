@@ -49,8 +49,7 @@ def order(
     split: Annotated[str | None, typer.Option(help="Split that was opened (default: all).")] = None,
     where: Annotated[str | None, typer.Option(help="Filter that rows had to pass.")] = None,
     window: Annotated[
-        str | None,
-        typer.Option(metavar="START:STOP", help="Offsets of windows, as in range(START, STOP)."),
+        str | None, typer.Option(metavar="START:STOP", help="Offsets of windows, as in range(START, STOP).")
     ] = None,
     json: Json = False,
     storage_option: StorageOption = None,

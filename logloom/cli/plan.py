@@ -26,10 +26,7 @@ def plan(
     ] = False,
     all_logs: Annotated[
         bool,
-        typer.Option(
-            "--all",
-            help="Open all logs that would be read; otherwise, of more than 64, a sample.",
-        ),
+        typer.Option("--all", help="Open all logs that would be read; otherwise, of more than 64, a sample."),
     ] = False,
     logs: LogOptions,
     json: Json = False,

@@ -83,11 +83,7 @@ class DeriveOptions:
 
     def arguments(self) -> dict[str, Sequence[str]]:
         """As the functions of pipelines take them."""
-        return {
-            "py_files": self.py or (),
-            "allow_derive": self.allow_derive or (),
-            "logs": self.log or (),
-        }
+        return {"py_files": self.py or (), "allow_derive": self.allow_derive or (), "logs": self.log or ()}
 
 
 def plan_recipe(
@@ -151,9 +147,6 @@ def _load(
 
     # What is skipped or salvaged, the plan and the build print again.
     text = suggested_recipe(
-        sources,
-        storage,
-        mode_of(on_error),
-        on_left_out=lambda topic: print_message(f"left out: {topic}"),
+        sources, storage, mode_of(on_error), on_left_out=lambda topic: print_message(f"left out: {topic}")
     )
     return Recipe.from_yaml(text, source="suggested recipe"), None

@@ -45,8 +45,7 @@ def report(
         bool, typer.Option("--croissant", help="Write Croissant metadata (JSON-LD), as mlcroissant reads it.")
     ] = False,
     every_log: Annotated[
-        bool,
-        typer.Option("--every-log", help="Count all logs, not up to 2,000, and splits of all rows."),
+        bool, typer.Option("--every-log", help="Count all logs, not up to 2,000, and splits of all rows.")
     ] = False,
     workers: LocalWorkers = None,
     storage_option: StorageOption = None,

@@ -24,8 +24,7 @@ from logloom.cli.common import (
 
 @app.command(
     epilog=examples(
-        "logloom stats /data/urban",
-        "logloom stats /data/urban@7 --split train --columns 'ego.*' --json",
+        "logloom stats /data/urban", "logloom stats /data/urban@7 --split train --columns 'ego.*' --json"
     )
 )
 def stats(

@@ -37,13 +37,7 @@ _ENCODERS = {
     ),
     "vp9": (
         "libvpx-vp9",
-        {
-            "deadline": "realtime",
-            "cpu-used": "8",
-            "lag-in-frames": "0",
-            "crf": "24",
-            "keyint_min": str(GOP),
-        },
+        {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "0", "crf": "24", "keyint_min": str(GOP)},
     ),
 }
 

@@ -34,14 +34,7 @@ from logloom.io import log_statistics
 from logloom.io.manifest import version_file
 from logloom.io.storage import Store
 from logloom.pipelines.beside import refuse_second
-from logloom.pipelines.built import (
-    Built,
-    check_purged,
-    has_nothing_to_build,
-    mend_digest,
-    newest,
-    with_view,
-)
+from logloom.pipelines.built import Built, check_purged, has_nothing_to_build, mend_digest, newest, with_view
 from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.planned import BuildPlan, Plan
 from logloom.pipelines.progress import Watch

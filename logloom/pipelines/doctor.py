@@ -35,12 +35,7 @@ from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart, own_index
 from logloom.io.logs.raw import Decoder
-from logloom.pipelines.doctor_findings import (
-    Diagnosis,
-    HealthFinding,
-    LostRange,
-    judge,
-)
+from logloom.pipelines.doctor_findings import Diagnosis, HealthFinding, LostRange, judge
 from logloom.pipelines.doctor_frames import examine_calibrations, examine_frames
 from logloom.pipelines.doctor_watch import Examination
 from logloom.words import counted

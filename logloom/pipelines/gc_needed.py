@@ -25,11 +25,7 @@ from logloom.io.ahead import ahead
 from logloom.io.entries import read_log_part, unit_folder
 from logloom.io.formats import referred_to
 from logloom.io.labels.stored import files_named
-from logloom.io.manifest import (
-    Manifest,
-    manifest_at,
-    read_assembled,
-)
+from logloom.io.manifest import Manifest, manifest_at, read_assembled
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.removals import Keys, are_in, key_of, keys_in

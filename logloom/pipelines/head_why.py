@@ -318,12 +318,7 @@ class Explainer:
 
 
 def _pose(
-    recipe: Recipe,
-    log: Log,
-    name: str,
-    column: RecipeColumn,
-    found: Mapping[str, Lineage],
-    tick: int,
+    recipe: Recipe, log: Log, name: str, column: RecipeColumn, found: Mapping[str, Lineage], tick: int
 ) -> PoseLineage | None:
     """The lineage of poses that a column is made of; None where it is made of none.
 

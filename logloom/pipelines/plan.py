@@ -249,11 +249,7 @@ def _with_changed_opened(
 
 
 def _against_parent(
-    job: LogJob,
-    recipe: Recipe,
-    before: Before,
-    logs: PlanLogs,
-    notes: Sequence[str],
+    job: LogJob, recipe: Recipe, before: Before, logs: PlanLogs, notes: Sequence[str]
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     parent, compared = before.parent, _compared(job, before, logs)

@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from logloom.errors import DatasetError
-from logloom.io.intervals import (
-    Intervals,
-    intervals_file,
-    intervals_of,
-    read_intervals_file,
-    write_intervals,
-)
+from logloom.io.intervals import Intervals, intervals_file, intervals_of, read_intervals_file, write_intervals
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 

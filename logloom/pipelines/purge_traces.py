@@ -135,11 +135,7 @@ def files_of_assembled(store: Store, part: Assembled) -> Iterator[tuple[str, Fil
 
 
 def find_left(
-    store: Store,
-    traces: Traces,
-    gone: set[str],
-    needed: Needed,
-    on_progress: Callable[[int, int], None],
+    store: Store, traces: Traces, gone: set[str], needed: Needed, on_progress: Callable[[int, int], None]
 ) -> Iterator[str]:
     """Looks through all files of a root for names of logs, their units, and copies of their files.
 

@@ -22,14 +22,7 @@ from logloom.io.filesystems import with_access
 from logloom.io.labels.stored import WAY_OUT
 from logloom.io.log_statistics import statistics_file
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import (
-    Assembled,
-    Manifest,
-    open_root,
-    read_manifest,
-    version_file,
-    version_numbers,
-)
+from logloom.io.manifest import Assembled, Manifest, open_root, read_manifest, version_file, version_numbers
 from logloom.io.manifest_digest import write_digest
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
@@ -62,11 +55,7 @@ from logloom.pipelines.versions import new_run
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.recipe.logs import open_options
-from logloom.transforms.counted import (
-    log_statistics_problem,
-    restore_log_statistics,
-    unit_statistics_problem,
-)
+from logloom.transforms.counted import log_statistics_problem, restore_log_statistics, unit_statistics_problem
 from logloom.transforms.finish import restore_refusal_list
 from logloom.transforms.finished import assembled_problems
 from logloom.transforms.job import Committed, LogJob

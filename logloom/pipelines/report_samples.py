@@ -345,11 +345,7 @@ def _boxes_of(
 
 
 def _sample(
-    found: _SmallRow,
-    shown: Sequence[str],
-    clouds: Sequence[str],
-    reach: float,
-    boxes: Mapping[str, Outlines],
+    found: _SmallRow, shown: Sequence[str], clouds: Sequence[str], reach: float, boxes: Mapping[str, Outlines]
 ) -> ReportSample:
     return ReportSample(
         found.row,

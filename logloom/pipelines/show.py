@@ -183,11 +183,7 @@ def _range(rows: str | None, total: int, whose: str) -> tuple[int, int]:
 
 
 def column_of(
-    name: str,
-    ctype: ColumnType,
-    value: Any,
-    recipe: Mapping[str, Any],
-    columns: Mapping[str, ColumnType],
+    name: str, ctype: ColumnType, value: Any, recipe: Mapping[str, Any], columns: Mapping[str, ColumnType]
 ) -> ShownColumn:
     """What a column is drawn as.
 

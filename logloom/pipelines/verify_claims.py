@@ -16,13 +16,7 @@ from logloom import __version__
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import Entry
 from logloom.io.formats import format_named
-from logloom.io.manifest import (
-    Manifest,
-    digest_of_manifest,
-    read_manifest,
-    version_file,
-    version_numbers,
-)
+from logloom.io.manifest import Manifest, digest_of_manifest, read_manifest, version_file, version_numbers
 from logloom.io.manifest_digest import digest_file
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
@@ -207,9 +201,7 @@ def _check_log(manifest: Manifest, record: LogRecord, units: Sequence[Entry]) ->
         for left, right in itertools.pairwise(parts):
             if left.stop != right.start:
                 yield Finding(
-                    record.log_id,
-                    right.partition,
-                    f"{output}: starts at {right.start}, not at {left.stop}",
+                    record.log_id, right.partition, f"{output}: starts at {right.start}, not at {left.stop}"
                 )
         if "convert" not in manifest.recipe:
             yield from _check_counts(record, output, parts)

@@ -87,10 +87,7 @@ def _fits(uri: str, pattern: str) -> bool:
 
 
 def _globbed_logs(
-    recipe: Recipe,
-    base: str | None,
-    storage_options: Mapping[str, Any] | None,
-    folders: Folders | None,
+    recipe: Recipe, base: str | None, storage_options: Mapping[str, Any] | None, folders: Folders | None
 ) -> LogList:
     """As `expand_logs`, of files, folders and globs."""
     assert not isinstance(recipe.logs, LogTable)
@@ -115,10 +112,7 @@ def _globbed_logs(
 
 
 def _listed_logs(
-    recipe: Recipe,
-    base: str | None,
-    storage_options: Mapping[str, Any] | None,
-    folders: Folders | None,
+    recipe: Recipe, base: str | None, storage_options: Mapping[str, Any] | None, folders: Folders | None
 ) -> LogList:
     """As `expand_logs`, of a catalogue."""
     table = recipe.logs

@@ -13,14 +13,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from logloom.io.logs.base import TimeSource
 from logloom.io.logs.tables import names as time_names

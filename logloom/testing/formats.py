@@ -29,14 +29,7 @@ from logloom.io.units import Format, UnitContext
 from logloom.schema import Schema
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.processes import in_fork, in_threads, without_beam
-from logloom.testing.rows import (
-    SCHEMA,
-    TYPES,
-    assert_equal_rows,
-    cut,
-    random_block,
-    rows_in,
-)
+from logloom.testing.rows import SCHEMA, TYPES, assert_equal_rows, cut, random_block, rows_in
 
 COVERED = "covered.column"
 _ROWS = 7

@@ -252,11 +252,7 @@ def _write_chunk(chunk: AssembledFileTask, job: Target) -> tuple[str, FileEntry]
 
 
 def _assemble(
-    _: bytes,
-    job: Target,
-    plans: Sequence[str],
-    files: list[tuple[str, FileEntry]],
-    damaged: list[Failure],
+    _: bytes, job: Target, plans: Sequence[str], files: list[tuple[str, FileEntry]], damaged: list[Failure]
 ) -> Iterable[assembly.AssemblyCandidate]:
     return assembly.plan_candidates(job, _plans(job, plans), files, damaged)
 

@@ -15,13 +15,7 @@ from blake3 import blake3
 from logloom.errors import DatasetError
 from logloom.io.entries import ENTRY, Entry, find_entry
 from logloom.io.formats import format_named
-from logloom.io.log_statistics import (
-    noted,
-    of_units,
-    read_statistics,
-    statistics_file,
-    statistics_in,
-)
+from logloom.io.log_statistics import noted, of_units, read_statistics, statistics_file, statistics_in
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store

@@ -38,12 +38,7 @@ from logloom.transforms.columns import (
     clock_topics,
 )
 from logloom.transforms.deskew import deskew_plan
-from logloom.transforms.resolve_frames import (
-    frame_mistakes,
-    pose_plan,
-    topic_mistakes,
-    transform_plan,
-)
+from logloom.transforms.resolve_frames import frame_mistakes, pose_plan, topic_mistakes, transform_plan
 from logloom.transforms.resolve_types import (
     OF_VIDEO,
     MistakenError,

@@ -13,14 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from logloom.blocks import Ragged, Values
-from logloom.row_splits import (
-    UNKNOWN,
-    Labels,
-    RowSplit,
-    labels_by_place,
-    labels_by_time,
-    labels_by_value,
-)
+from logloom.row_splits import UNKNOWN, Labels, RowSplit, labels_by_place, labels_by_time, labels_by_value
 from logloom.schema import STRING
 
 

@@ -98,13 +98,7 @@ class Announced:
     """
 
     def __init__(
-        self,
-        job: Target,
-        engine: str,
-        units: int = 0,
-        *,
-        detached: bool = False,
-        leaves_outcome: bool = True,
+        self, job: Target, engine: str, units: int = 0, *, detached: bool = False, leaves_outcome: bool = True
     ):
         self._job, self._leaves_outcome = job, leaves_outcome
         now = int(time.time())

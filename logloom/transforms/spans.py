@@ -152,11 +152,7 @@ def _topic_spans(summary: LogSummary, plan: RowPlan, info: TopicInfo) -> list[Sp
 
 
 def cut(
-    span: Span,
-    plan: RowPlan,
-    summary: LogSummary,
-    max_bytes: int,
-    sizes: ByteIndex | None = None,
+    span: Span, plan: RowPlan, summary: LogSummary, max_bytes: int, sizes: ByteIndex | None = None
 ) -> list[Span]:
     """Cuts a span into pieces that are read and resampled one after the other.
 

@@ -22,11 +22,7 @@ from logloom.errors import DatasetError
 LANE_POINTS = 20
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # The fields of a traffic control element that say: this is a face, of this colour.
-_FACE_COLORS = {
-    "red": (11, 30, 32, 38, 41),
-    "yellow": (12, 36, 37, 39, 42),
-    "green": (13, 31, 33, 40, 43),
-}
+_FACE_COLORS = {"red": (11, 30, 32, 38, 41), "yellow": (12, 36, 37, 39, 42), "green": (13, 31, 33, 40, 43)}
 _COLOR_OF_FIELD = {field: color for color, fields in _FACE_COLORS.items() for field in fields}
 _CROSSWALK_FIELD = 16
 

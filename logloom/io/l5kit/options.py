@@ -11,14 +11,7 @@ import string
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    field_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
 
 from logloom.errors import UsageError
 from logloom.io.filesystems import file_name_of

@@ -21,13 +21,7 @@ from logloom.io.entries import repair_hint
 from logloom.io.lerobot.encoding import joined
 from logloom.io.lerobot.episode_tables import episode_row, episodes_bytes
 from logloom.io.lerobot.features import FeatureMapping
-from logloom.io.lerobot.files import (
-    STATS,
-    data_bytes,
-    data_table,
-    frames_of,
-    json_bytes,
-)
+from logloom.io.lerobot.files import STATS, data_bytes, data_table, frames_of, json_bytes
 from logloom.io.lerobot.plan import (
     DataFileTask,
     EpisodePlan,

@@ -16,15 +16,7 @@ from logloom.io.assembling import parts_json
 from logloom.io.lerobot.episode_tables import cut_episodes
 from logloom.io.lerobot.episodes import Episode, file_name, make_episodes
 from logloom.io.lerobot.features import FeatureMapping, info_of
-from logloom.io.lerobot.files import (
-    DATA,
-    EPISODES,
-    INFO,
-    TASKS,
-    VIDEOS,
-    info_bytes,
-    tasks_bytes,
-)
+from logloom.io.lerobot.files import DATA, EPISODES, INFO, TASKS, VIDEOS, info_bytes, tasks_bytes
 from logloom.io.lerobot.options import LeRobotOptions
 from logloom.io.units import AssemblyPlan, PlannedPortion, StagedUnit, unit_name
 

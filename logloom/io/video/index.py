@@ -147,10 +147,7 @@ class VideoIndex:
         try:
             if data["version"] != VERSION or (data["codec"] and data["codec"] not in CODECS):
                 return None
-            packets, keys = (
-                np.frombuffer(data["packets"], PACKET),
-                np.frombuffer(data["keys"], KEY),
-            )
+            packets, keys = (np.frombuffer(data["packets"], PACKET), np.frombuffer(data["keys"], KEY))
             configs = tuple(
                 Config(int(w), int(h), tuple(map(bytes, units))) for w, h, units in data["configs"]
             )

@@ -40,11 +40,7 @@ from logloom.io.logs.decoding.objects import ObjectDecoder
 _BYTE = Number(np.dtype("u1"), is_byte=True)
 _INTEGER = Number(np.dtype("<i8"))
 _TIMES = (("sec", "nsec"), ("sec", "nanosec"), ("secs", "nsecs"), ("seconds", "nanos"))
-_NUMBERS = {
-    "number": Number(np.dtype("<f8")),
-    "integer": _INTEGER,
-    "boolean": Number(np.dtype("?")),
-}
+_NUMBERS = {"number": Number(np.dtype("<f8")), "integer": _INTEGER, "boolean": Number(np.dtype("?"))}
 
 
 class JsonDecoder(ObjectDecoder):
