@@ -22,7 +22,7 @@ from logloom.errors import UsageError
 from logloom.words import counted, human_bytes
 
 if TYPE_CHECKING:
-    from logloom.pipelines.gc import Collected
+    from logloom.pipelines.gc_removal import Collected
     from logloom.recipe import Keep
 
 MANY = 10**8  # versions, more than a root can have

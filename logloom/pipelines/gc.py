@@ -5,8 +5,9 @@ once that note is older than the grace. So readers, builds upon such a version, 
 begin to point into it, have the grace to come to an end. What no version ever named goes once it is that old
 itself. Each batch is noted before it is looked at a last time and removed (see logloom.io.removals), entries
 before files. What logloom didn't write is listed, and left.
-Elsewhere: what versions need (logloom.pipelines.gc_needed), builds that take over what gc may be about to
-remove (logloom.transforms.taking).
+Elsewhere: what versions need (logloom.pipelines.gc_needed), removing what is old
+(logloom.pipelines.gc_removal), builds that take over what gc may be about to remove
+(logloom.transforms.taking).
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_files, remove_folder
-from logloom.io.entries import ENTRY, unit_folder, unit_names
+from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_folder
+from logloom.io.entries import unit_folder, unit_names
 from logloom.io.formats import referred_to
 from logloom.io.intervals import numbers_with
 from logloom.io.manifest import (
@@ -40,6 +40,7 @@ from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
 from logloom.io.tags import read_tags
 from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, view_users
+from logloom.pipelines.gc_removal import Collected, Removal
 from logloom.pipelines.merged_stats import MERGED
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
@@ -50,7 +51,6 @@ from logloom.words import human_seconds
 GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
 _BATCH = 10_000  # units that are noted together
-_AT_A_TIME = 256  # files that are removed between two looks at the clock
 LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|labels|refused\.txt)")
 _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
 _SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times|video)")
@@ -64,42 +64,6 @@ _OF_RUN = re.compile(
 )
 _OF_VERSIONS = re.compile(r"shards|purged|intervals|tags(\.json)?|[0-9]{8}\.(json|blake3|removed)")
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
-
-
-@dataclass
-class Amount:
-    """How much of a kind is removed."""
-
-    items: int = 0
-    files: int = 0
-    bytes: int = 0
-
-
-@dataclass
-class Collected:
-    """What a garbage collection removed; of a dry run, would remove.
-
-    Attributes:
-        kept: versions that stay.
-        removed: versions that were taken out now.
-        waiting: versions that were taken out, now or before, whose files stay until the grace is over.
-        amounts: by kind: "units" (portions and assembled outputs, too), "log parts", "shards", "views",
-            "intervals", "index", "runs" and "scratch".
-        unknown: names that logloom didn't write.
-        notes: what else is to be said.
-    """
-
-    dry_run: bool
-    kept: tuple[int, ...] = ()
-    removed: tuple[int, ...] = ()
-    waiting: tuple[int, ...] = ()
-    amounts: dict[str, Amount] = field(default_factory=dict)
-    unknown: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def bytes(self) -> int:
-        return sum(amount.bytes for amount in self.amounts.values())
 
 
 def collect_garbage(
@@ -167,23 +131,14 @@ def check_grace(store: Store, grace_s: float, now: float) -> None:
             )
 
 
-class _Collection:
-    """A garbage collection on its way.
-
-    Attributes:
-        done: what was removed so far.
-    """
+class _Collection(Removal):
+    """A garbage collection on its way: which versions, units and files go."""
 
     def __init__(
         self, store: Store, now: float, cutoff: float, dry_run: bool, on_progress: Callable[[int, int], None]
     ):
-        """
-        Args:
-            cutoff: what changed before this time is old.
-        """
-        self._store, self._now, self._cutoff, self._dry = store, now, cutoff, dry_run
+        super().__init__(store, now, cutoff, dry_run)
         self._on_progress = on_progress
-        self.done = Collected(dry_run)
         self._expired: list[int] = []
         self._needed = Needed.by(store, ())
         self._unsure: set[str] = set()  # outputs of which datasets elsewhere need nobody knows what
@@ -283,12 +238,6 @@ class _Collection:
                 if not self._dry:
                     remove_folder(self._store, folder)
 
-    def _count(self, kind: str, files: Sequence[FoundFile], size: int | None = None) -> None:
-        amount = self.done.amounts.setdefault(kind, Amount())
-        amount.items += 1
-        amount.files += len(files)
-        amount.bytes += sum(file.size for file in files) if size is None else size
-
     # --- units
 
     def units(self) -> None:
@@ -305,12 +254,6 @@ class _Collection:
                     self._units_of(output, batch)
                 self._on_progress(looked_at, looked_at)
 
-    def _is_file(self, name: str) -> bool:
-        store = self._store
-        if store.local is not None:
-            return store.path_of(name).is_file()
-        return bool(store.fs.isfile(store.fs_path(name)))
-
     def _units_of(self, output: str, names: Sequence[str]) -> None:
         found = itertools.compress(names, ~self._needed.has_units(output, names))
         unneeded = [unit_folder(output, name) for name in found]
@@ -321,29 +264,6 @@ class _Collection:
         elif old:
             with removing(self._store, old, self._now - self._cutoff) as check:
                 self._remove_units(list(old), check)
-
-    def _remove_units(self, folders: Sequence[str], check: Callable[[], None]) -> None:
-        """Removes units that are noted as being removed; a build may have written some anew just before."""
-        old = {folder: files for folder in folders if (files := self._old_files(folder))}
-        # First, so that nobody takes what is half gone for finished.
-        self._remove([f"{folder}/{ENTRY}" for folder in old], check)
-        if self._store.local is None:
-            self._remove([file.name for files in old.values() for file in files], check)
-        for folder, files in old.items():
-            if self._store.local is not None:
-                check()
-                remove_files(self._store, [file.name for file in files], within=folder)
-            self._count("units", files)
-
-    def _remove(self, names: Sequence[str], check: Callable[[], None]) -> None:
-        for start in range(0, len(names), _AT_A_TIME):
-            check()
-            remove_files(self._store, names[start : start + _AT_A_TIME])
-
-    def _old_files(self, folder: str) -> list[FoundFile]:
-        """The files of a folder; none where one of them is young."""
-        files = list(listed(self._store, folder))
-        return files if all(file.changed < self._cutoff for file in files) else []
 
     # --- single files
 
@@ -383,21 +303,6 @@ class _Collection:
             old = [file for (file, _), needed in zip(known, is_needed, strict=True) if not needed]
             self._remove_single(kind, [file for file in old if file.changed < self._cutoff])
 
-    def _remove_single(self, kind: str, files: Sequence[FoundFile]) -> None:
-        if self._dry:
-            for file in files:
-                self._count(kind, [file])
-        elif files:
-            with removing(self._store, [file.name for file in files], self._now - self._cutoff) as check:
-                old = [file for file in files if self._is_old(file.name)]
-                self._remove([file.name for file in old], check)
-            for file in old:
-                self._count(kind, [file])
-
-    def _is_old(self, name: str) -> bool:
-        changed = changed_at(self._store, name)
-        return changed is not None and changed < self._cutoff
-
     # --- what builds leave
 
     def runs(self, kept: int) -> None:
@@ -418,13 +323,6 @@ class _Collection:
             passing = [file for file, match in kinds if match and (is_over or not match["outcome"])]
             self._drop("runs", [f for f in passing if f.changed < self._cutoff], runs_folder(number))
 
-    def _drop(self, kind: str, files: Sequence[FoundFile], folder: str) -> None:
-        """Removes files that no version names and no build counts on."""
-        if files:
-            self._count(kind, files)
-            if not self._dry:
-                remove_files(self._store, [file.name for file in files], within=folder)
-
     def scratch(self) -> None:
         """Removes unfinished work on a local disk."""
         if self._store.local is None:
@@ -442,12 +340,6 @@ class _Collection:
                 self._count("scratch", files)
                 if not self._dry:
                     self._remove_scratch(folder)
-
-    def _remove_scratch(self, folder: str) -> None:
-        if self._store.path_of(folder).is_dir():
-            self._store.remove_all(folder)
-        else:
-            self._store.remove(folder)
 
     def strangers(self) -> None:
         """Lists what else lies in the root."""

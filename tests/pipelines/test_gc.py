@@ -32,7 +32,7 @@ from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
-from logloom.pipelines import gc, tagging, versions
+from logloom.pipelines import gc, gc_removal, tagging, versions
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import Needed, kept_versions, unit_keys
@@ -307,7 +307,7 @@ def test_a_unit_that_is_taken_or_made_between_the_last_look_and_the_removal_stop
             assert taken_unit(job, unit) == unit
         real(store, names, within)
 
-    monkeypatch.setattr(gc, "remove_files", take_first)
+    monkeypatch.setattr(gc_removal, "remove_files", take_first)
     assert collect_garbage(str(store.local)).amounts["units"].items == 1
     assert finished_unit(store, unit) is None
     (place, *_) = lost(job, unit)
@@ -391,7 +391,7 @@ def test_an_interrupted_collection_is_run_again(store, leftover, monkeypatch):
             raise KeyboardInterrupt
         ages.remove_files(store, names, within)
 
-    monkeypatch.setattr(gc, "remove_files", dies)
+    monkeypatch.setattr(gc_removal, "remove_files", dies)
     with pytest.raises(KeyboardInterrupt):
         collect_garbage(str(store.local))
     assert taken_unit(job, unit) is None

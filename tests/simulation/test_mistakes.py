@@ -14,7 +14,7 @@ from logloom.io.entries import ENTRY
 from logloom.io.purged import Purged
 from logloom.io.remote import RemoteFiles
 from logloom.io.storage import Store
-from logloom.pipelines import gc, purge, tagging
+from logloom.pipelines import gc, gc_removal, purge, tagging
 from logloom.transforms import finish, finished, reading_back, taking
 from tests.simulation import conftest
 from tests.simulation.scheduler import Scheduler
@@ -64,7 +64,7 @@ def found_without_a_look(store, folders):
 
 def files_first(self, folders, check):
     files = [file.name for folder in folders for file in self._old_files(folder)]
-    gc.remove_files(self._store, sorted(files, key=lambda name: name.endswith(ENTRY)))
+    gc_removal.remove_files(self._store, sorted(files, key=lambda name: name.endswith(ENTRY)))
 
 
 def manifest_removed(store, number, why):
@@ -105,7 +105,7 @@ MISTAKES = {
     ),
     "gc doesn't note what it removes": (
         ("builds", (16, 24), "remove parts"),
-        [(gc, "removing", lambda *what: contextlib.nullcontext(lambda: None))],
+        [(one, "removing", lambda *what: contextlib.nullcontext(lambda: None)) for one in (gc, gc_removal)],
     ),
     "gc removes files before their mark": (
         ("builds", (7, 4), ""),
