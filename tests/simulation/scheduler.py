@@ -36,6 +36,10 @@ class Actor:
     is_over: bool = False
     error: BaseException | None = None
 
+    @property
+    def is_alive(self) -> bool:
+        return not (self.is_dead or self.is_over)
+
 
 def place_of(path: str) -> str:
     """The unit that a file is of, or the folder of the root that it lies in."""
@@ -131,7 +135,7 @@ class Scheduler:
     def is_running(self, number: int, since: float | None = None) -> bool:
         """Takes the place of `logloom.io.disk.is_running`."""
         actor = self.actors[number - 1] if number else None
-        return actor is None or not (actor.is_dead or actor.is_over)
+        return actor is None or actor.is_alive
 
     def begin(self) -> None:
         """The actor begins something for which what it finds must stay young."""
@@ -139,7 +143,7 @@ class Scheduler:
 
     def old(self) -> list[str]:
         """What was written before all that actors are about began: a grace is longer than that takes."""
-        alive = [actor.began for actor in self.actors if not actor.is_over and not actor.is_dead]
+        alive = [actor.began for actor in self.actors if actor.is_alive]
         before = min(alive, default=self.requests + 1)
         return [path for path, number in self.written.items() if number < before]
 
