@@ -48,6 +48,7 @@ from logloom.transforms.read_marks import is_marked, leave_mark, mark_of
 from logloom.transforms.reading_back import Reading, damaged, differences, is_sampled
 from logloom.transforms.results import Failure
 from logloom.transforms.taking import refresh_assembled
+from logloom.transforms.unit_memory import forget_units
 
 
 @dataclass(frozen=True)
@@ -235,6 +236,7 @@ def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResul
         if not problems:
             leave_mark(job, mark)
     if problems:
+        forget_units(job.store)  # should they be at fault, the next plan doesn't believe them
         way_out = withdraw_assembled(job.store, output, identity) if candidate.found else ""
 
         def is_sound(portion: SharedPortion) -> bool:

@@ -18,19 +18,22 @@ from typing import Any
 
 from logloom.caching import cached_property
 from logloom.digests import digest_of
-from logloom.errors import LogloomError
+from logloom.errors import DatasetError, LogloomError
 from logloom.io.catalogued import catalogued
 from logloom.io.entries import read_log_part, unit_folder
 from logloom.io.logs.sidecar import Sidecars
-from logloom.io.metadata import canonical
+from logloom.io.metadata import Count, Name, Text, canonical, checked
 from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
+from logloom.io.storage import Store
 from logloom.io.units import StagedUnit, unit_name
 from logloom.transforms.job import Target
 
 NAME = "units"
 UnitsByOutput = Mapping[str, Sequence[StagedUnit]]
 _LAYOUT = 1  # of the file
+_Unit = tuple[Name, Text, Count, dict[str, Any], dict[str, Text], list[Any]]  # as `_remembered` lists it
+_REMEMBERED: Any = tuple[list[Text], dict[str, list[_Unit]]]
 _LEFT_OUT = "files", "software", "tally"  # of very many units, so without what only those need that are read
 
 
@@ -58,7 +61,10 @@ class UnitMemory:
         data = _sidecars(job).load(NAME) or {}
         if data.get("about") != memory._about:
             return memory
-        return cls(job, memory.outputs, {_decoded(name): text for name, text in data["logs"]})
+        try:
+            return cls(job, memory.outputs, {_decoded(name): text for name, text in data["logs"]})
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return memory
 
     def units_of(self, record: LogRecord) -> UnitsByOutput:
         """The units of a log that hold rows, by output.
@@ -66,19 +72,25 @@ class UnitMemory:
         Raises:
             DatasetError: its part of the manifest is missing or damaged.
         """
-        text = self.known.get(record.log_id)
-        if text is not None:
-            facts, units = json.loads(text)
-            if facts == _facts(record):
-                self.used[record.log_id] = record.part, text
-                return {
-                    output: [_unit(record, output, *kept) for kept in own] for output, own in units.items()
-                }
+        if (known := self._known(record)) is not None:
+            return known
         found: dict[str, list[StagedUnit]] = {output: [] for output in self.outputs}
         for entry in read_log_part(self.job.store, record.part, left_out=_LEFT_OUT).entries_with_rows(found):
             found[entry.output].append(StagedUnit.of(record, entry))
         self.read[record.log_id] = record, found
         return found
+
+    def _known(self, record: LogRecord) -> UnitsByOutput | None:
+        """The units of a log that is the one of before; None where it isn't, or that makes no sense."""
+        try:
+            text = self.known[record.log_id]
+            facts, units = checked(_REMEMBERED, json.loads(text), NAME)
+        except (KeyError, TypeError, ValueError, RecursionError, DatasetError):
+            return None
+        if facts != _facts(record) or {*units} != {*self.outputs}:
+            return None
+        self.used[record.log_id] = record.part, text
+        return {output: [_unit(record, output, *kept) for kept in own] for output, own in units.items()}
 
     def save(self, parts: Mapping[str, Sequence[Any]]) -> None:
         """Keeps what was asked for, for the next build; a root that takes nothing does without.
@@ -93,17 +105,21 @@ class UnitMemory:
             for log_id, (record, units) in self.read.items()
         }
         logs = [[_encoded(log_id), texts[log_id][1]] for log_id in sorted(texts)]
-        store = self.job.store
         with contextlib.suppress(LogloomError, OSError):
             _sidecars(self.job).save(NAME, {"about": self._about, "logs": logs})
-            if not Purged(store).parts.isdisjoint(part for part, _ in texts.values()):
-                store.remove(f"index/{NAME}")  # a purge went through index/ meanwhile
+            if not Purged(self.job.store).parts.isdisjoint(part for part, _ in texts.values()):
+                forget_units(self.job.store)  # a purge went through index/ meanwhile
 
     @cached_property
     def _about(self) -> str:
         """What the file depends on beside logs."""
         outputs = [self.job.output_identity(output) for output in self.outputs]
         return digest_of([_LAYOUT, outputs, self.job.schema.to_json()])
+
+
+def forget_units(store: Store) -> None:
+    """Removes what is remembered of units."""
+    store.remove(f"index/{NAME}")
 
 
 def _unit(

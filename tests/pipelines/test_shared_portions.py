@@ -3,6 +3,7 @@
 Chunks of L5Kit arrays are made small here, so that a few short drives fill some.
 """
 
+import json
 import pathlib
 import pickle
 import random
@@ -22,6 +23,7 @@ from logloom.io.entries import unit_folder
 from logloom.io.l5kit.dtypes import ARRAYS
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.manifest import entries_of, open_root, read_assembled
+from logloom.io.metadata import canonical
 from logloom.io.storage import Store
 from logloom.pipelines.build import prepared
 from logloom.pipelines.plan import plan_build
@@ -174,7 +176,33 @@ def test_a_night_reads_no_part_of_a_kept_log_and_checks_new_units_alone(grown, t
     assert [bool(portion.files) for portion in one.portions] == [False, False, True]
 
 
-@pytest.mark.parametrize("done", ["gone", "cut", "of other outputs", "of other logs"])
+def swapped(logs):
+    names, texts = zip(*logs, strict=True)
+    return [*zip(names, texts[::-1], strict=True)]
+
+
+def changed(logs, change):
+    known = ((name, *json.loads(text)) for name, text in logs)
+    return [[name, canonical([facts, change(units)])] for name, facts, units in known]
+
+
+def outside(units):
+    return {output: [["../x", *rest] for _, *rest in own] for output, own in units.items()}
+
+
+NONSENSE = {
+    "of other outputs": lambda data: {**data, "about": "0" * 64},
+    "of other logs": lambda data: {**data, "logs": swapped(data["logs"])},
+    "no logs": lambda data: {**data, "logs": 7},
+    "no text": lambda data: {**data, "logs": [[name, 7] for name, _ in data["logs"]]},
+    "no JSON": lambda data: {**data, "logs": [[name, b"["] for name, _ in data["logs"]]},
+    "too deep": lambda data: {**data, "logs": [[name, b"[" * 100_000] for name, _ in data["logs"]]},
+    "no units": lambda data: {**data, "logs": changed(data["logs"], lambda units: {})},
+    "outside": lambda data: {**data, "logs": changed(data["logs"], outside)},
+}
+
+
+@pytest.mark.parametrize("done", ["gone", "cut", *NONSENSE])
 def test_whatever_became_of_what_is_remembered_of_units_the_bytes_are_the_same(grown, tmp_path, done):
     original, _ = grown
     archive = Archive(original.folder, tmp_path / "root", original._drives)
@@ -187,13 +215,7 @@ def test_whatever_became_of_what_is_remembered_of_units_the_bytes_are_the_same(g
         remembered.write_bytes(clean[:-1])
     else:
         sidecars = Sidecars(str(archive.root / "index"), {})
-        data = sidecars.load("units")
-        if done == "of other outputs":
-            data["about"] = "0" * 64
-        else:
-            names, texts = zip(*data["logs"], strict=True)
-            data["logs"] = [*zip(names, texts[::-1], strict=True)]
-        sidecars.save("units", data)
+        sidecars.save("units", NONSENSE[done](sidecars.load("units")))
     archive.build(0, 1, 2)
     assert (
         archive.root.joinpath("versions/00000002.json").read_bytes()
