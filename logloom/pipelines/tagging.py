@@ -53,10 +53,12 @@ def tag(
 
     tags = change_tags(store, change)
     # `gc` notes a version as removed, then looks for new tags; so one of both sees the other.
-    if number not in version_numbers(store):
-        change_tags(store, take_back)
-        raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc` meanwhile; tag another")
-    return number, tags
+    if number in version_numbers(store):
+        return number, tags
+    change_tags(store, take_back)
+    if number in version_numbers(store):  # both saw the other: `gc` has brought it back
+        return tag(store, number, names, move=move)
+    raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc` meanwhile; tag another")
 
 
 def untag(store: Store, names: Iterable[str]) -> dict[str, int]:

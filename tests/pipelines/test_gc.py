@@ -538,6 +538,22 @@ def test_of_gc_and_whoever_tags_a_version_meanwhile_one_gives_way(store, monkeyp
         tag(store, 1, ["late"])
 
 
+def test_a_version_that_gc_brought_back_for_a_tag_that_gave_way_is_tagged_after_all(store, monkeypatch):
+    for number in (1, 2):
+        commit_version(store, number, ["a"])
+    change, note = tagging.change_tags, "versions/00000001.removed"
+    meanwhile = [lambda: store.create(note, b"{}"), lambda: store.remove(note)]  # by gc, which sees the tag
+
+    def beside(*told):
+        if meanwhile:
+            meanwhile.pop(0)()
+        return change(*told)
+
+    monkeypatch.setattr(tagging, "change_tags", beside)
+    assert tag(store, 1, ["paper"]) == (1, {"paper": 1})
+    assert read_tags(store) == {"paper": 1}
+
+
 def test_a_tag_of_a_version_that_was_removed_is_none_to_choose(store):
     for number in (1, 2):
         commit_version(store, number, ["a"])
