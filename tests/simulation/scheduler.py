@@ -7,6 +7,7 @@ happens depends on the seed alone, so a schedule that failed is run again by its
 from __future__ import annotations
 
 import collections
+import math
 import random
 import threading
 from collections.abc import Callable
@@ -21,11 +22,19 @@ class Crashed(BaseException):
 
 
 @dataclass
+class Stretch:
+    """What an actor is about, from one request to another: a grace is longer than that takes."""
+
+    began: int
+    ended: float = math.inf
+
+
+@dataclass
 class Actor:
     name: str
+    stretch: Stretch
     thread: threading.Thread | None = None
     baton: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    began: int = 0
     priority: float = 0.0
     place: str = ""
     notes: list[str] = field(default_factory=list)  # of removals
@@ -76,6 +85,7 @@ class Scheduler:
         self.stalls_before = stalls_before
         self.requests, self.ends_at = 0, dict[str, float]()
         self.written: dict[str, int] = {}  # by path, the number of the request that wrote it last
+        self._writers: dict[str, Stretch] = {}  # and what that was about
         self.removed: dict[str, int] = {}  # and that removed it last
         self.refused: set[str] = set()  # paths for which a request failed as often as it is sent again
         self._met: dict[str, collections.deque[bool]] = {}  # by path, whether the last requests failed
@@ -87,9 +97,8 @@ class Scheduler:
     def spawn(self, name: str, work: Callable[[], None]) -> None:
         parent: Actor | None = getattr(self._own, "actor", None)
         # What an actor starts is about what that one is about.
-        actor = Actor(
-            name, began=self.requests if parent is None else parent.began, priority=self.rng.random()
-        )
+        began = self.requests if parent is None else parent.stretch.began
+        actor = Actor(name, Stretch(began), priority=self.rng.random())
         if self.rng.random() < 0.5:
             actor.stalls_at = self.rng.randint(1, self.rng.choice([3, 10, 40]))
 
@@ -103,6 +112,7 @@ class Scheduler:
             except BaseException as error:
                 actor.error = error
             actor.is_over = True
+            actor.stretch.ended = min(actor.stretch.ended, self.requests)  # earlier where it was killed
             self._back.release()
 
         actor.thread = threading.Thread(target=run, name=name, daemon=True)
@@ -139,13 +149,21 @@ class Scheduler:
 
     def begin(self) -> None:
         """The actor begins something for which what it finds must stay young."""
-        self._own.actor.began = self.requests
+        actor = self._own.actor
+        actor.stretch.ended = self.requests
+        actor.stretch = Stretch(self.requests)
 
     def old(self) -> list[str]:
-        """What was written before all that actors are about began: a grace is longer than that takes."""
-        alive = [actor.began for actor in self.actors if actor.is_alive]
-        before = min(alive, default=self.requests + 1)
-        return [path for path, number in self.written.items() if number < before]
+        """What may have been written a grace before all that actors are about began.
+
+        Time can't have passed while that was on its way which the file was written in.
+        """
+        before = min((a.stretch.began for a in self.actors if a.is_alive), default=self.requests + 1)
+        return [
+            path
+            for path, number in self.written.items()
+            if number < before and self._writers[path].ended <= before
+        ]
 
     def next(self, what: str, path: str) -> str | None:
         """The fault that a request meets; None for none. Requests of others than actors meet none."""
@@ -167,14 +185,18 @@ class Scheduler:
         is_last = what == "write" and self.rng.random() < self.ends_at.get(place_of(path), 0)
         if actor.is_dead or is_last or self.rng.random() < self.crashes:
             actor.is_dead = True
+            actor.stretch.ended = min(actor.stretch.ended, self.requests)
             raise Crashed
         self.requests += 1
         if what in ("write", "remove"):
             (self.written if what == "write" else self.removed)[path] = self.requests
+        if what == "write":
+            self._writers[path] = actor.stretch
         if what == "write" and "/runs/removing/" in path:
             actor.notes.append(path)
         elif what == "remove":  # never later than half a grace after it was noted, or nothing more is removed
             self.written |= dict.fromkeys(actor.notes, self.requests)
+            self._writers |= dict.fromkeys(actor.notes, actor.stretch)
         fails = self.rng.random() < self.faults
         met = self._met.setdefault(path, collections.deque(maxlen=2 * (1 + len(retries.WAITS))))
         met.append(fails)
