@@ -96,7 +96,7 @@ MISTAKES = {
     ),
     "a commit replaces another": (("builds", (6, 11), ""), [(conftest, "create", last_writer_wins)]),
     "a unit is taken without writing its mark again": (
-        ("builds", (48, 24, 10), ""),
+        ("builds", (101,), ""),
         [(taking, "refresh", found_without_a_look)],
     ),
     "a commit doesn't look for what is being removed": (
