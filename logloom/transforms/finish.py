@@ -269,6 +269,8 @@ def commit(
     Returns:
         The fields of an `Outcome`.
     """
+    if (before := _committed_before(job)) is not None:
+        return before
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
     failures = [*outcomes.failures]
     failures += sorted(damaged, key=lambda failure: (failure.log_id, failure.message))
@@ -305,6 +307,20 @@ def commit(
         with contextlib.suppress(StorageError):  # marks that stay do no harm
             job.store.remove_all(marks_folder(job.number))
     return outcome
+
+
+def _committed_before(job: Target) -> dict[str, Any] | None:
+    """What this submission said of its commit, where an engine does once more what is done.
+
+    A purge may have taken since what steps had handed on to it.
+    """
+    if (data := job.store.read_if_there(outcome_file(job))) is None:
+        return None
+    place = job.store.uri_of(outcome_file(job))
+    with contextlib.suppress(DatasetError):
+        value = parsed(data, place)
+        return value if checked(Outcome, value, place).committed else None
+    return None
 
 
 def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled]) -> Iterator[Failure]:

@@ -34,6 +34,7 @@ from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
 from logloom.pipelines.progress import Watch
+from logloom.pipelines.purge import purge
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms import finish, partition
@@ -228,6 +229,22 @@ def test_committing_twice_with_equal_bytes_is_success(drive, tmp_path):
     plan = plan_build(drive.recipe(), str(tmp_path / "root"))
     build(plan)
     assert build(plan).manifest.version == 1
+
+
+def test_a_commit_that_an_engine_does_once_more_after_a_purge_says_what_it_said(drive, tmp_path, monkeypatch):
+    plain, commits = finish.commit, []
+
+    def noted(*arguments):
+        commits.append((arguments, plain(*arguments)))
+        return commits[-1][1]
+
+    monkeypatch.setattr(finish, "commit", noted)
+    build_at(drive.recipe(), tmp_path / "root")
+    ((arguments, said),) = commits
+    assert said["committed"]
+    log, *_ = open_root(Store.at(str(tmp_path / "root")))[1].logs
+    assert purge(str(tmp_path / "root"), [log.log_id]).is_proven
+    assert plain(*arguments) == said
 
 
 def test_the_view_is_made_of_links_that_nobody_can_write(built):
