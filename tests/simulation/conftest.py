@@ -71,7 +71,9 @@ create = Store.create
 
 def noted_create(store, name, data, **options):
     if MANIFEST.search(name):
-        TRIED.manifest = data
+        if not hasattr(TRIED, "by"):
+            TRIED.by = {}
+        TRIED.by["manifest"] = data
     return create(store, name, data, **options)
 
 
