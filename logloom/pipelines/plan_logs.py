@@ -103,7 +103,7 @@ class PlanLogs(Mapping[str, Outline]):
         uris = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
         self.sources = tuple(shown(absolute_uri(uri, base)) for uri in uris if not uri.startswith(NOT))
         self._purged = Purged(store)
-        sidecars = Sidecars(store.uri_of("index"), store.options)
+        sidecars = Sidecars.of(store)
         # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
         self._reads_all = recipe.hash == "full"
         # What was remembered before some time was erased, as in a copy that was put back, counts no more.
@@ -413,7 +413,7 @@ def save_memory(memory: Memory | None, store: Store) -> None:
     if memory is None:
         return
     try:
-        memory.save(Sidecars(store.uri_of("index"), store.options))
+        memory.save(Sidecars.of(store))
     except (LogloomError, OSError):
         return
 

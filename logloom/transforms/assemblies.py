@@ -162,11 +162,11 @@ def assemblies(job: Target, records: Iterable[LogRecord], memory: UnitMemory) ->
 
 
 def planned_parts(plan: AssemblyPlan, units: Sequence[StagedUnit]) -> dict[str, Sequence[Any]]:
-    """By a unit's folder, what a plan says of it; nothing where a format says it otherwise."""
+    """What a plan says of new units, by their folders; nothing where a format says it otherwise."""
     parts = plan.unit.get("parts", ())
     if len(parts) != len(units):
         return {}
-    return {unit.folder: part for unit, part in zip(units, parts, strict=True)}
+    return {unit.folder: part for unit, part in zip(units, parts, strict=True) if not unit.planned}
 
 
 def _taken(known: Catalogued, takes: str) -> list[Any]:

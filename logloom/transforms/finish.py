@@ -9,6 +9,7 @@ Beam (logloom.transforms.build_logs).
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -314,12 +315,9 @@ def _committed_before(job: Target) -> dict[str, Any] | None:
 
     A purge may have taken since what steps had handed on to it.
     """
-    if (data := job.store.read_if_there(outcome_file(job))) is None:
-        return None
-    place = job.store.uri_of(outcome_file(job))
-    with contextlib.suppress(DatasetError):
-        value = parsed(data, place)
-        return value if checked(Outcome, value, place).committed else None
+    with contextlib.suppress(DatasetError):  # nothing was said, or it can't be read
+        outcome = read_outcome(job)
+        return dict(json.loads(canonical(asdict(outcome)))) if outcome.committed else None
     return None
 
 

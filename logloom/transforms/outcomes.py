@@ -160,7 +160,7 @@ def _write_memory(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, ...
     if not memories:
         return ()
     name = f"listing-{_digest_of_first(outcomes)}"
-    memories[0].with_more(memories[1:]).save(_sidecars(job, runs_folder(job.number)), name)
+    memories[0].with_more(memories[1:]).save(Sidecars.of(job.store, runs_folder(job.number)), name)
     return (name,)
 
 
@@ -168,16 +168,12 @@ def _remember(job: Target, names: Iterable[str]) -> None:
     """Adds what groups wrote to what the next plan may remember; a root that takes none does without."""
     if not isinstance(job, LogJob):
         return
-    written, kept = _sidecars(job, runs_folder(job.number)), _sidecars(job, "index")
+    written, kept = Sidecars.of(job.store, runs_folder(job.number)), Sidecars.of(job.store)
     with contextlib.suppress(LogloomError, OSError):
         read = [Memory.load(written, job.open_options.known_by, (), name) for name in names]
         memories = [one for one in read if len(one.prints)]  # but for those that are lost or damaged
         if memories:
             Memory.load(kept, memories[0].hash, memories[0].topics).with_more(memories).save(kept)
-
-
-def _sidecars(job: Target, folder: str) -> Sidecars:
-    return Sidecars(job.store.uri_of(folder), job.store.options)
 
 
 def _digest_of_first(outcomes: Sequence[LogOutcome]) -> str:

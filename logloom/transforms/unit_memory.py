@@ -58,7 +58,7 @@ class UnitMemory:
     def load(cls, job: Target, outputs: Sequence[str]) -> UnitMemory:
         """What there is; nothing where it is damaged, or of other outputs."""
         memory = cls(job, tuple(outputs))
-        data = _sidecars(job).load(NAME) or {}
+        data = Sidecars.of(job.store).load(NAME) or {}
         if data.get("about") != memory._about:
             return memory
         try:
@@ -106,7 +106,7 @@ class UnitMemory:
         }
         logs = [[_encoded(log_id), texts[log_id][1]] for log_id in sorted(texts)]
         with contextlib.suppress(LogloomError, OSError):
-            _sidecars(self.job).save(NAME, {"about": self._about, "logs": logs})
+            Sidecars.of(self.job.store).save(NAME, {"about": self._about, "logs": logs})
             if not Purged(self.job.store).parts.isdisjoint(part for part, _ in texts.values()):
                 forget_units(self.job.store)  # a purge went through index/ meanwhile
 
@@ -159,10 +159,6 @@ def _remembered(record: LogRecord, units: UnitsByOutput, parts: Mapping[str, Seq
 def _facts(record: LogRecord) -> list[str]:
     """What the units of a log depend on, by which a log is known again."""
     return [record.uris[0], record.part, record.split, record.catalogue]
-
-
-def _sidecars(job: Target) -> Sidecars:
-    return Sidecars(job.store.uri_of("index"), job.store.options)
 
 
 def _encoded(log_id: str) -> bytes:

@@ -71,8 +71,6 @@ create = Store.create
 
 def noted_create(store, name, data, **options):
     if MANIFEST.search(name):
-        if not hasattr(TRIED, "by"):
-            TRIED.by = {}
         TRIED.by["manifest"] = data
     return create(store, name, data, **options)
 

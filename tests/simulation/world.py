@@ -74,7 +74,16 @@ THEMES: dict[str, tuple[int, dict[str, int]]] = {
 }
 NUMBERS = itertools.count(int(os.environ.get("LOGLOOM_ROOT", "0")))
 NAMES = random.Random()  # of what gets a random name
-TRIED = threading.local()  # what an actor, or a worker that outlives its build, tried to commit last
+
+
+class Tried(threading.local):
+    """What an actor, or a worker that outlives its build, tried to commit last."""
+
+    def __init__(self):
+        self.by: dict[str, bytes] = {}
+
+
+TRIED = Tried()
 
 
 class LieError(AssertionError):
@@ -182,13 +191,13 @@ class World:
             return
         with self.expect(*BUILDING):
             build(plan, view="none", beside=True)
-            if self.read_object(version_file(plan.job.number)) != TRIED.by["manifest"]:
+            if self.read_object(version_file(plan.job.number)) != TRIED.by.get("manifest"):
                 raise LieError(f"version {plan.job.number} was said to be committed")
             self.check_new(plan.job.number, tombs)
 
     def engine(self, plan):
         """Runs a build's steps; may take a worker for dead that goes on."""
-        tried = TRIED.by = {"manifest": None}
+        tried = TRIED.by = {}
         if self.rng.random() < 0.2:
 
             def go_on():
@@ -460,7 +469,7 @@ def _was_refused(world, error, began):
 def _stands(world, error, began):
     """There is such a version, and it isn't what the actor tried to commit."""
     number = int(re.findall(r"committed version (\d+)", error)[0])
-    return world.read_object(version_file(number)) not in (None, getattr(TRIED, "by", {}).get("manifest"))
+    return world.read_object(version_file(number)) not in (None, TRIED.by.get("manifest"))
 
 
 def _is_purged(world, error, began):

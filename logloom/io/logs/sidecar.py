@@ -34,6 +34,11 @@ class Sidecars:
     uri: str | None
     storage_options: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, store: Store, folder: str = "index") -> Sidecars:
+        """Those in a folder of a root."""
+        return cls(store.uri_of(folder), store.options)
+
     def load_index(self, content_id: str, max_chunk_bytes: int) -> FileIndex | None:
         """The index of a scanned file; None where there is none made under the same limit."""
         data = self.load(f"{content_id}.index")

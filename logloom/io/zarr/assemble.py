@@ -148,11 +148,6 @@ def _check_names(ids: Sequence[str]) -> None:
         raise UsageError("; ".join(problems) + ": give log_id another template")
 
 
-def _length(unit: StagedUnit, array: LogArray) -> int:
-    """Entries that a unit adds to an array."""
-    return int(unit.unit["values"][array.column]) if array.axis == "values" else unit.rows
-
-
 def _layout(
     array: LogArray, units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions
 ) -> ArrayLayout:
