@@ -313,11 +313,13 @@ def commit(
 def _committed_before(job: Target) -> dict[str, Any] | None:
     """What this submission said of its commit, where an engine does once more what is done.
 
-    A purge may have taken since what steps had handed on to it.
+    A purge may have taken since what steps had handed on to it. The version itself decides: where
+    somebody has deleted its file, it is committed anew.
     """
     with contextlib.suppress(DatasetError):  # nothing was said, or it can't be read
         outcome = read_outcome(job)
-        return dict(json.loads(canonical(asdict(outcome)))) if outcome.committed else None
+        if outcome.committed and job.store.exists(version_file(job.number)):
+            return dict(json.loads(canonical(asdict(outcome))))
     return None
 
 
