@@ -270,7 +270,7 @@ def commit(
     Returns:
         The fields of an `Outcome`.
     """
-    if (before := _committed_before(job)) is not None:
+    if (before := committed_before(job)) is not None:
         return before
     assembled = sorted(assembled, key=lambda result: (result[0].output, result[0].split))
     failures = [*outcomes.failures]
@@ -310,7 +310,7 @@ def commit(
     return outcome
 
 
-def _committed_before(job: Target) -> dict[str, Any] | None:
+def committed_before(job: Target) -> dict[str, Any] | None:
     """What this submission said of its commit, where an engine does once more what is done.
 
     A purge may have taken since what steps had handed on to it. The version itself decides: where

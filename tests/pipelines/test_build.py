@@ -29,6 +29,7 @@ from logloom.io.logs.opening import open_log
 from logloom.io.manifest import entries_of, open_root, read_manifest, version_file
 from logloom.io.manifest_digest import digest_file, write_digest
 from logloom.io.storage import Store
+from logloom.pipelines import build as build_module
 from logloom.pipelines.build import build
 from logloom.pipelines.head import head
 from logloom.pipelines.plan import plan_build
@@ -245,6 +246,22 @@ def test_a_commit_that_an_engine_does_once_more_after_a_purge_says_what_it_said(
     log, *_ = open_root(Store.at(str(tmp_path / "root")))[1].logs
     assert purge(str(tmp_path / "root"), [log.log_id]).is_proven
     assert plain(*arguments) == said
+
+
+def test_a_build_that_committed_before_an_engine_failed_at_an_earlier_step_has_committed(
+    drive, tmp_path, monkeypatch
+):
+    plain = build_module._run
+
+    def run(plan, *arguments):
+        plain(plan, *arguments)
+        raise DatasetError("runs/: missing")
+
+    monkeypatch.setattr(build_module, "_run", run)
+    assert build_at(drive.recipe(), tmp_path / "root").manifest.version == 1
+    monkeypatch.setattr(finish, "committed_before", lambda job: None)
+    with pytest.raises(CommitConflictError, match="another build committed version 2 first"):
+        build_at(drive.recipe(**{"rate: 10": "rate: 5"}), tmp_path / "root")
 
 
 def test_the_view_is_made_of_links_that_nobody_can_write(built):
