@@ -181,6 +181,8 @@ def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledE
         portions, digest = _read_portions(store, output, identity)
         if digest != promised:
             folder = place.rpartition("/")[0]
+            if not store.exists(f"{unit_folder(output, identity)}/{ENTRY}"):
+                return None  # removed since it was read, and the entry goes first
             raise DatasetError(f"{folder}/{PORTIONS}: missing, or its bytes changed; {way_out}")
         entry = replace(entry, portions=portions)
     return entry, blake3(data).hexdigest()

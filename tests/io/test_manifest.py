@@ -12,7 +12,8 @@ import pytest
 from blake3 import blake3
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.assembled import AssembledEntry, find_assembled
+from logloom.io import assembled
+from logloom.io.assembled import AssembledEntry, SharedPortion, find_assembled, publish_assembled
 from logloom.io.entries import Entry, FileEntry, find_entry, read_log_part, write_log_part
 from logloom.io.manifest import (
     Assembled,
@@ -383,6 +384,22 @@ def test_the_entry_of_an_assembled_output_is_checked_against_its_version(tmp_pat
     assert read_assembled(store, part) == entry
     with pytest.raises(DatasetError, match="its bytes changed"):
         read_assembled(store, dataclasses.replace(part, entry="0" * 64))
+
+
+def test_what_is_removed_between_its_entry_and_its_portions_is_not_there(tmp_path, monkeypatch):
+    store = Store.at(str(tmp_path))
+    portions = (SharedPortion("a", "b", "0" * 64, 5),)
+    publish_assembled(store, "x", AssembledEntry("zarr", "all", {}, 3, (), portions=portions))
+    assert find_assembled(store, "zarr", "x")[0].portions == portions
+    read_portions = assembled._read_portions
+
+    def removed(store, output, identity):
+        for name in ("entry.json", "portions.json"):
+            store.remove(f"parts/{output}/{identity}/{name}")
+        return read_portions(store, output, identity)
+
+    monkeypatch.setattr(assembled, "_read_portions", removed)
+    assert find_assembled(store, "zarr", "x") is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"  00000001.json", b"  00000002.json\n"])

@@ -17,6 +17,7 @@ from logloom.io.metadata import canonical
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
+from logloom.pipelines import gc_needed
 from logloom.pipelines import purge as purging
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
@@ -101,6 +102,21 @@ def test_what_is_to_be_built_or_assembled_goes_although_no_name_is_legible_in_it
 def test_gc_goes_on_after_a_purge(store):
     purge(str(store.local), ["b"])
     assert not collect_garbage(str(store.local)).amounts
+    assert finished_unit(store, made_up_unit("a"))
+
+
+def test_gc_goes_on_where_a_log_that_it_is_about_to_read_is_purged(store, monkeypatch):
+    read, done = gc_needed.read_log_part, []
+
+    def meanwhile(*arguments, **options):
+        monkeypatch.setattr(gc_needed, "read_log_part", read)
+        done.append(purge(str(store.local), ["b"]))
+        return read(store, part_of_b)
+
+    part_of_b = read_manifest(store).logs.find("b").part
+    monkeypatch.setattr(gc_needed, "read_log_part", meanwhile)
+    assert not collect_garbage(str(store.local)).amounts
+    assert done[0].is_proven
     assert finished_unit(store, made_up_unit("a"))
 
 

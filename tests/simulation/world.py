@@ -313,8 +313,8 @@ class World:
     def check_marks(self, gone):
         """A unit loses its mark before its files, but for one that was erased.
 
-        One that had no mark when gc looked may get one, and new files, before gc removes those: a note in runs/
-        keeps builds from naming it.
+        One that had no mark when gc looked may get one, and new files, before gc removes those: a note in
+        runs/ keeps builds from naming it.
         """
         units = {unit for name in gone if (unit := "/".join(name.split("/")[:4])).startswith("parts/")}
         for mark in (f"{unit}/{ENTRY}" for unit in units):
