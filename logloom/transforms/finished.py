@@ -33,20 +33,25 @@ def finished_unit(store: Store, expected: Entry) -> Entry | None:
     Raises:
         DatasetError: it is damaged, and a version names it.
     """
-    try:
-        entry = find_entry(store, expected.output, expected.identity)
-        if entry is None:
-            return None
-        problem = next(_problems(store, entry, expected), "")
-    except DatasetError as error:
-        problem = str(error).partition(";")[0]
-        entry = expected
+    entry, problem = _looked_at(store, expected)
     if not problem:
         return entry
-    way_out = withdraw(store, entry.log_id, entry.folders)
-    if way_out:
+    if not (way_out := withdraw(store, expected.log_id, (entry or expected).folders)):
+        return None
+    # A build may have made it again before its version was committed, both since it was looked at.
+    entry, problem = _looked_at(store, expected)
+    if problem:
         raise DatasetError(f"{problem}; {way_out}")
-    return None
+    return entry
+
+
+def _looked_at(store: Store, expected: Entry) -> tuple[Entry | None, str]:
+    """The entry of a unit, if it is there and can be read, and what is cheaply seen to be wrong."""
+    try:
+        entry = find_entry(store, expected.output, expected.identity)
+        return entry, next(_problems(store, entry, expected), "") if entry else ""
+    except DatasetError as error:
+        return None, str(error).partition(";")[0]
 
 
 def _problems(store: Store, entry: Entry, expected: Entry) -> Iterator[str]:

@@ -39,7 +39,7 @@ from logloom.pipelines.gc_needed import Needed, kept_versions, unit_keys
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.tagging import tag
 from logloom.recipe import Keep, Recipe
-from logloom.transforms import assembly, taking
+from logloom.transforms import assembly, finished, taking
 from logloom.transforms.finish import create_version
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.running_note import RunningNote
@@ -312,6 +312,21 @@ def test_a_unit_that_is_taken_or_made_between_the_last_look_and_the_removal_stop
     assert finished_unit(store, unit) is None
     (place, *_) = lost(job, unit)
     assert unit.identity in place
+
+
+def test_a_unit_that_is_made_and_committed_after_it_was_seen_damaged_is_finished(
+    store, leftover, monkeypatch
+):
+    unit, _ = leftover
+    store.remove(f"{unit.folder}/rows.bin")
+    naming = finished._version_naming
+
+    def committed(*arguments):
+        commit_version(store, 2, [unit.log_id])
+        return naming(*arguments)
+
+    monkeypatch.setattr(finished, "_version_naming", committed)
+    assert finished_unit(store, unit) == unit
 
 
 def test_a_collection_that_stood_still_for_half_its_grace_removes_nothing_more(store, leftover, monkeypatch):
