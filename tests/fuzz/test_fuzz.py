@@ -4,6 +4,8 @@ import pytest
 
 from tests.fuzz.targets import targets
 
+pytestmark = pytest.mark.faults
+
 TARGETS = dict(targets())
 
 

@@ -21,6 +21,8 @@ from tests.forking import module
 from tests.pipelines.conftest import build_at
 from tests.pipelines.racing import different_logs, equal_logs
 
+pytestmark = pytest.mark.faults
+
 BUILDERS, COLLECTORS, READERS = 4, 2, 2
 PATIENCE = 600  # seconds
 AGE = 30 * 86400

@@ -29,6 +29,8 @@ from logloom.recipe import Recipe
 from tests.datasets.test_open_check import OUTPUTS, outcome_of, same
 from tests.pipelines.conftest import digests
 
+pytestmark = pytest.mark.faults
+
 RNG = random.Random(16)
 ALL = bool(os.environ.get("LOGLOOM_EVERY_FILE"))
 WAYS = ["flipped", "cut", "emptied", "swapped", "gone"]

@@ -24,7 +24,7 @@ from tests import faulty
 from tests.pipelines.roots import age
 from tests.pipelines.verbs import EVERY, VERBS, as_made, fresh, of_long_ago, state, store_at
 
-pytestmark = pytest.mark.usefixtures("one_at_a_time")
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("one_at_a_time")]
 SAMPLES = 2
 CALLS = (
     "open",

@@ -26,6 +26,8 @@ from tests.faulty import ROOT
 from tests.pipelines.conftest import one_log_in_faulty_store
 from tests.pipelines.verbs import EVERY, every_other
 
+pytestmark = pytest.mark.faults
+
 FORMATS = ["tar", "bags", "table", "zarr", "parquet", "lance", "l5kit", "lerobot", "annotations"]
 OUTPUTS = """\
 outputs:

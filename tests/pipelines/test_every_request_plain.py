@@ -32,6 +32,8 @@ from tests.io.lance.test_lance import write as write_lance_table
 from tests.io.lerobot.test_dataset import write_others as write_lerobot_dataset
 from tests.pipelines.verbs import EVERY, every_other
 
+pytestmark = pytest.mark.faults
+
 ROWS = 20
 INFOS = "infos.json"
 TARGETS = (f"{ROOT}/converted-{number}" for number in itertools.count())

@@ -31,6 +31,8 @@ from tests.files import flip
 from tests.pipelines.conftest import build_at, digests
 from tests.pipelines.roots import DAY, age
 
+pytestmark = pytest.mark.faults
+
 RECIPE = """
 name: fortnight
 logs: ["{folder}/*.mcap"]

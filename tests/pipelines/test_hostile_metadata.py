@@ -40,6 +40,8 @@ from logloom.recipe import Recipe
 from tests.files import files_in
 from tests.pipelines.conftest import build_at, listed
 
+pytestmark = pytest.mark.faults
+
 OUTPUTS = """\
   bags: {types: {camera.front: jpg}}
   table: {index: [ego.speed]}

@@ -24,6 +24,8 @@ from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at, digests
 
+pytestmark = pytest.mark.faults
+
 MOMENTS = 60 if "LOGLOOM_EVERY_CALL" in os.environ else 3
 CALLS = ("link", "rename", "replace", "fsync", "mkdir")  # that change what is on a disk, or make it last
 

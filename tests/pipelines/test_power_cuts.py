@@ -13,7 +13,7 @@ from tests.pipelines.roots import age
 from tests.pipelines.verbs import EVERY, VERBS, fresh, of_long_ago, state, store_at
 from tests.power import Disk, PowerCutError
 
-pytestmark = pytest.mark.usefixtures("one_at_a_time")
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("one_at_a_time")]
 SAMPLES, OUTCOMES = 1, 8 if EVERY else 2
 
 

@@ -145,6 +145,8 @@ import logloom.io.manifest
 number = int(sys.argv.pop())
 logloom.io.manifest.open_root = lambda *_: os.kill(os.getpid(), number)
 from logloom.cli import main
+
+pytestmark = pytest.mark.faults
 sys.argv = ["logloom", *sys.argv[1:]]
 main()
 """

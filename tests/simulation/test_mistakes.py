@@ -20,6 +20,8 @@ from tests.simulation import conftest
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import MANIFEST
 
+pytestmark = pytest.mark.faults
+
 TRIED = 200  # schedules
 FIRST_ROOT = 1_000_000  # other tests have roots of smaller numbers
 
@@ -91,7 +93,7 @@ MISTAKES = {
         ],
     ),
     "one's own commit is refused": (
-        ("builds", (6,), ""),
+        ("builds", (33, 49), ""),
         [(RemoteFiles, "pipe_file", unsure_of_its_own), (Store, "read", refused_whatever_is_there)],
     ),
     "a commit replaces another": (("builds", (6, 11), ""), [(conftest, "create", last_writer_wins)]),
@@ -111,7 +113,7 @@ MISTAKES = {
         ("builds", (7, 4), ""),
         [(collection, "_remove_units", files_first)],
     ),
-    "the grace is shorter than a build": (("builds", (17,), ""), [(Scheduler, "old", anything_is_old)]),
+    "the grace is shorter than a build": (("builds", (3, 38), ""), [(Scheduler, "old", anything_is_old)]),
     "retention removes a manifest": (("retention", (4, 11), ""), [(gc, "mark_removed", manifest_removed)]),
     "gc doesn't look for tags after it took a version out": (
         ("tags", (5, 0), ""),

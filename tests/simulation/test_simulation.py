@@ -11,6 +11,8 @@ import os
 
 import pytest
 
+pytestmark = pytest.mark.faults
+
 SCHEDULES = int(os.environ.get("LOGLOOM_SCHEDULES", "15"))
 FIRST, _, LAST = os.environ.get("LOGLOOM_SEED", f"0-{SCHEDULES - 1}").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
