@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from logloom.errors import PurgedError, UsageError
+from logloom.errors import UsageError
 from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_folder
 from logloom.io.entries import unit_folder, unit_names
 from logloom.io.formats import referred_to
@@ -170,10 +170,7 @@ class _Collection(Removal):
         users = {form.name: form.users(store) for form in referred_to()}
         manifests = check_versions(store, sorted([*numbers, *waiting]))
         folders = [folder for own in users.values() for folder in own.folders]
-        try:
-            self._needed = Needed.by(store, manifests, folders)
-        except PurgedError:  # since that began, so another time it knows the tombstone
-            self._needed = Needed.by(store, manifests, folders)
+        self._needed = Needed.by(store, manifests, folders)
         self._unsure = {output for output, own in users.items() if own.unknown}
         done.notes += [note for own in users.values() for note in own.unknown]
         for number in sorted(set(numbers) - kept):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, PurgedError
 from logloom.io.ahead import ahead
 from logloom.io.entries import read_log_part, unit_folder
 from logloom.io.formats import referred_to
@@ -117,7 +117,7 @@ class Needed:
         return Needed(np.union1d(self.names, other.names), self.are_known and other.are_known)
 
     @classmethod
-    def by(cls, store: Store, manifests: Iterable[Manifest], others: Iterable[str] = ()) -> Needed:
+    def by(cls, store: Store, manifests: Sequence[Manifest], others: Sequence[str] = ()) -> Needed:
         """What some versions need.
 
         Args:
@@ -126,6 +126,13 @@ class Needed:
         Raises:
             DatasetError: something that says what a version needs is missing or damaged.
         """
+        try:
+            return cls._by(store, manifests, others)
+        except PurgedError:  # since that began; another time it knows the tombstone
+            return cls._by(store, manifests, others)
+
+    @classmethod
+    def _by(cls, store: Store, manifests: Sequence[Manifest], others: Sequence[str]) -> Needed:
         names, parts, assembled, shards = _Names(), set[str](), set[tuple[str, str]](), set[str]()
         for folder in others:
             _, output, identity = folder.split("/")
