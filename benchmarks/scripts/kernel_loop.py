@@ -30,7 +30,7 @@ def main(recipe: str, root: str) -> None:
         spent[name] += time.process_time() - began
 
     with phase("plan"):
-        plan = plan_build(Recipe.load(recipe), root)
+        plan = plan_build(Recipe.load(recipe), root, sample=None)  # the loop takes the logs that were opened
     job = plan.job
     outcomes = []
     for log in plan.logs:

@@ -33,7 +33,7 @@ def main(recipe: str, root: str, runner: str, workers: str) -> None:
     print(
         json.dumps(
             {
-                "logs": len(plan.logs),
+                "logs": plan.num_logs,
                 "partitions": plan.num_partitions,
                 "plan_seconds": planned[0] - began[0],
                 "plan_cpu": planned[1] - began[1],
