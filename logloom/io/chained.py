@@ -28,6 +28,8 @@ from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches, end_to_en
 from logloom.schema import Schema
 
 _THREADS = 8  # that ask for timestamps, each of another file
+_FIRST = np.zeros(1, np.int64)  # which of one position
+_FIRST.flags.writeable = False
 
 
 class ChainedSource(RowSource):
@@ -193,6 +195,10 @@ def grouped(bounds: Ints, positions: Ints) -> Iterator[tuple[int, Ints, Ints]]:
     Args:
         bounds: (S + 1,) where stretches begin.
     """
+    if len(positions) == 1:  # a row by its number goes through this several times
+        number = int(bounds.searchsorted(positions[0], side="right")) - 1
+        yield number, _FIRST, positions - bounds[number]
+        return
     numbers = bounds.searchsorted(positions, side="right") - 1
     if len(numbers) and (numbers == numbers[0]).all():
         yield int(numbers[0]), np.arange(len(numbers)), positions - bounds[numbers[0]]

@@ -34,6 +34,7 @@ from logloom.io.fetching import (
     whole,
 )
 from logloom.io.locks import Lock
+from logloom.io.memory import keep_freed_memory
 from logloom.uris import chained, is_local
 
 _REMOTE_WINDOW = 4 << 20
@@ -125,6 +126,7 @@ class File:
         self._file: OpenFile | None = None
         self._size = -1
         self._window, self._head = (0, b""), 0
+        keep_freed_memory()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.name, self._options, self._copy))

@@ -1,8 +1,8 @@
 """Memory that rows are read into: kept by the process when it is freed, so that the next rows find it mapped.
 
 Here: `keep_freed_memory`.
-Elsewhere: who reads (logloom.io.tables.ranges) and builds (logloom.transforms.partition); the memory of
-chunks of logs (logloom.io.logs.memory).
+Elsewhere: who reads files (logloom.io.files) and builds (logloom.transforms.partition); the memory of chunks
+of logs (logloom.io.logs.memory).
 """
 
 from __future__ import annotations

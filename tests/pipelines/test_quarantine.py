@@ -26,6 +26,8 @@ from logloom.transforms.running_note import Announced
 from tests.forking import command
 from tests.pipelines.conftest import digests
 
+pytestmark = pytest.mark.faults
+
 RECIPE = """\
 name: fleet
 logs: [{logs}]
@@ -276,8 +278,6 @@ import sys
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
-
-pytestmark = pytest.mark.faults
 if __name__ == "__main__":
     plan = plan_build(Recipe.load(sys.argv[1]), sys.argv[2], sample=2)
     assert [task.log_id for task in plan.left] == ["drive-1"]

@@ -19,6 +19,8 @@ from tests.forking import command as logloom
 from tests.pipelines.listening import listening
 from tests.runners.breaking import RECIPE, SLOWLY, BuildCommand, plan_at
 
+pytestmark = pytest.mark.faults
+
 STOPPED_SAYS = "logloom: stopped; a build keeps what is finished: build again to go on"
 
 
@@ -145,8 +147,6 @@ import logloom.io.manifest
 number = int(sys.argv.pop())
 logloom.io.manifest.open_root = lambda *_: os.kill(os.getpid(), number)
 from logloom.cli import main
-
-pytestmark = pytest.mark.faults
 sys.argv = ["logloom", *sys.argv[1:]]
 main()
 """

@@ -21,7 +21,6 @@ from logloom.io.checks import without_check
 from logloom.io.fetching import REMOTE_GAP, cut_short, failure, fetch_many, joined, size_of
 from logloom.io.files import File, preadv
 from logloom.io.locks import Lock
-from logloom.io.memory import keep_freed_memory
 from logloom.uris import chained, is_local
 
 LOCAL_WASTE = 4 << 10  # as `LOCAL_GAP` of logloom.io.files, for ranges that are read to places of their own
@@ -56,14 +55,12 @@ class RangeReader:
         self._files: dict[int, File] = {}
         self._pool: tuple[int, ThreadPoolExecutor] | None = None  # and the process that it is of
         self._numbering = Lock()
-        keep_freed_memory()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_files": {}, "_pool": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        keep_freed_memory()
 
     def number_of(self, uri: str) -> int:
         """The number to read a file by."""
