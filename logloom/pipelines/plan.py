@@ -7,9 +7,9 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -22,6 +22,7 @@ from logloom.io.referring import ReferringFormat
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
+from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State
 from logloom.pipelines.plan_video import video_notes
@@ -38,6 +39,9 @@ from logloom.transforms.job import LogJob, LogTask
 from logloom.transforms.results import Failure
 from logloom.uris import shown
 from logloom.words import counted, human_seconds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def plan_build(
@@ -264,7 +268,7 @@ def _against_parent(
     notes += _waiting(job.store, recipe, logs, before)
     notes += [log.warning for log in planned if log.warning]
     notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
-    left = tuple(_tasks_left(recipe, logs, np.setdiff1d(logs.rows(State.LEFT), compared)))
+    left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
     unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
     there = before.left_out | logs.unsettled | purged
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
@@ -275,25 +279,26 @@ def _against_parent(
         staying = before.records([*waiting, *(gone if recipe.vanished == "keep" else [])])
         check_index(logs.sources[0], recipe.logs.index, logs.files, staying)
     lost = sorted([*([] if recipe.vanished == "keep" else gone), *before.having(purged)])
-    notes += [*logs.purged_notes(purged), *logs.labels.notes(logs.files.ids.to_pylist())]
+    notes += [*logs.purged_notes(purged), *logs.label_notes()]
     notes += logs.namesake_notes(log.task.log_id for log in planned)
     changes = before.changes([*vanished, *unreadable], lost)
-    new = [*(log.task.log_id for log in planned), *(task.log_id for task in left)]
-    kept = before.kept([*new, *(record.log_id for record in unreadable), *lost])
+    leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
     plan = BuildPlan(
         job=job,
         logs=tuple(planned),
         left=left,
-        compared=tuple(_tasks_compared(recipe, logs, compared, before)),
+        compared=replace(left, rows=compared, before=_keys_before(logs, compared, before)),
         compared_bytes=logs.bytes_to_compare(compared),
         notes=tuple(notes),
         dropped=tuple(gone),
-        up_to_date=parent is not None and not (new or changes or len(compared)) and is_unchanged(job, parent),
+        up_to_date=parent is not None
+        and not (planned or left or changes or len(compared))
+        and is_unchanged(job, parent),
         unreadable=tuple(unreadable),
         left_out=tuple(sorted(before.left_out)),
         num_unsettled=len(logs.unsettled),
         sources=logs.sources,
-        kept=kept,
+        kept=before.kept(*leaving, left.ids),
         changes=changes,
         opened=tuple(sorted(logs.opened)),
         samples=tuple(logs.samples),
@@ -305,19 +310,14 @@ def _against_parent(
     return replace(plan, job=replace(job, bundle=bundle, if_changed=len(compared) > 0))
 
 
-def _tasks_left(recipe: Recipe, logs: PlanLogs, rows: Ints) -> Iterator[LogTask]:
-    """Logs that workers are to open first, by what their listing says."""
-    for files in logs.files.at(rows):
-        split = split_of(recipe, files.log_id, files.uris, files.split, files.catalogue)
-        yield LogTask(files.log_id, files.uris, "", split, "", logs.listed(files), files.catalogue)
+def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
+    """(M,) keys of the records of logs that the newest version has; null of a log that is back, which is no
+    longer kept."""
+    import pyarrow.compute as pc
 
-
-def _tasks_compared(recipe: Recipe, logs: PlanLogs, rows: Ints, before: Before) -> Iterator[LogTask]:
-    """The same, of logs that the newest version has."""
     found = before.rows_of(logs.files.ids.take(rows))
-    known = (before.column(name).take(found).to_pylist() for name in ("key", "status"))
-    for task, key, status in zip(_tasks_left(recipe, logs, rows), *known, strict=True):
-        yield task if status == "kept" else replace(task, before=key)  # a log that is back is no longer kept
+    keys, statuses = (before.column(name).take(found).combine_chunks() for name in ("key", "status"))
+    return pc.if_else(pc.equal(statuses, "kept"), None, keys)
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

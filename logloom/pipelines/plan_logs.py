@@ -231,6 +231,10 @@ class PlanLogs(Mapping[str, Outline]):
         """See `logloom.pipelines.versions.namesake_notes`."""
         return namesake_notes(self._purged, log_ids)
 
+    def label_notes(self) -> Iterator[str]:
+        """See `RecipeLabels.notes`."""
+        return self.labels.notes(self.files.ids.to_pylist()) if self.labels.types else iter(())
+
     def _size_of(self, log: LogFiles) -> int | None:
         """Bytes of a log's files; None where nobody can tell."""
         if not self._purged.knows_sizes or log.size is not None:
@@ -362,9 +366,10 @@ class PlanLogs(Mapping[str, Outline]):
             for uri, why in sorted(files.items()):
                 yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
 
-    def listed(self, log: LogFiles) -> str:
-        """What tells a log in later listings, where whoever opens it may remember it; "" otherwise."""
-        return "" if self._reads_all or self._limit is not None else print_of(log)
+    @property
+    def remembers(self) -> bool:
+        """Whether the next plan may know by its listing what this build opens."""
+        return not self._reads_all and self._limit is None
 
     def bytes_to_compare(self, rows: Ints) -> int:
         """How much is read of logs to make their content ids, as far as listings tell; 0 of ends of files."""
@@ -372,7 +377,7 @@ class PlanLogs(Mapping[str, Outline]):
 
     def memory(self) -> Memory | None:
         """What the next plan may remember; None where that is what this one did."""
-        if self._reads_all or self._limit is not None:
+        if not self.remembers:
             return None
         shared: dict[Any, Any] = {}
         known = []

@@ -7,6 +7,7 @@ people are told of it (logloom.pipelines.plan_summary).
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from logloom.io.logs.decoding.adapters import VIDEO
 from logloom.io.logs.remembered import Memory
 from logloom.io.shards import LogRecord
 from logloom.io.stretches import LogRange
+from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.versions import KeptLogs
 from logloom.recipe.labels import RecipeLabels
 from logloom.runners import Size
@@ -121,8 +123,8 @@ class Plan:
 
     @property
     def log_ids(self) -> Iterator[str]:
-        """Of the logs that will be read."""
-        return iter(self.work)
+        """Of the logs that will be read, in their order."""
+        return iter(sorted(self.work))
 
     @property
     def uris(self) -> Iterator[str]:
@@ -182,8 +184,8 @@ class BuildPlan(Plan):
 
     job: LogJob
     logs: tuple[PlannedLog, ...]
-    left: tuple[LogTask, ...] = ()
-    compared: tuple[LogTask, ...] = ()
+    left: ListedTasks
+    compared: ListedTasks
     compared_bytes: int = 0
     dropped: tuple[str, ...] = ()
     unreadable: tuple[LogRecord, ...] = ()
@@ -204,6 +206,11 @@ class BuildPlan(Plan):
     @property
     def elements(self) -> Iterator[LogTask | bytes]:
         return self.tasks
+
+    @property
+    def log_ids(self) -> Iterator[str]:
+        opened = (log.task.log_id for log in self.logs)
+        return heapq.merge(opened, self.left.log_ids, self.compared.log_ids)
 
     @property
     def uris(self) -> Iterator[str]:
@@ -262,8 +269,8 @@ class BuildPlan(Plan):
     def work(self) -> dict[str, tuple[int, int]]:
         found = {log.task.log_id: (log.message_bytes, len(log.bounds)) for log in self.logs}
         mean = self.message_bytes // max(1, self.num_logs), -(-self.num_partitions // max(1, self.num_logs))
-        found |= dict.fromkeys((task.log_id for task in self.left), mean)
-        return found | dict.fromkeys((task.log_id for task in self.compared), (0, 0))
+        found |= dict.fromkeys(self.left.log_ids, mean)
+        return found | dict.fromkeys(self.compared.log_ids, (0, 0))
 
     @property
     def is_guessed(self) -> bool:

@@ -5,6 +5,7 @@ Elsewhere: which split a log falls into (logloom.recipe.logs).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -22,19 +23,20 @@ def planned_splits(plan: BuildPlan) -> Counts:
     Of those that workers open first, ticks are guessed. Where single rows are split, any row of a log that
     will be read may fall into any split, so each split has all of its ticks.
     """
-    kept = plan.kept.splits
-    read = [(log.task.split, 1, log.num_ticks) for log in plan.logs]
-    read += [(task.split, 1, plan.ticks_of_left) for task in plan.left]
-    recipe = plan.job.recipe
+    recipe, of_left = plan.job.recipe, plan.ticks_of_left
+    read: Iterable[tuple[str, int, int]] = itertools.chain(
+        ((log.task.split, 1, log.num_ticks) for log in plan.logs),
+        ((task.split, 1, of_left) for task in plan.left),
+    )
     if splits_rows(recipe):
         names = recipe["order"]["split"]
-        read = [(name, number, rows) for _, number, rows in read for name in names]
-    return _count(recipe, [*kept, *read], "rows_at_most")
+        read = ((name, number, rows) for _, number, rows in read for name in names)
+    return _count(recipe, itertools.chain(plan.kept.splits, read), "rows_at_most")
 
 
 def built_splits(manifest: Manifest) -> Counts:
     """By split, its `logs` and `rows`."""
-    return _count(manifest.recipe, Before(manifest).kept(()).splits, "rows")
+    return _count(manifest.recipe, Before(manifest).kept().splits, "rows")
 
 
 def splits_rows(recipe: Mapping[str, Any]) -> bool:

@@ -138,15 +138,15 @@ class Before:
         marks = [LogRecord(log_id, (), "", "all", "", GONE, "", 0, 0, {}, 0, units=0) for log_id in gone]
         return tuple(sorted([*changed, *marks], key=operator.attrgetter("log_id")))
 
-    def kept(self, but_for: Iterable[str]) -> KeptLogs:
-        """What stays of it, without some logs."""
+    def kept(self, *but_for: Collection[str] | pa.Array) -> KeptLogs:
+        """What stays of it, without the logs of these names."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         stays = np.ones(len(self._logs), bool)
-        leaving = [*self.left_out, *but_for]
-        rows = self.rows_of(leaving) if leaving else np.empty(0, np.int64)
-        stays[rows[rows >= 0]] = False
+        for leaving in filter(len, (self.left_out, *but_for)):
+            rows = self.rows_of(leaving)
+            stays[rows[rows >= 0]] = False
         columns = self._logs.columns("split", "rows", "part", "splits").filter(pa.array(stays))
         with_rows = columns.filter(pc.not_equal(columns["part"], ""))
         return KeptLogs(int(stays.sum()), tuple(rows_by_split(with_rows)))

@@ -110,7 +110,7 @@ def test_what_workers_opened_is_remembered_and_the_next_night_opens_what_is_new(
     assert opened == ["car-0"]
     write_log(archive / "logs/new.mcap", {"/can": (SPEED, speeds(count=12))})
     again = planned(archive)
-    assert ([log.task.log_id for log in again.logs], again.left, again.kept.logs) == (["new"], (), 7)
+    assert ([log.task.log_id for log in again.logs], list(again.left), again.kept.logs) == (["new"], [], 7)
 
 
 def test_another_recipe_opens_a_sample_of_what_it_builds_again(archive, opened):

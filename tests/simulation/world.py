@@ -445,9 +445,10 @@ def _entries(store, record):
 
 
 def _is_noted(world, error, began):
-    """A removal is on its way, or was killed."""
+    """A removal was on its way, or had been killed: it may be done by the time that somebody hears of it."""
     notes = [name for name in world.names() if name.startswith(f"{REMOVING}/")]
-    return any(not name.endswith(".done") and f"{name}.done" not in notes for name in notes)
+    done = {name for name in notes if world.scheduler.written.get(f"{world.root}/{name}", 0) < began}
+    return any(not name.endswith(".done") and f"{name}.done" not in done for name in notes)
 
 
 def _was_removed(world, error, began):

@@ -1,0 +1,83 @@
+"""The logs of a plan that workers open first: columns, of which tasks are made as they are asked for.
+
+There may be a million of them, of which a plan holds as objects no more than pass by.
+
+Elsewhere: the logs (logloom.pipelines.plan_logs), the plan that has them (logloom.pipelines.planned).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, overload
+
+from logloom.io.logs.log_list import LogList, print_of
+from logloom.io.stretches import Ints
+from logloom.recipe import Recipe
+from logloom.recipe.logs import split_of
+from logloom.transforms.job import LogTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 4096  # tasks that are objects at a time
+
+
+@dataclass(frozen=True, eq=False)
+class ListedTasks(Sequence[LogTask]):
+    """Tasks by what the listing of their logs says, in the order of their log_ids.
+
+    Attributes:
+        files: of these logs and of others.
+        rows: (N,) positions of these, ascending.
+        remembered: whether the next plan may know logs by this listing, once workers have opened them.
+        before: (N,) keys of their records in the newest version; nulls for logs that are to be built anyway.
+    """
+
+    recipe: Recipe
+    files: LogList
+    rows: Ints
+    remembered: bool = False
+    before: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> LogTask: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[LogTask]: ...
+    def __getitem__(self, index: int | slice) -> LogTask | Sequence[LogTask]:
+        if isinstance(index, slice):
+            before = None if self.before is None else self.before[index]
+            return replace(self, rows=self.rows[index], before=before)
+        row = range(len(self))[index]
+        (task,) = self._made(slice(row, row + 1))
+        return task
+
+    def __iter__(self) -> Iterator[LogTask]:
+        for first in range(0, len(self), _BATCH):
+            yield from self._made(slice(first, first + _BATCH))
+
+    def _made(self, some: slice) -> Iterator[LogTask]:
+        rows = self.rows[some]
+        keys = [None] * len(rows) if self.before is None else self.before[some].to_pylist()
+        for files, key in zip(self.files.at(rows), keys, strict=True):
+            split = split_of(self.recipe, files.log_id, files.uris, files.split, files.catalogue)
+            listed = print_of(files) if self.remembered else ""
+            yield LogTask(files.log_id, files.uris, "", split, "", listed, files.catalogue, key or "")
+
+    @property
+    def ids(self) -> pa.Array:
+        """(N,) log_ids."""
+        return self.files.ids.take(self.rows)
+
+    @property
+    def log_ids(self) -> Iterator[str]:
+        """The same, one by one."""
+        ids = self.ids
+        return (
+            log_id
+            for first in range(0, len(ids), _BATCH)
+            for log_id in ids[first : first + _BATCH].to_pylist()
+        )
