@@ -17,12 +17,13 @@ import pathlib
 import socket
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from logloom.io.remote import storage_error
 from logloom.io.steps import step
+from logloom.io.threads import Threads
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ _CLOCKS_APART = 2.0  # seconds
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE of Linux
 _TRIES = 100  # of what others may undo in between
 AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
+_SYNCING = Threads(AT_ONCE, "logloom-sync")
 
 
 def own_name() -> str:
@@ -232,8 +234,8 @@ def sync(path: pathlib.Path) -> None:
 
 def sync_all(paths: Sequence[pathlib.Path]) -> None:
     """Waits until all these files and folders are on the disk."""
-    with step("sync"), ThreadPoolExecutor(max(1, min(len(paths), AT_ONCE))) as pool:
-        list(pool.map(sync, paths))
+    with step("sync"):
+        deque(_SYNCING.pool.map(sync, paths), maxlen=0)
 
 
 def is_running(pid: int, since: float | None = None) -> bool:

@@ -8,7 +8,6 @@ Elsewhere: lanes (logloom.statistics.lanes), making them (logloom.statistics.row
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -92,7 +91,7 @@ class Statistics:
         import pyarrow.parquet as pq
 
         rows = [key._asdict() | _row(lane) for key, lane in self.lanes.items()]
-        buffer = io.BytesIO()
+        buffer = pa.BufferOutputStream()
         with pq.ParquetWriter(
             buffer,
             _schema(),
@@ -106,7 +105,7 @@ class Statistics:
             file.write_table(pa.Table.from_pylist(rows, schema=_schema()))
             if log_id:
                 file.add_key_value_metadata({"log_id": log_id.encode(errors="surrogateescape")})
-        return buffer.getvalue()
+        return bytes(buffer.getvalue())
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str, *, brief: bool = False) -> Self:

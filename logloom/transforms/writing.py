@@ -29,6 +29,7 @@ from logloom.transforms.job import Job, PartitionTask
 from logloom.transforms.portions import open_portions
 
 _WRITE_OUT = 16 << 20  # bytes of rows that are sent to the disk together
+_SMALL = 64 << 10  # bytes of rows that are hashed sooner than a thread has begun to
 
 
 class Writing:
@@ -47,7 +48,7 @@ class Writing:
         self._job, self._partition, self._outputs = job, partition, tuple(outputs)
         self._keep_portions, self._anew = keep_portions, anew
         self._stack = contextlib.ExitStack()
-        # Hashing leaves Python's lock to others, so it goes on beside writing.
+        # Hashing leaves Python's lock to others, so that of much goes on beside writing.
         self._hasher = self._stack.enter_context(ThreadPoolExecutor(1))
         self._writers: dict[str, Writer] = {}
         self._digests = RowsDigest(job.schema)
@@ -70,11 +71,15 @@ class Writing:
         for block in each("make rows", stream):
             if len(block) and not self._writers:  # no rows, no files
                 self._open_writers()
-            hashed = self._hasher.submit(digested, self._digests, count, block)
+            is_small = block.nbytes < _SMALL
+            hashed = None if is_small else self._hasher.submit(digested, self._digests, count, block)
             for output, writer in self._writers.items():
                 with step(f"write {output}", block.nbytes):
                     writer.append(block)
-            hashed.result()
+            if hashed is None:
+                digested(self._digests, count, block)
+            else:
+                hashed.result()
             self.rows += len(block)
             self._write_out(block.nbytes)
         self.tally = stream.account(self.rows, self._digests)

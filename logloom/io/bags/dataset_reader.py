@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgpack
@@ -24,6 +22,7 @@ from logloom.io.bags.codecs import ArrayDecoder, FixedDecoder, array_head
 from logloom.io.bags.files import ClosedAtEnd, open_folder
 from logloom.io.bags.limits import checked_range
 from logloom.io.bags.spec import REFS, Codecs, codecs_for, is_sequence, read_spec
+from logloom.io.threads import Threads
 
 Mask = Mapping[str, bool | range | slice] | Sequence[str]
 
@@ -72,7 +71,7 @@ class DatasetReader(ClosedAtEnd):
             raise UsageError(f"{self._folder.name}: no key {unknown[0]!r} to cache; {', '.join(self._spec)}")
         self._decoders = codecs_for(self._spec, decoders, "decoder", self._folder.name)
         self._parallel = parallel
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+        self._threads = Threads(min(32, max(1, len(self._spec))), "bags")
         self._bags: dict[str, BagReader] = {}
         self._fetchers: dict[str, Callable[[int], bytes]] = {}
         self.closed = False
@@ -203,8 +202,7 @@ class DatasetReader(ClosedAtEnd):
         self._bags.clear()
         self._fetchers.clear()
         self._plan = None
-        if self._pool is not None:
-            self._pool[1].shutdown(wait=False)
+        self._threads.close()
 
     def _number(self, index: Any) -> int:
         number = operator.index(index)
@@ -288,7 +286,7 @@ class DatasetReader(ClosedAtEnd):
                 jobs.append((key, number if refs is None else refs[self._order[key]]))
         place = f"datapoint {number}"
         if self._parallel and len(jobs) > 1:
-            values = self._threads().map(lambda job: self._value(job[0], job[1], place), jobs)
+            values = self._threads.pool.map(lambda job: self._value(job[0], job[1], place), jobs)
             return dict(zip(wanted, values, strict=True))
         return {key: self._value(key, where, place) for key, where in jobs}
 
@@ -382,12 +380,6 @@ class DatasetReader(ClosedAtEnd):
             f"{self._folder.name}: {place}: {key!r} can't be decoded as {self._spec[key]}: {error}; pass "
             "decoders=None to see its bytes"
         )
-
-    def _threads(self) -> ThreadPoolExecutor:
-        if self._pool is None or self._pool[0] != os.getpid():  # threads don't cross a fork
-            workers = min(32, max(1, len(self._spec)))
-            self._pool = (os.getpid(), ThreadPoolExecutor(workers, "bags"))
-        return self._pool[1]
 
 
 def _reopen(

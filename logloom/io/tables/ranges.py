@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from logloom.io.checks import without_check
 from logloom.io.fetching import REMOTE_GAP, cut_short, failure, fetch_many, joined, size_of
 from logloom.io.files import File, preadv
 from logloom.io.locks import Lock
+from logloom.io.threads import Threads
 from logloom.uris import chained, is_local
 
 LOCAL_WASTE = 4 << 10  # as `LOCAL_GAP` of logloom.io.files, for ranges that are read to places of their own
@@ -51,13 +51,13 @@ class RangeReader:
         self._numbers: dict[str, int] = {}
         self._any_remote = False
         self._storage = without_check(storage_options)  # chunks have digests of their own
-        self._threads = threads or min(8, 2 * (os.cpu_count() or 1))
+        self._most = threads or min(8, 2 * (os.cpu_count() or 1))
+        self._threads = Threads(self._most, "ranges")
         self._files: dict[int, File] = {}
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None  # and the process that it is of
         self._numbering = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_files": {}, "_pool": None}
+        return self.__dict__ | {"_files": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -111,12 +111,12 @@ class RangeReader:
             numbers, offsets, lengths = numbers[local], offsets[local], lengths[local]
             targets = [targets[i] for i in local.tolist()]
         requests, total = _requests((numbers, offsets, lengths), targets), int(lengths.sum())
-        workers = min(self._threads, total // _PARALLEL_BYTES, len(requests))
+        workers = min(self._most, total // _PARALLEL_BYTES, len(requests))
         if workers < 2 or total < _PARALLEL_RANGE * len(targets):
             self._scatter(requests)
             return
         shares = _shares(requests, workers)
-        futures = [self._workers.submit(self._scatter, share) for share in shares[1:]]
+        futures = [self._threads.pool.submit(self._scatter, share) for share in shares[1:]]
         try:
             self._scatter(shares[0])
         finally:
@@ -178,12 +178,6 @@ class RangeReader:
             else:
                 sizes[own] = int(offsets[own].max()) + _LARGE  # it will tell when asked for the bytes
         return sizes
-
-    @property
-    def _workers(self) -> ThreadPoolExecutor:
-        if self._pool is None or self._pool[0] != os.getpid():  # threads don't cross a fork
-            self._pool = (os.getpid(), ThreadPoolExecutor(self._threads, thread_name_prefix="ranges"))
-        return self._pool[1]
 
     def _scatter(self, requests: Sequence[_Request]) -> None:
         """Reads local ranges."""
