@@ -56,7 +56,7 @@ def test_a_forked_child_reads_on_by_threads_of_its_own(table, monkeypatch):
     loader = tt.row_loader(tt.read_index(f"{root}/t"), threads=2)
 
     def read():
-        return loader.get_many(list(range(60)))["camera.front"], loader._reader._pool[0]
+        return loader.get_many(list(range(60)))["camera.front"], loader._reader._threads._made[0]
 
     expected = [row["camera.front"] for row in rows[:60]]
     assert read() == (expected, os.getpid())
