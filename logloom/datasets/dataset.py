@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, cast, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from logloom import batches
 from logloom.batches import Batch
@@ -474,14 +475,8 @@ class Dataset(DatasetView, Generic[Sample]):
             raise UsageError("to_polars needs polars: pip install polars") from error
         return cast("pl.DataFrame", polars.from_arrow(self.to_arrow(columns)))
 
-    def _chosen(self, numbers: Any) -> Ints:
-        found = np.asarray(numbers)
-        length = len(self)
-        if found.size and found.dtype.kind in "iu":
-            outside = (found < -length) | (found >= length)
-            if outside.any():
-                raise IndexError(f"row {found[outside][0]} of {length}")
-        return views.checked(found, length)
+    def _chosen(self, numbers: ArrayLike) -> Ints:
+        return views.checked(numbers, len(self), IndexError)
 
     def _samples(self, numbers: Sequence[int]) -> list[Any]:
         positions = views.at(self._rows, self._chosen(numbers))

@@ -82,11 +82,11 @@ def taken(positions: Rows, which: Any) -> Rows:
     return at(positions, checked(chosen, len(positions)))
 
 
-def checked(numbers: ArrayLike, length: int) -> Ints:
+def checked(numbers: ArrayLike, length: int, outside: type[Exception] = UsageError) -> Ints:
     """(k,) numbers of rows as they count from 0.
 
     Raises:
-        UsageError: one is out of range, or no integer.
+        UsageError: one is no integer; `outside`: one is out of range.
     """
     found = np.asarray(numbers)
     if found.size == 0:
@@ -94,9 +94,9 @@ def checked(numbers: ArrayLike, length: int) -> Ints:
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise UsageError(f"rows are chosen by (k,) integers or bools, not {found.dtype}{list(found.shape)}")
     rows = found.astype(np.int64)
-    outside = (rows < -length) | (rows >= length)
-    if outside.any():
-        raise UsageError(f"row {rows[outside][0]} of {length}")
+    beyond = (rows < -length) | (rows >= length)
+    if beyond.any():
+        raise outside(f"row {rows[beyond][0]} of {length}")
     return np.where(rows < 0, rows + length, rows)
 
 
