@@ -219,7 +219,7 @@ class Costs:
     Attributes:
         gb_cpu: building and reading back a GB of messages.
         partition_cpu: what each partition costs beside its bytes, in kernels and in the engine.
-        list_cpu: of a new log, in the driver: listing it (half of that), and making a task of it.
+        list_cpu: of a new log, in the driver: listing it (most of that), and making a task of it.
         plan_cpu, plan_requests: of a log that is opened first, by a worker, or in the driver where it is of
             the sample; requests follow each other.
         sample: how many logs the driver opens.
@@ -233,8 +233,8 @@ class Costs:
     """
 
     gb_cpu: float = 3.5
-    partition_cpu: float = 0.0045
-    list_cpu: float = 0.00007
+    partition_cpu: float = 0.0065
+    list_cpu: float = 0.00005
     plan_cpu: float = 0.005
     sample: int = 64
     plan_requests: int = 9
@@ -243,7 +243,7 @@ class Costs:
     partition_gets: int = 6
     partition_puts: int = 2
     read_bytes: int = 16 << 20
-    planned_bytes: int = 1400
+    planned_bytes: int = 700
     outcome_bytes: int = 220
     shuffled_bytes: int = 950
 
