@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from blake3 import blake3
 from pydantic import (
     AfterValidator,
@@ -38,7 +39,9 @@ T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid")  # of dataclasses that `checked` makes
 MAX_DEPTH = 100  # what walks a value calls itself for each level
 _LARGEST = 2**64 - 1
-_NOT_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{}"]+', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NESTING = np.zeros(256, np.int8)  # by character, how much deeper it leads outside of strings
+_NESTING[[*b"[{"]], _NESTING[[*b"]}"]] = 1, -1
 _PART = r"(?:\.{0,2}[^./\\\x00-\x1f]|\.{3})[^/\\\x00-\x1f]*"  # neither empty, nor . or ..
 
 
@@ -154,11 +157,12 @@ def _depth(text: str) -> int:
     most = text.count("[") + text.count("{")
     if most <= MAX_DEPTH:
         return most
-    depth = deepest = 0
-    for bracket in _NOT_BRACKETS.sub("", text):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+    if "\\" in text:  # or quotes would begin and end strings by turns
+        text = _STRING.sub("", text)
+    codes = np.frombuffer(text.encode(errors="surrogatepass"), np.uint8)
+    codes = codes[(_NESTING[codes] != 0) | (codes == ord('"'))]
+    is_outside = np.cumsum(codes == ord('"')) % 2 == 0
+    return int(np.cumsum(_NESTING[codes[is_outside]]).max(initial=0))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from logloom.io.entries import unit_names
 from logloom.transforms.journal import (
     ASSEMBLING,
     BUILDING,
+    CHECKING,
+    FINISHING,
     OPENED,
     READING_BACK,
     Journal,
@@ -50,6 +52,7 @@ _RATE_OVER = 10.0  # seconds whose speed is shown
 _REST = 9  # times as long as a look took: of a million units it takes minutes
 _ENOUGH = 2.0  # seconds of building that tell what it waits for
 _BUSY = 0.7  # processor time to time, from where on the processor is what takes it
+_COUNTED = {FINISHING: "log", CHECKING: "unit", ASSEMBLING: "file"}  # phases, and what is counted in them
 _READ_BACK_SHARE = 0.4  # of the time of building; what is guessed until some has been read back
 
 
@@ -74,7 +77,7 @@ class Meter:
     _found: float = 0.0  # bytes that an earlier attempt had built
     _seconds: dict[str, float] = field(default_factory=dict)  # of workers, by phase
     _cpu: float = 0.0  # seconds of processor time that building took
-    _files: list[int] = field(default_factory=lambda: [0, 0])  # of assembled outputs: there, and to be there
+    _counts: dict[str, list[int]] = field(default_factory=dict)  # by phase: done, and to be done
     _recent: deque[tuple[float, float]] = field(default_factory=deque)
     _began: float | None = None
 
@@ -91,9 +94,12 @@ class Meter:
     def take(self, note: Note, now: float) -> None:
         """Adds a note that was read at `now`, a time.monotonic()."""
         self._began = now if self._began is None else self._began
-        if note.phase == ASSEMBLING:
-            self._files[0 if note.done else 1] += note.pieces
-            self.phase = f"assembling, {self._files[0]} of {self._files[1]} files"
+        if note.phase in _COUNTED:
+            counts = self._counts.setdefault(
+                note.phase, [0, len(self.work) if note.phase == FINISHING else 0]
+            )
+            counts[0 if note.done else 1] += note.pieces
+            self.phase = f"{note.phase}, {counts[0]:,} of {counted(counts[1], _COUNTED[note.phase])}"
             return
         if note.phase == OPENED:
             self.work[note.what] = (note.size, note.pieces)

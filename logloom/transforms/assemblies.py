@@ -34,6 +34,7 @@ from logloom.transforms.assembled_portions import (
 )
 from logloom.transforms.finished import withdraw_assembled
 from logloom.transforms.job import Target
+from logloom.transforms.journal import PLANNING, Note
 from logloom.transforms.outcomes import LogOutcomes, records_of
 from logloom.transforms.taking import taken_portion
 from logloom.transforms.unit_memory import UnitMemory
@@ -195,6 +196,7 @@ def plan_assemblies(job: Target, outcomes: LogOutcomes) -> Iterator[PlannedAssem
     outputs = assembled_outputs(job)
     if not outputs or outcomes.failures or outcomes.unchanged:
         return
+    job.journal.write(Note(PLANNING, ", ".join(outputs), done=False))
     logs, memory = records_of(job, outcomes), UnitMemory.load(job, outputs)
     parts: dict[str, Sequence[Any]] = {}
     for assembly in assemblies(job, logs, memory):

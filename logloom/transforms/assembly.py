@@ -10,7 +10,6 @@ dataset (`AssembledFormat`), Beam (build_logs), the commit (finish).
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,7 +41,7 @@ from logloom.transforms.assemblies import (
 )
 from logloom.transforms.finished import check_files, withdraw_assembled, withdraw_portions
 from logloom.transforms.job import Target
-from logloom.transforms.journal import ASSEMBLING, Note
+from logloom.transforms.journal import ASSEMBLING, CHECKING, READING_BACK, Note
 from logloom.transforms.outcomes import LogOutcomes, kept_records
 from logloom.transforms.read_marks import is_marked, leave_mark, mark_of
 from logloom.transforms.reading_back import Reading, damaged, differences, is_sampled
@@ -95,24 +94,30 @@ def plan_checks(
     whole: set[tuple[str, str]] = set()
     for _, entry in entries_of(job.store, kept_records(job, outcomes)) if job.verify == "all" else ():
         whole.add((entry.output, entry.identity))
+        job.journal.write(Note(CHECKING, entry.log_id, done=False))
         yield UnitCheck(entry, True)
-    for entry in itertools.chain.from_iterable(one.checks for one in planned):
-        if (entry.output, entry.identity) not in whole:
-            yield UnitCheck(entry, False)
+    for one in planned:
+        staged = [entry for entry in one.checks if (entry.output, entry.identity) not in whole]
+        job.journal.write(Note(CHECKING, one.entry.output, done=False, pieces=len(staged)))
+        yield from (UnitCheck(entry, False) for entry in staged)
 
 
 def check_unit(job: Target, check: UnitCheck) -> list[Failure]:
     """Says what is wrong with a unit, which then no longer counts as finished."""
+    found = damaged(job, check.entry, _problems(job, check))
+    job.journal.write(Note(CHECKING, check.entry.log_id))
+    return found
+
+
+def _problems(job: Target, check: UnitCheck) -> list[str]:
     entry = check.entry
     if check.is_whole:
         problems = list(check_files(job.store, entry))
-        if not problems and entry.rows:
-            problems = list(differences(Reading.of(job), entry))
-        return damaged(job, entry, problems)
+        return problems or list(differences(Reading.of(job), entry) if entry.rows else ())
     # What a view shows of a unit stays where it is, so the rest is what assembly reads.
     shown = format_named(entry.output).view(0, [file.name for file in entry.files])
     staged = replace(entry, files=tuple(file for file in entry.files if file.name not in shown))
-    return damaged(job, entry, check_files(job.store, staged))
+    return list(check_files(job.store, staged))
 
 
 def plan_chunks(
@@ -222,6 +227,7 @@ def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResul
     attempt at this version read isn't read again.
     """
     entry, identity, output = candidate.entry, candidate.identity, candidate.entry.output
+    job.journal.write(Note(READING_BACK, output, done=False))
     problems: list[str] = []
     is_trusted = candidate.found and _is_parents(job, identity)
     num_trusted = 0 if job.verify == "all" else len(entry.portions) - len(candidate.fresh)

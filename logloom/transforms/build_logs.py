@@ -26,7 +26,7 @@ from logloom.transforms.assemblies import (
 from logloom.transforms.attempts import build_bundle, open_new
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, Target
-from logloom.transforms.journal import OPENED, Note
+from logloom.transforms.journal import FINISHING, OPENED, Note
 from logloom.transforms.outcomes import (
     LogOutcome,
     LogOutcomes,
@@ -189,6 +189,7 @@ def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
 def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> LogOutcome:
     with _step(job, "finish a log"):
         outcome = finish.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
+    job.journal.write(Note(FINISHING, outcome.log_id))
     count(logs=1, logs_failed=int(outcome.record is None and bool(outcome.failures)))
     if outcome.record is not None:
         count(logs_skipped=int(outcome.record.status == "skipped"), messages_refused=outcome.record.refused)

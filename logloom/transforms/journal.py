@@ -15,8 +15,8 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-BUILDING, READING_BACK, ASSEMBLING = "building", "reading back", "assembling"
-OPENED = "opened"
+OPENED, BUILDING, READING_BACK = "opened", "building", "reading back"
+FINISHING, PLANNING, CHECKING, ASSEMBLING = "finishing", "planning", "checking", "assembling"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Note:
         done: False where it begins.
         seconds: that it took.
         rows: that it made.
-        pieces: of this phase that come with it: partitions, or the files to be assembled.
+        pieces: of this phase that come with it: partitions, logs, units, or files to be assembled.
         found: it was there already, from an earlier attempt.
         size: of a log that was opened, its bytes of messages.
         cpu: seconds of processor time that it took, of all threads of its process.

@@ -14,7 +14,17 @@ from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.progress import Meter, UnitLooker, Watch, rest_after
 from logloom.runners import cache
-from logloom.transforms.journal import ASSEMBLING, BUILDING, READING_BACK, Journal, JournalReader, Note
+from logloom.transforms.journal import (
+    ASSEMBLING,
+    BUILDING,
+    CHECKING,
+    FINISHING,
+    PLANNING,
+    READING_BACK,
+    Journal,
+    JournalReader,
+    Note,
+)
 from logloom.words import human_seconds
 
 WORK = {"a": (1000, 10), "b": (3000, 10)}
@@ -92,11 +102,38 @@ def test_progress_says_what_building_waits_for_once_it_can_tell(cpu, bound):
     assert ("bound by the" in meter.words(3.0)) == bool(bound)
 
 
-def test_assembling_is_told_in_files():
+def test_what_follows_building_is_counted():
     meter = Meter(WORK)
+    meter.take(Note(FINISHING, "a"), 0.0)
+    assert meter.phase == f"finishing, 1 of {len(WORK)} logs"
+    meter.take(Note(CHECKING, "zarr", done=False, pieces=1000), 0.0)
+    meter.take(Note(CHECKING, "a"), 0.0)
+    assert meter.phase == "checking, 1 of 1,000 units"
     meter.take(Note(ASSEMBLING, "", done=False, pieces=12), 0.0)
     meter.take(Note(ASSEMBLING, "zarr"), 1.0)
     assert meter.phase == "assembling, 1 of 12 files"
+    meter.take(Note(READING_BACK, "zarr", done=False), 1.0)
+    assert (meter.phase, meter.share) == ("reading back zarr", 0.0)
+
+
+def test_a_build_notes_all_of_its_phases(tmp_path, plan):
+    noted = []
+
+    class Remembering(Watch):
+        def __exit__(self, *error):
+            noted.extend(JournalReader(self.journal.folder).new())
+            super().__exit__(*error)
+
+    build(plan, watch=Remembering)
+    counts = {
+        (phase, done): sum(note.pieces for note in noted if (note.phase, note.done) == (phase, done))
+        for phase in (FINISHING, CHECKING, ASSEMBLING)
+        for done in (False, True)
+    }
+    assert counts[FINISHING, True] == len(plan.work)
+    assert counts[CHECKING, True] == counts[CHECKING, False] > 0
+    assert counts[ASSEMBLING, True] == counts[ASSEMBLING, False] > 0
+    assert {note.phase for note in noted} >= {PLANNING, READING_BACK}
 
 
 def test_a_build_leaves_no_notes_behind(plan, tmp_path):
