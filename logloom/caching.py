@@ -23,8 +23,10 @@ class cached_property(functools.cached_property[T]):  # noqa: N801, TID251 (a de
     @overload
     def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Self | T:
-        if instance is None:
-            return self
+        return self if instance is None else self.of(instance)
+
+    def of(self, instance: object) -> T:
+        """The attribute of an object, which is made where it isn't there."""
         name = self.attrname
         assert name is not None
         made: dict[str, Any] = instance.__dict__
