@@ -65,6 +65,22 @@ class PacketReader(Protocol):
         """Takes note that a packet can't be used, so that none that may need it is."""
 
 
+class SetReader:
+    """What the readers of H.264 and of H.265 have in common: parameter sets that packets bring."""
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[int, int], bytes] = {}
+        self._why = NO_KEYFRAME
+        self.horizon = 16
+
+    @property
+    def config(self) -> tuple[bytes, ...]:
+        return tuple(START_CODE + self._sets[key] for key in sorted(self._sets))
+
+    def lose(self, why: str) -> None:
+        self._why = why
+
+
 class Bits:
     """Bits of bytes, from the first one's highest on.
 

@@ -16,12 +16,11 @@ from logloom.io.video.bits import (
     LOST,
     MAX_SET_BYTES,
     NO_KEY,
-    NO_KEYFRAME,
     OPEN,
     SLICE_BYTES,
-    START_CODE,
     Bits,
     Look,
+    SetReader,
     checked_size,
     nal_units,
     unescaped,
@@ -138,7 +137,7 @@ class _Slice:
     order: int  # the lower bits of the picture's place in the order of showing
 
 
-class H264:
+class H264(SetReader):
     """See `PacketReader`.
 
     Reference pictures are numbered (frame_num), so a packet that others need leaves a gap where it is lost.
@@ -146,26 +145,13 @@ class H264:
     """
 
     def __init__(self) -> None:
-        self._sets: dict[tuple[int, int], bytes] = {}
+        super().__init__()
         self._sequences: dict[int, H264Sequence] = {}
         self._of_picture: dict[int, int] = {}  # by picture parameter set, the sequence's
-        self._why = NO_KEYFRAME
         self._frame_num = -1  # of the reference picture before
         self._order = (0, 0)  # of the same, upper and lower bits
         self._key_order: int | None = None  # of an open keyframe
         self._leading = ""  # why pictures leading it can't be right
-        self._horizon = 16
-
-    @property
-    def config(self) -> tuple[bytes, ...]:
-        return tuple(START_CODE + self._sets[key] for key in sorted(self._sets))
-
-    @property
-    def horizon(self) -> int:
-        return self._horizon
-
-    def lose(self, why: str) -> None:
-        self._why = why
 
     def look(self, data: bytes) -> Look:
         recovers = False
@@ -198,7 +184,7 @@ class H264:
         found = sequence_parameters(unit[1:])
         self._sequences[found.id] = found
         self._sets[_SPS, found.id] = unit
-        self._horizon = 1 << found.frame_num_bits
+        self.horizon = 1 << found.frame_num_bits
 
     def _take_picture_set(self, unit: bytes) -> None:
         if len(unit) > MAX_SET_BYTES:

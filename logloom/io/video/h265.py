@@ -19,12 +19,11 @@ from logloom.io.video.bits import (
     LOST,
     MAX_SET_BYTES,
     NO_KEY,
-    NO_KEYFRAME,
     OPEN,
     SLICE_BYTES,
-    START_CODE,
     Bits,
     Look,
+    SetReader,
     checked_size,
     nal_units,
     unescaped,
@@ -165,7 +164,7 @@ def _predicted_set(
     return tuple(Reference(distance, found[distance]) for distance in ordered)
 
 
-class H265:
+class H265(SetReader):
     """See `PacketReader`.
 
     Each picture names those that must be there: one whose references are all right is right. So a lost packet
@@ -173,21 +172,11 @@ class H265:
     """
 
     def __init__(self) -> None:
-        self._sets: dict[tuple[int, int], bytes] = {}
+        super().__init__()
         self._sequences: dict[int, H265Sequence] = {}
         self._pictures: dict[int, PictureParameters] = {}
         self._there: dict[int, bool] = {}  # pictures by their order, and whether they are right
         self._order = 0  # of the last picture of the lowest layer
-        self._why = NO_KEYFRAME
-        self._horizon = 16
-
-    @property
-    def config(self) -> tuple[bytes, ...]:
-        return tuple(START_CODE + self._sets[key] for key in sorted(self._sets))
-
-    @property
-    def horizon(self) -> int:
-        return self._horizon
 
     def lose(self, why: str) -> None:
         self._why, self._there = why, {}
@@ -218,7 +207,7 @@ class H265:
         if kind == _SPS:
             found = sequence_parameters(unit[2:])
             self._sequences[found.id] = found
-            self._horizon = 1 << found.order_bits
+            self.horizon = 1 << found.order_bits
             number = found.id
         else:
             bits = Bits(unescaped(unit[2:]))
