@@ -1,4 +1,4 @@
-"""Words for people: counts with their noun, sizes and times, and text that a terminal can't be steered by.
+"""Words for people: counts with their noun, sizes and times, near names, and text that steers no terminal.
 
 Here: pure functions.
 Elsewhere: printing (logloom.cli.common), messages of errors (logloom.errors).
@@ -9,8 +9,9 @@ overrides of the direction of writing.
 from __future__ import annotations
 
 import datetime
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -72,6 +73,17 @@ def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], ar
         return "none" if number is None else f"{number:.6g}" if isinstance(number, float) else str(number)
 
     return ", ".join(f"{name} {short(old)} {arrow} {short(new)}" for name, (old, new) in changes.items())
+
+
+def near_to(name: str, known: Iterable[str]) -> str:
+    """What a message adds on a name that isn't known: the nearest one that is, or all of them.
+
+    >>> near_to("sped", ["speed", "pose"]), near_to("x", ["speed", "pose"]), near_to("x", [])
+    ('; did you mean speed?', '; there are speed, pose', '; there are none')
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names) or 'none'}"
 
 
 def shortened(text: str) -> str:

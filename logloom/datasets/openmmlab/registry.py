@@ -6,11 +6,12 @@ Elsewhere: what is registered (the modules beside, and users').
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from logloom.words import near_to
 
 
 class Registry:
@@ -75,7 +76,9 @@ class Registry:
         if isinstance(kind, str):
             made_by = self.get(kind)
             if made_by is None:
-                raise KeyError(f"{kind} is not in the {self.name} registry{_nearest(kind, self._modules)}")
+                raise KeyError(
+                    f"{kind} is not in the {self.name} registry{near_to(kind, sorted(self._modules))}"
+                )
         elif callable(kind):
             made_by = kind
         else:
@@ -120,11 +123,6 @@ class Registry:
                 )
             self._modules[name] = module
         return module
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(sorted(known)) or 'none'}"
 
 
 DATASETS = Registry(

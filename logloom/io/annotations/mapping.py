@@ -6,8 +6,7 @@ Elsewhere: what a recipe may say (options), applying a mapping to rows (infos).
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ import numpy as np
 from logloom.errors import UsageError
 from logloom.io.annotations.options import LabelFrom, Options
 from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.words import near_to
 
 INFO = "data_info"  # the column of a staged unit that holds the infos
 FileForm = Literal["bytes", "image", "raw"]
@@ -102,7 +102,7 @@ def plan_mapping(options: Options, schema: Schema) -> tuple[InfoMapping | None, 
     fields = _fields(options, schema, problems)
     for name in options.ext:
         if name not in files:
-            problems.append(f"ext: column {name!r} becomes no file{_nearest(name, files)}")
+            problems.append(f"ext: column {name!r} becomes no file{near_to(name, files)}")
     if INFO in files:
         problems.append(f"column {INFO!r} can't become files; give it another name")
     if not leaves and options.instances is None:
@@ -151,7 +151,7 @@ def _column_leaf(
 ) -> list[Leaf]:
     ctype = schema.columns.get(column) or schema.meta.get(column)
     if ctype is None:
-        hint = f"{_nearest(column, schema.columns)}; a text itself is written {{value: {column}}}"
+        hint = f"{near_to(column, schema.columns)}; a text itself is written {{value: {column}}}"
         problems.append(f"{shown}: no column {column!r}{hint}")
         return []
     if str(path[-1]).endswith("_path") and ctype.kind != "string":
@@ -199,7 +199,7 @@ def _fields(options: Options, schema: Schema, problems: list[str]) -> tuple[Inst
         return ()
     ctype = schema.columns.get(given.from_)
     if ctype is None:
-        problems.append(f"instances.from: no column {given.from_!r}{_nearest(given.from_, schema.columns)}")
+        problems.append(f"instances.from: no column {given.from_!r}{near_to(given.from_, schema.columns)}")
         return ()
     if ctype.dtype.names is None or ctype.shape != (None,):
         problems.append(f"instances.from: column {given.from_} is {ctype}, it takes a list of structs")
@@ -222,7 +222,7 @@ def _field(
     missing = [name for name in names if name not in own]
     if missing:
         problems += [
-            f"instances.{key}: {column} has no field {name!r}{_nearest(name, own)}" for name in missing
+            f"instances.{key}: {column} has no field {name!r}{near_to(name, own)}" for name in missing
         ]
         return []
     strange = [name for name in names if not _is_plain(dtype[name].base)]
@@ -262,7 +262,7 @@ def _label_field(
         if isinstance(label, str):
             if classes is None or label not in classes:
                 problems.append(
-                    f"{place}: no class {label!r} in metainfo.classes{_nearest(label, classes or ())}"
+                    f"{place}: no class {label!r} in metainfo.classes{near_to(label, classes or ())}"
                 )
                 continue
             label = classes.index(label)
@@ -272,9 +272,3 @@ def _label_field(
         labels[text] = label
     unknown = value.unknown if isinstance(value, LabelFrom) and value.unknown != "fail" else None
     return [InstanceKey(key, (name,), labels=labels, unknown=unknown)]
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names) or 'none'}"

@@ -9,9 +9,8 @@ source of its shape, if exactly one field and one source of that shape remain.
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +22,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.l5kit.dtypes import AGENTS, LABELS, TL_FACE_LABELS, TL_FACES, ArrayKind
 from logloom.io.l5kit.options import AgentsFrom, FieldFrom, FieldSource, L5KitOptions, TlFacesFrom
 from logloom.schema import ColumnType, Schema
+from logloom.words import near_to
 
 MAPPED_SCHEMA = Schema(
     {
@@ -209,7 +209,7 @@ def mapping_of(options: L5KitOptions, schema: Schema) -> RowMapping:
 def _find_column(key: str, name: str, schema: Schema, problems: list[str]) -> ColumnType | None:
     found = schema.columns.get(name)
     if found is None:
-        problems.append(f"{key}: no column {name!r}{_nearest(name, schema.columns)}")
+        problems.append(f"{key}: no column {name!r}{near_to(name, schema.columns)}")
     return found
 
 
@@ -261,7 +261,9 @@ def _explicit_rules(
     for target, given in explicit.items():
         name, labels = (given.from_, given.map) if isinstance(given, FieldFrom) else (given, None)
         if name not in (dtype.names or ()):
-            problems.append(f"{key}.{target}: {column} has no field {name!r}{_nearest(name, dtype.names)}")
+            problems.append(
+                f"{key}.{target}: {column} has no field {name!r}{near_to(name, dtype.names or ())}"
+            )
         elif labels is not None:
             lines = _label_problems(target, labels, dtype[name])
             problems += [f"{key}.{target}: {line}" for line in lines]
@@ -281,7 +283,7 @@ def _label_problems(target: str, given: Mapping[str, str], source: np.dtype[Any]
     if source.kind not in "iuU":
         return [f"map needs a class of text or integers, got {source}"]
     labels = _LABELLED[target]
-    return [f"no label {label!r}{_nearest(label, labels)}" for label in given.values() if label not in labels]
+    return [f"no label {label!r}{near_to(label, labels)}" for label in given.values() if label not in labels]
 
 
 def _found_rules(
@@ -334,8 +336,3 @@ def _mismatch(kind: ArrayKind, target: str, column: str, source: str, dtype: np.
 def _type_name(dtype: np.dtype[Any]) -> str:
     name = "struct" if dtype.base.names else str(dtype.base)
     return f"{name}{list(dtype.shape)}" if dtype.shape else name
-
-
-def _nearest(name: str, known: Iterable[str] | None) -> str:
-    close = difflib.get_close_matches(name, list(known or ()), 1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known or ()) or 'none'}"
