@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,9 +105,8 @@ def _timed_by(manifest: Manifest, source: Callable[[str], OrderedRows]) -> Order
 
 
 def max_gap_of(manifest: Manifest) -> int | None:
-    """One and a half periods of the recipe's clock, ns; None where a topic is the clock."""
-    rate = (manifest.recipe.get("clock") or {}).get("rate")  # what is converted has no recipe
-    return None if rate is None else int(10**9 / Decimal(str(rate))) * 3 // 2
+    """One and a half periods of the recipe's clock, ns; None where it has none."""
+    return None if manifest.period is None else manifest.period * 3 // 2
 
 
 def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:

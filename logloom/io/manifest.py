@@ -120,6 +120,12 @@ class Manifest:
         named: list[str] = (self.recipe.get("order") or {}).get("split") or []
         return named or [name for name in split or () if name != "by"]
 
+    @property
+    def period(self) -> int | None:
+        """Of the recipe's clock, ns; None where a topic is the clock, or there was no recipe."""
+        rate = (self.recipe.get("clock") or {}).get("rate")
+        return None if rate is None else int(10**9 / Decimal(str(rate)))
+
     def to_bytes(self) -> bytes:
         """What stands in its file: of logs their shards, which lie beside it already."""
         fields = asdict(replace(self, logs=LogRecords()))

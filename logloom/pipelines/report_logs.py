@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,16 +94,10 @@ def log_lines(rows: RowsOfLogs, manifest: Manifest) -> Iterator[LogLine]:
     """Logs evenly spread over all that have rows, by log_id."""
     with_rows = np.flatnonzero(manifest.logs.column("rows").to_numpy())
     chosen = [int(with_rows[at]) for at in evenly(len(with_rows), MAX_LINES)]
-    period = period_of(manifest)
+    period = manifest.period or 0
     output = _timed_output(manifest)
     for record in manifest.logs.take(chosen):
         yield _line(rows, record, output, period, MAX_UNITS // len(chosen))
-
-
-def period_of(manifest: Manifest) -> int:
-    """Of the recipe's clock, ns; 0 where a topic is the clock, or there was no recipe."""
-    rate = (manifest.recipe.get("clock") or {}).get("rate")
-    return 0 if rate is None else int(10**9 / Decimal(str(rate)))
 
 
 def _timed_output(manifest: Manifest) -> str:

@@ -346,8 +346,7 @@ class Committed(Target):
 
     @property
     def period(self) -> int | None:
-        rate = (self.recipe.get("clock") or {}).get("rate")
-        return int(10**9 / Decimal(str(rate))) if rate is not None else None
+        return self.manifest.period
 
     @property
     def encoded(self) -> frozenset[str]:
