@@ -1,6 +1,7 @@
 """What processes spend their time on, step by step, where somebody asked for it (`logloom build --profile`).
 
-Here: `step` and `each`, which stand around work; `recorded`, which has them written down; `read_steps`.
+Here: `step` and `each`, which stand around work; `recorded`, which has them written down; `read_steps`; and
+`append_line`, for notes of other things, too.
 Elsewhere: what is made of it (logloom.pipelines.profile).
 
 A process appends a line for each step that ended to a file of its own, so that one that is killed loses no
@@ -76,7 +77,7 @@ class _StepTimer:
         stop, cpu = time.perf_counter_ns(), time.thread_time_ns() - self._cpu
         _own.depth = self._depth
         thread = f"{threading.current_thread().name} {threading.get_native_id()}"
-        _append(self._folder, [thread, self._name, self._depth, self._start, stop, cpu, self._nbytes])
+        append_line(self._folder, [thread, self._name, self._depth, self._start, stop, cpu, self._nbytes])
 
 
 def step(name: str, nbytes: int = 0) -> contextlib.AbstractContextManager[None]:
@@ -112,8 +113,11 @@ def recorded(folder: str) -> Iterator[None]:
             _folder = _folder if _blocks else ""
 
 
-def _append(folder: str, line: list[Any]) -> None:
-    """Adds a line in one call, so that none is torn; without one that can't be written no build fails."""
+def append_line(folder: str, line: list[Any]) -> None:
+    """Adds a line to this process's own file, in one call, so that none is torn.
+
+    One that can't be written is left out: no build fails for it.
+    """
     path = os.path.join(folder, f"{socket.gethostname()}-{os.getpid()}")
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pathlib
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from logloom.io.steps import append_line
 
 OPENED, BUILDING, READING_BACK = "opened", "building", "reading back"
 FINISHING, PLANNING, CHECKING, ASSEMBLING = "finishing", "planning", "checking", "assembling"
@@ -59,17 +59,9 @@ class Journal:
     steps: str = ""
 
     def write(self, note: Note) -> None:
-        """Appends a note to this process's own file, in one call, so that readers see whole lines."""
-        if not self.folder:
-            return
-        path = os.path.join(self.folder, f"{socket.gethostname()}-{os.getpid()}")
-        line = json.dumps(list(vars(note).values())) + "\n"
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.write(descriptor, line.encode())
-            finally:
-                os.close(descriptor)
+        """Appends a note to this process's own file; see `append_line`."""
+        if self.folder:
+            append_line(self.folder, list(vars(note).values()))
 
 
 @dataclass
