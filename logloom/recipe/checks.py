@@ -13,7 +13,7 @@ from typing import Any
 from logloom import where
 from logloom.errors import UsageError
 from logloom.io.formats import taking
-from logloom.recipe.mistakes import Mistake, nearest
+from logloom.recipe.mistakes import Mistake, nearest, texts_in
 from logloom.recipe.synced import sync_mistakes
 from logloom.resample.policies import POLICIES
 from logloom.row_splits import COLUMN
@@ -34,7 +34,7 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
     if _mapping(data, "logs").get("split") is not None and data.get("split") is not None:
         yield Mistake(("logs", "split"), "the recipe has a `split` of its own; leave out one of both")
     yield from _split_by(
-        _mapping(data, "split").get("by"), _texts(_mapping(data, "logs").get("index")), columns
+        _mapping(data, "split").get("by"), texts_in(_mapping(data, "logs").get("index")), columns
     )
     yield from _split_rows(_mapping(data, "split"), columns)
     yield from _filter(_mapping(data, "logs").get("where"), None, ("logs", "where"))
@@ -43,7 +43,7 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
     yield from _without_period(data, columns)
     yield from _required(_mapping(data, "rows").get("require"), sampled, columns)
     yield from _filter(_mapping(data, "rows").get("where"), names)
-    derived = {name: _texts(column.get("from")) for name, column in columns.items() if "derive" in column}
+    derived = {name: texts_in(column.get("from")) for name, column in columns.items() if "derive" in column}
     for name, inputs in derived.items():
         for i, wanted in enumerate(inputs):
             if wanted not in names:
@@ -74,11 +74,6 @@ def _looked_up(columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
 def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = data.get(key)
     return value if isinstance(value, Mapping) else {}
-
-
-def _texts(value: Any) -> list[str]:
-    values = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
-    return [item for item in values if isinstance(item, str)]
 
 
 def names_in(template: str) -> list[str]:
@@ -123,7 +118,7 @@ def _catalogued(data: Mapping[str, Any], names: list[str]) -> Iterator[Mistake]:
     logs, outputs = _mapping(data, "logs"), _mapping(data, "outputs")
     by = _mapping(data, "split").get("by")
     taken = ["log_id", "timestamp", *names, *([COLUMN] if _is_of_rows(by) else [])]
-    splits = isinstance(by, str) and set(names_in(by)) & set(_texts(logs.get("index")))
+    splits = isinstance(by, str) and set(names_in(by)) & set(texts_in(logs.get("index")))
     for key in filter(logs.get, _TAKEN):
         takers = {form.name: form.takes_for_option for form in taking(key)}
         if takers.keys().isdisjoint(outputs) and not (key == "index" and splits):
@@ -133,7 +128,7 @@ def _catalogued(data: Mapping[str, Any], names: list[str]) -> Iterator[Mistake]:
             if for_option and _mapping(outputs, name).get(key):
                 why = f"the table of `logs` has a `{key}`; leave out one of both"
                 yield Mistake(("outputs", name, key), why)
-    for i, name in enumerate(_texts(logs.get("index"))):
+    for i, name in enumerate(texts_in(logs.get("index"))):
         path = ("logs", "index", i) if not isinstance(logs["index"], str) else ("logs", "index")
         if name in taken or name.startswith("__"):
             yield Mistake(path, f"{name!r} is taken by the rows; rename the table's column")
@@ -157,7 +152,7 @@ def _without_period(data: Mapping[str, Any], columns: Mapping[str, Mapping[str, 
 
 
 def _required(value: Any, sampled: list[str], columns: Mapping[str, Any]) -> Iterator[Mistake]:
-    for i, name in enumerate(_texts(value)):
+    for i, name in enumerate(texts_in(value)):
         if name in columns and name not in sampled:
             yield Mistake(("rows", "require", i), f"{name} is derived, so it is always available")
         elif name not in sampled:

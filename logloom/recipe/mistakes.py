@@ -75,6 +75,12 @@ class RecipePlaces:
         return RecipeError("\n".join(lines))
 
 
+def texts_in(value: Any) -> list[str]:
+    """The texts of a key that takes one or a list of them; whatever else stands there is told elsewhere."""
+    values = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    return [item for item in values if isinstance(item, str)]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """ "; did you mean x?", or what there is, or nothing where there is nothing."""
     names = list(known)

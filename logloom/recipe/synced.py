@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logloom.recipe.mistakes import Mistake, nearest
+from logloom.recipe.mistakes import Mistake, nearest, texts_in
 from logloom.resample.matching import MAX_TOPICS
 from logloom.resample.policies import POLICIES
 
@@ -69,6 +69,4 @@ def _clock_mistakes(clock: Mapping[str, Any], topics: list[str]) -> Iterator[Mis
 
 
 def _topics(clock: Any) -> list[str]:
-    sync = clock.get("sync") if isinstance(clock, Mapping) else None
-    found = [sync] if isinstance(sync, str) else sync if isinstance(sync, list | tuple) else []
-    return [topic for topic in found if isinstance(topic, str)]
+    return texts_in(clock.get("sync")) if isinstance(clock, Mapping) else []
