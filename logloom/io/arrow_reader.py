@@ -18,7 +18,7 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.arrow_layout import LOG_ID, TIME, ArrowLayout
 from logloom.io.folders import content_of
-from logloom.io.sources import BLOCK_BYTES, BatchedSource, Columns
+from logloom.io.sources import BatchedSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
 from logloom.schema import Schema
@@ -119,14 +119,10 @@ class TableReader(BatchedSource):
             for number, (start, stop) in enumerate(bounds)
         ]
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        """See `RowSource.blocks`."""
-        names = (TIME, *(self.schema.all if columns is None else self.schema.select(columns)))
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
         stop = len(self) if stop is None else stop
         partition, last, done = str((self._entry or {}).get("partition", "")), "", 0
-        for log_id, found in _joined(self._pieces(names, max_bytes, start, stop), max_bytes):
+        for log_id, found in _joined(self._pieces((TIME, *names), max_bytes, start, stop), max_bytes):
             done = done if log_id == last else 0
             block = Block(log_id, partition, done, found)
             yield block

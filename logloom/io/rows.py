@@ -21,7 +21,7 @@ from logloom.batches import Batch, rows_of
 from logloom.blocks import Array, Block, Ragged, Values, concatenate, python_value, take
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.sources import RowSource
 from logloom.schema import ColumnType, Schema
 
 Run = tuple[Sequence[str], Array, Mapping[str, Values]]  # log_ids, timestamps and columns of some rows
@@ -210,16 +210,13 @@ class LoadedReader(RowSource):
         block = self._loaded[1]
         return 0 if block is None else len(block)
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        schema, block = self._loaded
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+        block = self._loaded[1]
         if block is None:
             return
-        names = ("timestamp", *(schema.all if columns is None else schema.select(columns)))
         step = max(1, max_bytes * len(block) // max(1, block.nbytes))
         last = len(block) if stop is None else stop
         for first in range(start, last, step):
             rows = slice(first, min(first + step, last))
-            found = {name: take(block.columns[name], rows) for name in names}
+            found = {name: take(block.columns[name], rows) for name in ("timestamp", *names)}
             yield Block(block.log_id, block.partition, first - start, found)

@@ -216,6 +216,10 @@ class RowSource(abc.ABC):
             DatasetError: files are damaged, gone, or hold something else than before.
         """
         names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+        return self._blocks(names, max_bytes, start, stop)
+
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+        """The rows of `blocks`, once the columns are chosen: what this project's sources override."""
         step = _FIRST_ROWS
         for log_id, first, last in self.stretches.between(start, stop):
             at = first

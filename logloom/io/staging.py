@@ -19,7 +19,7 @@ from logloom.errors import DatasetError
 from logloom.io.closing import check_unit
 from logloom.io.entries import repair_hint
 from logloom.io.files import File
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.units import UnitContext
 from logloom.schema import Schema
@@ -135,10 +135,7 @@ class StageReader(RowSource):
     def __len__(self) -> int:
         return int(self.unit["rows"]) if self.unit else 0
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
         return self.read(names, start, len(self) if stop is None else stop, max_bytes)
 
     @abc.abstractmethod

@@ -18,7 +18,7 @@ from logloom.errors import DatasetError
 from logloom.io.formats import form_options
 from logloom.io.learnt import PartRun, learn
 from logloom.io.pieces import LOG_ID, TIME, Batch, RawRows, num_rows, stamps_of
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.sources import BLOCK_BYTES, RowSource
 from logloom.io.stretches import Ints, SourceLog, Stretches
 from logloom.io.survey import RawColumn, UnfitValuesError, stacked
 from logloom.schema import NO_AGE, RESERVED_LAST_PARTS
@@ -103,10 +103,7 @@ class SurveyedSource(RowSource):
     def _open(self) -> OrderedDict[Any, Any]:
         return OrderedDict()  # what was read of parts, in this process
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
         stop = len(self) if stop is None else stop
         for run, first in zip(self._learnt.runs, self.stretches.bounds.tolist(), strict=False):
             low, high = max(start, first) - first, min(stop, first + run.rows) - first

@@ -51,7 +51,7 @@ def test_xarray_opens_every_log_of_the_view_and_has_the_rows_of_the_tar(root):
     for log_id, count in rows.items():
         log = xarray.open_zarr(view(root), group=log_id)
         assert log.sizes["timestamp"] == count
-        (block,) = reader.log(log_id).blocks(max_bytes=1 << 40)
+        (block,) = reader.log(log_id).read(tuple(reader.schema.all), 0, count, 1 << 40)
         np.testing.assert_array_equal(log.timestamp.values.astype(np.int64), block.timestamp)
         np.testing.assert_array_equal(log["ego.position"].values, block.columns["ego.position"])
 

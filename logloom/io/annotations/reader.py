@@ -19,7 +19,7 @@ from logloom.io.annotations.files import AnnotationError, load_annotations
 from logloom.io.annotations.infos import as_json
 from logloom.io.annotations.mapping import INFO
 from logloom.io.filesystems import file_name_of
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.sources import RowSource
 from logloom.io.stretches import Stretches
 from logloom.schema import STRING, Schema
 
@@ -71,15 +71,11 @@ class AnnotationReader(RowSource):
     def stretches(self) -> Stretches:
         return Stretches.of_rows([log_id for log_id, _ in self._keys])
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        """See `RowSource.blocks`.
-
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+        """
         Raises:
             AnnotationError: an info is no value of JSON.
         """
-        names = self.schema.select(columns)
         step = max(1, max_bytes // 4096)
         for _, begin, end in self.stretches.between(start, stop):
             for first in range(begin, end, step):

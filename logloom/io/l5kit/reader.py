@@ -22,7 +22,7 @@ from logloom.io.l5kit.dtypes import ARRAYS
 from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 from logloom.io.l5kit.options import MAPPED_HINTS
 from logloom.io.l5kit.rows import INTERVALS, ReadRows, check_fields, read_blocks, rows_of, select_columns
-from logloom.io.sources import BLOCK_BYTES, BatchedSource, Columns, DatasetSource
+from logloom.io.sources import BatchedSource, DatasetSource
 from logloom.io.stretches import Ints, LogRange, SourceLog, Stretches
 
 
@@ -120,13 +120,11 @@ class L5KitReader(BatchedSource, DatasetSource):
             logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
         return logs
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
         for log_id, first, last in self.stretches.between(start, stop):
             read = rows_of(self._dataset)
             for block in read_blocks(read, first, last, log_id, "scene", self.place, max_bytes):
-                yield select_columns(block, columns)
+                yield select_columns(block, names)
 
 
 def _ragged(read: ReadRows, name: str, intervals: Ints) -> Ragged:

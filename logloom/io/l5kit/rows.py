@@ -16,7 +16,6 @@ from logloom.blocks import Array, Block, Ragged
 from logloom.errors import DatasetError
 from logloom.io.l5kit.chunked import ChunkedDataset
 from logloom.io.l5kit.dtypes import AGENTS, ARRAYS, FRAMES, TL_FACES
-from logloom.io.l5kit.mapping import MAPPED_SCHEMA
 
 INTERVALS = {"agents": "agent_index_interval", "tl_faces": "traffic_light_faces_index_interval"}
 _FRAMES_AT_ONCE = FRAMES.chunk_rows
@@ -103,11 +102,7 @@ def _fits(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     return dtype.shape == wanted.shape and np.can_cast(dtype.base, wanted.base, "same_kind")
 
 
-def select_columns(block: Block, patterns: Sequence[str] | None) -> Block:
-    """The block with `timestamp` and the columns that match; None is all of them."""
-    if patterns is None:
-        return block
-    names = ("timestamp", *MAPPED_SCHEMA.select(patterns))
-    return Block(
-        block.log_id, block.partition, block.first_row, {name: block.columns[name] for name in names}
-    )
+def select_columns(block: Block, names: Sequence[str]) -> Block:
+    """The block with `timestamp` and the named columns."""
+    columns = {name: block.columns[name] for name in ("timestamp", *names)}
+    return Block(block.log_id, block.partition, block.first_row, columns)

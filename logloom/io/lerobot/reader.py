@@ -39,7 +39,7 @@ from logloom.io.lerobot.metadata import (
 from logloom.io.lerobot.video import VideoFile
 from logloom.io.parquet.files import open_parquet
 from logloom.io.rows import batched
-from logloom.io.sources import BLOCK_BYTES, BatchedSource, Columns, DatasetSource
+from logloom.io.sources import BatchedSource, DatasetSource
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.row_splits import COLUMN
 from logloom.schema import MAX_TIME, STRING, TIMESTAMP, ColumnType, Schema
@@ -197,11 +197,8 @@ class LeRobotReader(BatchedSource, DatasetSource):
                 parts.append((places, batch))
         return scattered(parts, len(positions), out) if parts else {}
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        """See `RowSource.blocks`; a block has rows of one row group."""
-        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+        """A block has rows of one row group."""
         pixels = sum(math.prod(self.schema.columns[name].tail) for name in names if name in self.videos)
         most = max(1, max_bytes // pixels) if pixels else len(self)
         for log_id, first, last in self._own.between(start, stop):

@@ -14,7 +14,7 @@ from logloom.errors import UsageError
 from logloom.io.checks import is_checked, with_check
 from logloom.io.entries import FileEntry
 from logloom.io.folders import content_of
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, Share
+from logloom.io.sources import RowSource, Share
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.io.tables import description as d
@@ -130,11 +130,8 @@ class TableSource(BlockReader):
             logs.append(SourceLog.of(log.log_id, self._store.uri_of(log.file), parts))
         return sorted(logs, key=lambda log: log.log_id)
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        """See `RowSource.blocks`; reads the index of the logs that have such rows, and no other."""
-        names = None if columns is None else self.schema.select(columns)
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+        """Reads the index of the logs that have such rows, and no other."""
         bounds = self.stretches.bounds
         for log_id, low, high in self.stretches.between(start, stop):
             first = bounds[self.stretches.number_of(np.array([low]))[0]]

@@ -27,7 +27,7 @@ from logloom.io.checks import is_checked
 from logloom.io.closing import check_unit
 from logloom.io.entries import folder_beside, repair_hint
 from logloom.io.metadata import Count, Name
-from logloom.io.sources import BLOCK_BYTES, Columns, RowSource, values_of
+from logloom.io.sources import RowSource, values_of
 from logloom.io.stretches import Ints
 from logloom.io.tables import description as d
 from logloom.io.tables.frames import GroupPlaces, OpenFrame, Slot
@@ -150,10 +150,7 @@ class BlockReader(RowSource):
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return self.loader.get_many(positions, names, out)
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
         if not len(self.loader):
             return
         step = max(1, int(max_bytes // max(1, self.loader.explain(names).bytes)))

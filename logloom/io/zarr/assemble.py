@@ -241,8 +241,10 @@ def problems(
         yield "holds other logs or numbers of rows than were written"
         return
 
+    names = tuple(reader.schema.all)
+
     def digest(part: Part) -> str:
-        blocks = reader.log(part.log_id).blocks(None, CHECK_BYTES, part.row, part.row + part.rows)
+        blocks = reader.log(part.log_id).read(names, part.row, part.row + part.rows, CHECK_BYTES)
         return stored_digest(digests_of_rows(blocks, reader.schema), reader.schema)
 
     yield from part_problems(unit, digest, lambda part: fresh is None or part.log_id in fresh)

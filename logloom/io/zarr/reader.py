@@ -21,7 +21,7 @@ from logloom.io.caches import LruCache
 from logloom.io.checks import check_bytes
 from logloom.io.folders import content_of, files_below
 from logloom.io.metadata import parsed
-from logloom.io.sources import BLOCK_BYTES, Columns, DatasetSource
+from logloom.io.sources import DatasetSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
 from logloom.io.zarr.array import ArrayReader
@@ -161,14 +161,12 @@ class ZarrReader(DatasetSource):
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return self.get_many(positions, names, out)
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
         bounds = self._own.bounds.tolist()
         starts = dict(zip(self._own.log_ids, bounds[:-1], strict=True))
         for log_id, first, last in self._own.between(start, stop):
             own = starts[log_id]
-            yield from self.log(log_id).blocks(columns, max_bytes, first - own, last - own)
+            yield from self.log(log_id).read(names, first - own, last - own, max_bytes)
 
     def get_many(
         self, indices: ArrayLike, columns: Sequence[str] | None = None, out: Mapping[str, Array] | None = None
@@ -293,17 +291,6 @@ class LogReader:
 
     def __len__(self) -> int:
         return self._rows
-
-    def blocks(
-        self,
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        start: int = 0,
-        stop: int | None = None,
-    ) -> Iterator[Block]:
-        """Rows [start, stop) in order; None is all columns, ages and availabilities too."""
-        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
-        return self.read(names, start, len(self) if stop is None else stop, max_bytes)
 
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
         """Rows [start, stop) of the named columns as blocks of about `max_bytes`."""
