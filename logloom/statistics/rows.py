@@ -18,7 +18,6 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +41,11 @@ class RowStatistics:
     """Statistics of rows, fed block by block; where blocks are cut makes no difference.
 
     Args:
-        columns: those that are looked at, by default all of the schema, with their ages.
         every_value: whether to look at all of large values, not at a sample of their positions.
     """
 
-    def __init__(self, schema: Schema, columns: Iterable[str] | None = None, *, every_value: bool = False):
-        chosen = tuple(schema.columns) if columns is None else tuple(columns)
-        self._types = {name: schema.columns[name] for name in chosen}
+    def __init__(self, schema: Schema, *, every_value: bool = False):
+        self._types = dict(schema.columns)
         self._sampled = frozenset(schema.sampled)
         self._limit = None if every_value else SAMPLE
         self._known: dict[Key, list[Lane]] = defaultdict(list)

@@ -45,10 +45,9 @@ from logloom.transforms.outcomes import (
 from logloom.transforms.read_marks import marks_folder
 from logloom.transforms.results import Failure, PartitionResult
 from logloom.transforms.row_splitting import rows_by_split
-from logloom.transforms.rows import Tally, reconcile
 from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
-from logloom.transforms.tally import dropped_of
+from logloom.transforms.tally import Tally, dropped_of, reconcile
 from logloom.words import counted
 
 

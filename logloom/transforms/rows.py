@@ -28,15 +28,13 @@ from logloom.transforms import derive, memory
 from logloom.transforms.columns import DerivedPlan, RowPlan, Span
 from logloom.transforms.labels import LabelCounts, Labelled
 from logloom.transforms.lookups import Looked, read_trees
-from logloom.transforms.pieces import Piece, Sampled, SpanValues, Static, read_statics
+from logloom.transforms.pieces import Piece, Sampled, SpanValues, read_statics
 from logloom.transforms.point_times import times_in
 from logloom.transforms.resample import Indices, Times
 from logloom.transforms.row_splitting import RowSplitter, joined_runs
 from logloom.transforms.spans import ByteIndex, cut
-from logloom.transforms.tally import ColumnTally, Seen, Tally, add_up, reconcile, within
+from logloom.transforms.tally import ColumnTally, Seen, Tally, add_up, within
 from logloom.transforms.video import VideoValues, video_values
-
-__all__ = ["RowStream", "Static", "Tally", "build_blocks", "read_statics", "reconcile"]
 
 # What the C library hands out again, once it was freed, are blocks of up to 32 MiB. Larger ones come as fresh
 # pages, and clearing these takes longer than filling them.
@@ -51,7 +49,6 @@ def build_blocks(
     span: Span,
     *,
     max_bytes: int,
-    statics: Mapping[str, Static] | None = None,
     labels: Mapping[str, LogLabels] | None = None,
 ) -> RowStream:
     """The rows of a span, to be iterated once.
@@ -59,7 +56,6 @@ def build_blocks(
     Args:
         max_bytes: of the messages that are read at a time, and of a block, about. A block has at least one
             row, and with more than one no more than `BLOCK_BYTES`.
-        statics: as `read_statics` gave them, where at hand.
         labels: of the log, by column; a column that isn't there has none.
 
     Raises (while iterating):
@@ -67,7 +63,7 @@ def build_blocks(
         UsageError: columns of one topic disagree about its message time, or the filter about the columns.
         LogloomError: a value doesn't fit its column, or a derived column's function fails.
     """
-    return RowStream(log, log_id, plan, span, max_bytes, statics, labels or {})
+    return RowStream(log, log_id, plan, span, max_bytes, labels or {})
 
 
 class RowStream:
@@ -80,12 +76,11 @@ class RowStream:
         plan: RowPlan,
         span: Span,
         max_bytes: int,
-        statics: Mapping[str, Static] | None,
         labels: Mapping[str, LogLabels],
     ):
         self._labels = labels
         self._log, self._log_id, self._plan, self._span = log, log_id, plan, span
-        self._statics, self._max_bytes = statics, max(1, max_bytes)
+        self._max_bytes = max(1, max_bytes)
         self._budget = _RowBudget(plan, max_bytes)
         self._maker = _RowMaker(plan)
         self._tally: Tally | None = None
@@ -107,7 +102,7 @@ class RowStream:
 
     def __iter__(self) -> Iterator[Block]:
         log, plan, span = self._log, self._plan, self._span
-        statics = read_statics(log, plan) if self._statics is None else self._statics
+        statics = read_statics(log, plan)
         point_times = times_in(log, plan)
         frames = read_trees(log, plan, span, point_times)
         shared = SpanValues(statics, frames, video_values(log, plan), self._labels, point_times)

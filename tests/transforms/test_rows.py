@@ -27,8 +27,9 @@ from logloom.transforms.columns import (
     row_type,
 )
 from logloom.transforms.derive import derive
-from logloom.transforms.rows import Tally, build_blocks, read_statics, reconcile
+from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import cut, plan_spans
+from logloom.transforms.tally import Tally, reconcile
 from logloom.transforms.ticks import tick_range
 from tests.transforms import reference
 from tests.transforms.memory_log import MemoryLog, MemoryTopic
@@ -442,10 +443,7 @@ def test_a_static_column_holds_the_last_message_whatever_its_stamp():
     plan = RowPlan(
         RateClock(Decimal(10)), (column("map", "/odom", "speed", SPEED, "static"),), (), ("map",), rows=7
     )
-    statics = pickle.loads(pickle.dumps(read_statics(log, plan)))
-    stream = build_blocks(
-        log, "log", plan, Span(MIN_TIME, MAX_TIME, (2, 5)), max_bytes=10**6, statics=statics
-    )
+    stream = build_blocks(log, "log", plan, Span(MIN_TIME, MAX_TIME, (2, 5)), max_bytes=10**6)
     (block,) = stream
     assert block.columns["map"].tolist() == [19, 19, 19]
     assert block.columns["map.age"].tolist() == [t - 2_000_001_000 for t in block.timestamp.tolist()]

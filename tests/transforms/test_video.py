@@ -15,8 +15,9 @@ from logloom.io.video import frames as frames_module
 from logloom.io.video.index import made_index
 from logloom.recipe import Recipe
 from logloom.transforms.resolve import resolve
-from logloom.transforms.rows import build_blocks, reconcile
+from logloom.transforms.rows import build_blocks
 from logloom.transforms.spans import plan_spans
+from logloom.transforms.tally import reconcile
 from tests.io.video.making import STEP, decoded, stream, times_of, write_video
 from tests.transforms.ros2_logs import START
 
