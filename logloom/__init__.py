@@ -14,11 +14,10 @@ __version__ = "0.1.0"
 __all__ = ["ColumnType", "LogloomError", "Recipe", "Schema", "derive"]
 
 _HOMES = {
-    "ColumnType": "logloom.schema",
-    "LogloomError": "logloom.errors",
-    "Recipe": "logloom.recipe",
-    "Schema": "logloom.schema",
-    "derive": "logloom.transforms.derive",
+    "logloom.errors": ["LogloomError"],
+    "logloom.recipe": ["Recipe"],
+    "logloom.schema": ["ColumnType", "Schema"],
+    "logloom.transforms.derive": ["derive"],
 }
 
 __getattr__ = imported_on_use(__name__, _HOMES)

@@ -12,7 +12,7 @@ import importlib.util
 import logging
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -20,12 +20,13 @@ from typing import Any
 from logloom.errors import UsageError
 
 
-def imported_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def imported_on_use(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """The `__getattr__` of a package whose names are imported when they are first used.
 
     Args:
-        homes: the module that each name stands in; a relative one begins with a dot.
+        names: by the module that they stand in; a relative one begins with a dot.
     """
+    homes = {name: module for module, within in names.items() for name in within}
 
     def find(name: str) -> Any:
         if name not in homes:

@@ -74,7 +74,7 @@ def test_every_public_name_is_there_and_listed():
         assert getattr(logloom, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         logloom.nothing  # noqa: B018
-    assert set(logloom._HOMES) == set(logloom.__all__)
+    assert {name for names in logloom._HOMES.values() for name in names} == set(logloom.__all__)
 
 
 @functools.cache

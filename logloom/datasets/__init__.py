@@ -15,21 +15,14 @@ if TYPE_CHECKING:
     from logloom.io.checks import UncheckedWarning
 
 _HOMES = {
-    "Dataset": "logloom.datasets.dataset",
-    "FoundIntervals": "logloom.datasets.finding",
-    "Interval": "logloom.datasets.finding",
-    "Loader": "logloom.datasets.loader",
-    "Mixture": "logloom.datasets.mixing",
-    "Nearest": "logloom.datasets.splitting",
-    "SharedArray": "logloom.datasets.loader",
-    "UncheckedWarning": "logloom.io.checks",
-    "concat": "logloom.datasets.concatenation",
-    "find": "logloom.datasets.finding",
-    "mix": "logloom.datasets.mixing",
-    "nearest": "logloom.datasets.splitting",
-    "open": "logloom.datasets.opening",
-    "split": "logloom.datasets.splitting",
-    "torch_dataset": "logloom.datasets.loader",
+    "logloom.datasets.concatenation": ["concat"],
+    "logloom.datasets.dataset": ["Dataset"],
+    "logloom.datasets.finding": ["FoundIntervals", "Interval", "find"],
+    "logloom.datasets.loader": ["Loader", "SharedArray", "torch_dataset"],
+    "logloom.datasets.mixing": ["Mixture", "mix"],
+    "logloom.datasets.opening": ["open"],
+    "logloom.datasets.splitting": ["Nearest", "nearest", "split"],
+    "logloom.io.checks": ["UncheckedWarning"],
 }
 
 __all__ = [

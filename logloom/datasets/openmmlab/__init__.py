@@ -28,16 +28,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DATASETS": ".registry",
-    "TRANSFORMS": ".registry",
-    "Registry": ".registry",
-    "BaseDataset": ".dataset",
-    "Compose": ".pipeline",
-    "force_full_init": ".pipeline",
-    "ClassBalancedDataset": ".wrappers",
-    "ConcatDataset": ".wrappers",
-    "RepeatDataset": ".wrappers",
-    "LogloomDataset": ".versions",
+    ".dataset": ["BaseDataset"],
+    ".pipeline": ["Compose", "force_full_init"],
+    ".registry": ["DATASETS", "TRANSFORMS", "Registry"],
+    ".versions": ["LogloomDataset"],
+    ".wrappers": ["ClassBalancedDataset", "ConcatDataset", "RepeatDataset"],
 }
 
 __getattr__ = imported_on_use(__name__, _HOMES)

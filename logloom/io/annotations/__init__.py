@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["AnnotationError", "AnnotationReader", "Options", "ReadFromAnnotations", "WriteToAnnotations"]
 
 _LAZY = {
-    "AnnotationError": ".files",
-    "AnnotationReader": ".reader",
-    "Options": ".options",
-    "ReadFromAnnotations": ".beam",
-    "WriteToAnnotations": ".beam",
+    ".beam": ["ReadFromAnnotations", "WriteToAnnotations"],
+    ".files": ["AnnotationError"],
+    ".options": ["Options"],
+    ".reader": ["AnnotationReader"],
 }
 
 __getattr__ = imported_on_use(__name__, _LAZY)

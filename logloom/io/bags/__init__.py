@@ -37,11 +37,10 @@ __all__ = [
 ]
 
 _LAZY = {  # Beam, and what granular's users don't need
-    "BagsReader": "logloom.io.bags.row_reader",
-    "BagsWriter": "logloom.io.bags.row_writer",
-    "Loader": "logloom.datasets.loader",
-    "ReadFromBags": "logloom.io.bags.beam",
-    "WriteToBags": "logloom.io.bags.beam",
+    "logloom.datasets.loader": ["Loader"],
+    "logloom.io.bags.beam": ["ReadFromBags", "WriteToBags"],
+    "logloom.io.bags.row_reader": ["BagsReader"],
+    "logloom.io.bags.row_writer": ["BagsWriter"],
 }
 
 __getattr__ = imported_on_use(__name__, _LAZY)

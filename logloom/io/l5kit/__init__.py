@@ -33,6 +33,6 @@ __all__ = [
     "WriteToL5Kit",
 ]
 
-_LAZY = {"ChunkedDataset": ".chunked", "ReadFromL5Kit": ".beam", "WriteToL5Kit": ".beam"}
+_LAZY = {".beam": ["ReadFromL5Kit", "WriteToL5Kit"], ".chunked": ["ChunkedDataset"]}
 
 __getattr__ = imported_on_use(__name__, _LAZY)

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LeRobotOptions", "LeRobotReader"]
 
-_LAZY = {"LeRobotOptions": ".options", "LeRobotReader": ".reader"}
+_LAZY = {".options": ["LeRobotOptions"], ".reader": ["LeRobotReader"]}
 
 __getattr__ = imported_on_use(__name__, _LAZY)

@@ -24,20 +24,15 @@ if TYPE_CHECKING:
     from logloom.io.tables.write import commit_table, write_part, write_table
 
 _HOMES = {
-    "BlockReader": ".unit",
-    "Cost": ".plans",
-    "ReadFromTable": ".beam",
-    "RowLoader": ".loader",
-    "RowPositionError": ".loader",
-    "WriteToTable": ".beam",
-    "commit_table": ".write",
-    "infer_types": ".rows",
-    "merge": ".merging",
-    "read_index": ".index",
-    "row_loader": ".loader",
-    "verify": ".verifying",
-    "write_part": ".write",
-    "write_table": ".write",
+    ".beam": ["ReadFromTable", "WriteToTable"],
+    ".index": ["read_index"],
+    ".loader": ["RowLoader", "RowPositionError", "row_loader"],
+    ".merging": ["merge"],
+    ".plans": ["Cost"],
+    ".rows": ["infer_types"],
+    ".unit": ["BlockReader"],
+    ".verifying": ["verify"],
+    ".write": ["commit_table", "write_part", "write_table"],
 }
 
 __all__ = [

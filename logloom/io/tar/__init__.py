@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadFromTar", "TarReader", "TarWriter", "WriteToTar"]
 
-__getattr__ = imported_on_use(__name__, {"ReadFromTar": ".beam", "WriteToTar": ".beam"})
+__getattr__ = imported_on_use(__name__, {".beam": ["ReadFromTar", "WriteToTar"]})

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadFromZarr", "WriteToZarr", "ZarrOptions", "ZarrReader"]
 
-_LAZY = {"ReadFromZarr": ".beam", "WriteToZarr": ".beam", "ZarrOptions": ".options", "ZarrReader": ".reader"}
+_LAZY = {".beam": ["ReadFromZarr", "WriteToZarr"], ".options": ["ZarrOptions"], ".reader": ["ZarrReader"]}
 
 __getattr__ = imported_on_use(__name__, _LAZY)
