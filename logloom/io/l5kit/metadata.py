@@ -132,7 +132,7 @@ class ArrayMetadata:
             if len(data) != size:
                 raise DatasetError(f"{source}: {len(data)} bytes, a chunk has {size}")
             return np.frombuffer(data, self.dtype.base).reshape(self.chunk_rows, *self.dtype.shape)
-        _check_blosc_header(data, size, source)
+        check_blosc_header(data, size, source)
         from numcodecs import blosc
 
         chunk = np.empty(self.chunk_rows, self.dtype)
@@ -143,15 +143,21 @@ class ArrayMetadata:
         return chunk
 
 
-def _check_blosc_header(data: bytes, size: int, source: str) -> None:
-    # blosc trusts the lengths in its header and would read or write beyond the buffers.
+def check_blosc_header(data: bytes | memoryview, size: int, source: str) -> None:
+    """Makes sure that a frame is whole and of so many bytes.
+
+    blosc trusts the lengths in its header and would read or write beyond the buffers.
+
+    Raises:
+        DatasetError: it isn't.
+    """
     if len(data) < _BLOSC_HEADER.size:
         raise DatasetError(f"{source}: {len(data)} bytes, too short for a blosc frame")
     *_, nbytes, _, cbytes = _BLOSC_HEADER.unpack_from(data)
     if cbytes != len(data):
         raise DatasetError(f"{source}: {len(data)} bytes, its header says {cbytes}: truncated or damaged")
     if nbytes != size:
-        raise DatasetError(f"{source}: holds {nbytes} bytes of rows, a chunk has {size}: damaged")
+        raise DatasetError(f"{source}: holds {nbytes} bytes, a chunk has {size}: damaged")
 
 
 def dtype_fields(dtype: np.dtype[Any]) -> list[list[Any]]:

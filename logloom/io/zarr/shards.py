@@ -6,7 +6,6 @@ Elsewhere: what the layout means (layout), reading files (reader).
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import google_crc32c
@@ -15,11 +14,11 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError
+from logloom.io.l5kit.metadata import check_blosc_header
 from logloom.io.zarr.layout import ZSTD_LEVEL, ArrayLayout
 
 CRC_BYTES = 4
 _NO_CHUNK = np.iinfo(np.uint64).max
-_BLOSC_HEADER = struct.Struct("<BBBBIII")  # versions, flags, typesize, nbytes, blocksize, cbytes
 
 
 def encode_file(layout: ArrayLayout, entries: Array) -> bytes:
@@ -142,12 +141,7 @@ def _crc_error(place: str) -> DatasetError:
 
 
 def _from_blosc(data: Array, size: int, place: str, out: Array | None) -> Array:
-    # blosc trusts the lengths in its header and would read or write beyond the buffers.
-    if len(data) < _BLOSC_HEADER.size:
-        raise DatasetError(f"{place}: {len(data)} bytes, too short for a blosc frame: damaged")
-    *_, nbytes, _, cbytes = _BLOSC_HEADER.unpack_from(data.data)
-    if cbytes != len(data) or nbytes != size:
-        raise DatasetError(f"{place}: {len(data)} bytes of {nbytes}, its chunk has {size}: damaged")
+    check_blosc_header(data.data, size, place)
     from numcodecs import blosc
 
     raw = np.empty(size, np.uint8) if out is None else out
