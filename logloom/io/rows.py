@@ -87,12 +87,7 @@ class UnitRows(RowSource):
             DatasetError: what is stored is damaged, or of other types than the schema says.
         """
         names = self._names(columns)
-        length = len(self)
-        wanted = np.asarray(indices, np.int64).reshape(-1)
-        outside = (wanted < -length) | (wanted >= length)
-        if outside.any():
-            raise IndexError(f"row {wanted[outside][0]} of {length}")
-        rows, back = np.unique(np.where(wanted < 0, wanted + length, wanted), return_inverse=True)
+        rows, back = np.unique(self._positions(indices), return_inverse=True)
         runs = list(self._runs(rows, names))
         log_ids = [log_id for run in runs for log_id in run[0]]
         batch: dict[str, Any] = {

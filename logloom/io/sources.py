@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from logloom.batches import Batch, rows_of, stacked_rows
 from logloom.blocks import Array, Block, Ragged, Values
@@ -162,6 +163,14 @@ class RowSource(abc.ABC):
         if not -len(self) <= index < len(self):
             raise IndexError(f"row {index} of {len(self)}")
         return index % len(self)
+
+    def _positions(self, indices: ArrayLike) -> Ints:
+        """As `_position`, of (n,) rows."""
+        rows, length = np.asarray(indices, np.int64).reshape(-1), len(self)
+        outside = (rows < -length) | (rows >= length)
+        if outside.any():
+            raise IndexError(f"{self.place}: row {rows[outside][0]} of {length}")
+        return np.where(rows < 0, rows + length, rows)
 
     def row_of(self, block: Block, index: int, names: Sequence[str]) -> dict[str, Any]:
         """A row of one of the blocks.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from logloom.batches import Batch
+from logloom.batches import Batch, rows_of
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.caching import cached_property
 from logloom.errors import DatasetError, StorageError, UsageError
@@ -155,8 +155,7 @@ class ZarrReader(DatasetSource):
         return row
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        batch = self._gather(positions, names, {})
-        return [{name: values[number] for name, values in batch.items()} for number in range(len(positions))]
+        return rows_of(self._gather(positions, names, {}), len(positions))
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return self.get_many(positions, names, out)
@@ -194,13 +193,6 @@ class ZarrReader(DatasetSource):
                     out[name][...] = values
                 batch[name] = out[name]
         return batch
-
-    def _positions(self, indices: ArrayLike) -> NDArray[np.int64]:
-        rows = np.asarray(indices, np.int64).reshape(-1)
-        outside = (rows < -len(self)) | (rows >= len(self))
-        if outside.any():
-            raise IndexError(f"{self._store.uri}: row {rows[outside][0]} of {len(self)}")
-        return np.where(rows < 0, rows + len(self), rows)
 
     def _gather(
         self, rows: NDArray[np.int64], names: Sequence[str], out: Mapping[str, Array]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from logloom.batches import Batch, scattered
+from logloom.batches import Batch, rows_of, scattered
 from logloom.blocks import Array
 from logloom.caching import cached_property
 from logloom.errors import DatasetError, LogloomError, UsageError
@@ -149,8 +149,7 @@ class ArraysSource(RowSource, RawRows):
         return None
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        batch = self.batch(positions, names)
-        return [{name: values[row] for name, values in batch.items()} for row in range(len(positions))]
+        return rows_of(self.batch(positions, names), len(positions))
 
     def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         paths = list(self._groups)
