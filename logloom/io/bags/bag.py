@@ -8,6 +8,7 @@ dataset_reader), what records mean (logloom.io.bags.codecs).
 from __future__ import annotations
 
 import array
+import functools
 import io
 import itertools
 import operator
@@ -223,7 +224,7 @@ class BagReader(ClosedAtEnd):
         Raises:
             DatasetError: there is no such file, or its table is damaged; names the file and the byte.
         """
-        self._arguments = (source, cache_index, cache_data, idx)
+        self._again = functools.partial(BagReader, source, cache_index, cache_data, idx=idx)
         bag = open_file(source)
         if idx is None:
             idx = idx_beside(source)
@@ -240,7 +241,7 @@ class BagReader(ClosedAtEnd):
         self.closed = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, self._arguments)
+        return self._again, ()
 
     @property
     def size(self) -> int:
@@ -357,11 +358,7 @@ class BagReader(ClosedAtEnd):
 
     def copy(self) -> BagReader:
         """A reader of the same bag that shares nothing with this one."""
-        return _reopen(*self._arguments)
+        return self._again()
 
     def close(self) -> None:
         self.closed = True
-
-
-def _reopen(source: Any, cache_index: bool, cache_data: bool, idx: Any) -> BagReader:
-    return BagReader(source, cache_index, cache_data, idx=idx)

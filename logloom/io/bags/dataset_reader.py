@@ -7,6 +7,7 @@ Elsewhere: writing (logloom.io.bags.dataset_writer), single bags (logloom.io.bag
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +63,8 @@ class DatasetReader(ClosedAtEnd):
             DatasetError: there is no dataset, or its spec is damaged.
             UsageError: a type has no decoder, or a cached key isn't there.
         """
-        self._arguments = (directory, decoders, cache_index, tuple(cache_keys), parallel, storage_options)
+        given = directory, decoders, cache_index, tuple(cache_keys), parallel
+        self._again = functools.partial(DatasetReader, *given, storage_options=storage_options)
         self._folder = open_folder(directory, storage_options)
         self._cache_index = cache_index
         self._cache_keys = frozenset(cache_keys)
@@ -89,7 +91,7 @@ class DatasetReader(ClosedAtEnd):
         self._plan: list[tuple[str, Any, Any]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, self._arguments)
+        return self._again, ()
 
     @property
     def spec(self) -> dict[str, str]:
@@ -181,7 +183,7 @@ class DatasetReader(ClosedAtEnd):
 
     def copy(self) -> DatasetReader:
         """A reader of the same dataset that shares nothing with this one."""
-        return _reopen(*self._arguments)
+        return self._again()
 
     def bag(self, key: str) -> BagReader:
         """The reader of a key's own bag.
@@ -380,19 +382,6 @@ class DatasetReader(ClosedAtEnd):
             f"{self._folder.name}: {place}: {key!r} can't be decoded as {self._spec[key]}: {error}; pass "
             "decoders=None to see its bytes"
         )
-
-
-def _reopen(
-    directory: Any,
-    decoders: Codecs,
-    cache_index: bool,
-    cache_keys: Sequence[str],
-    parallel: bool,
-    storage_options: Mapping[str, Any] | None,
-) -> DatasetReader:
-    return DatasetReader(
-        directory, decoders, cache_index, cache_keys, parallel, storage_options=storage_options
-    )
 
 
 def _sequence_ref(ref: Any) -> tuple[int, int]:

@@ -7,6 +7,7 @@ Elsewhere: datapoints as granular's users see them (logloom.io.bags.dataset_read
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from logloom.io.bags.columns import META, column_from, metas_from
 from logloom.io.bags.dataset_reader import DatasetReader
 from logloom.io.bags.limits import cut_evenly
 from logloom.io.rows import Run, UnitRows, clipped, uris_of
-from logloom.io.sources import BLOCK_BYTES, Columns
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 
@@ -53,7 +53,8 @@ class BagsReader(UnitRows):
         self._readers: dict[int, DatasetReader] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, (self._uris, self.schema, self._entries, self._options))
+        again = functools.partial(BagsReader, entries=self._entries, storage_options=self._options)
+        return again, (self._uris, self.schema)
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         """One row; only the bags of its columns are read.
@@ -81,11 +82,8 @@ class BagsReader(UnitRows):
                 ) from error
         return row
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        """See `RowSource.blocks`; a block is of one folder."""
-        names = tuple(self.schema.all) if columns is None else self._names(columns)
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+        """A block is of one folder."""
         for number, low, high in self._spans(start, stop):
             reader = self._reader(number)
             partition = str(self._entries[number].get("partition", "")) if self._entries else ""
@@ -165,15 +163,6 @@ class BagsReader(UnitRows):
 
     def _type(self, key: str) -> ColumnType:
         return {"log_id": STRING, "timestamp": TIMESTAMP}.get(key) or self.schema.columns[key]
-
-
-def _reopen(
-    uris: Sequence[str],
-    schema: Schema,
-    entries: Sequence[Mapping[str, Any]] | None,
-    storage_options: Mapping[str, Any] | None,
-) -> BagsReader:
-    return BagsReader(uris, schema, entries=entries, storage_options=storage_options)
 
 
 def _cuts(reader: DatasetReader, keys: Sequence[str], max_bytes: int) -> Iterator[tuple[int, int]]:

@@ -7,6 +7,7 @@ Elsewhere: where members lie (index), reading bytes (logloom.io.files), bytes to
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -118,7 +119,14 @@ class TarReader(UnitRows):
         self.uris = uris_of(uris)
         super().__init__(schema if schema is not None else Schema({}), self.uris)
         self._types = self.schema.all
-        self._arguments = (self.uris, schema, entries, allow_truncated, storage_options)
+        self._again = functools.partial(
+            TarReader,
+            self.uris,
+            schema,
+            entries=entries,
+            allow_truncated=allow_truncated,
+            storage_options=storage_options,
+        )
         self._has_schema = schema is not None
         given: Sequence[Mapping[str, Any] | None] = entries if entries else [None for _ in self.uris]
         self._shards = [
@@ -127,7 +135,7 @@ class TarReader(UnitRows):
         ]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, self._arguments)
+        return self._again, ()
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         """One row; only the members that hold its columns are read.
@@ -215,18 +223,6 @@ class TarReader(UnitRows):
 
     def _row_counts(self) -> Iterator[int]:
         return map(len, self._shards)
-
-
-def _reopen(
-    uris: Sequence[str],
-    schema: Schema | None,
-    entries: Sequence[Mapping[str, Any]] | None,
-    allow_truncated: bool,
-    storage_options: Mapping[str, Any] | None,
-) -> TarReader:
-    return TarReader(
-        uris, schema, entries=entries, allow_truncated=allow_truncated, storage_options=storage_options
-    )
 
 
 def _raw_rows(
