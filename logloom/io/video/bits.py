@@ -1,6 +1,6 @@
 """Bits of headers, as the standards of video write them; and what a packet says of itself.
 
-Here: `Bits`, NAL units of H.264 and H.265 in Annex B, `Look`.
+Here: `Bits`, NAL units of H.264 and H.265 in Annex B, what readers of both share (`SetReader`), `Look`.
 Elsewhere: what the bits mean (h264, h265, av1, vp9).
 Sources: ITU-T H.264 (08/2021), 7.3.1, 9.1 and Annex B; H.265 (08/2021), 7.3.1, 9.2 and Annex B.
 """
@@ -147,6 +147,22 @@ def nal_units(data: bytes) -> Iterator[tuple[int, int]]:
 def unescaped(data: bytes) -> bytes:
     """The payload of a NAL unit, without the bytes that keep start codes out of it."""
     return data.replace(b"\0\0\3", b"\0\0")
+
+
+def order_behind(upper: int, before: int, lower: int, bits: int) -> int:
+    """A picture's place in the order of showing, of which it tells `bits` lower bits: the nearest such place.
+
+    H.264, 8.2.1.1, and H.265, 8.3.1.
+
+    Args:
+        upper, before: of the picture before, the upper bits of its place and the lower ones.
+    """
+    size = 1 << bits
+    if lower < before and before - lower >= size // 2:
+        upper += size
+    elif lower > before and lower - before > size // 2:
+        upper -= size
+    return upper + lower
 
 
 def checked_size(width: int, height: int) -> tuple[int, int]:

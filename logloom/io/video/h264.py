@@ -23,6 +23,7 @@ from logloom.io.video.bits import (
     SetReader,
     checked_size,
     nal_units,
+    order_behind,
     unescaped,
 )
 
@@ -235,13 +236,7 @@ class H264(SetReader):
         return Look(1, key, leading, self._why or (self._leading if leading else ""), repeats, size)
 
     def _order_of(self, head: _Slice) -> int:
-        """Its place in the order of showing (8.2.1.1); packets come in that order where it isn't told."""
+        """Its place in the order of showing; packets come in that order where it isn't told."""
         if head.sequence.order_type != 0:
             return 0
-        size = 1 << head.sequence.order_bits
-        upper, lower = self._order
-        if head.order < lower and lower - head.order >= size // 2:
-            upper += size
-        elif head.order > lower and head.order - lower > size // 2:
-            upper -= size
-        return upper + head.order
+        return order_behind(*self._order, head.order, head.sequence.order_bits)

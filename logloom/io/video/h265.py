@@ -26,6 +26,7 @@ from logloom.io.video.bits import (
     SetReader,
     checked_size,
     nal_units,
+    order_behind,
     unescaped,
 )
 
@@ -253,14 +254,8 @@ class H265(SetReader):
         return Look(1, NO_KEY, kind in _NEEDY_LEADING, reason, repeats, size)
 
     def _order_of(self, lower: int, bits: int) -> int:
-        size = 1 << bits
-        before = self._order % size
-        upper = self._order - before
-        if lower < before and before - lower >= size // 2:
-            upper += size
-        elif lower > before and lower - before > size // 2:
-            upper -= size
-        return upper + lower
+        before = self._order % (1 << bits)
+        return order_behind(self._order - before, before, lower, bits)
 
 
 def _named(bits: Bits, sequence: H265Sequence, order: int, there: Mapping[int, bool]) -> dict[int, bool]:
