@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom import blocks
-from logloom.blocks import Ragged, Values
+from logloom.blocks import Values
 from logloom.errors import LogReadError
 from logloom.io.logs.base import MIN_TIME, FieldSpec, TopicInfo
 from logloom.io.logs.decoding import adapters
@@ -94,7 +94,8 @@ class _LayoutDecoder(TypedDecoder):
                 raise MisfitError(cursor.rows, cursor.reason)  # afresh: a traceback would keep the buffers
             parts.append((cursor, self._visit(cursor, wants)))
         rows = np.concatenate([cursor.rows for cursor, _ in parts])
-        columns = [_end_to_end([found[slot] for _, found in parts]) for slot in wants]
+        pieces = [[found[slot] for _, found in parts] for slot in wants]
+        columns = [own[0] if len(own) == 1 else blocks.concatenate(own) for own in pieces]
         if (rows[1:] > rows[:-1]).all():
             return columns
         back = np.argsort(rows, kind="stable")
@@ -165,11 +166,3 @@ def _attempt(start: Cursor | MisfitError, read: Callable[[Cursor], _T]) -> list[
         except MisfitError:
             continue
     return results
-
-
-def _end_to_end(parts: Sequence[Values]) -> Values:
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], Ragged):
-        return Ragged.concatenate([part for part in parts if isinstance(part, Ragged)])
-    return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
