@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logloom.io import ages, ahead, removals, retries, storage
+from logloom.io import ages, ahead, removals, retries, storage, threads
 from logloom.io.storage import Store
-from logloom.io.tables import index, parts, ranges
+from logloom.io.tables import index, parts
 from logloom.pipelines import build, plan_logs
 from logloom.runners.options import Finished
 from logloom.transforms import attempts, partition, running_note, writing
@@ -100,7 +100,7 @@ def logs(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """One thread an actor, which stands for a process, and no waiting."""
-    for module in (ages, ahead, storage, writing, plan_logs, index, parts, ranges):
+    for module in (ages, ahead, storage, writing, plan_logs, index, parts, threads):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
     monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
     monkeypatch.setattr(Store, "create", noted_create)
