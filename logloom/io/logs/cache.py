@@ -5,4 +5,11 @@ from __future__ import annotations
 from logloom.io.caches import LruCache
 from logloom.io.logs.container import Chunk
 
-CHUNKS: LruCache[Chunk] = LruCache(64 << 20)
+_OBJECTS = 3 << 10  # bytes that a chunk takes beside its messages, which may be few: a log has one at least
+
+
+def _size(chunk: Chunk) -> int:
+    return chunk.nbytes + _OBJECTS
+
+
+CHUNKS: LruCache[Chunk] = LruCache(64 << 20, _size)
