@@ -20,6 +20,7 @@ from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.schema import Schema
+from logloom.software import software
 from logloom.statistics.rows import RowStatistics
 from logloom.statistics.state import Statistics
 from logloom.transforms.reading_back import Reading
@@ -50,18 +51,27 @@ def unit_statistics_problem(store: Store, record: LogRecord, entry: Entry) -> st
     Args:
         entry: as the log's part has it.
     """
-    place = store.uri_of(f"{entry.folder}/{ENTRY}")
     if not (record.statistics and entry.rows):
         return ""
     try:
         found = find_entry(store, entry.output, entry.identity)
-        if found is None:
-            return ""  # whoever looks at entries says so
-        if not found.statistics:
-            return f"{place}: without statistics"
-        statistics_in(store, found)
     except DatasetError as error:
         return str(error).rpartition(";")[0] or str(error)
+    return "" if found is None else _statistics_problem(store, found)  # whoever looks at entries says so
+
+
+def _statistics_problem(store: Store, entry: Entry) -> str:
+    """What is wrong with the statistics in an entry; "" for nothing."""
+    place = store.uri_of(f"{entry.folder}/{ENTRY}")
+    if not entry.statistics:
+        return f"{place}: without statistics"
+    try:
+        found = statistics_in(store, entry)
+    except DatasetError as error:
+        return str(error).rpartition(";")[0] or str(error)
+    # Some bits could turn without another value; which bytes other software writes, nobody knows here.
+    if entry.software == software() and noted(found) != entry.statistics:
+        return f"{place}: its statistics have other bytes than were written"
     return ""
 
 
@@ -123,7 +133,7 @@ def restore_unit_statistics(reading: Reading, entry: Entry, siblings: Iterable[E
     store = reading.store
     same = [one for one in siblings if (one.start, one.stop) == (entry.start, entry.stop)]
     for one in found_entries(store, same):
-        if one.statistics and not _is_damaged(store, one):
+        if not _statistics_problem(store, one):
             put_statistics(store, entry, one.statistics)
             return True
     for one in same:
@@ -134,14 +144,6 @@ def restore_unit_statistics(reading: Reading, entry: Entry, siblings: Iterable[E
                 continue
             put_statistics(store, entry, noted(found))
             return True
-    return False
-
-
-def _is_damaged(store: Store, entry: Entry) -> bool:
-    try:
-        statistics_in(store, entry)
-    except DatasetError:
-        return True
     return False
 
 

@@ -1,5 +1,6 @@
 """Statistics of versions: those of numpy, however rows were parted, built or read; verified and repaired."""
 
+import base64
 import dataclasses
 import json
 import os
@@ -155,6 +156,22 @@ def test_repair_restores_lost_and_damaged_statistics(root, built):
     assert digests(root) == {
         name: digest for name, digest in digests(built).items() if not name.startswith("v0000")
     }
+
+
+def test_a_bit_that_turned_without_another_value_is_found_and_mended(root):
+    sound = digests(root)
+    record = read_manifest(Store.at(str(root))).logs[0]
+    path = entry_path(root, record)
+    data = json.loads(path.read_bytes())
+    written = base64.b64decode(data["statistics"])
+    turned = written.replace(b"parquet-cpp", b"parquet-cpq")
+    assert Statistics.from_bytes(turned, "here") == Statistics.from_bytes(written, "here")
+    path.chmod(0o644)
+    path.write_bytes(canonical(data | {"statistics": base64.b64encode(turned).decode()}))
+    (finding,) = verify(str(root), num_workers=1).findings
+    assert f"{path}: its statistics have other bytes than were written" in str(finding)
+    assert repair(str(root), num_workers=1).is_sound
+    assert digests(root) == sound
 
 
 def test_repair_counts_again_where_no_entry_has_statistics(root, built):
