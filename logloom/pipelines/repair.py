@@ -17,12 +17,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import DatasetError, LogloomError
+from logloom.io.assembled import assembled_files
 from logloom.io.entries import Entry, unit_folder
 from logloom.io.filesystems import with_access
 from logloom.io.labels.stored import WAY_OUT
 from logloom.io.log_statistics import statistics_file
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import Assembled, Manifest, open_root, read_manifest, version_file, version_numbers
+from logloom.io.manifest import (
+    Assembled,
+    Manifest,
+    open_root,
+    read_assembled,
+    read_manifest,
+    version_file,
+    version_numbers,
+)
 from logloom.io.manifest_digest import write_digest
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
@@ -38,6 +47,7 @@ from logloom.pipelines.repair_units import (
     mend_part,
     mend_statistics,
     mend_unit,
+    settle,
 )
 from logloom.pipelines.verify import (
     Task,
@@ -198,6 +208,9 @@ class _Mending:
             found += [Finding("", part.split, f"{part.output}: {text}") for text in problems]
             if problems and not dry_run:
                 self._mend_assembled(part)
+            elif not problems:
+                entry = read_assembled(store, part)
+                settle(store, (name for name, _ in assembled_files(store, part.identity, entry)))
         listings = list(damaged_refusal_lists(store, manifest, manifest.logs))
         for record, name, problem in listings:
             found.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
@@ -217,6 +230,7 @@ class _Mending:
         found += beside
         self._done += [Mended("", "", *one.message.split(": ", 1)) for one in beside if not dry_run]
         if not dry_run:
+            store.settle(["logs", "versions"])
             self._mend_views(readable)
             write_digest(store, manifest.version, store.read(version_file(manifest.version)))
         kept = tuple(found)

@@ -62,6 +62,13 @@ def damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[UnitDam
         files += [file] * bool(wrong)
     if problems:
         yield UnitDamage(record, entry, tuple(files), tuple(problems))
+    else:
+        settle(store, [*(f"{folder}/{ENTRY}" for folder in entry.folders), *map(entry.path_of, entry.files)])
+
+
+def settle(store: Store, files: Iterable[str]) -> None:
+    """Makes sure that sound files outlast a power cut: a repair that was killed may have put them there."""
+    store.settle({store.stored_name(file).rpartition("/")[0] for file in files})
 
 
 def mend_entries(store: Store, damage: UnitDamage, made_by: Mapping[str, str]) -> Iterator[Mended]:
