@@ -199,7 +199,7 @@ class _Mending:
         if lost and not dry_run:
             self._mend_parts({one.log_id for one in lost}, output_order(entry for _, entry in entries))
             entries, _ = _readable_entries(store, manifest.logs)
-        damaged = self._all([Task(damage_of, (store, *pair)) for pair in entries])
+        damaged = self._all([Task(damage_of, (store, *pair, not dry_run)) for pair in entries])
         found += [Finding(d.entry.log_id, d.entry.partition, text) for d in damaged for text in d.problems]
         if damaged and not dry_run:
             self._mend_units(damaged)
@@ -208,7 +208,7 @@ class _Mending:
             found += [Finding("", part.split, f"{part.output}: {text}") for text in problems]
             if problems and not dry_run:
                 self._mend_assembled(part)
-            elif not problems:
+            elif not (problems or dry_run):
                 entry = read_assembled(store, part)
                 settle(store, (name for name, _ in assembled_files(store, part.identity, entry)))
         listings = list(damaged_refusal_lists(store, manifest, manifest.logs))

@@ -52,7 +52,12 @@ class Mended:
     why_not: str = ""
 
 
-def damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[UnitDamage]:
+def damage_of(store: Store, record: LogRecord, entry: Entry, settles: bool) -> Iterator[UnitDamage]:
+    """What is wrong with a unit, if anything.
+
+    Args:
+        settles: a sound unit; see `settle`.
+    """
     problems = list(entry_problems(store, entry))
     problems += filter(None, [unit_statistics_problem(store, record, entry)] if not problems else [])
     files = []
@@ -62,7 +67,7 @@ def damage_of(store: Store, record: LogRecord, entry: Entry) -> Iterator[UnitDam
         files += [file] * bool(wrong)
     if problems:
         yield UnitDamage(record, entry, tuple(files), tuple(problems))
-    else:
+    elif settles:
         settle(store, [*(f"{folder}/{ENTRY}" for folder in entry.folders), *map(entry.path_of, entry.files)])
 
 
