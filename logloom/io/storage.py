@@ -259,6 +259,14 @@ class Store(StoredFiles):
         with self._explained(""):
             sync_all([path for path in map(self.local.joinpath, folders) if path.is_dir()])
 
+    def settle_names(self, names: Iterable[str]) -> None:
+        """As `settle`, of single names.
+
+        Args:
+            names: of files, or of folders of units, relative to the root.
+        """
+        self.settle({self.stored_name(name).rpartition("/")[0] for name in names})
+
     def fill(self, folder: pathlib.Path, name: str) -> None:
         """Moves a scratch folder's files, it has no others, into `name`, which may hold files already.
 

@@ -7,6 +7,8 @@ Elsewhere: the logs (logloom.pipelines.plan_logs), the plan that has them (loglo
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
@@ -19,8 +21,6 @@ from logloom.transforms.job import LogTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_BATCH = 4096  # tasks that are objects at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +52,12 @@ class ListedTasks(Sequence[LogTask]):
             before = None if self.before is None else self.before[index]
             return replace(self, rows=self.rows[index], before=before)
         row = range(len(self))[index]
-        (task,) = self._made(slice(row, row + 1))
+        (task,) = self[row : row + 1]
         return task
 
     def __iter__(self) -> Iterator[LogTask]:
-        for first in range(0, len(self), _BATCH):
-            yield from self._made(slice(first, first + _BATCH))
-
-    def _made(self, some: slice) -> Iterator[LogTask]:
-        rows = self.rows[some]
-        keys = [None] * len(rows) if self.before is None else self.before[some].to_pylist()
-        for files, key in zip(self.files.at(rows), keys, strict=True):
+        keys = itertools.repeat(None, len(self)) if self.before is None else map(_text, self.before)
+        for files, key in zip(self.files.at(self.rows), keys, strict=True):
             split = split_of(self.recipe, files.log_id, files.uris, files.split, files.catalogue)
             listed = print_of(files) if self.remembered else ""
             yield LogTask(files.log_id, files.uris, "", split, "", listed, files.catalogue, key or "")
@@ -75,9 +70,7 @@ class ListedTasks(Sequence[LogTask]):
     @property
     def log_ids(self) -> Iterator[str]:
         """The same, one by one."""
-        ids = self.ids
-        return (
-            log_id
-            for first in range(0, len(ids), _BATCH)
-            for log_id in ids[first : first + _BATCH].to_pylist()
-        )
+        return map(_text, self.ids)
+
+
+_text = operator.methodcaller("as_py")  # of one of Arrow's values

@@ -47,7 +47,6 @@ from logloom.pipelines.repair_units import (
     mend_part,
     mend_statistics,
     mend_unit,
-    settle,
 )
 from logloom.pipelines.verify import (
     Task,
@@ -210,7 +209,7 @@ class _Mending:
                 self._mend_assembled(part)
             elif not (problems or dry_run):
                 entry = read_assembled(store, part)
-                settle(store, (name for name, _ in assembled_files(store, part.identity, entry)))
+                store.settle_names(name for name, _ in assembled_files(store, part.identity, entry))
         listings = list(damaged_refusal_lists(store, manifest, manifest.logs))
         for record, name, problem in listings:
             found.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))

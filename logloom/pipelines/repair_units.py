@@ -56,7 +56,7 @@ def damage_of(store: Store, record: LogRecord, entry: Entry, settles: bool) -> I
     """What is wrong with a unit, if anything.
 
     Args:
-        settles: a sound unit; see `settle`.
+        settles: makes sound files outlast a power cut, for a repair that was killed may have put them there.
     """
     problems = list(entry_problems(store, entry))
     problems += filter(None, [unit_statistics_problem(store, record, entry)] if not problems else [])
@@ -68,12 +68,8 @@ def damage_of(store: Store, record: LogRecord, entry: Entry, settles: bool) -> I
     if problems:
         yield UnitDamage(record, entry, tuple(files), tuple(problems))
     elif settles:
-        settle(store, [*(f"{folder}/{ENTRY}" for folder in entry.folders), *map(entry.path_of, entry.files)])
-
-
-def settle(store: Store, files: Iterable[str]) -> None:
-    """Makes sure that sound files outlast a power cut: a repair that was killed may have put them there."""
-    store.settle({store.stored_name(file).rpartition("/")[0] for file in files})
+        marks = (f"{folder}/{ENTRY}" for folder in entry.folders)
+        store.settle_names(itertools.chain(marks, map(entry.path_of, entry.files)))
 
 
 def mend_entries(store: Store, damage: UnitDamage, made_by: Mapping[str, str]) -> Iterator[Mended]:

@@ -88,7 +88,7 @@ def refresh(store: Store, folders: Iterable[str]) -> bool:
         if (data := store.read_if_there(name)) is None:
             return False
         store.replace(name, data, read_only=True)
-    store.settle({store.stored_name(folder).rpartition("/")[0] for folder in folders})
+    store.settle_names(folders)
     return True
 
 

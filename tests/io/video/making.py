@@ -48,15 +48,16 @@ def pictures(count, size=(64, 96), seed=0):
         yield np.clip(layers + rng.normal(0, 12, layers.shape), 0, 255).astype(np.uint8)
 
 
+# Its packets come in the order of showing either way; with pred-struct=1, low delay, SVT-AV1 4.1 waits for
+# ever in one stream of some hundreds.
+_AV1 = {"preset": "12", "svtav1-params": "pred-struct=2:lp=1:scd=0"}
 _LOW_DELAY = {
     "h264": {"preset": "ultrafast", "tune": "zerolatency", "x264-params": "scenecut=0:threads=1"},
     "h265": {
         "preset": "ultrafast",
         "x265-params": "log-level=none:scenecut=0:bframes=0:pools=1:frame-threads=1",
     },
-    # Its packets come in the order of showing anyway; with pred-struct=1, low delay, SVT-AV1 4.1 waits for
-    # ever in one stream of some hundreds.
-    "av1": {"preset": "12", "svtav1-params": "pred-struct=2:lp=1:scd=0"},
+    "av1": _AV1,
     "vp9": {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "0"},
 }
 REORDERED = {
@@ -68,7 +69,7 @@ REORDERED = {
         "preset": "ultrafast",
         "x265-params": "log-level=none:scenecut=0:bframes=3:b-adapt=0:open-gop=0:pools=1:frame-threads=1",
     },
-    "av1": {"preset": "12", "svtav1-params": "pred-struct=2:lp=1:scd=0"},
+    "av1": _AV1,
     "vp9": {"deadline": "good", "cpu-used": "8", "lag-in-frames": "12", "auto-alt-ref": "1"},
 }
 OPEN_GOP = {
