@@ -82,6 +82,10 @@ class StorageError(LogloomError):
     """A disk or an object store refused: full, read-only, no permission, gone."""
 
 
+# What a recipe, a log or a dataset holds; not what the disk or store refused that it lies in.
+OF_CONTENT = (UsageError, LogReadError, DatasetError)
+
+
 def portable(error: BaseException, otherwise: type[Exception] = RuntimeError) -> BaseException:
     """The error as another process can take it: with its traceback as a note, or as this text.
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest, digest_of
-from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.errors import OF_CONTENT, DatasetError
 from logloom.io.metadata import Count, Text
 from logloom.io.remote import MISSING
 
@@ -164,9 +164,7 @@ def problems_at(place: str, find: Callable[[], Iterable[str]]) -> Iterator[str]:
     try:
         for problem in find():
             yield f"{place}: {problem}"
-    except StorageError:
-        raise
-    except (LogloomError, ValueError, TypeError, *MISSING) as error:
+    except (*OF_CONTENT, ValueError, TypeError, *MISSING) as error:
         yield f"{place}: {error}"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.errors import OF_CONTENT, LogloomError, LogReadError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.catalogued import with_labels
 from logloom.io.filesystems import absolute_uri
@@ -295,7 +295,7 @@ class PlanLogs(Mapping[str, Outline]):
                 plan, notes = self._resolve(allow_derive)
                 if not any(clouds.needs_message(column.spec) for column in plan.columns):
                     return plan, notes
-            except LogloomError:
+            except OF_CONTENT:
                 if (self.opened or self.num_remembered) and not self._topics - self._seen():
                     raise
             self.open(_spread(self.rows(State.LEFT), max(self._sample or 1, len(self.opened))))
@@ -329,7 +329,7 @@ class PlanLogs(Mapping[str, Outline]):
             failed = len(self.failed)
             try:
                 return resolve(self._recipe, self, allow_derive, self._alike(), self.labels.types)
-            except LogloomError:
+            except OF_CONTENT:
                 # Without those that turned out to be unreadable, where these may be skipped.
                 self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
         return resolve(self._recipe, self or self._waiting, allow_derive, labels=self.labels.types)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Values
-from logloom.errors import LogloomError, LogReadError
+from logloom.errors import OF_CONTENT, LogloomError, LogReadError
 from logloom.io.logs.base import FieldSpec, Log, Messages, Refusal, TopicRequest
 from logloom.io.logs.decoding.clouds import settled
 from logloom.io.logs.decoding.definitions import Field, Number, Struct
@@ -146,7 +146,7 @@ class LogTopics:
         for topic in self.topics:
             try:
                 shown[topic], unread[topic] = fields_of(self.log, topic)
-            except LogloomError as error:
+            except OF_CONTENT as error:
                 count = self.log.summary.topics[topic].num_messages
                 self.leave_out(ShownField(topic, ""), _reason(error), count)
         return shown, unread
@@ -158,7 +158,7 @@ class LogTopics:
             # Text in arrays gets no more room than usual: that would be room in each message.
             yield self._shown(one, one.specs[0], messages, rows, messages.take(one.specs[0], rows))
             return
-        except LogloomError:
+        except OF_CONTENT:
             pass
         for row in rows.tolist():
             reasons = []
@@ -167,7 +167,7 @@ class LogTopics:
                     values, _ = take_text(self.log, messages, spec, rows[row : row + 1], None)
                     yield self._shown(one, spec, messages, rows[row : row + 1], values)
                     break
-                except LogloomError as error:
+                except OF_CONTENT as error:
                     reasons.append(_reason(error))
             else:
                 self.leave_out(one, reasons[0])
@@ -229,7 +229,7 @@ def _all_of_points(log: Log, topic: str) -> list[FieldSpec]:
     try:
         spec = settled(log, topic, FieldSpec(adapter="points"))
         return [spec] if is_cloud(topic, log.column_type(topic, spec), {}) else []
-    except LogloomError:
+    except OF_CONTENT:
         return []
 
 
@@ -237,7 +237,7 @@ def _takes(log: Log, topic: str, spec: FieldSpec) -> bool:
     """Whether a topic's definition has what a spec reads."""
     try:
         log.column_type(topic, spec)
-    except LogloomError:
+    except OF_CONTENT:
         return False
     return True
 
@@ -253,7 +253,7 @@ def _paths(log: Log, topic: str, struct: Struct, prefix: str = "") -> Iterator[t
             continue
         try:
             ctype = log.column_type(topic, FieldSpec((path,)))
-        except LogloomError as error:
+        except OF_CONTENT as error:
             if isinstance(kind, Struct) and one.array is not None and "[]" not in prefix:
                 # No struct holds a whole element, but perhaps some of its fields.
                 yield from _paths(log, topic, kind, f"{path}[].")

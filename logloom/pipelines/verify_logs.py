@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from logloom.errors import LogloomError, StorageError, UsageError
+from logloom.errors import OF_CONTENT, UsageError
 from logloom.io.entries import Entry
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import Manifest
@@ -101,9 +101,7 @@ def check_spans(job: LogJob, record: LogRecord, units: Iterable[Entry]) -> Itera
         return
     try:
         ways = partitionings(opened(job, task_of(record)).summary, job.plan)
-    except StorageError:
-        raise  # the fault of this machine or store, not of the log
-    except LogloomError as error:
+    except OF_CONTENT as error:
         yield Finding(record.log_id, "", str(error))
         return
     there = {entry.partition for entry in units}
@@ -121,9 +119,7 @@ def derive_again(job: LogJob, task: LogTask, units: tuple[Entry, ...]) -> Iterat
             yield Finding(task.log_id, name, "the log has no such partition")
             return
         found = derive_columns(job, task, span, [entry.output for entry in units])
-    except StorageError:
-        raise
-    except LogloomError as error:
+    except OF_CONTENT as error:
         yield Finding(task.log_id, name, str(error))
         return
     for entry in units:

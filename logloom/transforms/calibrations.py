@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogloomError, LogReadError
+from logloom.errors import OF_CONTENT, LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, Messages, TopicRequest
 from logloom.resample.frames import Times
 from logloom.transforms.columns import RowPlan, Span
@@ -113,7 +113,7 @@ def _parts(log: Log, topic: str) -> list[FieldSpec]:
     for spec in _PARTS:
         try:
             log.column_type(topic, spec)
-        except LogloomError:
+        except OF_CONTENT:
             continue
         found.append(spec)
     return found

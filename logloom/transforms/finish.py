@@ -16,7 +16,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
+from logloom.errors import OF_CONTENT, CommitConflictError, DatasetError, StorageError
 from logloom.io.entries import Entry, write_log_part
 from logloom.io.log_statistics import of_units, write_statistics
 from logloom.io.logs.base import Refusal
@@ -71,7 +71,7 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     entries = sorted((e for r in done for e in r.entries), key=lambda e: (order[e.output], e.start))
     try:
         record = _record(job, log, entries, failures)
-    except LogloomError as error:
+    except OF_CONTENT as error:
         failed = Failure(log.log_id, "", "log", str(error))
         return LogOutcome(log.log_id, None, (failed,), memory=memory)
     units = record.units or 0

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest
-from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.errors import OF_CONTENT, DatasetError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry
 from logloom.io.filesystems import explained
@@ -136,9 +136,7 @@ def differences(
                 for block in ahead(functools.partial(digested, digests, on_block), blocks, threads=1):
                     rows += len(block)
                     yield from check_images(place, block, images & set(block.columns))
-    except StorageError:
-        raise  # the fault of this machine or store, not of the unit
-    except (LogloomError, *MISSING, ValueError) as error:
+    except (*OF_CONTENT, *MISSING, ValueError) as error:
         yield f"{place}: {error}"
         return
     if rows != entry.rows:

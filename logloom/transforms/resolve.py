@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from logloom import where
-from logloom.errors import LogloomError, UsageError
+from logloom.errors import OF_CONTENT, UsageError
 from logloom.io.formats import format_named
 from logloom.io.logs.base import Log, TimeSource
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, TopicColumn, TransformColumn
@@ -268,7 +268,7 @@ class _Resolving:
         try:
             log = self._logs[topic.first] if topic.first else None
             plan, note = deskew_plan(log, column, wanted, pose)
-        except LogloomError as error:
+        except OF_CONTENT as error:
             whose = f" (log {topic.first})" if topic.first else ""
             raise MistakenError(Mistake(path, f"{error}{whose}")) from error
         several = f" (log {topic.first}; in each log its own clouds tell)"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from logloom.errors import LogloomError
+from logloom.errors import OF_CONTENT
 from logloom.io.logs.base import FieldSpec, Log
 from logloom.io.logs.decoding.adapters import KEYFRAME, PACKETS, VIDEO
 from logloom.io.logs.decoding.clouds import settled
@@ -65,7 +65,7 @@ def settled_spec(
         if column.adapter == "image" and holds_video(log, column.topic):
             return replace(spec, adapter=VIDEO)
         return settled(log, column.topic, spec)
-    except LogloomError as error:
+    except OF_CONTENT as error:
         raise MistakenError(Mistake((*path, "as"), f"{error} (log {topic.first})")) from error
 
 
@@ -91,7 +91,7 @@ def message_type(
     for log_id, info in topic.variants.items():
         try:
             types.setdefault(logs[log_id].column_type(column.topic, spec), log_id)
-        except LogloomError as error:
+        except OF_CONTENT as error:
             whose = f" (log {log_id})" if num_logs > 1 else ""
             mistakes.append(Mistake((*path, key), f"{error}{whose}"))
             continue

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
-from logloom.errors import LogloomError, LogReadError
+from logloom.errors import OF_CONTENT, LogloomError, LogReadError
 from logloom.io.logs.base import FieldSpec, Log, Messages, Refusal, TopicRequest
 from logloom.io.video.codecs import codec_named
 from logloom.transforms.suggest_columns import Candidate
@@ -145,7 +145,7 @@ def _look_at_log(
     for topic in found.columns.keys() & log.summary.topics.keys():
         try:
             log.time_source(topic, ("log",))
-        except LogloomError as error:
+        except OF_CONTENT as error:
             found.unusable[topic] = _first_line(error)
     for start, stop in stretches:
         wanted = [t for t in found.columns if t in log.summary.topics and t not in found.unusable]
@@ -209,7 +209,7 @@ def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> 
     for candidate in found.columns.get(topic, ()):
         try:
             kept.append(_fitted(candidate, log, messages, topic, rows))
-        except LogloomError as error:
+        except OF_CONTENT as error:
             found.refused.setdefault(topic, {})[candidate.suffix or topic] = _first_line(error)
     if any(c.keys.get("turns") for c in kept):
         # One angle of a message beyond a turn: its others are degrees as well, or nobody knows.
@@ -269,7 +269,7 @@ def take_text(
     while True:
         try:
             return messages.take(spec, rows), spec.strings
-        except LogloomError as error:
+        except OF_CONTENT as error:
             most = MAX_STRINGS if count is not None else _UNCOUNTED_STRINGS
             if "strings" not in str(error) or spec.strings >= most:
                 raise
@@ -290,7 +290,7 @@ def _num_values(log: Log, messages: Messages, spec: FieldSpec, rows: NDArray[np.
         names: Mapping[str, tuple[Any, ...]] = log.column_type(messages.topic, spec).dtype.fields or {}
         numbers = [f"{spec.paths[0]}[].{name}" for name, (kind, *_) in names.items() if kind.kind in "iufb"]
     for path in numbers:
-        with contextlib.suppress(LogloomError):
+        with contextlib.suppress(*OF_CONTENT):
             found = messages.take(FieldSpec((path,)), rows)
             return len(found.values) if isinstance(found, Ragged) else len(found)
     return None
@@ -341,7 +341,7 @@ def _field(log: Log, messages: Messages, topic: str, path: str) -> Values | None
     try:
         log.column_type(topic, spec)
         return messages.take(spec, np.arange(len(messages)))
-    except LogloomError:
+    except OF_CONTENT:
         return None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from logloom.errors import LogloomError, UsageError
+from logloom.errors import OF_CONTENT, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TopicInfo
 from logloom.io.logs.decoding.languages import definition_of
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
@@ -203,7 +203,7 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
         if (video := video_column(topic.log, topic.name)) is not None:
             return video if isinstance(video, str) else Candidates([video])
         known_columns = [column for column in known(topic.info) if _fits(topic, column)]
-    except LogloomError as error:
+    except OF_CONTENT as error:
         return str(error).splitlines()[0]
     if known_columns:
         return Candidates([_as_written(topic, column) for column in known_columns])
@@ -231,7 +231,7 @@ def _fits(topic: _SuggestedTopic, column: Candidate) -> bool:
         return True  # of which only a message tells
     try:
         topic.log.column_type(topic.name, FieldSpec(adapter=adapter))
-    except LogloomError:
+    except OF_CONTENT:
         return False
     return True
 
@@ -239,7 +239,7 @@ def _fits(topic: _SuggestedTopic, column: Candidate) -> bool:
 def _type_of(topic: _SuggestedTopic, path: str) -> ColumnType | None:
     try:
         return topic.log.column_type(topic.name, FieldSpec(paths=(path,)))
-    except LogloomError:
+    except OF_CONTENT:
         return None
 
 
@@ -298,7 +298,7 @@ def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> lis
         adapter = FieldSpec(adapter="transforms")
         try:
             topic.log.column_type(topic.name, adapter)
-        except LogloomError:
+        except OF_CONTENT:
             return [_apart(column) for column in columns]
         return [transforms()]
     return list(columns)
@@ -358,6 +358,6 @@ def _problem(
     }
     try:
         resolve(Recipe.model_validate(data), logs)
-    except LogloomError as error:
+    except OF_CONTENT as error:
         return str(error).splitlines()[0].removeprefix(f"recipe: columns.{name}").lstrip(".: ")
     return None

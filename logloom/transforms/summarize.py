@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from logloom.errors import LogloomError, LogReadError, StorageError
+from logloom.errors import OF_CONTENT, LogReadError
 from logloom.io.logs.base import unfinished_words
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import check_files
@@ -92,9 +92,7 @@ def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
         log = replace(log, uris=uris, content_id=content_id, split=split, key=key)
         kind = "recipe"
         hold_to(job.plan, recipe, log.log_id, found)
-    except StorageError:
-        raise
-    except LogloomError as error:
+    except OF_CONTENT as error:
         kind = kind if isinstance(error, LogReadError) else "recipe"
         return log, Failure(log.log_id, "", kind, str(error))
     for uri, why in found.summary.unfinished.items():

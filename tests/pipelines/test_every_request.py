@@ -3,6 +3,7 @@
 LOGLOOM_EVERY_CALL=1 lets each request of each command meet each fault, instead of a sample.
 """
 
+import contextlib
 import functools
 import itertools
 
@@ -185,3 +186,12 @@ def test_a_command_that_meets_a_fault_for_good_ends_with_an_error_or_the_right_r
         of_store = isinstance(error, StorageError) or "errors.StorageError: " in str(error)  # a worker's
         assert error is None or kind == "404" or of_store, what
         assert committed(root) in ([], [right]), what
+
+
+def test_a_log_that_a_store_refuses_is_no_mistake_of_the_recipe(made, faults):
+    run, _ = COMMANDS["build"]
+    for at in range(12, 20):  # the log is looked into for what the columns of the recipe need
+        faults.set("403", at)
+        with contextlib.suppress(StorageError):
+            run(made, next(ROOTS))
+        assert faults.done

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Values
 from logloom.caching import cached_property
-from logloom.errors import LogloomError, UsageError
+from logloom.errors import OF_CONTENT, UsageError
 from logloom.io.logs.base import MAX_TIME, FieldSpec, Log, LogSummary, Messages, TopicRequest
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.video.bits import NO_KEYFRAME, OPEN, Look, PacketReader
@@ -321,7 +321,7 @@ class _Fields:
 def _has(log: Log, topic: str, path: str) -> bool:
     try:
         log.column_type(topic, FieldSpec((path,)))
-    except LogloomError:
+    except OF_CONTENT:
         return False
     return True
 
