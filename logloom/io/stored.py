@@ -8,6 +8,7 @@ A file is read through the folder's own file system, since its name may hold wha
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -50,7 +51,7 @@ class StoredFiles:
         absolute = absolute_uri(uri).rstrip("/") or "/"
         return cls(shown(absolute), with_access(options, [absolute]))
 
-    @property
+    @functools.cached_property
     def local(self) -> pathlib.Path | None:
         """The folder as a path, None on an object store."""
         return pathlib.Path(self.uri.split("://", 1)[-1]) if is_local(self.uri) else None
