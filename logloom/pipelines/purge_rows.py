@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from logloom.errors import LogloomError, PurgedError, UsageError
+from logloom.errors import OF_CONTENT, PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part
 from logloom.io.logs.base import OpenOptions
@@ -67,7 +67,7 @@ def content_without(store: Store, manifest: Manifest, record: LogRecord, ranges:
     try:
         log = open_log(record.uris, options)
         summary = log.summary
-    except (LogloomError, OSError) as error:
+    except OF_CONTENT as error:
         raise UsageError(
             f"{record.log_id}: its files are needed to build its other rows again, and can't be read "
             f"({error}); `logloom purge --log {record.log_id}` erases all of it"
