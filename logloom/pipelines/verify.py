@@ -195,14 +195,14 @@ class _Checking:
         reading = reading_of(store, manifest)
         claims = Claims(store, manifest)
         for record, units in read_parts(store, self._left(manifest.logs.take(self._logs))):
-            if isinstance(units, Finding):
-                self.lost.append(units)
-                self.findings += claims.check(record, None)
-                continue
-            self.findings += claims.check(record, units)
+            self.findings += claims.check(record, None if isinstance(units, Finding) else units)
             for _, name, problem in damaged_refusal_lists(store, manifest, [record]):
                 self.findings.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
             self.findings += damaged_labels(store, manifest, [record])
+            if isinstance(units, Finding):
+                self.lost.append(units)
+                yield from self._count_again(reading, record, None)
+                continue
             if self._job is not None:
                 self.findings += check_spans(self._job, record, units)
             yield from self._read_back(reading, record, units)
@@ -254,12 +254,18 @@ class _Checking:
         self.rows += sum(entry.rows for entry in chosen)
         self.bytes += sum(entry.size for entry in chosen)
         self.num_tasks += len(tasks)
-        if record.statistics:
-            # Their sum takes a look at each unit of the log, of which the sample of many logs wants a few.
-            counted = tuple(units) if self._has_every_log else tuple(chosen)
-            yield Task(_check_log_statistics, (reading.store, record, counted, self._has_every_log))
-            self.num_tasks += 1
+        # Their sum takes a look at each unit of the log, of which the sample of many logs wants a few.
+        yield from self._count_again(reading, record, units if self._has_every_log else chosen)
         yield from tasks
+
+    def _count_again(
+        self, reading: Reading, record: LogRecord, units: Sequence[Entry] | None
+    ) -> Iterator[Task]:
+        """Looks at the statistics of a log, and of its units where these are known."""
+        if record.statistics:
+            are_all = units is not None and self._has_every_log
+            yield Task(_check_log_statistics, (reading.store, record, tuple(units or ()), are_all))
+            self.num_tasks += 1
 
 
 def problems_beside(store: Store, number: int) -> list[Finding]:

@@ -192,6 +192,18 @@ def test_damaged_tags_and_tombstones_are_named(root, how):
     assert said_by(repair, root) == ""
 
 
+def test_a_logs_part_and_its_statistics_are_both_named(root):
+    sound = digests(root)
+    record = next(iter(read_manifest(Store.at(str(root))).logs))
+    names = [f"logs/{digest}.parquet" for digest in (record.part, record.statistics)]
+    for name in names:
+        put(root / name, b"")
+    said = said_by(verify, root)
+    assert all(name in said for name in names), said
+    assert said_by(repair, root) == ""
+    assert digests(root) == sound
+
+
 def test_swapped_entries_of_an_assembled_output_and_of_its_portions_are_both_named(root):
     sound = digests(root)
     store, manifest = open_root(Store.at(str(root)), "latest")
