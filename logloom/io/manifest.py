@@ -38,6 +38,7 @@ from logloom.io.entries import (
     repair_hint,
     unit_folder,
 )
+from logloom.io.filesystems import explained
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.purged import check_purged
@@ -257,7 +258,9 @@ def check_root(store: Store) -> None:
         UsageError: it holds other things, and no versions.
     """
     for place in (store.local, *store.local.parents) if store.local is not None else ():
-        if place.is_file():
+        with explained(str(place)):
+            is_file = place.is_file()
+        if is_file:
             raise UsageError(f"{place}: is a file; --to wants a folder")
     strange = [name for name in store.names() if not is_root_name(name)]
     if strange and not any(all_versions(store)):  # beside versions lies whatever somebody put there

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from logloom.io.ages import FoundFile, changed_at, listed, remove_files
 from logloom.io.entries import ENTRY
+from logloom.io.filesystems import explained
 from logloom.io.removals import removing
 from logloom.io.storage import Store
 
@@ -76,9 +77,10 @@ class Removal:
 
     def _is_file(self, name: str) -> bool:
         store = self._store
-        if store.local is not None:
-            return store.path_of(name).is_file()
-        return bool(store.fs.isfile(store.fs_path(name)))
+        with explained(store.uri_of(name)):
+            if store.local is not None:
+                return store.path_of(name).is_file()
+            return bool(store.fs.isfile(store.fs_path(name)))
 
     def _remove_units(self, folders: Sequence[str], check: Callable[[], None]) -> None:
         """Removes units that are noted as being removed; a build may have written some anew just before."""

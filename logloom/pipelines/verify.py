@@ -23,7 +23,7 @@ from logloom.errors import DatasetError
 from logloom.interpreter import process_pool
 from logloom.io.ahead import ahead, in_order
 from logloom.io.entries import Entry, FileEntry, read_log_part, unit_folder
-from logloom.io.filesystems import with_access
+from logloom.io.filesystems import explained, with_access
 from logloom.io.intervals import problems_of
 from logloom.io.labels.stored import files_named, labels_problem
 from logloom.io.manifest import Assembled, Manifest, open_root, read_assembled, view_folder
@@ -394,7 +394,7 @@ def _check_assembled(reading: Reading, part: Assembled) -> Iterator[Finding]:
 def check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
     """Whether the view on a local disk shows the version's files and nothing else."""
     folder = store.path_of(view_folder(manifest.version)) if store.local else None
-    if folder is None or not folder.is_dir():
+    if folder is None or not store.exists(folder.name):
         return
     shown = array.array("Q")  # 8 bytes stand for a name: a view may have millions
     there = 0
@@ -402,19 +402,24 @@ def check_view(store: Store, manifest: Manifest) -> Iterator[Finding]:
         for file in view_files(store, manifest):
             shown.append(key_of(file.name))
             path, stored = store.path_of(f"{folder.name}/{file.name}"), store.path_of(file.stored)
-            if not path.is_file():
+            with explained(str(path)):
+                is_there = path.is_file()
+                is_linked = is_there and stored.exists() and path.samefile(stored)
+            if not is_there:
                 yield Finding("", "", f"{path}: missing from the view")
                 continue
             there += 1
-            if not (stored.exists() and path.samefile(stored)):
+            if not is_linked:
                 entry = FileEntry(file.name, file.size, file.digest)
                 for problem in check_file(store, f"{folder.name}/{file.name}", entry):
                     yield Finding("", "", problem)
     except DatasetError as error:
         yield Finding("", "", f"{folder}: can't be checked: {error}")
         return
-    if sum(path.is_file() for path in folder.rglob("*")) > there:
-        found = sorted(path for path in folder.rglob("*") if path.is_file())
+    with explained(str(folder)):
+        has_more = sum(path.is_file() for path in folder.rglob("*")) > there
+        found = sorted(path for path in folder.rglob("*") if path.is_file()) if has_more else []
+    if found:
         known = are_in(np.unique(np.array(shown)), [path.relative_to(folder).as_posix() for path in found])
         for path, is_known in zip(found, known, strict=True):
             if not is_known:

@@ -123,8 +123,9 @@ def make_view(store: Store, manifest: Manifest) -> tuple[pathlib.Path, bool]:
         StorageError: a name or a symbolic link leads out of the root, or the disk refused.
     """
     target = store.path_of(view_folder(manifest.version))
-    if target.is_dir():
-        return target, False
+    with explained(str(target)):
+        if target.is_dir():
+            return target, False
     copied = False
     with store.scratch() as scratch, explained(str(target)):
         made = Store.at(str(scratch))
@@ -179,12 +180,13 @@ def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -
                 store.copy(file.stored, f"{folder}/{file.name}")
                 done.append(store.uri_of(f"{folder}/{file.name}"))
         return done
-    if not store.path_of(folder).is_dir():
+    if not store.exists(folder):
         return []
     for file in view_files(store, manifest):
         stored, path = store.path_of(file.stored), store.path_of(f"{folder}/{file.name}")
-        if not stored.exists() or (path.exists() and path.samefile(stored)):
-            continue
+        with explained(str(path)):
+            if not stored.exists() or (path.exists() and path.samefile(stored)):
+                continue
         entry = FileEntry(file.name, file.size, file.digest)
         if next(check_file(store, f"{folder}/{file.name}", entry), "") and _is_sound(store, file):
             with store.scratch() as scratch, explained(str(path)):

@@ -12,9 +12,11 @@ import os
 import pathlib
 import random
 import shutil
+import sys
 
 import pytest
 
+import logloom
 from logloom.errors import LogloomError
 from logloom.io import files, retries
 from logloom.io.manifest import read_manifest
@@ -45,6 +47,7 @@ CALLS = (
 READS = ("pread", "preadv")  # by the names that logloom.io.files has for them
 CODES = {"full": errno.ENOSPC, "broken": errno.EIO, "forbidden": errno.EACCES, "lost": errno.EIO}
 KINDS = [*CODES, "short"]
+OWN = str(pathlib.Path(logloom.__file__).parent)
 IN_STORES = ["reset", "503", "403", "lost", "dead", "lost and dead"]
 
 
@@ -65,11 +68,22 @@ READING = {"versions": (as_made, listed), "diff": (as_made, compared), "log": (a
 COMMANDS = VERBS | READING
 
 
+def place_of(frame, most=3):
+    """The lines of logloom that a call comes from, the nearest first."""
+    found = []
+    while frame is not None and len(found) < most:
+        if frame.f_code.co_filename.startswith(OWN):
+            found.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
 class Calls:
     """Counts what a command asks of the disk, and lets one such call fail."""
 
     def __init__(self, patch, root):
         self.number, self.at, self.kind, self.said = 0, -1, "", ""
+        self.places = {}  # of the code, and the number of the first call that each made
         self._root = str(root)
         for name in CALLS:
             patch.setattr(os, name, self._failing(name, getattr(os, name)))
@@ -86,6 +100,8 @@ class Calls:
 
     def ask(self, what, work, short=None):
         number, self.number = self.number, self.number + 1
+        if self.kind == "noted":
+            self.places.setdefault(place_of(sys._getframe(2)), number)
         if number != self.at:
             return work()
         self.said = what
@@ -202,6 +218,30 @@ def test_a_call_of_the_disk_that_fails_ends_with_an_error_or_the_right_state(
             run(two_versions, store_at(root))
             assert state(root) == after, what
             shutil.rmtree(root.parent)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_place_that_asks_the_disk_lets_its_own_error_through(two_versions, tmp_path, monkeypatch, command):
+    prepare, run = COMMANDS[command]
+    template = fresh(two_versions, prepare, tmp_path / "template")
+    calls = Calls(monkeypatch, "")
+
+    def run_on(name, kind, at=-1):
+        root = shutil.copytree(template, tmp_path / name / "root")
+        if prepare is of_long_ago:
+            age(root, 30)
+        store = store_at(root)
+        calls.set(root, kind, at)
+        try:
+            outcome(run, two_versions, store)
+        finally:
+            calls.set("")
+        shutil.rmtree(root.parent)
+
+    run_on("right", "noted")
+    assert calls.places
+    for at in calls.places.values():
+        run_on(f"broken-{at}", "broken", at)
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "build"])
