@@ -47,13 +47,13 @@ def main() -> None:
         listing = seconds(lambda: sum(1 for _ in unit_names(store, "tar")))
         told = seconds(lambda: collect_garbage(store.uri, dry_run=True))
         removed = seconds(lambda: collect_garbage(store.uri))
-    rows = [
-        [name, f"{wall:.2f} s", f"{cpu:.2f} s", f"{(cpu - listing[1]) / files * 1e6:.1f} us"]
-        for name, (wall, cpu) in (("listing folders", listing), ("gc --dry-run", told), ("gc", removed))
-    ]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    title = f"{files:,} files, {arguments.garbage:.0%} of them garbage; {peak:.0f} MB at most"
-    print_table(title, ["", "wall", "CPU", "CPU a file, beside listing"], rows)
+        rows = [
+            [name, f"{wall:.2f} s", f"{cpu:.2f} s", f"{(cpu - listing[1]) / files * 1e6:.1f} us"]
+            for name, (wall, cpu) in (("listing folders", listing), ("gc --dry-run", told), ("gc", removed))
+        ]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        title = f"{files:,} files, {arguments.garbage:.0%} of them garbage; {peak:.0f} MB at most"
+        print_table(title, ["", "wall", "CPU", "CPU a file, beside listing"], rows)
     warn_if_busy()
 
 

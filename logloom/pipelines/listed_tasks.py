@@ -32,6 +32,7 @@ class ListedTasks(Sequence[LogTask]):
         rows: (N,) positions of these, ascending.
         remembered: whether the next plan may know logs by this listing, once workers have opened them.
         before: (N,) keys of their records in the newest version; nulls for logs that are to be built anyway.
+        replaces: (N,) see `LogTask.replaces`.
     """
 
     recipe: Recipe
@@ -39,6 +40,7 @@ class ListedTasks(Sequence[LogTask]):
     rows: Ints
     remembered: bool = False
     before: pa.Array | None = None
+    replaces: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -49,18 +51,22 @@ class ListedTasks(Sequence[LogTask]):
     def __getitem__(self, index: slice) -> Sequence[LogTask]: ...
     def __getitem__(self, index: int | slice) -> LogTask | Sequence[LogTask]:
         if isinstance(index, slice):
-            before = None if self.before is None else self.before[index]
-            return replace(self, rows=self.rows[index], before=before)
+            before, replaces = (None if of is None else of[index] for of in (self.before, self.replaces))
+            return replace(self, rows=self.rows[index], before=before, replaces=replaces)
         row = range(len(self))[index]
         (task,) = self[row : row + 1]
         return task
 
     def __iter__(self) -> Iterator[LogTask]:
-        keys = itertools.repeat(None, len(self)) if self.before is None else map(_text, self.before)
-        for files, key in zip(self.files.at(self.rows), keys, strict=True):
+        of_records = [
+            itertools.repeat(None, len(self)) if of is None else map(_text, of)
+            for of in (self.before, self.replaces)
+        ]
+        for files, key, part in zip(self.files.at(self.rows), *of_records, strict=True):
             split = split_of(self.recipe, files.log_id, files.uris, files.split, files.catalogue)
             listed = print_of(files) if self.remembered else ""
-            yield LogTask(files.log_id, files.uris, "", split, "", listed, files.catalogue, key or "")
+            named = files.log_id, files.uris, "", split, ""
+            yield LogTask(*named, listed, files.catalogue, before=key or "", replaces=part or "")
 
     @property
     def ids(self) -> pa.Array:

@@ -7,7 +7,7 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,13 @@ from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State
 from logloom.pipelines.plan_video import video_notes
 from logloom.pipelines.planned import BuildPlan, PlannedLog
-from logloom.pipelines.standing import changed_logs, standing, task_of
+from logloom.pipelines.standing import (
+    changed_logs,
+    may_be_mended,
+    replaced_parts,
+    standing,
+    task_of,
+)
 from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_out_note, next_version
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
@@ -167,6 +173,15 @@ def _sample_note(logs: PlanLogs, num_compared: int) -> list[str]:
     return [note + same * bool(num_compared)]
 
 
+def _mended_note(logs: PlanLogs, rows: Ints) -> list[str]:
+    """Says which logs are built again that were damaged."""
+    if not len(rows):
+        return []
+    names = ", ".join(logs.files.ids.take(rows[:5]).to_pylist()) + (" …" if len(rows) > 5 else "")
+    was = f"{counted(len(rows), 'log that was', 'logs that were')} skipped or salvaged"
+    return [f"{was} {'is' if len(rows) == 1 else 'are'} read again, as files may be whole now ({names})"]
+
+
 def resolved_references(
     outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]
 ) -> tuple[dict[str, BaseModel], dict[str, str]]:
@@ -257,15 +272,11 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     parent, compared = before.parent, _compared(job, before, logs)
-    planned: list[PlannedLog] = []
-    purged = logs.purged(before)
-    opened = logs.rows(State.OPENED)
-    tasks = (task_of(job, recipe, logs, row, log) for row, log in logs.at(opened))
-    for task, stands in zip(tasks, standing(job, recipe, logs, before, opened), strict=True):
-        if task.log_id not in purged and not stands:
-            planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
+    purged, opened = logs.purged(before), logs.rows(State.OPENED)
+    planned = list(_to_build(job, recipe, logs, before, purged))
     notes = [*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared))]
-    notes += _waiting(job.store, recipe, logs, before)
+    mended = opened[may_be_mended(logs, before, opened)]
+    notes += [*_mended_note(logs, mended), *_waiting(job.store, recipe, logs, before)]
     notes += [log.warning for log in planned if log.warning]
     notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
@@ -287,7 +298,7 @@ def _against_parent(
         job=job,
         logs=tuple(planned),
         left=left,
-        compared=replace(left, rows=compared, before=_keys_before(logs, compared, before)),
+        compared=_told_by_workers(left, compared, before, logs),
         compared_bytes=logs.bytes_to_compare(compared),
         notes=tuple(notes),
         dropped=tuple(gone),
@@ -307,17 +318,43 @@ def _against_parent(
         num_purged=int(np.count_nonzero(logs.files.rows_of(purged) >= 0)),
     )
     bundle = bundle_size(plan.num_partitions)
-    return replace(plan, job=replace(job, bundle=bundle, if_changed=len(compared) > 0))
+    # Whether files of damaged logs are whole now, only building them tells.
+    may_stay = len(compared) > 0 or len(mended) > 0
+    return replace(plan, job=replace(job, bundle=bundle, if_changed=may_stay))
+
+
+def _to_build(
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, purged: Collection[str]
+) -> Iterator[PlannedLog]:
+    """Those of the opened logs whose records don't stay."""
+    opened = logs.rows(State.OPENED)
+    tasks = (task_of(job, recipe, logs, row, log) for row, log in logs.at(opened))
+    stand, parts = standing(job, recipe, logs, before, opened), replaced_parts(logs, before, opened)
+    for task, stands, part in zip(tasks, stand, parts.to_pylist(), strict=True):
+        if task.log_id in purged or stands:
+            continue
+        if part:
+            (record,) = before.records([task.log_id])
+            task = replace(task, before=record.key, replaces=part)
+        yield PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan)
+
+
+def _told_by_workers(left: ListedTasks, rows: Ints, before: Before, logs: PlanLogs) -> ListedTasks:
+    """The logs of which workers tell whether their records stay."""
+    keys, parts = _keys_before(logs, rows, before), replaced_parts(logs, before, rows)
+    return replace(left, rows=rows, before=keys, replaces=parts)
 
 
 def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
     """(M,) keys of the records of logs that the newest version has; null of a log that is back, which is no
-    longer kept."""
+    longer kept, and of one that was skipped and may be whole now."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     found = before.rows_of(logs.files.ids.take(rows))
     keys, statuses = (before.column(name).take(found).combine_chunks() for name in ("key", "status"))
-    return pc.if_else(pc.equal(statuses, "kept"), None, keys)
+    anyway = pc.or_(pc.equal(statuses, "kept"), pa.array(may_be_mended(logs, before, rows, ["skipped"])))
+    return pc.if_else(anyway, None, keys)
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

@@ -194,6 +194,14 @@ class PlanLogs(Mapping[str, Outline]):
         are: NDArray[np.bool_] = self._states[rows] == State.REMEMBERED
         return are
 
+    def may_have_changed(self, rows: Ints) -> NDArray[np.bool_]:
+        """Of logs at some positions, which may hold another middle than when a build opened them."""
+        if self._reads_all:  # their content ids tell
+            return np.zeros(len(rows), bool)
+        opened = np.isin(self._states[rows], (State.OPENED, State.LEFT))
+        unchanged: NDArray[np.bool_] = np.isin(rows, self.files.rows_of(self.samples))
+        return opened & ~unchanged
+
     @property
     def num_left(self) -> int:
         return int(np.count_nonzero(self._states == State.LEFT))

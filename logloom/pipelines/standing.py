@@ -13,6 +13,7 @@ changed. The latter are columns; where some keys differ, all are made, most of t
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +58,7 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
     found = before.rows_of(logs.files.ids.take(rows))
     stands = np.zeros(len(rows), bool)
     stands[found >= 0] = ~_of_status(before, found[found >= 0], "kept")
+    stands[stands] = ~may_be_mended(logs, before, rows[stands])
     alike = np.flatnonzero(stands)
     pieces = np.array_split(alike, -(-len(alike) // _ROWS) or 1)
     look = [_look_alike(job, recipe, logs, before, rows[piece], found[piece]) for piece in pieces]
@@ -71,6 +73,29 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
         unsure = np.setdiff1d(unsure, alike)
     stands[unsure] = _keys_stand(job, recipe, logs, before, rows[unsure], found[unsure])
     return stands
+
+
+def may_be_mended(
+    logs: PlanLogs, before: Before, rows: Ints, statuses: Sequence[str] = ("skipped", "salvaged")
+) -> NDArray[np.bool_]:
+    """(M,) which logs were left out of the newest version, or in part, and may have other files since.
+
+    A content id by the ends of a file doesn't tell whether damage in its middle was mended.
+    """
+    found = before.rows_of(logs.files.ids.take(rows))
+    may = found >= 0
+    may[may] = np.logical_or.reduce([_of_status(before, found[may], status) for status in statuses])
+    may[may] = logs.may_have_changed(rows[may])
+    return may
+
+
+def replaced_parts(logs: PlanLogs, before: Before, rows: Ints) -> pa.Array:
+    """(M,) see `LogTask.replaces`; nulls where nothing is replaced."""
+    import pyarrow as pa
+
+    found = before.rows_of(logs.files.ids.take(rows))
+    salvaged = may_be_mended(logs, before, rows, ["salvaged"])
+    return before.column("part").take(pa.array(found, mask=~salvaged)).combine_chunks()
 
 
 def _of_status(before: Before, found: Ints, status: str) -> NDArray[np.bool_]:

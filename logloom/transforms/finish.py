@@ -17,7 +17,7 @@ from typing import Any
 from blake3 import blake3
 
 from logloom.errors import OF_CONTENT, CommitConflictError, DatasetError, StorageError
-from logloom.io.entries import Entry, write_log_part
+from logloom.io.entries import Entry, read_log_part, write_log_part
 from logloom.io.log_statistics import of_units, write_statistics
 from logloom.io.logs.base import Refusal
 from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
@@ -70,6 +70,8 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     order = {output: position for position, output in enumerate(job.outputs)}
     entries = sorted((e for r in done for e in r.entries), key=lambda e: (order[e.output], e.start))
     try:
+        if log.replaces and log.before == log.key and not failures and _are_as_before(job, log, entries):
+            return LogOutcome(log.log_id, None, memory=memory)
         record = _record(job, log, entries, failures)
     except OF_CONTENT as error:
         failed = Failure(log.log_id, "", "log", str(error))
@@ -78,6 +80,18 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     built = sum(result.built for result in done) if units else 0
     seconds = sum(result.seconds for result in done)
     return LogOutcome(log.log_id, record, failures, built, units - built, seconds, memory)
+
+
+def _are_as_before(job: Job, log: LogTask, entries: Sequence[Entry]) -> bool:
+    """Whether units, but for their names, are those of the record that is to be replaced."""
+
+    def held(units: Iterable[Entry]) -> list[Any]:
+        return [
+            [one.output, one.partition, one.rows, one.columns, [[f.name, f.digest] for f in one.files]]
+            for one in units
+        ]
+
+    return held(entries) == held(read_log_part(job.store, log.replaces))
 
 
 def _record(job: Job, log: LogTask, entries: Sequence[Entry], failures: Sequence[Failure]) -> LogRecord:

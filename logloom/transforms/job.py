@@ -59,7 +59,10 @@ class LogTask:
         listed: what tells it in later listings; "" where nothing does, or the driver remembers it.
         catalogue: see `LogRecord.catalogue`.
         before: key of its record in the parent version, where a worker is to tell whether that stays; ""
-            where the driver has told, or there is none.
+            where it doesn't, or there is none.
+        replaces: digest of the part of its record in the parent version, where that was salvaged of files
+            which may be whole now, as content ids by their ends don't tell; "" elsewhere. Units are called
+            otherwise than those of then, whose rows may be others.
     """
 
     log_id: str
@@ -70,12 +73,14 @@ class LogTask:
     listed: str = ""
     catalogue: str = ""
     before: str = ""
+    replaces: str = ""
 
     @property
     def stays(self) -> bool:
         """Whether a worker found that its record in the parent version says what a build would."""
         # No other record than one that was skipped has the key of those.
-        return bool(self.before and self.key) and is_key_of(self.key, self.before, "skipped")
+        told = bool(self.before and self.key) and not self.replaces
+        return told and is_key_of(self.key, self.before, "skipped")
 
 
 @dataclass(frozen=True)
@@ -380,6 +385,8 @@ def place_of(plan: RowPlan, log: LogTask, span: Span, options: OpenOptions) -> l
     place: list[Any] = [log.log_id, log.content_id, span.start, span.stop, span.ticks]
     if names := timing_names(log.uris, options.time_names):
         place.append(names)
+    if log.replaces:
+        place.append({"replaces": log.replaces})
     return [*place, labels] if labels else place
 
 
