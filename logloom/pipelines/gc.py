@@ -166,11 +166,12 @@ class _Collection(Removal):
         ages = {number: changed_at(store, removed_file(number)) or self._now for number in before}
         waiting = [number for number in before if ages[number] >= self._cutoff]
         self._expired = [number for number in before if ages[number] < self._cutoff]
-        # All that is there now, also of versions that go: their files stay as long as their notes are young.
+        # All that is there now, also of versions that go: their files stay as long as their notes are young,
+        # but for those that another gc, whose grace was shorter, has removed.
         users = {form.name: form.users(store) for form in referred_to()}
-        manifests = check_versions(store, sorted([*numbers, *waiting]))
+        manifests, left = (check_versions(store, some) for some in (numbers, waiting))
         folders = [folder for own in users.values() for folder in own.folders]
-        self._needed = Needed.by(store, manifests, folders)
+        self._needed = Needed.by(store, manifests, folders, left)
         self._unsure = {output for output, own in users.items() if own.unknown}
         done.notes += [note for own in users.values() for note in own.unknown]
         for number in sorted(set(numbers) - kept):

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, PurgedError
 from logloom.io.ahead import ahead
-from logloom.io.entries import read_log_part, unit_folder
+from logloom.io.entries import ENTRY, read_log_part, unit_folder
 from logloom.io.formats import referred_to
 from logloom.io.labels.stored import files_named
-from logloom.io.manifest import Manifest, manifest_at, read_assembled
+from logloom.io.manifest import Assembled, Manifest, manifest_at, read_assembled, version_file
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.removals import Keys, are_in, key_of, keys_in
@@ -117,66 +117,121 @@ class Needed:
         return Needed(np.union1d(self.names, other.names), self.are_known and other.are_known)
 
     @classmethod
-    def by(cls, store: Store, manifests: Sequence[Manifest], others: Sequence[str] = ()) -> Needed:
+    def by(
+        cls,
+        store: Store,
+        manifests: Sequence[Manifest],
+        others: Sequence[str] = (),
+        removed: Sequence[Manifest] = (),
+    ) -> Needed:
         """What some versions need.
 
         Args:
             others: folders in parts/ that are needed, too.
+            removed: of versions that were taken out, of which an earlier gc may have removed files; what is
+                left is needed.
 
         Raises:
-            DatasetError: something that says what a version needs is missing or damaged.
+            DatasetError: something that says what a version needs is damaged, or missing where that version
+                wasn't taken out.
         """
         try:
-            return cls._by(store, manifests, others)
+            return cls._by(store, manifests, others, removed)
         except PurgedError:  # since that began; another time it knows the tombstone
-            return cls._by(store, manifests, others)
+            return cls._by(store, manifests, others, removed)
 
     @classmethod
-    def _by(cls, store: Store, manifests: Sequence[Manifest], others: Sequence[str]) -> Needed:
-        names, parts, assembled, shards = _Names(), set[str](), set[tuple[str, str]](), set[str]()
+    def _by(
+        cls, store: Store, manifests: Sequence[Manifest], others: Sequence[str], removed: Sequence[Manifest]
+    ) -> Needed:
+        needing = _Needing(store)
         for folder in others:
             _, output, identity = folder.split("/")
-            names.add_units(output, [identity])
-        are_known, purged = True, Purged(store)
+            needing.names.add_units(output, [identity])
+        needing.take(manifests)
+        needing.take(removed, may_lack=True)  # last: what the others name, too, must be there
+        return cls(needing.names.keys(), needing.are_known)
+
+
+class _Needing:
+    """What versions need, as they come.
+
+    Attributes:
+        names, are_known: see `Needed`.
+    """
+
+    def __init__(self, store: Store):
+        self.names, self.are_known = _Names(), True
+        self._store, self._purged = store, Purged(store)
+        self._shards, self._parts, self._assembled = set[str](), set[str](), set[str]()
+
+    def take(self, manifests: Iterable[Manifest], *, may_lack: bool = False) -> None:
+        """Adds what versions need, but for what others said before.
+
+        Args:
+            may_lack: a file that isn't there is none that they need.
+        """
+        parts: set[str] = set()
         for manifest in manifests:
-            for logs in _new_logs(store, manifest, shards):
-                columns = logs.columns("part", "content_id", "uris", "reasons", "statistics", "catalogue")
-                names.add(columns["content_id"].to_pylist())
-                names.add(_listed(logs, columns["reasons"].to_pylist()))
-                are_known &= all(uris.count('","') == 0 for uris in columns["uris"].to_pylist())
-                parts.update(columns["part"].to_pylist())
-                counted = filter(None, columns["statistics"].to_pylist())
-                names.add(f"logs/{digest}.parquet" for digest in counted)
-                for said in filter(None, columns["catalogue"].to_pylist()):
-                    names.add(files_named(said))
+            for name, logs in self._new_logs(manifest):
+                with self._unless_gone(name, may_lack):
+                    parts.update(self._named_by(logs))
             for part in manifest.assembled:
-                if unit_folder(part.output, part.identity) in purged.folders:
-                    continue
-                if (part.output, part.identity) not in assembled:
-                    assembled.add((part.output, part.identity))
-                    portions = read_assembled(store, part).portions
-                    names.add_units(part.output, [part.identity, *(portion.identity for portion in portions)])
-        parts -= {"", *purged.parts}
-        names.add(f"{shard}.parquet" for shard in shards)
-        names.add(f"logs/{part}.parquet" for part in parts)
-        tables = ahead(lambda part: read_log_part(store, part, only=_NAMING).table, sorted(parts))
+                folder = unit_folder(part.output, part.identity)
+                if folder not in self._assembled and folder not in self._purged.folders:
+                    self._assembled.add(folder)
+                    with self._unless_gone(f"{folder}/{ENTRY}", may_lack):
+                        self._add_assembled(part)
+        parts -= {"", *self._purged.parts, *self._parts}
+        self._parts |= parts
+        self.names.add(f"logs/{part}.parquet" for part in parts)
+
+        def units_of(part: str) -> pa.Table | None:
+            with self._unless_gone(f"logs/{part}.parquet", may_lack):
+                return read_log_part(self._store, part, only=_NAMING).table
+            return None
+
+        tables = (table for table in ahead(units_of, sorted(parts)) if table is not None)
         while some := list(itertools.islice(tables, _PARTS)):
             for output, identities in _units_in(some):
-                names.add_units(output, identities)
-        return cls(names.keys(), are_known)
+                self.names.add_units(output, identities)
 
+    def _add_assembled(self, part: Assembled) -> None:
+        portions = read_assembled(self._store, part).portions
+        self.names.add_units(part.output, [part.identity, *(portion.identity for portion in portions)])
 
-def _new_logs(store: Store, manifest: Manifest, seen: set[str]) -> Iterator[LogRecords]:
-    """The records of a version, but for shards that were seen."""
-    logs = manifest.logs
-    if not logs.is_stored:
-        yield logs
-        return
-    for shard in logs.shards:
-        name = shard_file(shard, logs.folder).removesuffix(".parquet")
-        if name not in seen:
-            seen.add(name)
-            yield LogRecords(store, [shard], logs.folder)
+    def _new_logs(self, manifest: Manifest) -> Iterator[tuple[str, LogRecords]]:
+        """The records of a version by the file that has them, but for files that were seen."""
+        logs = manifest.logs
+        if not logs.is_stored:
+            yield version_file(manifest.version), logs
+            return
+        for shard in logs.shards:
+            name = shard_file(shard, logs.folder)
+            if name not in self._shards:
+                self._shards.add(name)
+                self.names.add([name])
+                yield name, LogRecords(self._store, [shard], logs.folder)
+
+    def _named_by(self, logs: LogRecords) -> list[str]:
+        """Adds what records name; gives the parts of their logs."""
+        columns = logs.columns("part", "content_id", "uris", "reasons", "statistics", "catalogue")
+        self.names.add(columns["content_id"].to_pylist())
+        self.names.add(_listed(logs, columns["reasons"].to_pylist()))
+        self.are_known &= all(uris.count('","') == 0 for uris in columns["uris"].to_pylist())
+        self.names.add(f"logs/{digest}.parquet" for digest in filter(None, columns["statistics"].to_pylist()))
+        for said in filter(None, columns["catalogue"].to_pylist()):
+            self.names.add(files_named(said))
+        parts: list[str] = columns["part"].to_pylist()
+        return parts
+
+    @contextlib.contextmanager
+    def _unless_gone(self, name: str, may_lack: bool) -> Iterator[None]:
+        try:
+            yield
+        except DatasetError:
+            if not may_lack or self._store.exists(name):
+                raise
 
 
 def _listed(logs: LogRecords, reasons: Sequence[str]) -> Iterator[str]:

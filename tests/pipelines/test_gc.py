@@ -30,6 +30,7 @@ from logloom.io.manifest import (
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
+from logloom.io.shards import shard_file
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
 from logloom.pipelines import gc, gc_removal, tagging, versions
@@ -139,6 +140,51 @@ def test_a_version_goes_first_and_its_files_after_the_grace(store):
     zombie = dataclasses.replace(following(store, manifest), number=1, parent=None, parent_digest="")
     with pytest.raises(CommitConflictError):  # its number stays taken
         create_version(zombie, manifest.logs, [], {})
+
+
+def test_what_a_gc_of_a_shorter_grace_removed_of_a_removed_version_holds_no_other_gc_up(store):
+    first = commit_version(store, 1, ["a", "b"])
+    commit_version(store, 2, ["b", "c"])
+    age(store.local, 30)
+    collect_garbage(str(store.local), keep=LAST)
+    age(store.local, 1)
+    assert collect_garbage(str(store.local), grace_s=3600).amounts["shards"].items == 1
+    assert not store.exists(shard_file(first.logs.shards[0]))
+    for dry_run in (True, False):
+        done = collect_garbage(str(store.local), keep=LAST, dry_run=dry_run)  # of its grace the note is young
+        assert (done.kept, done.waiting, done.amounts) == ((2,), (1,), {})
+
+
+@pytest.mark.parametrize("gone", ["shard", "part"])
+def test_what_is_left_of_a_removed_version_stays_while_its_note_is_young(store, gone):
+    first = commit_version(store, 1, ["a", "b"])
+    second = commit_version(store, 2, ["b", "c"])
+    age(store.local, 30)
+    collect_garbage(str(store.local), keep=LAST)
+    part = f"logs/{first.logs.find('a').part}.parquet"
+    shard = shard_file(first.logs.shards[0])
+    store.remove(part if gone == "part" else shard)
+    left = contents(store.local)
+    done = collect_garbage(str(store.local), keep=LAST)
+    if gone == "part":  # nothing else names the units of that log
+        assert {kind: amount.items for kind, amount in done.amounts.items()} == {"units": 2}
+        assert store.exists(shard)
+    else:
+        assert set(done.amounts) == {"units", "log parts"}
+        assert contents(store.local).items() < left.items()
+    shared = f"logs/{second.logs.find('b').part}.parquet"
+    store.remove(shared)  # which the version that stays names, too
+    with pytest.raises(DatasetError, match=f"{shared}.*missing"):
+        collect_garbage(str(store.local), keep=LAST)
+
+
+def test_a_damaged_file_of_a_removed_version_is_damage(store):
+    first = commit_version(store, 1, ["a", "b"])
+    commit_version(store, 2, ["b", "c"])
+    collect_garbage(str(store.local), keep=LAST)
+    store.replace(shard_file(first.logs.shards[0]), b"rot")
+    with pytest.raises(DatasetError, match="damaged"):
+        collect_garbage(str(store.local), keep=LAST)
 
 
 def test_a_plan_upon_a_version_that_is_removed_just_then_is_one_that_another_build_was_first_of(
