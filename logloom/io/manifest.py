@@ -21,7 +21,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from blake3 import blake3
 from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
@@ -43,6 +43,7 @@ from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.purged import check_purged
 from logloom.io.records import LogRecords
+from logloom.io.removals import removed_file
 from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.tags import Version, read_tags
@@ -51,7 +52,8 @@ from logloom.schema import Schema
 FORMAT = 4
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
 FLAT_FORMAT = 3  # of roots whose units lie side by side; earlier software reads it
-_VERSION_FILE = re.compile(r"(\d{8})\.(json|removed)")
+_VERSION_FILE = re.compile(r"(\d{8})\.(json|removed|blake3)")
+_MAX_LOST = 1000  # versions, that are told of: whoever writes a file 99999999.json makes a long gap
 _DIGITS = re.compile(r"[0-9]{1,8}")
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
@@ -277,19 +279,60 @@ def is_root_name(name: str) -> bool:
 
 def version_numbers(store: Store) -> list[int]:
     """The versions that there are, ascending: all that were committed, but for those that were removed."""
-    return all_versions(store)[0]
+    return all_versions(store).there
 
 
-def all_versions(store: Store) -> tuple[list[int], list[int]]:
-    """The versions that there are, and those that were removed, ascending.
+class VersionNumbers(NamedTuple):
+    """The numbers of a root's versions, ascending.
 
-    The newest one is always there, whatever a note says: the next build follows it.
+    Attributes:
+        there: that can be opened.
+        removed: of which a note says so; where somebody gave a lost one up, without a manifest.
+        lost: whose manifest is gone without such a note.
     """
-    found = [_VERSION_FILE.fullmatch(name) for name in store.names("versions")]
-    committed = sorted(int(match[1]) for match in found if match and match[2] == "json")
-    noted = {int(match[1]) for match in found if match and match[2] == "removed"}
-    removed = [number for number in committed[:-1] if number in noted]
-    return sorted(set(committed).difference(removed)), removed
+
+    there: list[int]
+    removed: list[int]
+    lost: list[int]
+
+    @property
+    def next(self) -> int:
+        """The number that no version had yet."""
+        return max(itertools.chain(*self), default=0) + 1
+
+
+def all_versions(store: Store) -> VersionNumbers:
+    """The versions that there are, those that were removed, and those whose manifest is lost.
+
+    The newest one is always there, whatever a note says: the next build follows it. A manifest is lost where
+    its digest, which is written after it, is there, or a later version: numbers have no gaps.
+    """
+    found = _listed_versions(store)
+    if found.lost:
+        # A disk may list in part what is committed just then; what it listed before is whole by now.
+        again = _listed_versions(store)
+        found = again._replace(lost=sorted({*found.lost}.intersection(again.lost)))
+    return found
+
+
+def _listed_versions(store: Store) -> VersionNumbers:
+    matches = [match for name in store.names("versions") if (match := _VERSION_FILE.fullmatch(name))]
+    committed, noted, told = (
+        {int(match[1]) for match in matches if match[2] == kind} for kind in ("json", "removed", "blake3")
+    )
+    removed = noted - {max(committed, default=0)}
+    before = (number for number in range(1, max(committed, default=0)) if number not in committed | noted)
+    lost = {*itertools.islice(before, _MAX_LOST), *(told - committed - noted)}
+    return VersionNumbers(sorted(committed - removed), sorted(removed), sorted(lost))
+
+
+def lost_manifest(store: Store, number: int) -> DatasetError:
+    """The error of a version whose manifest is lost, which says what to do."""
+    return DatasetError(
+        f"{store.uri_of(version_file(number))}: the manifest of version {number} is lost, and nothing else "
+        "says what the version holds: put it back from a backup; or give the version up by an empty file "
+        f"{removed_file(number)}, and the next `logloom gc` removes what only it needed"
+    )
 
 
 def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
@@ -333,8 +376,11 @@ def resolve_version(store: Store, version: int | str) -> int:
 
     Raises:
         UsageError: there is no such version; lists those there are.
+        DatasetError: its manifest is lost.
     """
-    numbers, removed = all_versions(store)
+    numbers, removed, lost = all_versions(store)
+    if lost and lost[-1] > max(numbers, default=0) and (version == "latest" or not numbers):
+        raise lost_manifest(store, lost[-1])
     if not numbers:
         raise no_version_at(store)
     if version == "latest":
@@ -344,6 +390,8 @@ def resolve_version(store: Store, version: int | str) -> int:
     number = int(text) if _DIGITS.fullmatch(text) else tags.get(str(version))
     if number is not None and number in numbers:
         return number
+    if number is not None and number in lost:
+        raise lost_manifest(store, number)
     known = ", ".join([*map(str, numbers[-5:]), *sorted(tag for tag in tags if tags[tag] in numbers)])
     if number in removed:
         named = f" ({version})" if str(version) in tags else ""

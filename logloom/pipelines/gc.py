@@ -39,7 +39,7 @@ from logloom.io.shards import SHARDS
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
 from logloom.io.tags import read_tags
-from logloom.pipelines.gc_needed import Needed, check_versions, kept_versions, view_users
+from logloom.pipelines.gc_needed import Needed, check_found, check_versions, kept_versions, view_users
 from logloom.pipelines.gc_removal import Collected, Removal
 from logloom.pipelines.merged_stats import MERGED
 from logloom.pipelines.status import builds
@@ -148,7 +148,8 @@ class _Collection(Removal):
     def versions(self, keep: Keep | None) -> None:
         """Takes versions out, and learns what the others need."""
         store, done = self._store, self.done
-        numbers, before = all_versions(store)
+        numbers, before, lost = all_versions(store)
+        check_found(store, lost)
         rule = keep
         if rule is None and numbers:
             setting = read_manifest(store, numbers[-1]).recipe.get("keep")
@@ -169,7 +170,7 @@ class _Collection(Removal):
         # All that is there now, also of versions that go: their files stay as long as their notes are young,
         # but for those that another gc, whose grace was shorter, has removed.
         users = {form.name: form.users(store) for form in referred_to()}
-        manifests, left = (check_versions(store, some) for some in (numbers, waiting))
+        manifests, left = check_versions(store, numbers), check_versions(store, waiting, may_lack=True)
         folders = [folder for own in users.values() for folder in own.folders]
         self._needed = Needed.by(store, manifests, folders, left)
         self._unsure = {output for output, own in users.items() if own.unknown}
@@ -189,6 +190,8 @@ class _Collection(Removal):
         one is only renewed: another gc may have read it before somebody gave the tag, and be removing files.
         """
         note = removed_file(number)
+        if not self._store.exists(version_file(number)):
+            return False  # somebody gave it up, since its manifest is lost
         is_young = (changed_at(self._store, note) or self._now) >= self._cutoff
         if self._dry:
             return is_young

@@ -20,12 +20,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import DatasetError, PurgedError
+from logloom.errors import DatasetError, PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import ENTRY, read_log_part, unit_folder
 from logloom.io.formats import referred_to
 from logloom.io.labels.stored import files_named
-from logloom.io.manifest import Assembled, Manifest, manifest_at, read_assembled, version_file
+from logloom.io.manifest import (
+    Assembled,
+    Manifest,
+    lost_manifest,
+    manifest_at,
+    read_assembled,
+    version_file,
+)
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.removals import Keys, are_in, key_of, keys_in
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NAMING = ("output", "identity", "files")  # columns of logs' parts
+_NOTHING_REMOVED = "nothing was removed: nobody knows what that version needs"
 _PARTS = 64  # of logs, that are looked at together
 
 
@@ -260,13 +268,27 @@ def view_users(store: Store, number: int) -> list[str]:
     return [note for form in referred_to() for note in form.notes(store, number)]
 
 
-def check_versions(store: Store, numbers: Sequence[int]) -> list[Manifest]:
+def check_found(store: Store, lost: Sequence[int]) -> None:
+    """Raises DatasetError if the manifest of a version is lost."""
+    for number in lost:
+        raise DatasetError(f"{lost_manifest(store, number)}\n{_NOTHING_REMOVED}")
+
+
+def check_versions(store: Store, numbers: Sequence[int], *, may_lack: bool = False) -> list[Manifest]:
     """The manifests of versions, which are needed whole to know what can go.
+
+    Args:
+        may_lack: one that is lost is left out: somebody gave its version up.
 
     Raises:
         DatasetError: one is damaged.
     """
+    missing = (UsageError,) if may_lack else ()
+    found = []
     try:
-        return [manifest_at(store, number) for number in numbers]
+        for number in numbers:
+            with contextlib.suppress(*missing):
+                found.append(manifest_at(store, number))
     except DatasetError as error:
-        raise DatasetError(f"{error}\nnothing was removed: nobody knows what that version needs") from error
+        raise DatasetError(f"{error}\n{_NOTHING_REMOVED}") from error
+    return found

@@ -17,10 +17,11 @@ from logloom.io.log_statistics import read_statistics
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import (
     Manifest,
+    all_versions,
+    lost_manifest,
     manifest_at,
+    no_version_at,
     open_root,
-    read_manifest,
-    resolve_version,
     version_numbers,
 )
 from logloom.io.purged import Purged
@@ -81,9 +82,11 @@ def versions(
     Raises:
         UsageError: there is no version.
     """
-    resolve_version(store, "latest")
-    numbers = version_numbers(store)
-    shown = numbers[-last:] if last is not None else numbers
+    numbers, _, lost = all_versions(store)
+    if not (numbers or lost):
+        raise no_version_at(store)
+    shown = sorted([*numbers, *lost])
+    shown = shown[-last:] if last is not None else shown
     tags = read_tags(store)
     sizes: dict[str, int] = {}
     purged = Purged(store)
@@ -92,7 +95,9 @@ def versions(
     for number in shown:
         summary = VersionSummary(number, tags=tuple(sorted(tag for tag, at in tags.items() if at == number)))
         try:
-            manifest = read_manifest(store, number)
+            if number in lost:
+                raise lost_manifest(store, number)
+            manifest = manifest_at(store, number)
             if before is None or before.version != manifest.parent:
                 before = _parent_of(store, manifest, numbers)
             summary = _described(summary, manifest, before)
@@ -109,7 +114,7 @@ def _parent_of(store: Store, manifest: Manifest, numbers: list[int]) -> Manifest
     if manifest.parent not in numbers:
         return None
     with contextlib.suppress(LogloomError):  # it is listed, with what is wrong with it
-        return read_manifest(store, manifest.parent)
+        return manifest_at(store, manifest.parent)
     return None
 
 

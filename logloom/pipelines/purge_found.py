@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from logloom.errors import DatasetError, PurgedError
+from logloom.errors import DatasetError, PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.formats import referred_to
@@ -20,7 +20,7 @@ from logloom.io.metadata import parsed
 from logloom.io.purged import Purged, merged_ranges
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
-from logloom.pipelines.gc_needed import Needed
+from logloom.pipelines.gc_needed import Needed, check_found
 from logloom.pipelines.purge_rows import ErasedTime, content_without, count_rows
 from logloom.schema import TimeRanges
 
@@ -40,11 +40,13 @@ class Found:
 
     def __init__(self, store: Store, logs: Sequence[str], times: Sequence[ErasedTime]):
         self._store = store
-        there, removed = all_versions(store)
+        there, removed, lost = all_versions(store)
+        check_found(store, lost)
         self.manifests = [manifest_at(store, number) for number in there]
         self.needed = Needed.by(store, self.manifests)
         for number in removed:
-            with contextlib.suppress(DatasetError):  # what is left of it is found as what no version names
+            # What is left of it, or of one whose manifest is lost, is found as what no version names.
+            with contextlib.suppress(DatasetError, UsageError):
                 manifest = manifest_at(store, number)
                 self.needed = self.needed.merged(Needed.by(store, [manifest]))
                 self.manifests.append(manifest)

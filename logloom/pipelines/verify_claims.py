@@ -16,7 +16,14 @@ from logloom import __version__
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import Entry
 from logloom.io.formats import format_named
-from logloom.io.manifest import Manifest, digest_of_manifest, read_manifest, version_file, version_numbers
+from logloom.io.manifest import (
+    Manifest,
+    all_versions,
+    digest_of_manifest,
+    lost_manifest,
+    read_manifest,
+    version_file,
+)
 from logloom.io.manifest_digest import digest_file
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
@@ -48,21 +55,23 @@ def manifest_state(store: Store, number: int) -> tuple[str, list[Finding]]:
     """Whether a manifest, which its own digest doesn't refute, is confirmed by it or by the next version.
 
     Returns:
-        "checked" or NOT_CHECKED; and what is wrong.
+        "checked" or NOT_CHECKED; and what is wrong with it, and which manifests of other versions are lost.
     """
     checked = store.exists(digest_file(number))
-    following = next((other for other in version_numbers(store) if other > number), None)
+    numbers = all_versions(store)
+    findings = [Finding("", "", str(lost_manifest(store, lost))) for lost in numbers.lost]
+    following = next((other for other in numbers.there if other > number), None)
     try:
         child = read_manifest(store, following) if following is not None else None
     except DatasetError:
         child = None  # verifying that version reports it
     if child is None or child.parent != number or not child.parent_digest:
-        return "checked" if checked else NOT_CHECKED, []
+        return "checked" if checked else NOT_CHECKED, findings
     if child.parent_digest != digest_of_manifest(store, number):
         place = store.uri_of(version_file(number))
         message = f"{place}: not the manifest that version {child.version} was built upon, its bytes changed"
-        return "checked", [Finding("", "", message)]
-    return "checked", []
+        findings.append(Finding("", "", message))
+    return "checked", findings
 
 
 def whole_logs(manifest: Manifest) -> tuple[Manifest, list[Finding]]:

@@ -19,7 +19,14 @@ from logloom.caching import cached_property
 from logloom.errors import UsageError
 from logloom.io.entries import fan_out_of_new
 from logloom.io.logs.log_list import rows_in
-from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at, runs_folder, version_numbers
+from logloom.io.manifest import (
+    Manifest,
+    all_versions,
+    digest_of_manifest,
+    lost_manifest,
+    manifest_at,
+    runs_folder,
+)
 from logloom.io.merging import GONE, write_records
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
@@ -39,18 +46,24 @@ _PLANNED = ("log_id", "key", "status", "content_id", "uris", "split", "rows", "p
 
 
 def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
-    """The newest version, None in a new root; and what the `Target` that follows it says of both."""
+    """The newest version, None in a new root; and what the `Target` that follows it says of both.
+
+    Raises:
+        DatasetError: the manifest of the newest one is lost, or damaged.
+    """
     run = new_run()
-    numbers = version_numbers(store)
-    if not numbers:
+    numbers = all_versions(store)
+    if numbers.lost and numbers.lost[-1] > max(numbers.there, default=0):
+        raise lost_manifest(store, numbers.lost[-1])  # whose number would be taken by another version
+    if not numbers.there:
         store = replace(store, fan_out=fan_out_of_new(store))
-        return None, {"store": store, "number": 1, "parent": None, "run": run}
-    number = numbers[-1]
+        return None, {"store": store, "number": numbers.next, "parent": None, "run": run}
+    number = numbers.there[-1]
     newest = manifest_at(store, number)  # which gc may have removed since: then another build was first
     store = replace(store, fan_out=newest.fan_out)
     return newest, {
         "store": store,
-        "number": number + 1,
+        "number": numbers.next,
         "parent": number,
         "parent_digest": digest_of_manifest(store, number),
         "assembled": newest.assembled,

@@ -18,6 +18,7 @@ from logloom.io.entries import Entry, FileEntry, find_entry, read_log_part, writ
 from logloom.io.manifest import (
     Assembled,
     Manifest,
+    all_versions,
     check_root,
     read_assembled,
     read_manifest,
@@ -30,6 +31,7 @@ from logloom.io.manifest_digest import check_digest, digest_file, write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
+from logloom.io.removals import removed_file
 from logloom.io.shards import LogRecord, shard_of, table_of
 from logloom.io.storage import Store
 from tests.conftest import REPOSITORY
@@ -411,3 +413,38 @@ def test_a_damaged_digest_beside_a_manifest_is_named(tmp_path, damage):
     store.replace(digest_file(1), blake3(data).hexdigest().encode() + damage)
     with pytest.raises(DatasetError, match=r"versions/00000001\.blake3: damaged"):
         check_digest(store, 1, data)
+
+
+def test_a_lost_manifest_is_known_by_its_digest_and_by_the_versions_after_it(tmp_path):
+    store = Store.at(str(tmp_path))
+    for number in range(1, 6):
+        commit_version(store, number, ["a"])
+    for number in (2, 3, 5):
+        store.remove(version_file(number))
+    store.remove(digest_file(3))
+    store.create(removed_file(4), b"")  # the newest that is there stays, whatever its note says
+    assert all_versions(store) == ([1, 4], [], [2, 3, 5])
+    assert all_versions(store).next == 6
+    with pytest.raises(DatasetError, match=r"00000002\.json: the manifest of version 2 is lost"):
+        resolve_version(store, 2)
+    store.create("versions/99999998.json", b"{}")
+    assert len(all_versions(store).lost) == 1000
+
+
+def test_what_is_committed_while_versions_are_listed_is_not_taken_for_lost(tmp_path, monkeypatch):
+    store = Store.at(str(tmp_path))
+    commit_version(store, 1, ["a"])
+    partial = iter(
+        [["00000003.json", "00000004.blake3"], ["00000001.json", "00000002.json", "00000003.json"]]
+    )
+    monkeypatch.setattr(Store, "names", lambda store, folder="": next(partial))
+    assert all_versions(store) == ([1, 2, 3], [], [])
+
+
+def test_a_version_without_its_digest_is_as_good(tmp_path):
+    store = Store.at(str(tmp_path))
+    for number in (1, 2):
+        commit_version(store, number, ["a"])
+    store.remove(digest_file(2))  # its commit ended before that
+    assert all_versions(store) == ([1, 2], [], [])
+    assert resolve_version(store, "latest") == 2

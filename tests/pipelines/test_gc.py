@@ -19,6 +19,8 @@ from logloom.errors import CommitConflictError, DatasetError, ReadBackError, Sto
 from logloom.io import ages, removals
 from logloom.io.entries import ENTRY, read_log_part, unit_names, write_log_part
 from logloom.io.manifest import (
+    VersionNumbers,
+    all_versions,
     open_root,
     read_manifest,
     resolve_version,
@@ -38,6 +40,7 @@ from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.gc_needed import Needed, kept_versions, unit_keys
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.purge import purge
 from logloom.pipelines.tagging import tag
 from logloom.recipe import Keep, Recipe
 from logloom.transforms import assembly, finished, taking
@@ -187,13 +190,60 @@ def test_a_damaged_file_of_a_removed_version_is_damage(store):
         collect_garbage(str(store.local), keep=LAST)
 
 
+def test_while_a_manifest_is_lost_nothing_is_removed(store):
+    for number in (1, 2, 3):
+        commit_version(store, number, [f"log-{number}"])
+    write_unit(store, made_up_unit("old"))
+    age(store.local, 30)
+    store.remove(version_file(2))
+    before = contents(store.local)
+    with pytest.raises(DatasetError, match=r"(?s)manifest of version 2 is lost.*nothing was removed"):
+        collect_garbage(str(store.local))
+    with pytest.raises(DatasetError, match="manifest of version 2 is lost"):
+        purge(str(store.local), logs=["log-1"])
+    assert contents(store.local) == before
+
+
+def test_a_version_of_a_lost_manifest_can_be_given_up(store):
+    for number in (1, 2, 3):
+        commit_version(store, number, [f"log-{number}"])
+    tag(store, 2, ["gold"])
+    age(store.local, 30)
+    store.remove(version_file(2))
+    store.create(removals.removed_file(2), b"")
+    done = collect_garbage(str(store.local), keep=Keep(last=2))
+    assert (done.kept, done.waiting) == ((1, 3), (2,))
+    assert {kind: amount.items for kind, amount in done.amounts.items()} == {
+        "units": 2,
+        "log parts": 1,
+        "shards": 1,
+    }
+    assert all_versions(store) == ([1, 3], [2], [])
+    assert purge(str(store.local), logs=["log-1"]).files
+
+
+def test_the_number_of_a_lost_manifest_is_taken_by_no_other_version(store):
+    for number in (1, 2, 3):
+        commit_version(store, number, ["a"])
+    store.remove(version_file(3))
+    for look in (read_manifest, versions.next_version):
+        with pytest.raises(DatasetError, match="manifest of version 3 is lost"):
+            look(store)
+    assert read_manifest(store, 2).version == 2
+    store.create(removals.removed_file(3), b"")
+    newest, following = versions.next_version(store)
+    assert (newest.version, following["parent"], following["number"]) == (2, 2, 4)
+
+
 def test_a_plan_upon_a_version_that_is_removed_just_then_is_one_that_another_build_was_first_of(
     store, monkeypatch
 ):
     commit_version(store, 1, ["a"])
     commit_version(store, 2, ["b"])
     collect_garbage(str(store.local), keep=LAST)
-    monkeypatch.setattr(versions, "version_numbers", lambda store: [1])  # as they were a moment ago
+    monkeypatch.setattr(
+        versions, "all_versions", lambda store: VersionNumbers([1], [], [])
+    )  # as they were a moment ago
     newest, following = versions.next_version(store)
     assert (newest.version, following["number"]) == (1, 2)  # whose commit is refused
 

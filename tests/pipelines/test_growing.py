@@ -10,6 +10,7 @@ import pytest
 
 from logloom.errors import DatasetError
 from logloom.io.manifest import runs_folder, version_file
+from logloom.io.manifest_digest import digest_file
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
 from logloom.io.shards import SHARDS, LogRecord, shard_file
@@ -73,6 +74,7 @@ def test_a_night_writes_the_shards_of_its_logs_only_and_reads_no_other(nightly, 
     assert plan_build(nightly, str(root)).up_to_date
     # One that no new log falls into may even be gone: it isn't opened.
     (root / version_file(2)).unlink()
+    (root / digest_file(2)).unlink()
     columns = before.shards[0]
     plan = plan_build(nightly, str(root))
     (root / shard_file(columns)).unlink()

@@ -17,6 +17,7 @@ from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import read_manifest, resolve_version, version_file
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
+from logloom.io.removals import removed_file
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
@@ -28,6 +29,7 @@ from logloom.pipelines.tagging import tag, untag
 from logloom.recipe import Recipe
 from tests.forking import command
 from tests.pipelines.conftest import build_at
+from tests.pipelines.roots import commit_version
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
 
@@ -174,16 +176,36 @@ def test_a_version_without_the_notes_of_its_build_is_of_an_unknown_time(grown, t
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(path.read_bytes())
     (root / version_file(1)).unlink()
+    (root / removed_file(1)).touch()
     done = command("versions", str(root), "--no-bytes")
+    assert done.returncode == 0
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(" 2 ")]
     assert "unknown" in line
     (one,) = versions(Store.at(str(root)), count_bytes=False)
     assert (one.started, one.run, one.changes) == (None, "", None)
+    (root / removed_file(1)).unlink()
     (root / version_file(1)).write_bytes(b"{")
     done = command("versions", str(root), "--no-bytes")
     assert done.returncode == 3
     assert "version 1: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_version_whose_manifest_is_lost_is_listed(tmp_path):
+    store = Store.at(str(tmp_path / "root"))
+    for number in (1, 2, 3):
+        commit_version(store, number, ["a"])
+    tag(store, 2, ["gold"])
+    store.remove(version_file(2))
+    done = command("versions", store.uri)
+    assert done.returncode == 3
+    assert "version 2 is gold" in done.stdout
+    assert "the manifest of version 2 is lost" in done.stderr
+    assert [one.version for one in versions(store) if one.problem] == [2]
+    store.remove(version_file(3))
+    assert [one.version for one in versions(store, 1)] == [3]
+    store.remove(version_file(1))
+    assert all(one.problem for one in versions(store))
 
 
 def test_a_log_is_followed_through_the_versions_that_have_it(grown, drive):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from logloom.io.manifest import read_manifest
+from logloom.io.manifest import read_manifest, version_file
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
@@ -15,8 +15,10 @@ from logloom.io.shards import shard_file, table_of, write_shard
 from logloom.io.storage import Store
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
+from logloom.pipelines.verify_claims import manifest_state
 from tests.files import flip
 from tests.pipelines.conftest import restate
+from tests.pipelines.roots import commit_version
 
 
 @pytest.fixture
@@ -202,3 +204,13 @@ def test_of_two_shards_the_logs_of_the_whole_one_are_still_verified(root):
 
 def verify_units(manifest) -> int:
     return manifest.logs.totals["units"]
+
+
+def test_a_lost_manifest_of_another_version_is_found(tmp_path):
+    store = Store.at(str(tmp_path))
+    for number in (1, 2, 3):
+        commit_version(store, number, ["a"])
+    store.remove(version_file(2))
+    state, (finding,) = manifest_state(store, 3)
+    assert state == "checked"
+    assert "the manifest of version 2 is lost" in str(finding)
