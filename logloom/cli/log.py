@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logloom.cli.common import (
+    NOT_WHOLE,
     BareRoot,
     Json,
     StorageOption,
@@ -16,6 +17,7 @@ from logloom.cli.common import (
     examples,
     parse_storage_options,
     print_json,
+    print_message,
     print_table,
 )
 from logloom.words import counted, human_bytes
@@ -43,13 +45,16 @@ def log(
     found = follow(Store.at(root, parse_storage_options(storage_option)), log_id)
     if json:
         print_json([one.to_json() for one in found])
-        return
     for one in found:
-        _print_stay(one)
+        if one.record is not None and not json:
+            _print_stay(one, one.record)
+        if one.problem:
+            print_message(f"{_in_words(one.versions)}: {one.problem}")
+    if any(one.problem for one in found):
+        raise typer.Exit(NOT_WHOLE)
 
 
-def _print_stay(one: LogStay) -> None:
-    record = one.record
+def _print_stay(one: LogStay, record: LogRecord) -> None:
     rows = [
         ("status", record.status),
         ("split", record.split),

@@ -74,8 +74,8 @@ def _cells(one: VersionSummary) -> tuple[str, ...]:
         "" if one.parent in (None, one.version - 1) else str(one.parent),
         _built(one),
         one.run,
-        f"{one.logs:,}",
-        f"{one.rows:,}",
+        _count(one.logs),
+        _count(one.rows),
         "-" if one.bytes is None else human_bytes(one.bytes),
         _changes(one.changes),
     )
@@ -86,6 +86,10 @@ def _built(one: VersionSummary) -> str:
         return "unknown"
     started = datetime.datetime.fromtimestamp(min(one.started, 253402300799), datetime.UTC)
     return f"{started:%Y-%m-%d %H:%M}"
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
 
 
 def _changes(changes: Mapping[str, int] | None) -> str:

@@ -6,11 +6,11 @@ Elsewhere: comparing two versions (logloom.pipelines.comparison), what builds le
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from logloom.errors import LogloomError, PurgedError, UsageError
+from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.log_statistics import read_statistics
@@ -21,8 +21,6 @@ from logloom.io.manifest import (
     lost_manifest,
     manifest_at,
     no_version_at,
-    open_root,
-    version_numbers,
 )
 from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
@@ -44,8 +42,9 @@ class VersionSummary:
         started: when its build began, in seconds since 1970 by that machine's clock; None where unknown.
         run, engine: of the build that committed it; "" where unknown.
         reason: why somebody made it, where no build did.
+        logs, rows, units: that it holds; None where that can't be told.
         bytes: of all units and assembled outputs but for what was purged; None where nobody counted.
-        changes: against its parent, counts of logs; None without a parent that is there.
+        changes: against its parent, counts of logs; None without a parent that is there, and whole.
         problem: why no more is known of it.
     """
 
@@ -57,8 +56,8 @@ class VersionSummary:
     run: str = ""
     engine: str = ""
     reason: str = ""
-    logs: int = 0
-    rows: int = 0
+    logs: int | None = None
+    rows: int | None = None
     units: int | None = None
     bytes: int | None = None
     outputs: tuple[str, ...] = ()
@@ -120,7 +119,7 @@ def _parent_of(store: Store, manifest: Manifest, numbers: list[int]) -> Manifest
 
 def _described(summary: VersionSummary, manifest: Manifest, parent: Manifest | None) -> VersionSummary:
     sums = sums_of(manifest)
-    changes = None if parent is None else LogChanges.between(parent.logs, manifest.logs).counts
+    changes = None if parent is None else _changes(parent, manifest)
     return replace(
         summary,
         parent=manifest.parent,
@@ -132,6 +131,21 @@ def _described(summary: VersionSummary, manifest: Manifest, parent: Manifest | N
         outputs=tuple(manifest.outputs),
         changes=changes,
     )
+
+
+def _changes(parent: Manifest, manifest: Manifest) -> Mapping[str, int] | None:
+    """How many logs differ; None where it is the parent that can't tell.
+
+    Raises:
+        DatasetError: a shard of the version itself is missing or damaged.
+    """
+    try:
+        return LogChanges.between(parent.logs, manifest.logs).counts
+    except DatasetError:
+        _, problems = manifest.logs.whole()
+        if problems:
+            raise
+        return None
 
 
 def _with_run(store: Store, summary: VersionSummary) -> VersionSummary:
@@ -177,19 +191,25 @@ class LogStay:
 
     Attributes:
         versions: their numbers, ascending.
+        record: what they say; None where that can't be told.
         units: of all outputs, each with its folder within the root; none where the log has no rows or was
             purged.
         columns: what the build counted of its columns (see docs/statistics.md); None where it didn't, or the
             log was purged.
+        problem: why no more is known.
     """
 
     versions: tuple[int, ...]
-    record: LogRecord
+    record: LogRecord | None
     units: tuple[tuple[str, Entry], ...] = field(default=(), repr=False)
     columns: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
+    problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """See docs/versions.md."""
+        named = {"versions": list(self.versions), "problem": self.problem}
+        if self.record is None:
+            return named
         units = [
             {
                 "output": unit.output,
@@ -204,7 +224,7 @@ class LogStay:
             for folder, unit in self.units
         ]
         extent = {"units": units, "columns": self.columns}
-        return {"versions": list(self.versions), **asdict(self.record), **extent}
+        return {**named, **asdict(self.record), **extent}
 
 
 def follow(store: Store, log_id: str) -> list[LogStay]:
@@ -215,31 +235,50 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
         log_id: of the log.
 
     Returns:
-        What each range of versions says of it, and its units.
+        What each range of versions says of it, and its units; of one that is damaged or lost, the problem.
 
     Raises:
-        UsageError: no version has this log.
-        DatasetError: a manifest, or what it names, is missing or damaged.
+        UsageError: no version that can be read has this log.
     """
-    store = open_root(store)[0]
-    found: list[tuple[list[int], LogRecord]] = []
+    numbers, _, lost = all_versions(store)
+    if not (numbers or lost):
+        raise no_version_at(store)
+    found: list[LogStay] = []
+    known: dict[str, LogRecord | None] = {}
     last: LogRecord | None = None
-    for number, record in _records(store, log_id):
-        if record is None:
+    for number in sorted([*numbers, *lost]):
+        try:
+            if number in lost:
+                raise lost_manifest(store, number)
+            manifest = manifest_at(store, number)
+            record = _record_in(manifest, log_id, known)
+        except DatasetError as error:
             last = None
-        elif record == last:
-            found[-1][0].append(number)
-        else:
-            found.append(([number], record))
-            last = record
-    if not found:
+            found.append(LogStay((number,), None, problem=str(error)))
+            continue
+        store = replace(store, fan_out=manifest.fan_out)  # as in all versions
+        if record is not None and record == last:
+            found[-1] = replace(found[-1], versions=(*found[-1].versions, number))
+        elif record is not None:
+            found.append(LogStay((number,), record))
+        last = record
+    if not any(one.record for one in found):
+        problems = "".join(f"\nversion {one.versions[0]}: {one.problem}" for one in found)
         raise UsageError(
-            f"{store.uri}: no version has a log {log_id!r}; `logloom diff` and `head` show log_ids"
+            f"{store.uri}: no version has a log {log_id!r}; `logloom diff` and `head` show log_ids{problems}"
         )
-    return [
-        LogStay(tuple(numbers), record, _units(store, record), _columns(store, numbers[-1], record))
-        for numbers, record in reversed(found)
-    ]
+    return [_with_extent(store, one) for one in reversed(found)]
+
+
+def _with_extent(store: Store, stay: LogStay) -> LogStay:
+    """With the units of the log and what was counted of its columns."""
+    if stay.record is None:
+        return stay
+    try:
+        units, columns = _units(store, stay.record), _columns(store, stay.versions[-1], stay.record)
+    except DatasetError as error:
+        return replace(stay, problem=str(error))
+    return replace(stay, units=units, columns=columns)
 
 
 def _columns(store: Store, version: int, record: LogRecord) -> dict[str, dict[str, Any]] | None:
@@ -260,16 +299,16 @@ def _units(store: Store, record: LogRecord) -> tuple[tuple[str, Entry], ...]:
     return tuple((store.stored_name(unit.folder), unit) for unit in units)
 
 
-def _records(store: Store, log_id: str) -> Iterator[tuple[int, LogRecord | None]]:
-    """A log's record in each version; a shard that versions share is read once."""
-    known: dict[str, LogRecord | None] = {}
-    for number in version_numbers(store):
-        logs = manifest_at(store, number).logs
-        shard = logs.shard_for(log_id)
-        digest = "" if shard is None else shard.digest
-        if not digest:
-            yield number, logs.find(log_id)
-            continue
-        if digest not in known:
-            known[digest] = logs.find(log_id)
-        yield number, known[digest]
+def _record_in(manifest: Manifest, log_id: str, known: dict[str, LogRecord | None]) -> LogRecord | None:
+    """A log's record in a version.
+
+    Args:
+        known: by the digest of shards that were read for other versions; takes the one that is.
+    """
+    logs = manifest.logs
+    shard = logs.shard_for(log_id)
+    if shard is None or not shard.digest:
+        return logs.find(log_id)
+    if shard.digest not in known:
+        known[shard.digest] = logs.find(log_id)
+    return known[shard.digest]

@@ -208,6 +208,43 @@ def test_a_version_whose_manifest_is_lost_is_listed(tmp_path):
     assert all(one.problem for one in versions(store))
 
 
+def test_damage_is_told_of_the_version_that_has_it_and_of_no_other(tmp_path):
+    store = Store.at(str(tmp_path / "root"))
+    commit_version(store, 1, ["a"])
+    second = commit_version(store, 2, ["a", "b"])
+    commit_version(store, 3, ["a", "b", "c"])
+    store.replace(shard_file(second.logs.shards[0]), b"rot")
+    done = command("versions", store.uri, "--json")
+    assert done.returncode == 3
+    third, damaged, first = json.loads(done.stdout)
+    assert (third["problem"], third["logs"], third["changes"]) == ("", 3, None)
+    assert "damaged" in damaged["problem"]
+    assert {damaged[name] for name in ("parent", "logs", "rows", "units", "bytes", "changes")} == {None}
+    assert (first["problem"], first["rows"]) == ("", 2)
+
+
+def test_a_log_is_followed_past_versions_that_are_damaged_or_lost(tmp_path):
+    store = Store.at(str(tmp_path / "root"))
+    commit_version(store, 1, ["a"])
+    second = commit_version(store, 2, ["a", "b"])
+    for number in (3, 4, 5):
+        commit_version(store, number, ["a", "c"])
+    store.replace(shard_file(second.logs.shards[0]), b"rot")
+    store.remove(version_file(4))
+    done = command("log", store.uri, "a", "--json")
+    assert done.returncode == 3
+    found = json.loads(done.stdout)
+    assert [one["versions"] for one in found] == [[5], [4], [3], [2], [1]]
+    assert [one.get("status") for one in found] == ["whole", None, "whole", None, "whole"]
+    assert "lost" in found[1]["problem"]
+    assert "damaged" in found[3]["problem"]
+    done = command("log", store.uri, "a")
+    assert "a in version 3" in done.stdout
+    assert "version 2: " in done.stderr
+    with pytest.raises(UsageError, match=r"(?s)no version has a log 'x'.*version 4: .* lost"):
+        follow(store, "x")
+
+
 def test_a_log_is_followed_through_the_versions_that_have_it(grown, drive):
     later, earlier = follow(grown, drive.logs[0].stem)
     assert (earlier.versions, later.versions) == ((1,), (2,))
