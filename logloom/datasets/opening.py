@@ -56,7 +56,7 @@ def open(
             .tar.gz, .tar.zst, …), one shard, or many in braces (train-{000..099}.tar); Parquet files or a
             Lance table; or a plain folder of a format that another package brings; or a folder with one of
             these for each split. Anything fsspec opens.
-        version: of a root: its number, a tag, or "latest" (the default).
+        version: of a root: its number, a tag, or "latest" (the default); ROOT@VERSION says the same.
         output: of a version: the format to read; by default the first there is of table, zarr, bags, tar,
             parquet, any other, l5kit.
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
@@ -149,13 +149,17 @@ def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> 
     """The root at ROOT[@VERSION], and the version that is meant; None where there is no root.
 
     Raises:
-        UsageError: there is no such version.
+        UsageError: there is no such version, or the URI names another one than `version`.
     """
     place = absolute_uri(uri).rstrip("/")
     root, at_version = split_root(place)
     for candidate, given in ((place, version), (root, version or at_version)):
         store = Store.at(candidate, options)
         if store.names("versions"):
+            if candidate != place and str(given) != at_version:
+                raise UsageError(
+                    f"{place}: names version {at_version}, and version={given!r} another one; leave one out"
+                )
             return open_root(store, given or "latest")
     return None
 

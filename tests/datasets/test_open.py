@@ -269,10 +269,13 @@ def test_views_chain_in_any_order(root):
 def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
     def refused(match, **arguments):
         with pytest.raises(UsageError, match=match):
-            logloom.datasets.open(root, **arguments)
+            logloom.datasets.open(**{"uri": root, **arguments})
 
     refused("no version 7; there are 1", version=7)
     refused("no version 'best'", version="best")
+    for version in (2, "gold", "latest"):
+        refused(f"names version 1, and version={version!r} another", uri=f"{root}@1", version=version)
+    assert len(logloom.datasets.open(f"{root}@1", version=1)) == len(logloom.datasets.open(root))
     refused("no output 'tabel'; did you mean 'table'", output="tabel")
     refused("no split 'trian'; did you mean 'train'.*train, val", split="trian")
     refused(r"no column matches 'ego\.sped'; did you mean 'ego.speed'", columns=["ego.sped"])
