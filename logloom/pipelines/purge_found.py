@@ -115,12 +115,12 @@ class Found:
         return sorted(_files_of(self._every()) - _files_of(self._done))
 
     def num_rows(self) -> int:
-        """How many rows go, of the newest version that has each log."""
+        """How many rows go, of the newest version that has each log; none of what an earlier purge erased."""
         rows = 0
         for log_id, (manifest, record) in self._newest().items():
             if ranges := self.ranges.get(log_id):
                 rows += count_rows(self._store, manifest, record, ranges)
-            else:
+            elif self._store.exists(f"logs/{record.part}.parquet"):  # which goes last
                 rows += record.rows
         return rows
 

@@ -140,6 +140,14 @@ def test_an_interrupted_purge_is_run_again(store, monkeypatch):
         read_log_part(store, read_manifest(store).logs.find("b").part)
 
 
+def test_a_log_that_was_erased_before_has_no_rows_to_erase(store):
+    assert purge(str(store.local), ["b"], dry_run=True).rows == 2
+    assert purge(str(store.local), ["b"]).rows == 2
+    for dry_run in (True, False):
+        again = purge(str(store.local), ["b"], dry_run=dry_run)
+        assert (again.logs, again.rows, again.units) == (["b"], 0, 0)
+
+
 def test_nobody_goes_back_to_a_log_that_a_purge_is_about_to_remove(store, monkeypatch):
     def dies(*_):
         raise KeyboardInterrupt
