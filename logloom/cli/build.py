@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import NOT_WHOLE, app, examples, print_json, print_message, read_in_words
+from logloom.cli.common import (
+    NOT_WHOLE,
+    AllowEmpty,
+    app,
+    examples,
+    print_json,
+    print_message,
+    read_in_words,
+)
 from logloom.cli.engines import EngineOptions
 from logloom.cli.groups import takes_groups
 from logloom.cli.jobs import JobOptions, print_work, run_job, work_of
@@ -44,9 +52,7 @@ def build(
     *,
     recipe: RecipeOptions,
     logs: LogOptions,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Commit a version even if it has no rows.")
-    ] = False,
+    allow_empty: AllowEmpty = False,
     openlineage: OpenLineage = None,
     options: JobOptions,
     engine: EngineOptions,

@@ -71,6 +71,9 @@ AllowDerive = Annotated[
 ]
 
 
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Commit a version even if it has no rows.")]
+
+
 def complete_version(incomplete: str) -> list[str]:
     """ROOT@7 and ROOT@gold for what is typed of it; nothing for roots that aren't on this machine's disks."""
     from logloom.io.manifest import version_numbers

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from logloom.cli.common import (
+    AllowEmpty,
     BareRoot,
     Json,
     LocalWorkers,
@@ -38,6 +39,7 @@ def drop(
     undo: Annotated[
         bool, typer.Option("--undo", help="Let builds add these logs again, which were dropped before.")
     ] = False,
+    allow_empty: AllowEmpty = False,
     workers: LocalWorkers = None,
     view: MakeView = View.auto,
     quiet: Quiet = False,
@@ -52,7 +54,7 @@ def drop(
     from logloom.pipelines.progress import Watch
 
     store = Store.at(root, parse_storage_options(storage_option))
-    plan = plan_drop(store, log_ids, reason, undo=undo)
+    plan = plan_drop(store, log_ids, reason, undo=undo, allow_empty=allow_empty)
     from logloom.pipelines.build import build  # with Beam, which wrong names don't wait for
 
     on_message = (lambda _: None) if quiet else print_message

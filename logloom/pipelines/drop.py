@@ -21,7 +21,9 @@ from logloom.transforms.job import Committed
 from logloom.words import counted
 
 
-def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: bool = False) -> Plan:
+def plan_drop(
+    store: Store, log_ids: Sequence[str], reason: str = "", *, undo: bool = False, allow_empty: bool = False
+) -> Plan:
     """Plans a version of the newest one's logs without some, or one that later builds may add them to again.
 
     No log is read; what is assembled of many is put together anew without them.
@@ -29,6 +31,8 @@ def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: b
     Args:
         reason: kept with each of them.
         undo: takes back that they were dropped.
+        allow_empty: a version without rows may be committed, as it always may with `undo`, and after such a
+            version.
 
     Raises:
         UsageError: the newest version doesn't have such a log, or nobody dropped it; lists all.
@@ -55,7 +59,7 @@ def plan_drop(store: Store, log_ids: Sequence[str], reason: str = "", *, undo: b
         **following,
         outputs=outputs,
         references=references,
-        allow_empty=True,
+        allow_empty=allow_empty or undo or not newest.totals.get("rows"),
         reason=f"{words}: {reason}" if reason else words,
     )
     changes = {one.log_id: _gone(one) for one in _erased(store, newest)}  # else this would bring them back

@@ -369,6 +369,8 @@ def _refusal(job: Target, logs: LogRecords) -> str:
         why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]
         for one in logs.take(logs.where("status", ["skipped"])[:1]):
             why.append(f"{counted(skipped, 'log')} skipped, {one.log_id}: {one.reasons[0]}")
+        if dropped := logs.statuses.get(DROPPED):
+            why.append(f"{counted(dropped, 'log')} left out by `logloom drop`")
         reasons = ", ".join(why) or "no log has a tick"
         return f"no rows at all ({reasons}); --allow-empty commits an empty version"
     return ""

@@ -124,13 +124,18 @@ def test_a_drop_after_a_purge_brings_nothing_back(root):
     store = Store.at(str(root))
     erased, dropped = [record.log_id for record in read_manifest(store, 2).logs]
     assert purge(str(root), [erased]).is_proven
-    made = build(plan_drop(store, [dropped])).manifest
+    made = build(plan_drop(store, [dropped], allow_empty=True)).manifest
     assert [(record.log_id, record.status) for record in made.logs] == [(dropped, DROPPED)]
 
 
-def test_all_logs_can_be_dropped(root):
+def test_all_logs_are_dropped_only_where_that_is_allowed(root):
     store = Store.at(str(root))
-    made = build(plan_drop(store, list(read_manifest(store).logs.column("log_id").to_pylist()))).manifest
+    logs = read_manifest(store).logs.column("log_id").to_pylist()
+    done = command("drop", str(root), *logs)
+    assert done.returncode == 1
+    assert "no rows at all (2 logs left out by `logloom drop`); --allow-empty commits" in done.stderr
+    assert version_numbers(store) == [1, 2]
+    made = build(plan_drop(store, logs, allow_empty=True)).manifest
     assert made.totals["rows"] == 0
     assert made.assembled == ()
     assert findings(root, 3) == []

@@ -222,7 +222,7 @@ class World:
             log = self.rng.choice(LOGS)
             with self.expect("no version", "no such log", "erased"):
                 tombs = self.tombs()
-                self.commit(plan_drop(self.store, [log], "why not", undo=undo), tombs)
+                self.commit(plan_drop(self.store, [log], "why not", undo=undo, allow_empty=True), tombs)
 
     def purge(self, name):
         self.scheduler.begin()
