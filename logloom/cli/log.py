@@ -1,7 +1,8 @@
-"""`logloom log`: a log in all versions of a root."""
+"""`logloom log`: a log in all versions of a root, or all logs of one version."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +11,8 @@ import typer
 
 from logloom.cli.common import (
     NOT_WHOLE,
-    BareRoot,
     Json,
+    Root,
     StorageOption,
     app,
     examples,
@@ -30,19 +31,33 @@ MAX_PLACES = 5  # in files of one log, that are printed
 
 
 @app.command(
-    epilog=examples("logloom log /data/urban drive-07", "logloom log gs://datasets/urban drive-07 --json")
+    epilog=examples(
+        "logloom log /data/urban@7",
+        "logloom log /data/urban drive-07",
+        "logloom log gs://datasets/urban drive-07 --json",
+    )
 )
 def log(
-    root: BareRoot,
-    log_id: Annotated[str, typer.Argument(metavar="LOG_ID", help="The log, by its name in the dataset.")],
+    root: Root,
+    log_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[LOG_ID]", help="A log, by its name in the dataset (default: list those of the version)."
+        ),
+    ] = None,
+    logs: Annotated[int, typer.Option("--logs", min=1, help="List at most this many logs.")] = 100,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show every version that has a log, with the log's files, split, rows and units there."""
+    """Show every version that has a log, with the log's files, split, rows and units there; or list logs."""
     from logloom.io.storage import Store
     from logloom.pipelines.history import follow
 
-    found = follow(Store.at(root, parse_storage_options(storage_option)), log_id)
+    options = parse_storage_options(storage_option)
+    if log_id is None:
+        _list(root, logs, options, json=json)
+        return
+    found = follow(Store.at(root, options), log_id)
     if json:
         print_json([one.to_json() for one in found])
     for one in found:
@@ -52,6 +67,24 @@ def log(
             print_message(f"{_in_words(one.versions)}: {one.problem}")
     if any(one.problem for one in found):
         raise typer.Exit(NOT_WHOLE)
+
+
+def _list(root: str, most: int, options: Mapping[str, Any], *, json: bool) -> None:
+    """Lists the logs of a version."""
+    from logloom.io.manifest import open_root, split_root
+    from logloom.io.storage import Store
+    from logloom.pipelines.history import listed_logs
+
+    where, version = split_root(root)
+    store, manifest = open_root(Store.at(where, options), version)
+    found = listed_logs(store, manifest, most)
+    if json:
+        print_json([dataclasses.asdict(one) for one in found])
+    else:
+        rows = [(one.log_id, one.split, one.status, f"{one.rows:,}", one.reason) for one in found]
+        print_table(f"version {manifest.version}", ("log", "split", "status", "rows", "reason"), rows)
+    if left := len(manifest.logs) - len(found):
+        print_message(f"… and {counted(left, 'more log')}; --logs {len(manifest.logs)} lists all")
 
 
 def _print_stay(one: LogStay, record: LogRecord) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,7 +77,7 @@ def _cells(one: VersionSummary) -> tuple[str, ...]:
         _count(one.logs),
         _count(one.rows),
         "-" if one.bytes is None else human_bytes(one.bytes),
-        _changes(one.changes),
+        ", ".join([_changes(one.changes), *_lacking(one.statuses or {})]),
     )
 
 
@@ -86,6 +86,13 @@ def _built(one: VersionSummary) -> str:
         return "unknown"
     started = datetime.datetime.fromtimestamp(min(one.started, 253402300799), datetime.UTC)
     return f"{started:%Y-%m-%d %H:%M}"
+
+
+def _lacking(statuses: Mapping[str, int]) -> Iterator[str]:
+    """How many logs aren't whole."""
+    for status in ("skipped", "salvaged"):
+        if count := statuses.get(status):
+            yield f"{count:,} {status}"
 
 
 def _count(number: int | None) -> str:

@@ -16,7 +16,7 @@ from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import resolved_references
 from logloom.pipelines.planned import Plan
-from logloom.pipelines.versions import next_version
+from logloom.pipelines.versions import next_version, where_logs_are
 from logloom.transforms.job import Committed
 from logloom.words import counted
 
@@ -46,9 +46,8 @@ def plan_drop(
     if wrong:
         what = "leaves out no" if undo else "doesn't have, or leaves out already,"
         names = f"log{'s' * (len(wrong) > 1)} {', '.join(map(repr, wrong))}"
-        raise UsageError(
-            f"{store.uri}: version {newest.version} {what} {names}; see `logloom log ROOT LOG_ID`"
-        )
+        where = where_logs_are(store.uri, newest.logs, wrong[0])
+        raise UsageError(f"{store.uri}: version {newest.version} {what} {names}{where}")
     records = [one for one in chosen.values() if one is not None]
     words = f"drop{' --undo' if undo else ''} of {', '.join(list(chosen)[:5])}"
     words += f" and {counted(len(chosen) - 5, 'more log')}" if len(chosen) > 5 else ""

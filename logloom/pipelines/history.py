@@ -1,5 +1,7 @@
 """The versions of a root one after the other: `versions`, and `log`, which follows one log through them.
 
+`log` also lists the logs of one version.
+
 Elsewhere: comparing two versions (logloom.pipelines.comparison), what builds left (logloom.pipelines.status).
 """
 
@@ -23,11 +25,13 @@ from logloom.io.manifest import (
     no_version_at,
 )
 from logloom.io.purged import Purged
+from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
 from logloom.pipelines.comparison import LogChanges, sums_of
 from logloom.pipelines.status import builds_of
+from logloom.pipelines.versions import where_logs_are
 from logloom.schema import Schema
 from logloom.statistics.summary import summary
 
@@ -43,6 +47,7 @@ class VersionSummary:
         run, engine: of the build that committed it; "" where unknown.
         reason: why somebody made it, where no build did.
         logs, rows, units: that it holds; None where that can't be told.
+        statuses: how many of its logs are of each status; None where that can't be told.
         bytes: of all units and assembled outputs but for what was purged; None where nobody counted.
         changes: against its parent, counts of logs; None without a parent that is there, and whole.
         problem: why no more is known of it.
@@ -59,6 +64,7 @@ class VersionSummary:
     logs: int | None = None
     rows: int | None = None
     units: int | None = None
+    statuses: Mapping[str, int] | None = None
     bytes: int | None = None
     outputs: tuple[str, ...] = ()
     changes: Mapping[str, int] | None = None
@@ -128,6 +134,7 @@ def _described(summary: VersionSummary, manifest: Manifest, parent: Manifest | N
         logs=sums["logs"],
         rows=sums["rows"],
         units=sums.get("units"),
+        statuses=manifest.logs.statuses,
         outputs=tuple(manifest.outputs),
         changes=changes,
     )
@@ -227,6 +234,37 @@ class LogStay:
         return {**named, **asdict(self.record), **extent}
 
 
+@dataclass(frozen=True)
+class LogInBrief:
+    """A log of a version in a few words.
+
+    Attributes:
+        reason: the first of why it isn't whole, or of what is strange about it; "" for nothing.
+    """
+
+    log_id: str
+    split: str
+    status: str
+    rows: int
+    reason: str
+
+
+def listed_logs(store: Store, manifest: Manifest, most: int) -> list[LogInBrief]:
+    """The first so many logs of a version, by log_id."""
+    purged = Purged(store)
+    records = manifest.logs.take(range(min(most, len(manifest.logs))))
+    return [
+        LogInBrief(
+            one.log_id,
+            ", ".join(one.split_names),
+            "purged" if one.part in purged.parts else one.status,
+            one.rows,
+            next((line for line in one.reasons if line.startswith(one.uris)), "") or "".join(one.reasons[:1]),
+        )
+        for one in records
+    ]
+
+
 def follow(store: Store, log_id: str) -> list[LogStay]:
     """What the versions of a root say of a log, the newest first; successive ones that agree as one.
 
@@ -246,6 +284,7 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
     found: list[LogStay] = []
     known: dict[str, LogRecord | None] = {}
     last: LogRecord | None = None
+    newest = LogRecords()
     for number in sorted([*numbers, *lost]):
         try:
             if number in lost:
@@ -256,7 +295,7 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
             last = None
             found.append(LogStay((number,), None, problem=str(error)))
             continue
-        store = replace(store, fan_out=manifest.fan_out)  # as in all versions
+        newest, store = manifest.logs, replace(store, fan_out=manifest.fan_out)  # as in all versions
         if record is not None and record == last:
             found[-1] = replace(found[-1], versions=(*found[-1].versions, number))
         elif record is not None:
@@ -264,9 +303,8 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
         last = record
     if not any(one.record for one in found):
         problems = "".join(f"\nversion {one.versions[0]}: {one.problem}" for one in found)
-        raise UsageError(
-            f"{store.uri}: no version has a log {log_id!r}; `logloom diff` and `head` show log_ids{problems}"
-        )
+        where = where_logs_are(store.uri, newest, log_id)
+        raise UsageError(f"{store.uri}: no version has a log {log_id!r}{where}{problems}")
     return [_with_extent(store, one) for one in reversed(found)]
 
 

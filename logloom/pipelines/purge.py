@@ -27,7 +27,7 @@ from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, find_entry, unit_folder, unit_names
 from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.match import size_of_files
-from logloom.io.manifest import as_laid_out, resolve_version, version_file, version_numbers, view_folder
+from logloom.io.manifest import as_laid_out, read_manifest, version_file, version_numbers, view_folder
 from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
 from logloom.io.removals import forget_removals, removing
 from logloom.io.storage import TEMPORARY, Store
@@ -39,6 +39,7 @@ from logloom.pipelines.purge_intervals import forget_logs, mentioning
 from logloom.pipelines.purge_rows import ErasedTime
 from logloom.pipelines.purge_traces import Traces, files_of_assembled, find_left, log_ids_in, spare_shared
 from logloom.pipelines.status import builds
+from logloom.pipelines.versions import where_logs_are
 from logloom.pipelines.view import COPIED
 from logloom.schema import TimeRanges
 
@@ -137,9 +138,9 @@ def _purge(
     # Roots that refer to this one have some of the logs.
     unknown = found.unknown if is_first or not found.records else []
     if unknown:
-        resolve_version(store, "latest")
+        where = where_logs_are(store.uri, read_manifest(store).logs, unknown[0])
         words = ", ".join(map(repr, unknown[:5]))
-        raise UsageError(f"{store.uri}: no version has {words}; `logloom diff` and `head` show log_ids")
+        raise UsageError(f"{store.uri}: no version has {words}{where}")
     return _Purging(store, found, dry_run, seen).run(reason, on_progress)
 
 

@@ -6,6 +6,7 @@ Elsewhere: the plans (logloom.pipelines.plan, logloom.pipelines.convert_plan), m
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.caching import cached_property
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.entries import fan_out_of_new
 from logloom.io.logs.log_list import rows_in
 from logloom.io.manifest import (
@@ -34,12 +35,13 @@ from logloom.io.row_counts import rows_by_split
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
-from logloom.words import counted
+from logloom.words import counted, near_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
+_COMPARED = 10_000  # names of logs that one that isn't known is held against
 _SHOWN = 20  # names of logs that a plan tells of
 # Columns that nearly every plan asks for, one after the other; together they take each shard once.
 _PLANNED = ("log_id", "key", "status", "content_id", "uris", "split", "rows", "part", "splits")
@@ -163,6 +165,15 @@ class Before:
         columns = self._logs.columns("split", "rows", "part", "splits").filter(pa.array(stays))
         with_rows = columns.filter(pc.not_equal(columns["part"], ""))
         return KeptLogs(int(stays.sum()), tuple(rows_by_split(with_rows)))
+
+
+def where_logs_are(root: str, logs: LogRecords, log_id: str) -> str:
+    """What a message adds on a log that a version doesn't have: the nearest one, and what lists all."""
+    hint = ""
+    if len(logs) <= _COMPARED:
+        with contextlib.suppress(DatasetError):  # the message is about something else
+            hint = near_to(log_id, logs.column("log_id").to_pylist())
+    return f"{hint if hint.endswith('?') else ';'} `logloom log {root}` lists the logs"
 
 
 def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:

@@ -223,6 +223,32 @@ def test_damage_is_told_of_the_version_that_has_it_and_of_no_other(tmp_path):
     assert (first["problem"], first["rows"]) == ("", 2)
 
 
+def test_the_logs_of_a_version_are_listed_with_what_keeps_them_from_being_whole(tmp_path):
+    store = Store.at(str(tmp_path / "root"))
+    skipped = record(1, status="skipped", rows=0, reasons=("front.tf: 1 tick", "/a/1.mcap, byte 7: damaged"))
+    logs = write_records(store, [record(0), skipped, record(2, splits={"train": 6, "val": 4}, split="all")])
+    commit_version(store, 1, [], logs=logs, totals=logs.totals)
+    commit_version(store, 2, ["a"])
+    done = command("log", f"{store.uri}@1", "--json")
+    assert [tuple(one.values()) for one in json.loads(done.stdout)] == [
+        ("car-000000", "all", "whole", 10, ""),
+        ("car-000001", "all", "skipped", 0, "/a/1.mcap, byte 7: damaged"),
+        ("car-000002", "train, val", "whole", 10, ""),
+    ]
+    done = command("log", f"{store.uri}@1", "--logs", "2")
+    assert "car-000001" in done.stdout
+    assert "car-000002" not in done.stdout
+    assert "1 more log; --logs 3 lists all" in done.stderr
+    assert "2 more" not in command("log", store.uri).stderr
+    second, first = versions(store)
+    assert (second.statuses, first.statuses) == ({"whole": 1}, {"whole": 2, "skipped": 1})
+    assert [_cells(one)[-1] for one in (second, first)] == ["+1 -3", "-, 1 skipped"]
+    with pytest.raises(
+        UsageError, match=r"no version has a log 'aa'; did you mean a\? `logloom log .*` lists"
+    ):
+        follow(store, "aa")
+
+
 def test_a_log_is_followed_past_versions_that_are_damaged_or_lost(tmp_path):
     store = Store.at(str(tmp_path / "root"))
     commit_version(store, 1, ["a"])
