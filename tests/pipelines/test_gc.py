@@ -190,6 +190,15 @@ def test_a_damaged_file_of_a_removed_version_is_damage(store):
         collect_garbage(str(store.local), keep=LAST)
 
 
+def test_what_a_killed_first_build_left_goes_though_there_is_no_version(store):
+    unit = write_unit(store, made_up_unit("a"))
+    with pytest.raises(UsageError, match="no version"):
+        purge(str(store.local), ["a"])  # which needs one that has the log
+    age(store.local, 1.1)
+    assert collect_garbage(str(store.local), grace_s=DAY).amounts["units"].items == 1
+    assert not store.path_of(unit.folder).exists()
+
+
 def test_while_a_manifest_is_lost_nothing_is_removed(store):
     for number in (1, 2, 3):
         commit_version(store, number, [f"log-{number}"])
