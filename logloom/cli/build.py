@@ -15,6 +15,7 @@ from logloom.cli.common import (
     print_json,
     print_message,
     read_in_words,
+    up_to_date_in_words,
 )
 from logloom.cli.engines import EngineOptions
 from logloom.cli.groups import takes_groups
@@ -94,7 +95,7 @@ def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
         print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
     root = plan.job.store.uri
     if _was_up_to_date(built, plan):
-        print_message(f"up to date: version {manifest.version} of {root} says all that the logs say")
+        print_message(up_to_date_in_words(manifest, root, "the logs say"))
     else:
         _print_version(built, root)
     if len(counts) > 1:

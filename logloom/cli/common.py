@@ -215,3 +215,12 @@ def read_in_words(manifest: Manifest) -> str:
     kept = " and ".join(counted(count, nouns.get(what, what)) for what, count in kept_counts.items())
     read = f"read back: {words.get(manifest.verified, manifest.verified)}"
     return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read
+
+
+def up_to_date_in_words(manifest: Manifest, root: str, all_said: str) -> str:
+    """That there is nothing to do, and what the newest version lacks all the same."""
+    from logloom.pipelines.log_counts import lacking_in_words
+
+    lacking = lacking_in_words(manifest.logs)
+    ending = f"; {lacking}" if lacking else f" says all that {all_said}"
+    return f"up to date: version {manifest.version} of {root}{ending}"

@@ -17,6 +17,7 @@ from logloom.cli.common import (
     print_json,
     print_message,
     read_in_words,
+    up_to_date_in_words,
 )
 from logloom.cli.engines import EngineOptions
 from logloom.cli.groups import takes_groups
@@ -192,7 +193,7 @@ def _report(
     place = folder.store.uri if folder else plan.job.store.uri
     totals = f"{counted(manifest.totals['rows'], 'row')} of {counted(manifest.totals['logs'], 'log')}"
     if plan.up_to_date and folder is None:
-        print_message(f"up to date: version {manifest.version} of {place} says all that the source says")
+        print_message(up_to_date_in_words(manifest, place, "the source says"))
     else:
         what = place if folder else f"version {manifest.version} of {place}"
         print_message(

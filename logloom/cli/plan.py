@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from logloom.cli.common import NOT_WHOLE, Json, StorageOption, app, examples, print_json, print_table
 from logloom.cli.groups import takes_groups
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
+
+if TYPE_CHECKING:
+    from logloom.pipelines.planned import BuildPlan
 
 
 @app.command(
@@ -50,8 +53,19 @@ def plan(
             for name, value in summary.items()
             if value != []
         ]
+        if planned.up_to_date and (lacking := _lacking(planned)):
+            rows = [(name, f"yes; {lacking}" if name == "up to date" else text) for name, text in rows]
         if bound is not None:
             rows.append(("bound by", str(bound)))
         print_table("", ("", ""), rows)
     if check and not planned.up_to_date:
         raise typer.Exit(NOT_WHOLE)
+
+
+def _lacking(plan: BuildPlan) -> str:
+    """What the newest version lacks, although it is up to date."""
+    from logloom.io.manifest import manifest_at
+    from logloom.pipelines.log_counts import lacking_in_words
+
+    assert plan.job.parent is not None
+    return lacking_in_words(manifest_at(plan.job.store, plan.job.parent).logs)

@@ -159,6 +159,32 @@ def test_a_build_that_is_up_to_date_prints_the_view_as_the_one_that_made_it(reci
     assert said["view"] == str(built / "v00000001")
 
 
+@pytest.fixture
+def archive(drive, tmp_path):
+    """A recipe over two logs, of which the second is empty, in a folder of their own."""
+    (tmp_path / "logs").mkdir()
+    shutil.copy(drive.logs[0], tmp_path / "logs")
+    (tmp_path / "logs" / "empty.mcap").touch()
+    text = drive.text[: drive.text.index("outputs:")].replace(
+        str(drive.logs[0].parent), str(tmp_path / "logs")
+    )
+    path = tmp_path / "archive.yaml"
+    path.write_text(f"{text}outputs: {{tar: {{}}}}\non_error: skip\n")
+    return path
+
+
+def test_a_version_that_is_up_to_date_names_the_logs_that_it_lacks(archive, tmp_path):
+    root = tmp_path / "root"
+    assert logloom("build", archive, "--to", root).returncode == 3
+    again = logloom("build", archive, "--to", root)
+    assert again.returncode == 0
+    assert f"up to date: version 1 of {root}; 1 log is skipped (empty)\n" in again.stderr
+    assert "says all" not in again.stderr
+    checked = logloom("plan", archive, "--to", root, "--check")
+    assert checked.returncode == 0
+    assert re.search(r"up to date +yes; 1 log is skipped \(empty\)\n", checked.stdout)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, workers, tmp_path):
     recipe.write_text(re.sub(r"partition: .*", "partition: {rows: 1}", recipe.read_text()))

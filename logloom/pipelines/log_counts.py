@@ -1,0 +1,27 @@
+"""How many logs a version has, and which of them aren't whole, in words that all commands share."""
+
+from __future__ import annotations
+
+from logloom.io.records import LogRecords
+from logloom.io.shards import DROPPED
+from logloom.words import counted
+
+_SHOWN = 5  # names of logs
+
+
+def lacking_in_words(logs: LogRecords) -> str:
+    """The logs of which a version doesn't say all: `2 logs are skipped (a, b); 1 log is salvaged (c)`.
+
+    "" where there are none.
+    """
+    return "; ".join(
+        f"{counted(count, 'log is', 'logs are')} {status} ({_names(logs, status)})"
+        for status in ("skipped", "salvaged", DROPPED)
+        if (count := logs.statuses.get(status, 0))
+    )
+
+
+def _names(logs: LogRecords, status: str) -> str:
+    rows = logs.where("status", [status])
+    names = [record.log_id for record in logs.take(rows[:_SHOWN])]
+    return ", ".join([*names, *["…"] * (len(rows) > _SHOWN)])
