@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import NOT_WHOLE, Json, StorageOption, app, examples, print_json, print_table
+from logloom.cli.common import (
+    FAILED,
+    NOT_WHOLE,
+    Json,
+    StorageOption,
+    app,
+    examples,
+    print_json,
+    print_message,
+    print_table,
+)
 from logloom.cli.groups import takes_groups
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
 
@@ -25,7 +35,10 @@ def plan(
     *,
     recipe: RecipeOptions,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with code 3 if the dataset is not up to date.")
+        bool,
+        typer.Option(
+            "--check", help="Exit with code 3 if the dataset is not up to date, with 1 if a build would fail."
+        ),
     ] = False,
     all_logs: Annotated[
         bool,
@@ -47,7 +60,7 @@ def plan(
         summary["estimate"] = None if bound is None else {"bound_by": bound.name, "seconds": bound.seconds}
         print_json(summary)
     else:
-        del summary["warnings"]  # people read them on stderr
+        del summary["warnings"], summary["problem"]  # people read them on stderr
         rows = [
             (name.replace("_", " "), in_words(name, value, is_guessed=planned.is_guessed))
             for name, value in summary.items()
@@ -58,6 +71,10 @@ def plan(
         if bound is not None:
             rows.append(("bound by", str(bound)))
         print_table("", ("", ""), rows)
+    if planned.problem:
+        print_message(f"a build would fail: {planned.problem}")
+    if check and planned.problem:
+        raise typer.Exit(FAILED)
     if check and not planned.up_to_date:
         raise typer.Exit(NOT_WHOLE)
 

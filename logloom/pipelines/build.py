@@ -202,12 +202,17 @@ def prepared(plan: AnyPlan) -> AnyPlan:
     """A plan that `construct` takes: what it would say at length to workers, it leaves in the root.
 
     What the next plan may remember lies there from then on, too.
+
+    Raises:
+        LogloomError: it would commit nothing, as the plan knows already.
     """
     mend_digest(plan.job)
     check_purged(plan)
     if plan.job.parent is not None and not plan.up_to_date:
         sweep_runs(plan.job.store, plan.job.parent)  # after one that nobody waited for
     save_memory(plan.memory, plan.job.store)
+    if plan.problem:
+        raise LogloomError(plan.problem)
     if isinstance(plan, BuildPlan) and plan.labels is not None:
         plan.labels.write(plan.job.store, plan.log_ids)
     job = with_changes(plan.job, plan.changes)

@@ -20,6 +20,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "root": plan.job.store.uri,
         "version": plan.job.parent if plan.up_to_date else plan.job.number,
         "up_to_date": plan.up_to_date,
+        "problem": plan.problem,
         "logs_to_read": plan.num_logs,
         "logs_reused": plan.kept.logs,
         "logs_skipped": len(plan.unreadable),

@@ -28,6 +28,7 @@ from logloom.runners import Size
 from logloom.transforms.columns import RowPlan, Span, clock_topics
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
+from logloom.words import counted
 
 MANY = 1000  # partitions of a log; so many with few messages are told of
 
@@ -111,6 +112,11 @@ class Plan:
     def elements(self) -> Iterator[LogTask | bytes]:
         """What the pipeline starts from; see `logloom.transforms.build_logs.build_logs`."""
         return iter(())
+
+    @property
+    def problem(self) -> str:
+        """Why a build is known to commit nothing; "" where nobody knows that before it has run."""
+        return ""
 
     @property
     def num_partitions(self) -> int:
@@ -220,6 +226,17 @@ class BuildPlan(Plan):
     def num_logs(self) -> int:
         """Of logs to build, with those that workers open."""
         return len(self.logs) + len(self.left)
+
+    @property
+    def problem(self) -> str:
+        """That more logs are skipped already than the recipe allows; workers may have to skip more."""
+        skipped, total = len(self.unreadable), self.num_logs + self.kept.logs
+        total += len(self.unreadable) + len(self.left_out)
+        budget = self.job.skip_budget
+        if self.up_to_date or not budget or skipped <= budget * total:
+            return ""
+        names = ", ".join([record.log_id for record in self.unreadable[:5]] + ["…"] * (skipped > 5))
+        return f"{skipped} of {counted(total, 'log')} skipped, over the budget of {budget:.2%}: {names}"
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:

@@ -185,6 +185,21 @@ def test_a_version_that_is_up_to_date_names_the_logs_that_it_lacks(archive, tmp_
     assert re.search(r"up to date +yes; 1 log is skipped \(empty\)\n", checked.stdout)
 
 
+def test_a_budget_that_is_exceeded_at_planning_ends_a_build_before_it_builds_anything(archive, tmp_path):
+    archive.write_text(archive.read_text().replace("on_error: skip", "on_error: {skip: 10%}"))
+    root, said = tmp_path / "root", "1 of 2 logs skipped, over the budget of 10.00%: empty"
+    shown = logloom("plan", archive, "--to", root)
+    assert (shown.returncode, f"a build would fail: {said}\n" in shown.stderr) == (0, True)
+    assert json.loads(logloom("plan", archive, "--to", root, "--json").stdout)["problem"] == said
+    assert logloom("plan", archive, "--to", root, "--check").returncode == 1
+    built = logloom("build", archive, "--to", root)
+    assert (built.returncode, f"logloom: {said}\n" in built.stderr) == (1, True)
+    assert not (root / "parts").exists()
+    assert f"{said}\n" in logloom("status", root).stdout
+    archive.write_text(archive.read_text().replace("10%", "50%"))
+    assert logloom("build", archive, "--to", root).returncode == 0
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, workers, tmp_path):
     recipe.write_text(re.sub(r"partition: .*", "partition: {rows: 1}", recipe.read_text()))
