@@ -21,7 +21,7 @@ from logloom.cli.engines import EngineOptions
 from logloom.cli.groups import takes_groups
 from logloom.cli.jobs import JobOptions, print_work, run_job, work_of
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
-from logloom.words import counted
+from logloom.words import OnMessage, counted
 
 if TYPE_CHECKING:
     from logloom.pipelines.built import Built
@@ -68,7 +68,7 @@ def build(
     plan, built = run_job(make_plan, options, engine, runner, options.view, around)
     if built is None:
         return
-    _report_build(built, plan, options.json)
+    _report_build(built, plan, options)
     if not (built.is_whole or _was_up_to_date(built, plan)):
         raise typer.Exit(NOT_WHOLE)
 
@@ -78,13 +78,13 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
     return built.manifest.version != plan.job.number
 
 
-def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
+def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
     from logloom.pipelines.splits import built_splits, built_warnings, in_words, planned_warnings
 
     manifest = built.manifest
     counts = built_splits(manifest)
     warnings = built_warnings(manifest.recipe, counts)
-    if json:
+    if options.json:
         result = {
             "version": manifest.version,
             "up_to_date": _was_up_to_date(built, plan),
@@ -94,24 +94,24 @@ def _report_build(built: Built, plan: BuildPlan, json: bool) -> None:
         }
         print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
     root = plan.job.store.uri
-    if _was_up_to_date(built, plan):
-        print_message(up_to_date_in_words(manifest, root, "the logs say"))
+    if not _was_up_to_date(built, plan):
+        _print_version(built, root, options.on_message)
     else:
-        _print_version(built, root)
+        options.on_message(up_to_date_in_words(manifest, root, "the logs say"))
     if len(counts) > 1:
-        print_message(f"rows by split: {in_words(counts)}")
+        options.on_message(f"rows by split: {in_words(counts)}")
     planned_too = planned_warnings(plan)
     for warning in warnings:
         if warning not in planned_too:
             print_message(f"warning: {warning}")
-    print_work(built)
+    print_work(built, options.on_message)
     if built.copied:
-        print_message("this disk has no hard links: the view holds copies")
-    if not json:
+        options.on_message("this disk has no hard links: the view holds copies")
+    if not options.json:
         print(built.view or root)
 
 
-def _print_version(built: Built, root: str) -> None:
+def _print_version(built: Built, root: str, on_message: OnMessage) -> None:
     from logloom.io.shards import DROPPED
 
     manifest = built.manifest
@@ -120,7 +120,7 @@ def _print_version(built: Built, root: str) -> None:
     why = ", ".join(f"{count:,} by {reason}" for reason, count in built.dropped.items() if count)
     logs = totals["logs"] - manifest.logs.statuses.get(DROPPED, 0)
     lost = f", {counted(dropped, 'tick')} dropped ({why})" if dropped else ""
-    print_message(
+    on_message(
         f"version {manifest.version} of {root}: {counted(totals['rows'], 'row')} of "
         f"{counted(logs, 'log')}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
@@ -128,6 +128,7 @@ def _print_version(built: Built, root: str) -> None:
     if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):
         for record in manifest.logs.take(manifest.logs.where("status", ("salvaged", "skipped", "empty"))):
             reason = f": {record.reasons[0]}" if record.reasons else ""
-            print_message(f"{record.status}: {record.log_id}{reason}")
+            say = on_message if record.status == "empty" else print_message
+            say(f"{record.status}: {record.log_id}{reason}")
     if manifest.verified == "none":
-        print_message("nothing was read back (--verify none); `logloom verify` does it any time")
+        on_message("nothing was read back (--verify none); `logloom verify` does it any time")

@@ -152,7 +152,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
             **options.choices,
         )
         for note in plan.notes:
-            print_message(f"note: {note}")
+            options.on_message(f"note: {note}")
         return plan
 
     plan, converted = run_job(make_plan, options, engine, runner, View.link if folder else options.view)
@@ -161,7 +161,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
     if folder is not None:
         folder.publish(converted.manifest, converted.view, what.format)
     damaged = converted.damaged if what.on_error == SourceDamage.skip else ()
-    _report(converted, damaged, plan, folder, options.json)
+    _report(converted, damaged, plan, folder, options)
     if damaged and not plan.up_to_date:
         raise typer.Exit(NOT_WHOLE)
 
@@ -174,7 +174,7 @@ def _copy(source: RowSource, folder: PlainFolder, output: str, options: JobOptio
     assert isinstance(source, VersionSource)
     with steps("copying", quiet=options.quiet) as on_progress:
         files, size = copy_out(source, folder, output, on_progress)
-    print_message(
+    options.on_message(
         f"{folder.store.uri}: {counted(files, 'file')}, {human_bytes(size)}, copied from version "
         f"{source.version} and equal to its manifest"
     )
@@ -185,7 +185,11 @@ def _copy(source: RowSource, folder: PlainFolder, output: str, options: JobOptio
 
 
 def _report(
-    converted: Built, damaged: Iterable[LogRecord], plan: ConvertPlan, folder: PlainFolder | None, json: bool
+    converted: Built,
+    damaged: Iterable[LogRecord],
+    plan: ConvertPlan,
+    folder: PlainFolder | None,
+    options: JobOptions,
 ) -> None:
     from logloom.io.stretches import DAMAGE
 
@@ -193,19 +197,19 @@ def _report(
     place = folder.store.uri if folder else plan.job.store.uri
     totals = f"{counted(manifest.totals['rows'], 'row')} of {counted(manifest.totals['logs'], 'log')}"
     if plan.up_to_date and folder is None:
-        print_message(up_to_date_in_words(manifest, place, "the source says"))
+        options.on_message(up_to_date_in_words(manifest, place, "the source says"))
     else:
         what = place if folder else f"version {manifest.version} of {place}"
-        print_message(
+        options.on_message(
             f"{what}: {totals}, {counted(len(plan.job.columns), 'column')}; "
             f"{counted(converted.built, 'unit')} written, "
             f"{converted.reused} found finished; {read_in_words(manifest)}"
         )
-    print_work(converted)
+    print_work(converted, options.on_message)
     for record in damaged:
         lost = f"{counted(record.dropped[DAMAGE], 'row')} left out" if record.dropped[DAMAGE] else "left out"
         print_message(f"{record.status}: {record.log_id}: {lost}; {record.reasons[-1]}")
-    if json:
+    if options.json:
         result: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
         result |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}
         print_json({**result, **manifest.totals, **work_of(converted)})

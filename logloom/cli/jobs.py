@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from logloom.cli.common import Json, Quiet, StorageOption, Verify, print_json, print_logs, print_message
+from logloom.cli.common import Json, StorageOption, Verify, print_json, print_logs, print_message
 from logloom.cli.engines import EngineOptions, Workers, started
 from logloom.errors import UsageError
 from logloom.io.steps import step
-from logloom.words import counted, human_bytes
+from logloom.words import OnMessage, counted, human_bytes, ignore_message
 
 if TYPE_CHECKING:
     from logloom.pipelines.built import Built
@@ -73,9 +73,22 @@ class JobOptions:
             help="Show where the time went, and write a file for https://www.speedscope.app.",
         ),
     ] = None
-    quiet: Quiet = False
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Show no progress, and of a success only the result, warnings and logs that were skipped or "
+            "salvaged.",
+        ),
+    ] = False
     json: Json = False
     storage_option: StorageOption = None
+
+    @property
+    def on_message(self) -> OnMessage:
+        """Prints what is no warning, unless nobody wants to read that."""
+        return ignore_message if self.quiet else print_message
 
     @property
     def choices(self) -> dict[str, Any]:
@@ -137,7 +150,7 @@ def _run_job(
     quiet = options.quiet
     with step("plan"):
         plan = make_plan()
-    on_message = (lambda _: None) if quiet else print_message
+    on_message = options.on_message
     if not (plan.up_to_date or engine.dry_run):
         from logloom.pipelines.beside import refuse_second, wait_for_others
 
@@ -155,12 +168,12 @@ def _run_job(
     size = None if plan.up_to_date or engine.dry_run else plan.size
     with started("logloom.pipelines.build", runner, size, quiet=quiet) as job:
         if engine.dry_run:
-            _report_dry_run(job.dry_run(plan, runner), plan)
+            _report_dry_run(job.dry_run(plan, runner), plan, on_message)
             return plan, None
         if not quiet:
             print_logs("logloom.runners")
         if engine.detach and not plan.up_to_date:
-            _report_submitted(job.submit(plan, runner, on_message, beside=True), plan, options.json)
+            _report_submitted(job.submit(plan, runner, on_message, beside=True), plan, options)
             return plan, None
         watch = Watch.silent if quiet else Watch
         how = {"view": view.value, "watch": watch, "on_message": on_message, "steps": steps, "beside": True}
@@ -169,21 +182,21 @@ def _run_job(
     return plan, built
 
 
-def _report_dry_run(found: dict[str, Any], plan: Plan) -> None:
+def _report_dry_run(found: dict[str, Any], plan: Plan, on_message: OnMessage) -> None:
     print_json(found)
     if plan.up_to_date:
         root = plan.job.store.uri
-        print_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
+        on_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
 
 
-def _report_submitted(job: Submitted, plan: Plan, json: bool) -> None:
+def _report_submitted(job: Submitted, plan: Plan, options: JobOptions) -> None:
     root, number = plan.job.store.uri, plan.job.number
-    print_message(
+    options.on_message(
         f"job {job.job_id} builds and commits version {number} of {root} without this command"
         f"{f'; it is at {job.place}' if job.place else ''}. Run the same build again to see how it "
         "went: it is up to date and makes the view, or goes on with what is finished"
     )
-    if json:
+    if options.json:
         print_json({"version": number, "job_id": job.job_id, "engine_id": job.engine_id, "place": job.place})
     else:
         print(job.engine_id or job.job_id)
@@ -196,15 +209,15 @@ def work_of(built: Built) -> dict[str, Any]:
     return {**units, **retries, "counters": dict(sorted(built.counters.items()))}
 
 
-def print_work(built: Built) -> None:
+def print_work(built: Built, on_message: OnMessage) -> None:
     """Says how long partitions took, how large they are, and which requests were sent again."""
     if (times := built.spreads.get("partition_milliseconds")) and (
         sizes := built.spreads.get("partition_bytes")
     ):
-        print_message(
+        on_message(
             f"{counted(times.count, 'partition')}: {times.sum / times.count / 1000:.1f} s and "
             f"{human_bytes(sizes.sum / sizes.count)} on average, {times.max / 1000:.1f} s and "
             f"{human_bytes(sizes.max)} at most"
         )
     if retries := built.counters.get("storage_retries"):
-        print_message(f"{counted(retries, 'request')} to the object store had to be retried: refused or lost")
+        on_message(f"{counted(retries, 'request')} to the object store had to be retried: refused or lost")

@@ -93,9 +93,10 @@ def plan_recipe(
     quiet: bool = False,
     **choices: Any,
 ) -> BuildPlan:
-    """Plans the build that options ask for; prints its notes and warnings.
+    """Plans the build that options ask for; prints its warnings and notes.
 
     Args:
+        quiet: shows no progress and no notes.
         choices: of `plan_build`.
     """
     with without_collection():
@@ -121,7 +122,7 @@ def plan_recipe(
             on_opened=on_opened,
             **choices,
         )
-    for note in plan.notes:
+    for note in () if quiet else plan.notes:
         print_message(f"note: {note}")
     for record in plan.unreadable:
         print_message(f"skipped: {record.log_id}: {record.reasons[0]}")

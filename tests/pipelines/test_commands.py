@@ -185,6 +185,18 @@ def test_a_version_that_is_up_to_date_names_the_logs_that_it_lacks(archive, tmp_
     assert re.search(r"up to date +yes; 1 log is skipped \(empty\)\n", checked.stdout)
 
 
+def test_a_quiet_build_says_nothing_but_what_it_left_out(archive, recipe, tmp_path):
+    for path, skipped in ((recipe, False), (archive, True)):
+        root = tmp_path / path.stem
+        for _ in range(2):  # the second is up to date
+            done = logloom("build", path, "--to", root, "--quiet", "--workers", 1)
+            assert done.stdout == f"{root / 'v00000001'}\n"
+            assert all(line.startswith("skipped: empty: ") for line in done.stderr.splitlines())
+            assert bool(done.stderr) == skipped
+    done = logloom("convert", tmp_path / "recipe", tmp_path / "other", "--format", "zarr", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_budget_that_is_exceeded_at_planning_ends_a_build_before_it_builds_anything(archive, tmp_path):
     archive.write_text(archive.read_text().replace("on_error: skip", "on_error: {skip: 10%}"))
     root, said = tmp_path / "root", "1 of 2 logs skipped, over the budget of 10.00%: empty"

@@ -33,7 +33,7 @@ def test_plan_and_build_tell_rows_by_split_and_warn_of_one_that_gets_none(drive,
     assert f"{full} at most {said['rows_at_most']:,} rows of {len(drive.logs)} logs" in table
     assert "warning" not in table
 
-    built = logloom("build", recipe, "--to", root, "--json", "--quiet")
+    built = logloom("build", recipe, "--to", root, "--json")
     result = json.loads(built.stdout)
     assert result["splits"][full] == {"logs": len(drive.logs), "rows": result["rows"]}
     assert result["splits"][empty] == {"logs": 0, "rows": 0}
