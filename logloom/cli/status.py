@@ -16,7 +16,7 @@ from logloom.cli.common import (
     print_json,
     print_message,
 )
-from logloom.errors import DatasetError
+from logloom.errors import UsageError
 
 if TYPE_CHECKING:
     from logloom.io.storage import Store
@@ -54,11 +54,11 @@ def show_builds(found: list[BuildStatus], root: str, json: bool) -> None:
 def root_at(root: str, storage_option: list[str] | None) -> Store:
     """
     Raises:
-        DatasetError: nothing is there.
+        UsageError: nothing is there.
     """
     from logloom.io.storage import Store
 
     store = Store.at(root, parse_storage_options(storage_option))
-    if not (store.names() or (store.local is not None and store.local.is_dir())):
-        raise DatasetError(f"{store.uri}: nothing is here; give the root that builds write to (--to)")
+    if not store.names():
+        raise UsageError(f"{store.uri}: nothing is here; give the root that builds write to (--to)")
     return store

@@ -1,6 +1,7 @@
 """What `status` and `wait` tell of builds, and what strangers' files in runs/ do to them."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -152,6 +153,7 @@ def test_foreign_files_in_runs_are_told_of_and_hold_nobody_up(said, drive, tmp_p
 
 
 def test_a_root_without_builds_has_nothing_to_tell(tmp_path):
+    (tmp_path / "versions").mkdir()
     assert status.builds(Store.at(str(tmp_path))) == []
     assert "no build has left anything here" in command("status", str(tmp_path)).stderr
 
@@ -161,11 +163,11 @@ def test_a_time_to_wait_is_a_number_of_seconds(tmp_path):
     assert command("wait", str(tmp_path), "--timeout", "nan").returncode == 2
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path):
-    for verb in ("status", "wait"):
-        done = command(verb, str(tmp_path / "nope"))
-        assert done.returncode == 1
-        assert "nothing is here; give the root that builds write to" in done.stderr
+def test_a_folder_that_is_empty_or_not_there_is_an_error(tmp_path):
+    for verb, folder in itertools.product(("status", "wait"), (tmp_path, tmp_path / "nope")):
+        done = command(verb, folder)
+        assert done.returncode == 2
+        assert f"{folder}: nothing is here; give the root that builds write to" in done.stderr
 
 
 def test_waiting_reads_nothing_of_versions_that_are_there(drive, tmp_path, monkeypatch):
