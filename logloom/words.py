@@ -86,6 +86,17 @@ def near_to(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names) or 'none'}"
 
 
+def why_ended(error: BaseException) -> str:
+    """Why a command ended, by its error: "interrupted" for Ctrl-C and SIGTERM.
+
+    >>> why_ended(KeyboardInterrupt()), why_ended(ValueError("torn")), why_ended(MemoryError())
+    ('interrupted', 'ValueError: torn', 'MemoryError')
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
 def shortened(text: str) -> str:
     """The text, cut where it has more than 60 characters."""
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -26,7 +26,7 @@ from logloom.pipelines.planned import BuildPlan
 from logloom.schema import Schema
 from logloom.software import software
 from logloom.uris import is_local, shown
-from logloom.words import OnMessage
+from logloom.words import OnMessage, why_ended
 
 _SPEC = "https://openlineage.io/spec"
 _EVENT = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
@@ -54,7 +54,7 @@ def announced(plan: BuildPlan, target: str | None, on_message: OnMessage) -> Ite
     try:
         yield
     except BaseException as error:
-        _send(target, event(plan, "FAIL", problem=f"{type(error).__name__}: {error}"), on_message)
+        _send(target, event(plan, "FAIL", problem=why_ended(error)), on_message)
         raise
     is_unchanged = plan.job.if_changed and not plan.job.store.exists(version_file(plan.job.number))
     manifest = read_manifest(plan.job.store, "latest" if is_unchanged else _number(plan))

@@ -24,6 +24,7 @@ from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
+from logloom.words import why_ended
 
 HEARD_EVERY = 30.0  # seconds between signs of life
 SILENT_AFTER = 120.0
@@ -120,7 +121,7 @@ class Announced:
         self._over.set()
         self._thread.join()
         if error is not None:
-            self.update(ended=f"{kind.__name__ if kind else ''}: {str(error).partition(chr(10))[0][:500]}")
+            self.update(ended=why_ended(error).partition("\n")[0][:500])
         elif not self._leaves_outcome:
             with contextlib.suppress(StorageError):
                 self._job.store.remove(note_file(self._job.number, self._job.run), durable=False)

@@ -212,6 +212,7 @@ def test_events_are_posted_again_where_the_collector_was_busy(plan, collector, m
     with pytest.raises(KeyboardInterrupt), announced(plan, url, said.append):
         raise KeyboardInterrupt
     assert [event["eventType"] for event in events] == ["START", "FAIL"]
+    assert events[-1]["run"]["facets"]["errorMessage"]["message"] == "interrupted"
     assert not said
 
 

@@ -99,7 +99,8 @@ def test_a_command_that_was_stopped_leaves_the_reason(plan):
     with pytest.raises(KeyboardInterrupt), Announced(plan.job, "direct"):
         raise KeyboardInterrupt
     (one,) = status.builds(plan.job.store)
-    assert (one.state, one.problem) == ("stopped", "KeyboardInterrupt: ")
+    assert (one.state, one.problem) == ("stopped", "interrupted")
+    assert one.in_words().endswith(", on direct, interrupted")
 
 
 def test_a_detached_job_is_over_once_its_version_is_there(plan, drive):
