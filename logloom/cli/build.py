@@ -95,7 +95,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
         print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
     root = plan.job.store.uri
     if not _was_up_to_date(built, plan):
-        _print_version(built, root, options.on_message)
+        _print_version(built, plan, options.on_message)
     else:
         options.on_message(up_to_date_in_words(manifest, root, "the logs say"))
     if len(counts) > 1:
@@ -111,7 +111,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
         print(built.view or root)
 
 
-def _print_version(built: Built, root: str, on_message: OnMessage) -> None:
+def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None:
     from logloom.io.shards import DROPPED
 
     manifest = built.manifest
@@ -121,14 +121,16 @@ def _print_version(built: Built, root: str, on_message: OnMessage) -> None:
     logs = totals["logs"] - manifest.logs.statuses.get(DROPPED, 0)
     lost = f", {counted(dropped, 'tick')} dropped ({why})" if dropped else ""
     on_message(
-        f"version {manifest.version} of {root}: {counted(totals['rows'], 'row')} of "
+        f"version {manifest.version} of {plan.job.store.uri}: {counted(totals['rows'], 'row')} of "
         f"{counted(logs, 'log')}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
     )
     if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):
+        said = {record.log_id for record in plan.unreadable}  # at planning
         for record in manifest.logs.take(manifest.logs.where("status", ("salvaged", "skipped", "empty"))):
             reason = f": {record.reasons[0]}" if record.reasons else ""
             say = on_message if record.status == "empty" else print_message
-            say(f"{record.status}: {record.log_id}{reason}")
+            if record.log_id not in said:
+                say(f"{record.status}: {record.log_id}{reason}")
     if manifest.verified == "none":
         on_message("nothing was read back (--verify none); `logloom verify` does it any time")
