@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logloom import where
 from logloom.errors import DatasetError, LogReadError, UsageError
@@ -20,6 +21,7 @@ from logloom.io.metadata import canonical
 from logloom.io.remote import MISSING
 from logloom.schema import ColumnType
 from logloom.uris import shown
+from logloom.words import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +53,8 @@ def read_catalogue(
     """The rows that are meant, in the table's order; URIs that are relative start at the table's folder.
 
     Raises:
-        UsageError: there is no such table or column, a value isn't text, or `where` doesn't fit.
+        UsageError: there is no such table or column, a value isn't text, `where` doesn't fit, or no row is
+            meant. Rows count from 1, a head left out.
         StorageError: it can't be read.
     """
     uri = absolute_uri(logs.table, base)
@@ -63,12 +66,20 @@ def read_catalogue(
             raise UsageError(
                 f"{place}: {key}: no column {column!r}; there are {', '.join(table.column_names)}"
             )
+    if not len(table):  # before types, which a table without rows may not have
+        raise UsageError(f"{place}: has no rows, and so lists no logs")
     index = {name: _values(table, name, place) for name in logs.index}  # of all rows, so that types stay
+    numbers = np.arange(1, len(table) + 1)
     if logs.where:
         meant = _meant(logs.where, table, place)
+        numbers = numbers[np.asarray(meant)]
+        if not len(numbers):
+            raise UsageError(f"{place}: where: none of {counted(len(table), 'row')} passes {logs.where!r}")
         table, index = table.filter(meant), {name: values.filter(meant) for name, values in index.items()}
-    texts = {key: _texts(table, column, place) for key, column in wanted.items() if column is not None}
-    catalogued = _catalogued(texts.pop("host", None), index, len(table), place)
+    texts = {
+        key: _texts(table, column, numbers, place) for key, column in wanted.items() if column is not None
+    }
+    catalogued = _catalogued(texts.pop("host", None), index, numbers, place)
     folder = folder_of(uri)
     return [
         ListedLog(absolute_uri(row["uri"], folder), row.get("log_id", ""), row.get("split", ""), catalogue)
@@ -82,15 +93,19 @@ def _rows(columns: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _catalogued(
-    hosts: Sequence[str] | None, index: Mapping[str, pa.Array], rows: int, place: str
+    hosts: Sequence[str] | None, index: Mapping[str, pa.Array], numbers: NDArray[np.int64], place: str
 ) -> Iterator[str]:
-    """What each row says for outputs, see `logloom.io.catalogued`."""
+    """What each row says for outputs, see `logloom.io.catalogued`.
+
+    Args:
+        numbers: of the rows in their table.
+    """
     for form in [] if hosts is None else taking("host"):
-        for row, host in enumerate(hosts or ()):
+        for row, host in zip(numbers, hosts or (), strict=True):
             if problem := form.check_taken(host):
                 raise UsageError(f"{place}: row {row}: {problem}")
     columns = {name: [_plain(value) for value in values.to_pylist()] for name, values in index.items()}
-    for row in range(rows):
+    for row in range(len(numbers)):
         entry: dict[str, Any] = {} if hosts is None else {"host": hosts[row]}
         if columns:
             entry["index"] = [[name, values[row]] for name, values in columns.items()]
@@ -163,10 +178,10 @@ def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
     return table
 
 
-def _texts(table: pa.Table, column: str, place: str) -> list[str]:
+def _texts(table: pa.Table, column: str, numbers: NDArray[np.int64], place: str) -> list[str]:
     """The values of a column, each a text that isn't empty."""
     values: list[Any] = table[column].to_pylist()
-    for row, value in enumerate(values):
+    for row, value in zip(numbers, values, strict=True):
         if not isinstance(value, str) or not value:
             raise UsageError(f"{place}: row {row}: {column} is {value!r:.80}; expected a text")
     return values

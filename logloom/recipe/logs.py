@@ -123,7 +123,8 @@ def _listed_logs(
     try:
         listed = read_catalogue(table, base, storage_options)
     except UsageError as error:
-        raise recipe.places.error([Mistake(("logs", "table"), str(error))]) from error
+        key = "where" if table.where and " where: " in str(error) else "table"
+        raise recipe.places.error([Mistake(("logs", key), str(error))]) from error
     results = match.find_all([row.uri for row in listed], None, storage_options, folders)
     for row, result in zip(listed, results, strict=True):
         if isinstance(result, str):
