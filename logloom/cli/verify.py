@@ -76,7 +76,8 @@ def verify(
     for finding in () if json else report.findings:
         print_result(str(finding))
     print_message(f"its manifest: {report.manifest}")
-    print_message(f"made by {_made_by(report)}; committed by {_packages(report.committed_by)}")
+    made = f"made by {_made_by(report)}" if report.made_by else "no units"
+    print_message(f"{made}; committed by {_packages(report.committed_by)}")
     proof = "manifest and logs" if against_logs else "manifest"
     verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
     if report.purged:
@@ -93,7 +94,7 @@ def verify(
 def _made_by(report: Report) -> str:
     """Which software made how many units."""
     made = [f"{_packages(one['software'])} ({counted(one['units'], 'unit')})" for one in report.made_by]
-    return "; ".join(made) or "nobody: no units"
+    return "; ".join(made)
 
 
 def _packages(software: Mapping[str, str]) -> str:

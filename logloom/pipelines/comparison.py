@@ -119,6 +119,7 @@ def _sorted_out(
     left = old["log_id"].filter(pc.invert(pc.is_in(old["log_id"], new["log_id"].combine_chunks())))
     new, old = new.filter(pc.is_valid(found)), old.take(found.drop_null())
     unequal = {name: _unequal(old[name], new[name]) for name in _COMPARED}
+    unequal["key"] &= ~unequal["content_id"]  # the key of another content is another
     changed = np.logical_or.reduce(list(unequal.values()))
     rows = pa.array(changed)
     return came, left, (old.filter(rows), new.filter(rows)), {name: d[changed] for name, d in unequal.items()}

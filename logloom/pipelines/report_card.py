@@ -55,6 +55,7 @@ def card_of(store: Store, manifest: Manifest, *, num_workers: int = 1) -> bytes:
         rows=counted(sums["rows"], "row"),
         logs=counted(sums["logs"], "log"),
         planned=sums["ticks_planned"],
+        kept=f"{sums['rows']:,}",
         refused=sums["refused"],
         dropped=[(_code(reason), f"{count:,}") for reason, count in sorted(manifest.logs.dropped.items())],
         splits=[(_code(one.name), f"{one.logs:,}", f"{one.rows:,}") for one in split_counts(manifest)],

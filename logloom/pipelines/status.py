@@ -22,6 +22,7 @@ from logloom.io.metadata import checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.runners.detached import look_at
+from logloom.runners.options import RUNNERS
 from logloom.transforms.finish import Outcome, outcome_name
 from logloom.transforms.read_marks import units_read_back
 from logloom.transforms.running_note import RunningNote, is_left_here
@@ -90,7 +91,8 @@ class BuildStatus:
         if self.started:
             words.append(f"started {human_time(self.started * 10**9)}")
         if self.engine:
-            words.append(f"on {self.engine}{f', job {self.job_id}' if self.job_id else ''}")
+            how = "on" if self.engine in RUNNERS else "by"  # what commits without an engine
+            words.append(f"{how} {self.engine}{f', job {self.job_id}' if self.job_id else ''}")
         if self.place:
             words.append(f"at {self.place}")
         if self.labels:

@@ -68,7 +68,7 @@ def grown(drive, tmp_path_factory):
 
 def test_logs_that_came_went_or_changed_are_told_apart(store):
     before = write_records(store, [record(n) for n in range(6)])
-    changed = {2: {"content_id": "other", "rows": 7}, 3: {"split": "val"}, 4: {"units": None}}
+    changed = {2: {"content_id": "other", "key": "other", "rows": 7}, 3: {"split": "val"}, 4: {"units": None}}
     after = write_records(store, [record(n, **changed.get(n, {})) for n in range(1, 8)])
     found = LogChanges.between(before, after, 9)
     assert found.counts == {"added": 2, "gone": 1, "changed": 3}

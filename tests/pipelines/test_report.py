@@ -233,6 +233,7 @@ def test_the_head_of_a_card_says_which_files_are_of_which_split(built):
     assert config["data_files"] == [{"split": "train", "path": "tar/all/*.tar"}]
     assert list((built / "v00000001").glob(config["data_files"][0]["path"]))
     assert said["size_categories"] == ["n<1K"]
+    assert re.search(r"^Of \d+ ticks \d+ became rows\. ", body, re.MULTILINE)
     speed = column_statistics(str(built)).columns()["ego.speed"]
     assert f"| `ego.speed` | {speed['min']:.6g} |" in body
     assert f"| {speed['mean']:.6g} | {speed['std']:.6g} |" in body

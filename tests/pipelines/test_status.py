@@ -103,6 +103,12 @@ def test_a_command_that_was_stopped_leaves_the_reason(plan):
     assert one.in_words().endswith(", on direct, interrupted")
 
 
+def test_what_runs_on_no_engine_is_said_to_be_made_by_what_it_is(plan):
+    with Announced(plan.job, "rollback"):
+        (one,) = status.builds(plan.job.store)
+    assert ", by rollback, " in one.in_words()
+
+
 def test_a_detached_job_is_over_once_its_version_is_there(plan, drive):
     with Announced(plan.job, "flink", detached=True) as announced:
         announced.update(job_id="abc", place="http://flink:8081/#/job/abc")
