@@ -69,6 +69,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, terminate)
     try:
         code = app(arguments, prog_name="logloom", standalone_mode=False)
+        sys.stdout.flush()  # here, where it can be told that it fails
     except LogloomError as error:
         if debug:
             print_message(shown(traceback.format_exc().rstrip()))
@@ -80,14 +81,7 @@ def main() -> None:
         sys.stderr.close()
         code = FAILED
     except Exception as error:
-        if hasattr(error, "format_message"):  # click's own errors know how to show themselves
-            text = io.StringIO()
-            error.show(file=text)  # type: ignore[attr-defined]
-            print_message(text.getvalue().rstrip())
-            code = getattr(error, "exit_code", BAD_USAGE)
-        else:
-            _print_internal(error, debug)
-            code = FAILED
+        code = _report_unforeseen(error, debug)
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
         command = next((argument for argument in arguments if not argument.startswith("-")), "")
         print_message(f"logloom: stopped{_GOES_ON if command == 'build' else ''}")
@@ -101,6 +95,28 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
     own = [argument for argument in arguments[:end] if argument != "--debug"]
     debug = len(own) < end or os.environ.get("LOGLOOM_DEBUG", "") not in ("", "0")
     return [*own, *arguments[end:]], debug
+
+
+def _report_unforeseen(error: Exception, debug: bool) -> int:
+    """Prints an error that is none of logloom's; gives the exit code."""
+    if hasattr(error, "format_message"):  # click's own errors know how to show themselves
+        text = io.StringIO()
+        error.show(file=text)  # type: ignore[attr-defined]
+        print_message(text.getvalue().rstrip())
+        return int(getattr(error, "exit_code", BAD_USAGE))
+    if isinstance(error, OSError) and _is_of_printing(error):
+        print_message(f"logloom: what is printed can't be written to stdout: {error.strerror or error}")
+        # What is left of it would fail once more, as Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    else:
+        _print_internal(error, debug)
+    return FAILED
+
+
+def _is_of_printing(error: OSError) -> bool:
+    """Whether it was raised in this package itself, which opens no files, and so by what it prints to."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return error.filename is None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__)
 
 
 def _print_internal(error: Exception, debug: bool) -> None:

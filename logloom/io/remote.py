@@ -38,8 +38,8 @@ BLOCK = 5 << 20  # bytes that an open file reads ahead, as fsspec has it
 # Errors that callers tell apart; LogloomErrors come from below, where an archive lies in another store.
 _PASSING = (*MISSING, FileExistsError, LogloomError, MemoryError)
 _REASONS = {
-    errno.ENOSPC: "the disk is full: free some space and build again, what is finished is kept",
-    errno.EDQUOT: "the quota is used up: free some space and build again, what is finished is kept",
+    errno.ENOSPC: "the disk is full: free some space and run this again, what a build finished is kept",
+    errno.EDQUOT: "the quota is used up: free some space and run this again, what a build finished is kept",
     errno.EFBIG: "a file would be larger than this disk or the process may have (ulimit -f)",
     errno.EROFS: "it is read-only",
     errno.EACCES: "no permission",

@@ -191,7 +191,7 @@ def test_a_full_disk_says_so_and_what_to_do(tmp_path):
     from logloom.io.filesystems import explained
 
     with (
-        pytest.raises(StorageError, match=r"disk is full: free some space and build again"),
+        pytest.raises(StorageError, match=r"disk is full: free some space and run this again"),
         explained("x"),
         open("/dev/full", "wb", buffering=0) as file,
     ):

@@ -186,6 +186,16 @@ def test_a_version_that_is_up_to_date_names_the_logs_that_it_lacks(archive, tmp_
     assert re.search(r"up to date +yes; 1 log is skipped \(empty\)\n", checked.stdout)
 
 
+@pytest.mark.parametrize("arguments", [["stats"], ["head", "-n", "3", "--json"], ["report", "--card"]])
+def test_output_that_can_not_be_written_is_told_as_that(arguments, built):
+    verb, *more = arguments
+    words = [sys.executable, "-m", "logloom", verb, str(built), *more]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    said = "logloom: what is printed can't be written to stdout: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
 def test_a_quiet_build_says_nothing_but_what_it_left_out(archive, recipe, tmp_path):
     for path, skipped in ((recipe, False), (archive, True)):
         root = tmp_path / path.stem
