@@ -107,7 +107,7 @@ def plan_recipe(
     storage = parse_storage_options(storage_option)
     recipe, base = _load(options.sources, storage, logs.on_error)
     if options.log:
-        recipe, base = recipe.model_copy(update={"logs": tuple(options.log)}), None
+        recipe, base = recipe.with_logs(options.log, "--log"), None
     given = {"on_error": logs.on_error, "hash": logs.hash}
     recipe = recipe.model_copy(update={name: choice.value for name, choice in given.items() if choice})
     with steps("opening logs", quiet=quiet) as on_opened:

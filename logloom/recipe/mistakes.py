@@ -39,11 +39,13 @@ class RecipePlaces:
         source: the recipe's name in messages.
         lines: the line of each key and list item, from 1; empty for a recipe made in Python.
         origins: of keys that other keys stand for, these.
+        options: of a command, that stand for keys: {("logs",): "--log"}.
     """
 
     source: str = field(default="recipe", compare=False)
     lines: Mapping[Path, int] = field(default_factory=dict, compare=False)
     origins: Mapping[Path, Path] = field(default_factory=dict, compare=False)
+    options: Mapping[Path, str] = field(default_factory=dict, compare=False)
 
     def line(self, path: Path) -> int | None:
         """The line of a key, or of the nearest thing around it."""
@@ -57,6 +59,8 @@ class RecipePlaces:
 
     def sentence(self, mistake: Mistake) -> str:
         """`recipe.yaml:12: columns.speed.tolerence: unknown key; did you mean tolerance?`"""
+        if option := self.options.get(mistake.path[:1]):
+            return f"{option}: {mistake.message}"
         line = mistake.line or self.line(mistake.path)
         where = f"{self.source}:{line}" if line is not None else self.source
         return f"{where}: {dotted(mistake.path)}{': ' if mistake.path else ''}{mistake.message}"

@@ -9,7 +9,7 @@ mistakes), checks that look at several keys at once (checks), what a recipe mean
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -219,6 +219,20 @@ class Recipe(RecipePart):
     def places(self) -> RecipePlaces:
         """Where the recipe's keys stand in its text."""
         return self._places
+
+    def with_logs(self, uris: Iterable[str], option: str) -> Recipe:
+        """The recipe with other `logs`.
+
+        Args:
+            uris: of the logs, and globs.
+            option: of a command that gives them; mistakes in them name it.
+
+        Returns:
+            A copy.
+        """
+        made = self.model_copy(update={"logs": tuple(uris)})
+        made._places = replace(self._places, options={("logs",): option})
+        return made
 
     @model_validator(mode="wrap")
     @classmethod

@@ -196,6 +196,12 @@ def test_output_that_can_not_be_written_is_told_as_that(arguments, built):
     assert (done.returncode, done.stderr) == (1, said)
 
 
+def test_a_glob_of_an_option_is_named_by_the_option(recipe, tmp_path):
+    done = logloom("build", recipe, "--to", tmp_path / "root", "--log", tmp_path / "nix" / "*.mcap")
+    assert done.returncode == 2
+    assert done.stderr == f"logloom: --log: {tmp_path / 'nix' / '*.mcap'}: matches nothing\n"
+
+
 def test_a_quiet_build_says_nothing_but_what_it_left_out(archive, recipe, tmp_path):
     for path, skipped in ((recipe, False), (archive, True)):
         root = tmp_path / path.stem
