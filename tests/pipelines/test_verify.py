@@ -17,6 +17,7 @@ from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.pipelines.verify_claims import manifest_state
 from tests.files import flip
+from tests.forking import command
 from tests.pipelines.conftest import restate
 from tests.pipelines.roots import commit_version
 
@@ -182,6 +183,7 @@ def test_a_damaged_or_lost_shard_of_the_manifest_is_named_and_no_repair_makes_it
     path.unlink()
     (message,) = findings(root)
     assert f"{path}: a shard of the manifest is missing" in message
+    assert "logloom repair" not in command("verify", root).stderr
     report = repair(str(root), num_workers=1)
     assert not report.is_sound
     assert "take the file from a backup" in report.unrepaired[0].message
