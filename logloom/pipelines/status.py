@@ -17,10 +17,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from logloom.errors import DatasetError, LogloomError
-from logloom.io.manifest import runs_folder, version_file, version_numbers
+from logloom.io.manifest import read_manifest, runs_folder, version_file, version_numbers
 from logloom.io.metadata import checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
+from logloom.pipelines.log_counts import lacking_in_words
 from logloom.runners.detached import look_at
 from logloom.runners.options import RUNNERS
 from logloom.transforms.finish import Outcome, outcome_name
@@ -52,6 +53,7 @@ class BuildStatus:
         units, units_read_back: of the version's new logs, by all attempts at this version.
         failed: partitions.
         whole: nothing of a version that was committed is salvaged or skipped beyond the recipe's budget.
+        lacking: which logs of a version that was committed aren't whole, where it isn't and is still there.
         problem: why nothing was committed, or isn't known to be; "" where it was.
     """
 
@@ -74,6 +76,7 @@ class BuildStatus:
     failed: int = 0
     failure_files: tuple[str, ...] = ()
     whole: bool = True
+    lacking: str = ""
     problem: str = ""
 
     @property
@@ -103,7 +106,7 @@ class BuildStatus:
         elif self.built or self.reused:
             words.append(f"{counted(self.built, 'unit')} built, {self.reused} found finished")
         if self.state == "committed" and not self.whole:
-            words.append("but logs were skipped or salvaged")
+            words.append(f"but {self.lacking or 'logs were skipped or salvaged'}")
         if self.failed:
             words.append(f"{self.failed} failed ({', '.join(self.failure_files)})")
         if self.problem:
@@ -160,7 +163,16 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
         elif status.state == "detached" and requested < MAX_REQUESTED:
             requested += 1
             status = _with_engine_state(store, status)
+        if status.state == "committed" and not status.whole:
+            status = replace(status, lacking=_lacking(store, number))
         yield status if status.is_over else replace(status, units_read_back=read_back)
+
+
+def _lacking(store: Store, number: int) -> str:
+    """Which logs of a version aren't whole; "" where it is gone, or damaged."""
+    with contextlib.suppress(LogloomError, *MISSING):
+        return lacking_in_words(read_manifest(store, number).logs)
+    return ""
 
 
 def _latest_first(status: BuildStatus) -> tuple[int, bool, bool, str]:

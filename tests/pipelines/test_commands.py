@@ -177,6 +177,7 @@ def test_a_version_that_is_up_to_date_names_the_logs_that_it_lacks(archive, tmp_
     root = tmp_path / "root"
     first = logloom("build", archive, "--to", root)
     assert (first.returncode, first.stderr.count("skipped: empty: ")) == (3, 1)
+    assert "but 1 log is skipped (empty)" in logloom("status", root).stdout
     again = logloom("build", archive, "--to", root)
     assert again.returncode == 0
     assert f"up to date: version 1 of {root}; 1 log is skipped (empty)\n" in again.stderr
