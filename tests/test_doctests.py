@@ -32,6 +32,7 @@ PURE = [
     "logloom.io.video.codecs",
     "logloom.io.zarr.layout",
     "logloom.markup",
+    "logloom.pipelines.log_counts",
     "logloom.pipelines.report_samples",
     "logloom.pipelines.show_foxglove",
     "logloom.pipelines.show_rerun",

@@ -112,17 +112,16 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
 
 
 def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None:
-    from logloom.io.shards import DROPPED
+    from logloom.pipelines.log_counts import logs_in_words
 
     manifest = built.manifest
     totals = manifest.totals
     dropped = totals["ticks_planned"] - totals["rows"]
     why = ", ".join(f"{count:,} by {reason}" for reason, count in built.dropped.items() if count)
-    logs = totals["logs"] - manifest.logs.statuses.get(DROPPED, 0)
     lost = f", {counted(dropped, 'tick')} dropped ({why})" if dropped else ""
     on_message(
         f"version {manifest.version} of {plan.job.store.uri}: {counted(totals['rows'], 'row')} of "
-        f"{counted(logs, 'log')}{lost}; {counted(built.built, 'unit')} built, "
+        f"{logs_in_words(manifest.logs.statuses)}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
     )
     if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):

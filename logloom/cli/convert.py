@@ -192,10 +192,12 @@ def _report(
     options: JobOptions,
 ) -> None:
     from logloom.io.stretches import DAMAGE
+    from logloom.pipelines.log_counts import logs_in_words
 
     manifest = converted.manifest
     place = folder.store.uri if folder else plan.job.store.uri
-    totals = f"{counted(manifest.totals['rows'], 'row')} of {counted(manifest.totals['logs'], 'log')}"
+    logs = logs_in_words(manifest.logs.statuses)
+    totals = f"{counted(manifest.totals['rows'], 'row')} of {logs}"
     if plan.up_to_date and folder is None:
         options.on_message(up_to_date_in_words(manifest, place, "the source says"))
     else:

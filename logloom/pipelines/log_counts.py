@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from logloom.io.records import LogRecords
 from logloom.io.shards import DROPPED
 from logloom.words import counted
 
 _SHOWN = 5  # names of logs
+
+
+def logs_in_words(statuses: Mapping[str, int]) -> str:
+    """The logs that rows are of, without those that somebody dropped.
+
+    >>> logs_in_words({"whole": 5}), logs_in_words({"whole": 2, "skipped": 3, "dropped": 1})
+    ('5 logs', '2 of 5 logs (3 skipped)')
+    """
+    total = sum(statuses.values()) - statuses.get(DROPPED, 0)
+    skipped = statuses.get("skipped", 0)
+    if not skipped:
+        return counted(total, "log")
+    return f"{total - skipped:,} of {counted(total, 'log')} ({skipped:,} skipped)"
 
 
 def lacking_in_words(logs: LogRecords) -> str:

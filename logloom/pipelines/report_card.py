@@ -16,6 +16,7 @@ from logloom.io.formats import format_named, format_names
 from logloom.io.manifest import Manifest
 from logloom.io.storage import Store
 from logloom.pipelines.comparison import sums_of
+from logloom.pipelines.log_counts import logs_in_words
 from logloom.pipelines.report_logs import split_counts
 from logloom.pipelines.report_page import figure
 from logloom.pipelines.stats import elements, sample_note, statistics_of
@@ -53,7 +54,7 @@ def card_of(store: Store, manifest: Manifest, *, num_workers: int = 1) -> bytes:
         name=_code(manifest.name),
         manifest=manifest,
         rows=counted(sums["rows"], "row"),
-        logs=counted(sums["logs"], "log"),
+        logs=logs_in_words(manifest.logs.statuses),
         planned=sums["ticks_planned"],
         kept=f"{sums['rows']:,}",
         refused=sums["refused"],

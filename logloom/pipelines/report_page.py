@@ -181,6 +181,7 @@ def _facts(report: DatasetReport) -> list[tuple[str, str]]:
     facts = [
         counted(totals["rows"], "row"),
         counted(totals["logs"], "log"),
+        *([counted(totals["skipped"], "log skipped", "logs skipped")] if totals["skipped"] else []),
         counted(len(report.columns.columns), "column"),
         counted(len(report.splits), "split"),
         counted(lost, "tick dropped", "ticks dropped"),

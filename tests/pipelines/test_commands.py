@@ -177,6 +177,10 @@ def test_a_version_that_is_up_to_date_names_the_logs_that_it_lacks(archive, tmp_
     root = tmp_path / "root"
     first = logloom("build", archive, "--to", root)
     assert (first.returncode, first.stderr.count("skipped: empty: ")) == (3, 1)
+    assert re.search(r": \d+ rows of 1 of 2 logs \(1 skipped\)[,;]", first.stderr)
+    assert re.search(
+        r"^\d+ rows of 1 of 2 logs \(1 skipped\), built", logloom("report", root, "--card").stdout, re.M
+    )
     assert "but 1 log is skipped (empty)" in logloom("status", root).stdout
     again = logloom("build", archive, "--to", root)
     assert again.returncode == 0

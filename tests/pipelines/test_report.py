@@ -254,7 +254,7 @@ def test_figures_of_one_have_a_noun_of_one(built):
     report = report_at(built)
     assert dict(_facts(report)).keys() >= {"rows", "logs", "columns", "split"}
     ones = dict.fromkeys(report.totals, 1) | {"ticks_planned": 2}
-    nouns = ["row", "log", "columns", "split", "tick dropped", "message refused"]
+    nouns = ["row", "log", "log skipped", "columns", "split", "tick dropped", "message refused"]
     assert [noun for noun, _ in _facts(dataclasses.replace(report, totals=ones))] == nouns
 
 
