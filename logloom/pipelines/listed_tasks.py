@@ -66,7 +66,7 @@ class ListedTasks(Sequence[LogTask]):
             split = split_of(self.recipe, files.log_id, files.uris, files.split, files.catalogue)
             listed = print_of(files) if self.remembered else ""
             named = files.log_id, files.uris, "", split, ""
-            yield LogTask(*named, listed, files.catalogue, before=key or "", replaces=part or "")
+            yield LogTask(*named, listed, files.catalogue, before=key or "", replaces=part)
 
     @property
     def ids(self) -> pa.Array:

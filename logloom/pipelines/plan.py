@@ -29,7 +29,6 @@ from logloom.pipelines.plan_video import video_notes
 from logloom.pipelines.planned import BuildPlan, PlannedLog
 from logloom.pipelines.standing import (
     changed_logs,
-    may_be_mended,
     replaced_parts,
     standing,
     task_of,
@@ -173,13 +172,13 @@ def _sample_note(logs: PlanLogs, num_compared: int) -> list[str]:
     return [note + same * bool(num_compared)]
 
 
-def _mended_note(logs: PlanLogs, rows: Ints) -> list[str]:
+def _mended_note(log_ids: Sequence[str]) -> list[str]:
     """Says which logs are built again that were damaged."""
-    if not len(rows):
+    if not log_ids:
         return []
-    names = ", ".join(logs.files.ids.take(rows[:5]).to_pylist()) + (" …" if len(rows) > 5 else "")
-    was = f"{counted(len(rows), 'log that was', 'logs that were')} skipped or salvaged"
-    return [f"{was} {'is' if len(rows) == 1 else 'are'} read again, as files may be whole now ({names})"]
+    names = ", ".join(log_ids[:5]) + (" …" if len(log_ids) > 5 else "")
+    was = f"{counted(len(log_ids), 'log that was', 'logs that were')} skipped or salvaged"
+    return [f"{was} {'is' if len(log_ids) == 1 else 'are'} read again, as files may be whole now ({names})"]
 
 
 def resolved_references(
@@ -272,11 +271,11 @@ def _against_parent(
 ) -> BuildPlan:
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     parent, compared = before.parent, _compared(job, before, logs)
-    purged, opened = logs.purged(before), logs.rows(State.OPENED)
+    purged = logs.purged(before)
     planned = list(_to_build(job, recipe, logs, before, purged))
     notes = [*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared))]
-    mended = opened[may_be_mended(logs, before, opened)]
-    notes += [*_mended_note(logs, mended), *_waiting(job.store, recipe, logs, before)]
+    mended = [log.task.log_id for log in planned if log.task.replaces is not None]
+    notes += [*_mended_note(mended), *_waiting(job.store, recipe, logs, before)]
     notes += [log.warning for log in planned if log.warning]
     notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
@@ -333,9 +332,10 @@ def _to_build(
     for task, stands, part in zip(tasks, stand, parts.to_pylist(), strict=True):
         if task.log_id in purged or stands:
             continue
-        if part:
+        if part is not None:
             (record,) = before.records([task.log_id])
-            task = replace(task, before=record.key, replaces=part)
+            is_same = record.content_id == task.content_id
+            task = replace(task, before=record.key, replaces=part if is_same else None)
         yield PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan)
 
 
@@ -347,14 +347,12 @@ def _told_by_workers(left: ListedTasks, rows: Ints, before: Before, logs: PlanLo
 
 def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
     """(M,) keys of the records of logs that the newest version has; null of a log that is back, which is no
-    longer kept, and of one that was skipped and may be whole now."""
-    import pyarrow as pa
+    longer kept."""
     import pyarrow.compute as pc
 
     found = before.rows_of(logs.files.ids.take(rows))
     keys, statuses = (before.column(name).take(found).combine_chunks() for name in ("key", "status"))
-    anyway = pc.or_(pc.equal(statuses, "kept"), pa.array(may_be_mended(logs, before, rows, ["skipped"])))
-    return pc.if_else(anyway, None, keys)
+    return pc.if_else(pc.equal(statuses, "kept"), None, keys)
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

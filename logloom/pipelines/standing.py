@@ -13,7 +13,6 @@ changed. The latter are columns; where some keys differ, all are made, most of t
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +57,6 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
     found = before.rows_of(logs.files.ids.take(rows))
     stands = np.zeros(len(rows), bool)
     stands[found >= 0] = ~_of_status(before, found[found >= 0], "kept")
-    stands[stands] = ~may_be_mended(logs, before, rows[stands])
     alike = np.flatnonzero(stands)
     pieces = np.array_split(alike, -(-len(alike) // _ROWS) or 1)
     look = [_look_alike(job, recipe, logs, before, rows[piece], found[piece]) for piece in pieces]
@@ -72,30 +70,30 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
                 stands[piece] = _texts_stand(job, before, found[piece])
         unsure = np.setdiff1d(unsure, alike)
     stands[unsure] = _keys_stand(job, recipe, logs, before, rows[unsure], found[unsure])
+    mended = np.flatnonzero(stands & may_be_mended(logs, before, rows))
+    stands[mended] = _of_deaths(job, recipe, logs, before, rows[mended], found[mended])
     return stands
 
 
-def may_be_mended(
-    logs: PlanLogs, before: Before, rows: Ints, statuses: Sequence[str] = ("skipped", "salvaged")
-) -> NDArray[np.bool_]:
+def may_be_mended(logs: PlanLogs, before: Before, rows: Ints) -> NDArray[np.bool_]:
     """(M,) which logs were left out of the newest version, or in part, and may have other files since.
 
     A content id by the ends of a file doesn't tell whether damage in its middle was mended.
     """
     found = before.rows_of(logs.files.ids.take(rows))
     may = found >= 0
-    may[may] = np.logical_or.reduce([_of_status(before, found[may], status) for status in statuses])
+    may[may] = _of_status(before, found[may], "skipped") | _of_status(before, found[may], "salvaged")
     may[may] = logs.may_have_changed(rows[may])
     return may
 
 
 def replaced_parts(logs: PlanLogs, before: Before, rows: Ints) -> pa.Array:
-    """(M,) see `LogTask.replaces`; nulls where nothing is replaced."""
+    """(M,) see `LogTask.replaces`; nulls for None."""
     import pyarrow as pa
 
     found = before.rows_of(logs.files.ids.take(rows))
-    salvaged = may_be_mended(logs, before, rows, ["salvaged"])
-    return before.column("part").take(pa.array(found, mask=~salvaged)).combine_chunks()
+    none = ~may_be_mended(logs, before, rows)
+    return before.column("part").take(pa.array(found, mask=none)).combine_chunks()
 
 
 def _of_status(before: Before, found: Ints, status: str) -> NDArray[np.bool_]:
@@ -120,6 +118,16 @@ def _keys_stand(
         for (row, files), key, status in candidates
     )
     return np.fromiter(same, bool, len(rows))
+
+
+def _of_deaths(
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
+) -> NDArray[np.bool_]:
+    """(M,) which records that stand are of logs that workers died of, as whoever reads them again may."""
+    keys = before.column("key").take(found).to_pylist()
+    candidates = zip(logs.at(rows), keys, strict=True)
+    of_deaths = (task_of(job, recipe, logs, row, files).key != key for (row, files), key in candidates)
+    return np.fromiter(of_deaths, bool, len(rows))
 
 
 def _are_plain(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:

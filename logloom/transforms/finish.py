@@ -70,7 +70,7 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     order = {output: position for position, output in enumerate(job.outputs)}
     entries = sorted((e for r in done for e in r.entries), key=lambda e: (order[e.output], e.start))
     try:
-        if log.replaces and log.before == log.key and not failures and _are_as_before(job, log, entries):
+        if not failures and _are_as_before(job, log, entries):
             return LogOutcome(log.log_id, None, memory=memory)
         record = _record(job, log, entries, failures)
     except OF_CONTENT as error:
@@ -83,7 +83,9 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
 
 
 def _are_as_before(job: Job, log: LogTask, entries: Sequence[Entry]) -> bool:
-    """Whether units, but for their names, are those of the record that is to be replaced."""
+    """Whether a record that is to be replaced says the same, and has the same units but for their names."""
+    if not log.replaces or log.before != log.key:
+        return False
 
     def held(units: Iterable[Entry]) -> list[Any]:
         return [

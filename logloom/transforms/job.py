@@ -60,9 +60,9 @@ class LogTask:
         catalogue: see `LogRecord.catalogue`.
         before: key of its record in the parent version, where a worker is to tell whether that stays; ""
             where it doesn't, or there is none.
-        replaces: digest of the part of its record in the parent version, where that was salvaged of files
-            which may be whole now, as content ids by their ends don't tell; "" elsewhere. Units are called
-            otherwise than those of then, whose rows may be others.
+        replaces: digest of the part of its record in the parent version, "" where that has none, if it was
+            skipped or salvaged and has this content id, by the ends of files that may be whole now. Units are
+            called otherwise than those in it, whose rows may be others. None elsewhere.
     """
 
     log_id: str
@@ -73,14 +73,17 @@ class LogTask:
     listed: str = ""
     catalogue: str = ""
     before: str = ""
-    replaces: str = ""
+    replaces: str | None = None
 
     @property
     def stays(self) -> bool:
         """Whether a worker found that its record in the parent version says what a build would."""
+        if not (self.before and self.key):
+            return False
+        if self.replaces is not None:
+            return self.before == survivors_key(self.key, software())  # whoever reads it may die once more
         # No other record than one that was skipped has the key of those.
-        told = bool(self.before and self.key) and not self.replaces
-        return told and is_key_of(self.key, self.before, "skipped")
+        return is_key_of(self.key, self.before, "skipped")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from logloom.errors import OF_CONTENT, LogReadError
+from logloom.io.entries import read_log_part
 from logloom.io.logs.base import unfinished_words
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import check_files
@@ -90,6 +91,9 @@ def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
         split = split_of(recipe, log.log_id, uris, log.split, log.catalogue)
         key = job.log_key(log.log_id, content_id, uris, split, log.catalogue)
         log = replace(log, uris=uris, content_id=content_id, split=split, key=key)
+        before = read_log_part(job.store, log.replaces) if log.replaces else []
+        if any(unit.content_id != content_id for unit in before):
+            log = replace(log, replaces=None)
         kind = "recipe"
         hold_to(job.plan, recipe, log.log_id, found)
     except OF_CONTENT as error:

@@ -227,6 +227,7 @@ def of_newest(root: pathlib.Path, version: int) -> dict[str, str]:
     return kept
 
 
+@pytest.mark.usefixtures("_settled_at_once")
 def test_a_fortnight_ends_in_the_bytes_of_one_clean_build(team, tmp_path):
     fourteen_nights(team)
     clean = build_at(Recipe.from_yaml(team.text), tmp_path / "clean").manifest
