@@ -8,13 +8,13 @@ A file is read through the folder's own file system, since its name may hold wha
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from logloom.caching import cached_property
 from logloom.errors import StorageError
 from logloom.io.disk import paths_below
 from logloom.io.filesystems import absolute_uri, explained, filesystem, with_access, with_credentials
@@ -51,10 +51,13 @@ class StoredFiles:
         absolute = absolute_uri(uri).rstrip("/") or "/"
         return cls(shown(absolute), with_access(options, [absolute]))
 
-    @functools.cached_property
+    @cached_property
     def local(self) -> pathlib.Path | None:
         """The folder as a path, None on an object store."""
         return pathlib.Path(self.uri.split("://", 1)[-1]) if is_local(self.uri) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "local"}
 
     @property
     def fs(self) -> Any:

@@ -27,7 +27,7 @@ from logloom.io.logs.log_list import LogFiles, LogList, print_of
 from logloom.io.logs.match import NOT, access_to, check_files, has_settled, size_of_files, waiting_threads
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import Outline, outlines
-from logloom.io.logs.ranges import HASHES
+from logloom.io.logs.ranges import HASHES, MIB
 from logloom.io.logs.remembered import CONTENT_LENGTH, Memory, RememberedLog
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.purged import Purged
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 OnOpened = Callable[[int, int], None]
 SAMPLE = 64  # logs that the driver opens to hold a recipe to, where there are more to build
+_READ = 2 * MIB  # of a file for its content id, and so all of a small one
 _SETTLING = 64  # threads that ask a file system when files changed
 
 
@@ -198,9 +199,10 @@ class PlanLogs(Mapping[str, Outline]):
         """Of logs at some positions, which may hold another middle than when a build opened them."""
         if self._reads_all:  # their content ids tell
             return np.zeros(len(rows), bool)
-        opened = np.isin(self._states[rows], (State.OPENED, State.LEFT))
+        sizes = self.files.sizes(rows)
+        may = np.isin(self._states[rows], (State.OPENED, State.LEFT)) & ((sizes < 0) | (sizes > _READ))
         unchanged: NDArray[np.bool_] = np.isin(rows, self.files.rows_of(self.samples))
-        return opened & ~unchanged
+        return may & ~unchanged
 
     @property
     def num_left(self) -> int:
