@@ -8,6 +8,7 @@ import pytest
 from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
 from logloom.io.entries import ENTRY
 from logloom.io.manifest import entries_of, open_root, version_file
+from logloom.io.manifest_digest import digest_file
 from logloom.io.storage import Store
 from logloom.pipelines import view
 from logloom.pipelines.build import build
@@ -76,7 +77,7 @@ def test_a_unit_whose_upload_ended_early_is_built_again(drive, built, root):
     build(plan_build(drive.recipe(), root))
     store, manifest = open_root(Store.at(root))
     (_, entry), *_ = entries_of(store, manifest.logs)
-    for name in (f"{entry.folder}/{ENTRY}", version_file(1)):
+    for name in (f"{entry.folder}/{ENTRY}", version_file(1), digest_file(1)):
         store.fs.rm_file(store.uri_of(name))
     done = build(plan_build(drive.recipe(), root))
     assert done.built == 1
