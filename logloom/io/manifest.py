@@ -300,6 +300,11 @@ class VersionNumbers(NamedTuple):
         """The number that no version had yet."""
         return max(itertools.chain(*self), default=0) + 1
 
+    @property
+    def is_newest_lost(self) -> bool:
+        """Whether a version is lost that is newer than all that are there."""
+        return bool(self.lost) and self.lost[-1] > max(self.there, default=0)
+
 
 def all_versions(store: Store) -> VersionNumbers:
     """The versions that there are, those that were removed, and those whose manifest is lost.
@@ -378,8 +383,8 @@ def resolve_version(store: Store, version: int | str) -> int:
         UsageError: there is no such version; lists those there are.
         DatasetError: its manifest is lost.
     """
-    numbers, removed, lost = all_versions(store)
-    if lost and lost[-1] > max(numbers, default=0) and (version == "latest" or not numbers):
+    numbers, removed, lost = found = all_versions(store)
+    if found.is_newest_lost and (version == "latest" or not numbers):
         raise lost_manifest(store, lost[-1])
     if not numbers:
         raise no_version_at(store)

@@ -8,7 +8,7 @@ Elsewhere: comparing two versions (logloom.pipelines.comparison), what builds le
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -100,9 +100,7 @@ def versions(
     for number in shown:
         summary = VersionSummary(number, tags=tuple(sorted(tag for tag, at in tags.items() if at == number)))
         try:
-            if number in lost:
-                raise lost_manifest(store, number)
-            manifest = manifest_at(store, number)
+            manifest = _manifest_of(store, number, lost)
             if before is None or before.version != manifest.parent:
                 before = _parent_of(store, manifest, numbers)
             summary = _described(summary, manifest, before)
@@ -113,6 +111,17 @@ def versions(
             found.append(replace(summary, problem=str(error)))
             before = None
     return found[::-1]
+
+
+def _manifest_of(store: Store, number: int, lost: Collection[int]) -> Manifest:
+    """The manifest of a version.
+
+    Raises:
+        DatasetError: it is lost, or damaged.
+    """
+    if number in lost:
+        raise lost_manifest(store, number)
+    return manifest_at(store, number)
 
 
 def _parent_of(store: Store, manifest: Manifest, numbers: list[int]) -> Manifest | None:
@@ -287,9 +296,7 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
     newest = LogRecords()
     for number in sorted([*numbers, *lost]):
         try:
-            if number in lost:
-                raise lost_manifest(store, number)
-            manifest = manifest_at(store, number)
+            manifest = _manifest_of(store, number, lost)
             record = _record_in(manifest, log_id, known)
         except DatasetError as error:
             last = None

@@ -70,17 +70,20 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
                 stands[piece] = _texts_stand(job, before, found[piece])
         unsure = np.setdiff1d(unsure, alike)
     stands[unsure] = _keys_stand(job, recipe, logs, before, rows[unsure], found[unsure])
-    mended = np.flatnonzero(stands & may_be_mended(logs, before, rows))
+    mended = np.flatnonzero(stands)
+    mended = mended[_may_be_mended(logs, before, rows[mended], found[mended])]
     stands[mended] = _of_deaths(job, recipe, logs, before, rows[mended], found[mended])
     return stands
 
 
-def may_be_mended(logs: PlanLogs, before: Before, rows: Ints) -> NDArray[np.bool_]:
+def _may_be_mended(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:
     """(M,) which logs were left out of the newest version, or in part, and may have other files since.
 
     A content id by the ends of a file doesn't tell whether damage in its middle was mended.
+
+    Args:
+        rows, found: (M,) positions of the logs, and of their records; -1 for none.
     """
-    found = before.rows_of(logs.files.ids.take(rows))
     may = found >= 0
     may[may] = _of_status(before, found[may], "skipped") | _of_status(before, found[may], "salvaged")
     may[may] = logs.may_have_changed(rows[may])
@@ -92,7 +95,7 @@ def replaced_parts(logs: PlanLogs, before: Before, rows: Ints) -> pa.Array:
     import pyarrow as pa
 
     found = before.rows_of(logs.files.ids.take(rows))
-    none = ~may_be_mended(logs, before, rows)
+    none = ~_may_be_mended(logs, before, rows, found)
     return before.column("part").take(pa.array(found, mask=none)).combine_chunks()
 
 

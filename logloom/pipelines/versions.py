@@ -55,7 +55,7 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
     """
     run = new_run()
     numbers = all_versions(store)
-    if numbers.lost and numbers.lost[-1] > max(numbers.there, default=0):
+    if numbers.is_newest_lost:
         raise lost_manifest(store, numbers.lost[-1])  # whose number would be taken by another version
     if not numbers.there:
         store = replace(store, fan_out=fan_out_of_new(store))
