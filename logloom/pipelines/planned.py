@@ -26,9 +26,9 @@ from logloom.pipelines.versions import KeptLogs
 from logloom.recipe.labels import RecipeLabels
 from logloom.runners import Size
 from logloom.transforms.columns import RowPlan, Span, clock_topics
+from logloom.transforms.finish import over_budget
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
-from logloom.words import counted
 
 MANY = 1000  # partitions of a log; so many with few messages are told of
 
@@ -232,11 +232,8 @@ class BuildPlan(Plan):
         """That more logs are skipped already than the recipe allows; workers may have to skip more."""
         skipped, total = len(self.unreadable), self.num_logs + self.kept.logs
         total += len(self.unreadable) + len(self.left_out)
-        budget = self.job.skip_budget
-        if self.up_to_date or not budget or skipped <= budget * total:
-            return ""
-        names = ", ".join([record.log_id for record in self.unreadable[:5]] + ["…"] * (skipped > 5))
-        return f"{skipped} of {counted(total, 'log')} skipped, over the budget of {budget:.2%}: {names}"
+        names = [record.log_id for record in self.unreadable[:5]] + ["…"] * (skipped > 5)
+        return "" if self.up_to_date else over_budget(self.job, skipped, total, lambda: names)
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -360,16 +360,26 @@ def is_whole(logs: LogRecords, within_budget: bool) -> bool:
     return set(logs.statuses) <= {"whole", "empty", "kept", DROPPED, *(("skipped",) if within_budget else ())}
 
 
+def over_budget(job: Target, skipped: int, total: int, names: Callable[[], Iterable[str]]) -> str:
+    """Why a build may not commit that skips so many of its logs; "" where it may."""
+    if not job.skip_budget or skipped <= job.skip_budget * total:
+        return ""
+    budget = f"{job.skip_budget:.2%}"
+    return f"{skipped} of {counted(total, 'log')} skipped, over the budget of {budget}: {', '.join(names())}"
+
+
 def _refusal(job: Target, logs: LogRecords) -> str:
     """Why the build as a whole can't be committed though no log failed it; "" when it can."""
     skipped = logs.statuses.get("skipped", 0)
-    if job.skip_budget and skipped > job.skip_budget * len(logs):
-        names = ", ".join(one.log_id for one in logs.take(logs.where("status", ["skipped"])[:5]))
-        budget = f"{job.skip_budget:.2%}"
-        return f"{skipped} of {counted(len(logs), 'log')} skipped, over the budget of {budget}: {names}"
+
+    def first(most: int) -> Iterator[LogRecord]:
+        return logs.take(logs.where("status", ["skipped"])[:most])
+
+    if over := over_budget(job, skipped, len(logs), lambda: [one.log_id for one in first(5)]):
+        return over
     if not logs.totals.get("rows") and not job.allow_empty:
         why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]
-        for one in logs.take(logs.where("status", ["skipped"])[:1]):
+        for one in first(1):
             why.append(f"{counted(skipped, 'log')} skipped, {one.log_id}: {one.reasons[0]}")
         if dropped := logs.statuses.get(DROPPED):
             why.append(f"{counted(dropped, 'log')} left out by `logloom drop`")
