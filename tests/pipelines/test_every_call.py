@@ -1,7 +1,8 @@
 """Each call of each command on versions meets each fault: an error that says so or the right end, and never
 half of one; run again, the command succeeds.
 
-LOGLOOM_EVERY_CALL=1 lets each call of each command fail, instead of a sample.
+LOGLOOM_EVERY_CALL=all lets each call of each command fail, instead of a sample; LOGLOOM_EVERY_CALL=places
+the first call from each place of the code.
 """
 
 import dataclasses
@@ -16,7 +17,6 @@ import sys
 
 import pytest
 
-import logloom
 from logloom.errors import LogloomError
 from logloom.io import files, retries
 from logloom.io.manifest import read_manifest
@@ -24,7 +24,7 @@ from logloom.pipelines.comparison import compare
 from logloom.pipelines.history import follow, versions
 from tests import faulty
 from tests.pipelines.roots import age
-from tests.pipelines.verbs import EVERY, VERBS, as_made, fresh, of_long_ago, state, store_at
+from tests.pipelines.verbs import EVERY, VERBS, as_made, chosen, fresh, of_long_ago, state, store_at
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("one_at_a_time")]
 SAMPLES = 2
@@ -47,7 +47,6 @@ CALLS = (
 READS = ("pread", "preadv")  # by the names that logloom.io.files has for them
 CODES = {"full": errno.ENOSPC, "broken": errno.EIO, "forbidden": errno.EACCES, "lost": errno.EIO}
 KINDS = [*CODES, "short"]
-OWN = str(pathlib.Path(logloom.__file__).parent)
 IN_STORES = ["reset", "503", "403", "lost", "dead", "lost and dead"]
 
 
@@ -66,16 +65,6 @@ def followed(made, store):
 
 READING = {"versions": (as_made, listed), "diff": (as_made, compared), "log": (as_made, followed)}
 COMMANDS = VERBS | READING
-
-
-def place_of(frame, most=3):
-    """The lines of logloom that a call comes from, the nearest first."""
-    found = []
-    while frame is not None and len(found) < most:
-        if frame.f_code.co_filename.startswith(OWN):
-            found.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return tuple(found)
 
 
 class Calls:
@@ -101,7 +90,7 @@ class Calls:
     def ask(self, what, work, short=None):
         number, self.number = self.number, self.number + 1
         if self.kind == "noted":
-            self.places.setdefault(place_of(sys._getframe(2)), number)
+            self.places.setdefault(faulty.place_of(sys._getframe(2), most=3), number)
         if number != self.at:
             return work()
         self.said = what
@@ -177,10 +166,6 @@ def check(command, before, after, right, found, what):
         assert shown == after, what
 
 
-def chosen(number, rng):
-    return range(number) if EVERY else sorted(rng.sample(range(number), min(number, SAMPLES)))
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_call_of_the_disk_that_fails_ends_with_an_error_or_the_right_state(
     two_versions, tmp_path, monkeypatch, command
@@ -198,12 +183,12 @@ def test_a_call_of_the_disk_that_fails_ends_with_an_error_or_the_right_state(
 
     root = copied("right")
     store = store_at(root)
-    calls.set(root)
+    calls.set(root, "noted")
     right = run(two_versions, store)
-    number = calls.number
+    number, places = calls.number, dict(calls.places)
     calls.set("")
     after = state(root)
-    for at in chosen(number, rng):
+    for at in chosen(number, places, rng, SAMPLES):
         for kind in KINDS if EVERY else [rng.choice(KINDS)]:
             root = copied(f"{kind}-{at}")
             store = store_at(root)
@@ -268,9 +253,9 @@ def test_a_request_that_fails_ends_with_an_error_or_the_right_state(
     before = state(uri)
     faults.set()
     right = run(two_versions, store)
-    number = faults.requests
+    number, places = faults.requests, dict(faults.places)
     after = state(uri)
-    for at in chosen(number, rng):
+    for at in chosen(number, places, rng, SAMPLES):
         for kind in IN_STORES if EVERY else [rng.choice(IN_STORES)]:
             store = put()
             lasting = {"dead": ("reset", at, 1 << 30), "lost and dead": ("lost", at, 4)}

@@ -1,11 +1,13 @@
 """Requests of every command meet every fault: the rows are right, or the error names the store.
 
-LOGLOOM_EVERY_CALL=1 lets each request of each command meet each fault, instead of a sample.
+LOGLOOM_EVERY_CALL=all lets each request of each command meet each fault, instead of a sample;
+LOGLOOM_EVERY_CALL=places the first request from each place of the code.
 """
 
 import contextlib
 import functools
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ from logloom.pipelines.verify import verify
 from tests import faulty
 from tests.faulty import ROOT
 from tests.pipelines.conftest import one_log_in_faulty_store
-from tests.pipelines.verbs import EVERY, every_other
+from tests.pipelines.verbs import chosen, every_other
 
 pytestmark = pytest.mark.faults
 
@@ -143,13 +145,13 @@ def committed(root):
 
 @pytest.fixture(scope="module")
 def expected(made):
-    """What each command gives without faults, and the number of its requests."""
+    """What each command gives without faults, the number of its requests, and the places of the code."""
     faults = faulty.FaultyFiles.faults
     found = {}
     for name, (command, _) in COMMANDS.items():
         faults.set()
         right = command(made, next(ROOTS))
-        found[name] = (right, faults.requests)
+        found[name] = (right, faults.requests, dict(faults.places))
     return found
 
 
@@ -172,9 +174,8 @@ def test_a_command_that_meets_a_fault_for_good_ends_with_an_error_or_the_right_r
     made, expected, faults, command, kind
 ):
     run, samples = COMMANDS[command]
-    right, number = expected[command]
-    step = 1 if EVERY else max(1, number // samples)
-    for at in range(step * FOR_GOOD.index(kind) // len(FOR_GOOD), number, step):  # others of each kind
+    right, number, places = expected[command]
+    for at in chosen(number, places, random.Random(f"{command} {kind}"), samples):
         root = next(ROOTS)
         faults.set(*(("reset", at, 1 << 30) if kind == "dead" else (kind, at)))
         error, found = None, right

@@ -1,6 +1,6 @@
 """Plain folders in a store whose requests fail: the rows are right, or the error is one of the store.
 
-A sample of requests meets each fault, with LOGLOOM_EVERY_CALL=1 each request. `logloom head` and
+A sample of requests meets each fault, with LOGLOOM_EVERY_CALL=all each request. `logloom head` and
 `logloom verify` are of versions.
 """
 

@@ -1,6 +1,6 @@
 """kill -9 of a build, of a worker of it, or of it with all its workers: the next one ends in the same bytes.
 
-LOGLOOM_EVERY_CALL=1 kills at 60 moments instead of a few.
+LOGLOOM_EVERY_CALL=all kills at 60 moments instead of a few.
 Elsewhere: builds killed amid a fortnight (tests/pipelines/test_fortnight.py), workers of engines
 (tests/runners/test_faults.py), several builds at once (tests/pipelines/test_at_once.py).
 """

@@ -1,6 +1,6 @@
 """The power fails at any call: afterwards a root shows the old state or the new, and the command runs again.
 
-LOGLOOM_EVERY_CALL=1 tries each call of each command with several outcomes, instead of a sample.
+LOGLOOM_EVERY_CALL=all tries each call of each command with several outcomes, instead of a sample.
 """
 
 import contextlib

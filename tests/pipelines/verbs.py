@@ -28,7 +28,16 @@ from logloom.transforms.finished import unit_problems
 from tests.pipelines.roots import age
 from tests.simulation.eager import build_eagerly
 
-EVERY = "LOGLOOM_EVERY_CALL" in os.environ
+# "places" for the first call from each place of the code, anything else for each call, nothing for a sample.
+EVERY = os.environ.get("LOGLOOM_EVERY_CALL", "")
+
+
+def chosen(number, places, rng, count):
+    """Which of so many calls meet a fault; places of the code have the number of the first that each made."""
+    if EVERY and (EVERY != "places" or not places):
+        return range(number)
+    firsts = sorted(places.values()) if places else range(number)
+    return firsts if EVERY else sorted(rng.sample(firsts, min(len(firsts), count)))
 
 
 def every_other(cases, kinds):

@@ -1,7 +1,7 @@
 """One request of each verb upon versions meets a fault on its way to a real store: an error that says so, or
 the right end, and never half of one; run again, the verb succeeds.
 
-LOGLOOM_EVERY_CALL=1 lets each request meet each fault, instead of a sample.
+LOGLOOM_EVERY_CALL=all lets each request meet each fault, instead of a sample.
 """
 
 import itertools
@@ -9,8 +9,8 @@ import random
 
 import pytest
 
-from tests.pipelines.test_every_call import READING, check, chosen, outcome
-from tests.pipelines.verbs import EVERY, VERBS, as_made, fresh, state, store_at
+from tests.pipelines.test_every_call import READING, check, outcome
+from tests.pipelines.verbs import EVERY, VERBS, as_made, chosen, fresh, state, store_at
 
 pytestmark = [pytest.mark.engines, pytest.mark.faults]
 
@@ -57,7 +57,7 @@ def test_a_request_that_meets_a_fault_on_its_way_ends_with_an_error_or_the_right
     right = run(two_versions, store_at(uri, options))
     number = store.faults.requests
     after = shown(uri)
-    for at in chosen(number, rng)[: None if EVERY else 1]:  # each takes seconds
+    for at in chosen(number, {}, rng, 1):  # each takes seconds
         for kind in KINDS if EVERY else [rng.choice(KINDS)]:
             uri = put()
             there = store_at(uri, options)

@@ -90,7 +90,7 @@ class ChunkedDataset:
         cache = LruCache[bytes](cache_size_bytes, len) if cached else None
         store = self.store
         for name, kind in ARRAYS.items():
-            if kind is TL_FACES and not store.exists(f"{kind.key}/.zarray"):
+            if name == "tl_faces" and not store.exists(f"{kind.key}/.zarray"):
                 self.tl_faces = np.empty(0, kind.dtype)  # format version 1 had no lights
             else:
                 setattr(self, name, ChunkedArray(store, kind.key, cache))

@@ -235,6 +235,13 @@ def test_a_missing_chunk_is_found_and_named(built):
     assert any("agents/1: missing" in problem for problem in problems)
 
 
+def test_missing_metadata_of_an_array_that_datasets_may_lack_is_found_and_named(built):
+    folder, plan = built
+    (folder / "traffic_light_faces" / ".zarray").unlink()
+    problems = list(differences(str(folder), plan.unit))
+    assert any("traffic_light_faces/.zarray: missing" in problem for problem in problems)
+
+
 def test_swapped_chunks_are_found(built):
     folder, plan = built
     (folder / "frames" / "1").rename(folder / "x")
