@@ -7,10 +7,9 @@ A row is `log_id` (str), `timestamp` (int64 ns since the Unix epoch), then the c
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -18,12 +17,11 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
-from logloom.words import shortened
+from logloom.words import near_to, shortened
 
 COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})
 RESERVED_LAST_PARTS = frozenset({"age", "available"})
-_LISTED = 40  # names in a message
 MIN_TIME = int(np.iinfo(np.int64).min)
 """The first time there is, in nanoseconds; also that of messages whose stamp can't be read."""
 MAX_TIME = int(np.iinfo(np.int64).max)
@@ -209,7 +207,7 @@ class Schema:
             names = self.meta if wants_meta else self.columns
             found = set(names) if pattern == ".*" else {n for n in names if fnmatch.fnmatchcase(n, pattern)}
             if not found:
-                raise UsageError(f"no column matches {pattern!r}; {_listed(pattern, list(self.columns))}")
+                raise UsageError(f"no column matches {pattern!r}{near_to(pattern, self.columns)}")
             chosen |= found
         return tuple(name for name in self.all if name in chosen)
 
@@ -282,12 +280,3 @@ class _ColumnJson(BaseModel):
 class _SchemaJson(BaseModel):
     columns: tuple[_ColumnJson, ...]
     sampled: tuple[str, ...]
-
-
-def _listed(wanted: str, names: Sequence[str]) -> str:
-    """What to say of a name that isn't there: all others, or of very many the nearest and the first."""
-    if len(names) <= _LISTED:
-        return f"there are {', '.join(names)}"
-    close = difflib.get_close_matches(wanted, names, 1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}there are {', '.join(names[:_LISTED])} and {len(names) - _LISTED} more"

@@ -11,7 +11,6 @@ Floating point numbers are compared as float64, texts by their UTF-8 bytes. A co
 
 from __future__ import annotations
 
-import difflib
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,6 +38,7 @@ from logloom.where_tree import (
     Quantified,
     Saved,
 )
+from logloom.words import near_to
 
 Mask = NDArray[np.bool_]
 Kind = Literal["number", "text", "truth"]
@@ -137,9 +137,7 @@ class Filter:
             )
 
     def _refuse_name(self, name: str, known: list[str], at: int, what: str = "column") -> NoReturn:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        refuse(self.text, at, f"no {what} {name!r}; {hint}")
+        refuse(self.text, at, f"no {what} {name!r}{near_to(name, known)}")
 
     def check(self, types: Mapping[str, ColumnType], *, is_search: bool = False) -> None:
         """Checks names and types.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 
@@ -75,15 +76,40 @@ def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], ar
     return ", ".join(f"{name} {short(old)} {arrow} {short(new)}" for name, (old, new) in changes.items())
 
 
-def near_to(name: str, known: Iterable[str]) -> str:
-    """What a message adds on a name that isn't known: the nearest one that is, or all of them.
+def some_of(names: Iterable[object], most: int = 5) -> str:
+    """The first of the names, and "…" where there are more.
 
-    >>> near_to("sped", ["speed", "pose"]), near_to("x", ["speed", "pose"]), near_to("x", [])
-    ('; did you mean speed?', '; there are speed, pose', '; there are none')
+    >>> some_of(["a", "b", "c"], 2), some_of(["a", "b"], 2)
+    ('a, b, …', 'a, b')
+    """
+    found = [str(name) for name in itertools.islice(names, most + 1)]
+    return ", ".join(found[:most] + ["…"] * (len(found) > most))
+
+
+def near_to(name: str, known: Iterable[str], most: int = 20) -> str:
+    """What a message adds on a name that isn't known: the nearest one that is, or which there are.
+
+    Args:
+        most: of these; 0 to add nothing where none is near.
+
+    Examples:
+        >>> near_to("sped", ["speed", "pose"]), near_to("x", ["speed", "pose"])
+        ('; did you mean speed?', '; there are speed, pose')
+        >>> near_to("x", ["speed"]), near_to("x", [])
+        ('; there is only speed', '; there are none')
+        >>> near_to("x", ["speed", "pose", "lidar"], most=2)
+        '; there are speed, pose and 1 more'
     """
     names = list(known)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names) or 'none'}"
+    close = difflib.get_close_matches(name, names, 1, 0.5)
+    if close:
+        return f"; did you mean {close[0]}?"
+    if not most:
+        return ""
+    if len(names) == 1:
+        return f"; there is only {names[0]}"
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"; there are {', '.join(names[:most]) or 'none'}{more}"
 
 
 def why_ended(error: BaseException) -> str:

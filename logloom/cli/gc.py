@@ -19,7 +19,7 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
-from logloom.words import counted, human_bytes
+from logloom.words import counted, human_bytes, some_of
 
 if TYPE_CHECKING:
     from logloom.pipelines.gc_removal import Collected
@@ -137,7 +137,7 @@ def _show(done: Collected, grace: str) -> None:
     for note in done.notes:
         print_message(note)
     if done.waiting:
-        which = ", ".join(map(str, done.waiting[:10])) + (" …" if len(done.waiting) > 10 else "")
+        which = some_of(done.waiting, 10)
         print_message(
             f"files of removed versions ({which}) stay for the grace of {grace}: "
             "the first `logloom gc` after it removes them"

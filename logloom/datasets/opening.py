@@ -17,7 +17,7 @@ import numpy as np
 
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filters import passing
-from logloom.datasets.picking import names_of, near
+from logloom.datasets.picking import names_of
 from logloom.datasets.split_labels import labels_of_column
 from logloom.datasets.splits import SplitsSource
 from logloom.datasets.versions import open_version
@@ -32,6 +32,7 @@ from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.row_splits import COLUMN, has_row_splits
+from logloom.words import near_to, some_of
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+))?)?")
@@ -141,7 +142,7 @@ def _open_rows(
         )
     for name in splits:
         if name not in source.row_splits.names:
-            raise UsageError(f"{place}: no split {name!r}; {near(name, source.row_splits.names)}")
+            raise UsageError(f"{place}: no split {name!r}{near_to(name, source.row_splits.names)}")
     return source, np.flatnonzero(source.row_splits.are_in(splits)).astype(np.int64)
 
 
@@ -177,12 +178,12 @@ def _open_splits(
     folders = {without_suffix(name): name for name in names if not name.startswith((".", "_"))}
     for split in splits or ():
         if split not in folders:
-            raise UsageError(f"{place}: no split {split!r}; {near(split, folders)}")
+            raise UsageError(f"{place}: no split {split!r}{near_to(split, folders)}")
     wanted = list(folders if splits is None else splits)
     parts = {split: _dataset_at(f"{place}/{folders[split]}", columns, options) for split in wanted}
     found = {split: part for split, part in parts.items() if part is not None}
     if len(found) < len(parts) or not found:
-        what = f"it holds {', '.join(names[:5])}" if names else "nothing is there"
+        what = f"it holds {some_of(names)}" if names else "nothing is there"
         raise DatasetError(
             f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, the other "
             f"kinds are {', '.join(kinds())}"

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from logloom.errors import UsageError
 from logloom.schema import RESERVED_LAST_PARTS, Schema
+from logloom.words import near_to
 
 _KEYS = ("log_id", "timestamp")
-_LISTED = 40  # names in a message
-
-
-def near(name: str, choices: Iterable[str]) -> str:
-    """What to say of a name that isn't there: the nearest and all others."""
-    known = list(choices)
-    found = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {found[0]!r}? " if found else ""
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"{hint}there are {', '.join(known[:_LISTED])}{more}" if known else "there are none"
 
 
 def names_of(
@@ -45,7 +35,7 @@ def names_of(
         found = {name for name in known if _matches(name, pattern)}
         if not found:
             shown = [name for name in known if not _is_meta(name)] or known
-            raise UsageError(f"{place}: no column matches {pattern!r}; {near(pattern, shown)}")
+            raise UsageError(f"{place}: no column matches {pattern!r}{near_to(pattern, shown)}")
         chosen |= found
     return tuple(name for name in schema.all if name in chosen)
 
@@ -64,7 +54,7 @@ def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
     """What to call instead of `rows[key]`, where that is no number of a row."""
     if isinstance(key, str):
         if key not in (*_KEYS, *schema.all):
-            return f"{place}: no column {key!r}; {near(key, schema.columns)}"
+            return f"{place}: no column {key!r}{near_to(key, schema.columns)}"
         alone = "rows.index" if key in _KEYS else f"rows.select({key!r})"
         return (
             f"rows[{key!r}]: rows are reached by number, as in rows[0][{key!r}]; {alone} has that column, "
@@ -92,6 +82,6 @@ class Pick:
         for pattern in self.patterns:
             found = [key for key in row if pattern == ".*" or fnmatch.fnmatchcase(key, pattern)]
             if not found:
-                raise UsageError(f"select after map: no key matches {pattern!r}; {near(pattern, row)}")
+                raise UsageError(f"select after map: no key matches {pattern!r}{near_to(pattern, row)}")
             picked |= {*found}
         return {key: value for key, value in row.items() if key in picked}

@@ -16,6 +16,7 @@ from logloom.io.chained import ChainedSource
 from logloom.io.sources import RowSource
 from logloom.io.stretches import Ints, Stretches
 from logloom.schema import Schema
+from logloom.words import some_of
 
 
 class MixedSource(ChainedSource):
@@ -80,7 +81,7 @@ def _common_schema(place: str, splits: Mapping[str, RowSource]) -> Schema:
         ):
             odd = sorted(common.keys() - columns.keys() | types.keys() ^ common.keys()) or ["ages"]
             raise UsageError(
-                f"{place}: {split} has other columns than {first} ({', '.join(odd[:5])}), so they are no "
+                f"{place}: {split} has other columns than {first} ({some_of(odd)}), so they are no "
                 "splits of one dataset; open them one by one"
             )
     return Schema(columns, sampled)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logloom.datasets.picking import near
 from logloom.datasets.split_labels import labels_of_logs
 from logloom.datasets.statistics import counted_logs
 from logloom.datasets.units import LogsSource, stretches_of
@@ -32,6 +31,7 @@ from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
 from logloom.io.units import AssembledFormat
 from logloom.schema import Schema
+from logloom.words import near_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,17 +113,17 @@ def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
     readable = [name for name in manifest.outputs if format_named(name).has_rows]
     if output is None:
         if not readable:
-            raise UsageError(f"{place}: no output with rows; {near('', manifest.outputs)}")
+            raise UsageError(f"{place}: no output with rows{near_to('', manifest.outputs)}")
         return by_preference(readable)[0]
     if output not in readable:
-        raise UsageError(f"{place}: no output {output!r}; {near(output, readable)}")
+        raise UsageError(f"{place}: no output {output!r}{near_to(output, readable)}")
     return output
 
 
 def _chosen_splits(splits: Sequence[str], known: Sequence[str], place: str) -> Sequence[str]:
     for name in splits:
         if name not in known:
-            raise UsageError(f"{place}: no split {name!r}; {near(name, known)}")
+            raise UsageError(f"{place}: no split {name!r}{near_to(name, known)}")
     return splits
 
 

@@ -11,7 +11,6 @@ one version. Another version that says just the same, as one after a rollback do
 
 from __future__ import annotations
 
-import difflib
 import functools
 import io
 import re
@@ -29,6 +28,7 @@ from logloom.io.metadata import STRICT, Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.where_grammar import INTERVALS as NAME
+from logloom.words import near_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -285,12 +285,11 @@ def _not_there(store: Store, number: int, name: str) -> UsageError:
     elsewhere = sorted(
         other for folder, other in numbers_with(store) if other and f"{name}.parquet" in store.names(folder)
     )
-    near = difflib.get_close_matches(name, own, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(own)}" if own else "it has none"
+    hint = near_to(name, own)
     if elsewhere:
-        hint = f"version {elsewhere[-1]} has; another may have other logs, so search it, too"
+        hint = f"; version {elsewhere[-1]} has; another may have other logs, so search it, too"
     return UsageError(
-        f"{store.uri}: version {number} has no intervals {name!r}; {hint} "
+        f"{store.uri}: version {number} has no intervals {name!r}{hint} "
         f"(`logloom find {store.uri}@{number} … --save {name}`)"
     )
 

@@ -23,6 +23,7 @@ from logloom.io.pieces import LOG_ID, TIME, DatasetPiece, RawRows, RowRun, Surve
 from logloom.io.stretches import DAMAGE, LogRange, SourceLog
 from logloom.io.survey import SeenColumn, UnfitValuesError, column_name, column_names
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
+from logloom.words import some_of
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _merged(
 def _with(seen: Mapping[str, SeenColumn], piece: DatasetPiece, survey: Survey) -> dict[str, SeenColumn]:
     if seen and seen.keys() != survey.seen.keys():
         odd = sorted(seen.keys() ^ survey.seen.keys())
-        raise DatasetError(f"{piece.place}: not all rows have {', '.join(odd[:5])}")
+        raise DatasetError(f"{piece.place}: not all rows have {some_of(odd)}")
     made = {}
     for name, found in survey.seen.items():
         try:

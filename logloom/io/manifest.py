@@ -48,6 +48,7 @@ from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.tags import Version, read_tags
 from logloom.schema import Schema
+from logloom.words import near_to, some_of
 
 FORMAT = 4
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
@@ -267,7 +268,7 @@ def check_root(store: Store) -> None:
     strange = [name for name in store.names() if not is_root_name(name)]
     if strange and not any(all_versions(store)):  # beside versions lies whatever somebody put there
         raise UsageError(
-            f"{store.uri}: not a logloom root, it holds {', '.join(strange[:3])}"
+            f"{store.uri}: not a logloom root, it holds {some_of(strange, 3)}"
             f"{' …' if len(strange) > 3 else ''}; choose an empty or new folder"
         )
 
@@ -397,13 +398,12 @@ def resolve_version(store: Store, version: int | str) -> int:
         return number
     if number is not None and number in lost:
         raise lost_manifest(store, number)
-    known = ", ".join([*map(str, numbers[-5:]), *sorted(tag for tag in tags if tags[tag] in numbers)])
+    known = [*map(str, numbers[-5:]), *sorted(tag for tag in tags if tags[tag] in numbers)]
+    hint = near_to(text if number is None else "", known)
     if number in removed:
         named = f" ({version})" if str(version) in tags else ""
-        raise UsageError(
-            f"{store.uri}: version {number}{named} was removed by `logloom gc`; there are {known}"
-        )
-    raise UsageError(f"{store.uri}: no version {version!r:.100}; there are {known}")
+        raise UsageError(f"{store.uri}: version {number}{named} was removed by `logloom gc`{hint}")
+    raise UsageError(f"{store.uri}: no version {version!r:.100}{hint}")
 
 
 def no_version_at(store: Store) -> UsageError:

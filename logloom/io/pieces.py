@@ -17,6 +17,7 @@ from logloom.errors import DatasetError
 from logloom.interpreter import process_pool
 from logloom.io.stretches import Ints
 from logloom.io.survey import RawColumn, SeenColumn, UnfitValuesError
+from logloom.words import some_of
 
 LOG_ID, TIME = "log_id", "timestamp"
 _IN_PROCESS_BYTES = 64 << 20  # below this, starting processes takes longer than reading
@@ -109,7 +110,7 @@ def survey_piece(
         rows = num_rows(batch)
         if survey.rows and batch.keys() != survey.seen.keys():
             odd = sorted(batch.keys() ^ survey.seen.keys())
-            raise DatasetError(f"{piece.place}: not all rows have {', '.join(odd[:5])}")
+            raise DatasetError(f"{piece.place}: not all rows have {some_of(odd)}")
         for name, column in batch.items():
             try:
                 seen = SeenColumn.of(column)

@@ -25,7 +25,7 @@ from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from logloom.runners.starting import started
-from logloom.words import OnMessage, counted, human_bytes
+from logloom.words import OnMessage, counted, human_bytes, some_of
 
 
 def run_demo(folder: str, *, seconds: float = 20.0, car: bool = False, on_message: OnMessage = print) -> None:
@@ -48,7 +48,7 @@ def run_demo(folder: str, *, seconds: float = 20.0, car: bool = False, on_messag
     own = ("logs", "recipe.yaml", "dataset", "report.html", *(["labels"] * car))
     strange = sorted(p.name for p in place.iterdir() if p.name not in own) if place.is_dir() else []
     if strange:
-        raise UsageError(f"{place}: holds {', '.join(strange[:3])}; the demo wants a new folder (--to)")
+        raise UsageError(f"{place}: holds {some_of(strange, 3)}; the demo wants a new folder (--to)")
     runner = RunnerOptions()
     with started(
         "logloom.pipelines.build", runner, None

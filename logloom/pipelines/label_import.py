@@ -23,6 +23,7 @@ from logloom.io.labels.segments import read_segments
 from logloom.io.labels.tool_labels import ToolFile, ToolLabel, label_table
 from logloom.io.remote import MISSING
 from logloom.uris import shown
+from logloom.words import near_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +89,7 @@ def import_labels(
         UsageError: no such tool or file, or no image's key is known, or several may be one's.
     """
     if tool not in TOOLS:
-        raise UsageError(f"no tool {tool!r}; there are {', '.join(TOOLS)}")
+        raise UsageError(f"no tool {tool!r}{near_to(tool, TOOLS)}")
     if not to.endswith(".parquet"):
         raise UsageError(f"{to}: labels become a .parquet file")
     if label_set and tool != "segments":

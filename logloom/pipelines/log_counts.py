@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from logloom.io.records import LogRecords
 from logloom.io.shards import DROPPED
-from logloom.words import counted
+from logloom.words import counted, some_of
 
 _SHOWN = 5  # names of logs
 
@@ -38,5 +38,4 @@ def lacking_in_words(logs: LogRecords) -> str:
 
 def _names(logs: LogRecords, status: str) -> str:
     rows = logs.where("status", [status])
-    names = [record.log_id for record in logs.take(rows[:_SHOWN])]
-    return ", ".join([*names, *["…"] * (len(rows) > _SHOWN)])
+    return some_of((record.log_id for record in logs.take(rows[: _SHOWN + 1])), _SHOWN)

@@ -43,7 +43,7 @@ from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import LogJob, LogTask
 from logloom.transforms.results import Failure
 from logloom.uris import shown
-from logloom.words import counted, human_seconds
+from logloom.words import counted, human_seconds, some_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,11 +141,10 @@ def _waiting(store: Store, recipe: Recipe, logs: PlanLogs, before: Before) -> li
     dropped = left_out_note(store, before.left_out)
     if not logs.unsettled:
         return dropped
-    names = ", ".join(sorted(logs.unsettled)[:5]) + (" …" if len(logs.unsettled) > 5 else "")
     return [
         *dropped,
         f"{counted(len(logs.unsettled), 'log')} left for a later build, since a file changed within "
-        f"{human_seconds((recipe.settle or 0) / 1e9)} ({names})",
+        f"{human_seconds((recipe.settle or 0) / 1e9)} ({some_of(sorted(logs.unsettled))})",
     ]
 
 
@@ -165,9 +164,8 @@ def _sample_note(logs: PlanLogs, num_compared: int) -> list[str]:
     if not logs.num_left:
         return []
     some = sorted(logs.opened)
-    named = ", ".join(some[:5]) + (", …" if len(some) > 5 else "")
     total = counted(len(some) + logs.num_left, "log")
-    note = f"opened {len(some)} of {total} to hold the recipe to ({named}); workers open the others"
+    note = f"opened {len(some)} of {total} to hold the recipe to ({some_of(some)}); workers open the others"
     same = f", and build those of {counted(num_compared, 'log')} of the newest version that changed"
     return [note + same * bool(num_compared)]
 
@@ -176,9 +174,9 @@ def _mended_note(log_ids: Sequence[str]) -> list[str]:
     """Says which logs are built again that were damaged."""
     if not log_ids:
         return []
-    names = ", ".join(log_ids[:5]) + (" …" if len(log_ids) > 5 else "")
     was = f"{counted(len(log_ids), 'log that was', 'logs that were')} skipped or salvaged"
-    return [f"{was} {'is' if len(log_ids) == 1 else 'are'} read again, as files may be whole now ({names})"]
+    now = f"{'is' if len(log_ids) == 1 else 'are'} read again, as files may be whole now"
+    return [f"{was} {now} ({some_of(log_ids)})"]
 
 
 def resolved_references(
@@ -370,7 +368,7 @@ def _vanished(job: LogJob, recipe: Recipe, gone: Sequence[str], before: Before) 
     if recipe.vanished == "fail" and gone:
         raise UsageError(
             f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
-            f"({', '.join(gone[:5])}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
+            f"({some_of(gone)}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
             "them out"
         )
     if recipe.vanished != "keep":
@@ -384,7 +382,7 @@ def _vanished(job: LogJob, recipe: Recipe, gone: Sequence[str], before: Before) 
     if other:
         raise UsageError(
             f"{counted(len(other), 'log is', 'logs are')} gone whose rows were made by another recipe "
-            f"({', '.join(other[:5])}); these can't stand beside rows of this one: set `vanished: drop`, "
+            f"({some_of(other)}); these can't stand beside rows of this one: set `vanished: drop`, "
             "undo the change, or build into a new root"
         )
     return changed
@@ -397,7 +395,7 @@ def _check_waiting(job: LogJob, recipe: Recipe, waiting: Sequence[str], before: 
     if other:
         raise UsageError(
             f"{counted(len(other), 'log waits', 'logs wait')} for a later build, by the recipe's `settle`, "
-            f"whose rows were made by another recipe ({', '.join(other[:5])}); these can't stand beside rows "
+            f"whose rows were made by another recipe ({some_of(other)}); these can't stand beside rows "
             "of this one: build once their files have settled, leave `settle` out, or undo the change"
         )
 

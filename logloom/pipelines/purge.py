@@ -42,6 +42,7 @@ from logloom.pipelines.status import builds
 from logloom.pipelines.versions import where_logs_are
 from logloom.pipelines.view import COPIED
 from logloom.schema import TimeRanges
+from logloom.words import some_of
 
 
 @dataclass
@@ -139,7 +140,7 @@ def _purge(
     unknown = found.unknown if is_first or not found.records else []
     if unknown:
         where = where_logs_are(store.uri, read_manifest(store).logs, unknown[0])
-        words = ", ".join(map(repr, unknown[:5]))
+        words = some_of(map(repr, unknown))
         raise UsageError(f"{store.uri}: no version has {words}{where}")
     return _Purging(store, found, dry_run, seen).run(reason, on_progress)
 

@@ -7,7 +7,6 @@ messages for Foxglove (show_foxglove), Rerun (show_rerun).
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.pictures import is_image
 from logloom.pipelines.report_samples import RowsOfLogs, has_value, is_cloud, is_place
+from logloom.pipelines.versions import where_logs_are
 from logloom.schema import AGE, MAX_TIME, MIN_TIME, NO_AGE, ColumnType
 from logloom.words import counted
 
@@ -31,7 +31,6 @@ WORLD = "map"  # the frame of places of which no recipe names it
 _RANGE = re.compile(r"(\d*):(\d*)")
 _ROTATIONS = ("rotation", "orientation", "quaternion")
 _POINTS = re.compile(r"points\[([^\]]*)\]")
-_NAMED = 3  # near names in a message
 Kind = Literal[
     "image", "cloud", "place", "pose", "plain", "video", "transforms"
 ]  # the last two of topics only
@@ -158,9 +157,7 @@ def rows_of(
     elif log_id in names:
         position = names.index(log_id)
     else:
-        close = difflib.get_close_matches(log_id, names, _NAMED, 0)
-        more = "" if len(close) == len(names) else f", and {len(names) - len(close)} more"
-        raise UsageError(f"{whose} has no log {log_id!r}; there are {', '.join(map(repr, close))}{more}")
+        raise UsageError(f"{whose} has no log {log_id!r}{where_logs_are(store.uri, manifest.logs, log_id)}")
     check_purged(store, f"{whose}, log {names[position]!r}", part=manifest.logs[position].part)
     start, stop = _range(rows, counts[position], f"{whose}, log {names[position]!r}")
     numbers = range(start, stop) if only is None else [n for n in sorted(only) if start <= n < stop]

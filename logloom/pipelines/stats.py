@@ -34,7 +34,7 @@ from logloom.pipelines.merged_stats import (
 from logloom.schema import Schema
 from logloom.statistics.state import Statistics
 from logloom.statistics.summary import summary
-from logloom.words import counted
+from logloom.words import counted, near_to
 
 MAX_LOGS = 1000  # whose statistics are read to tell two versions apart, unless more are asked for
 COMPARED = ("unavailable", "count", "min", "max", "mean")
@@ -129,7 +129,7 @@ def statistics_of(
     if split is not None and split not in splits:
         of_rows = row_split_names(manifest.logs.column("splits"))
         if split not in of_rows:
-            raise UsageError(f"{store.uri}: no split {split!r}; there are {', '.join(splits + of_rows)}")
+            raise UsageError(f"{store.uri}: no split {split!r}{near_to(split, [*splits, *of_rows])}")
         return row_split_statistics(
             store, manifest, [split], chosen, every_value=every_value, num_workers=num_workers
         )[split]

@@ -11,6 +11,7 @@ from logloom.errors import UsageError
 from logloom.io.manifest import resolve_version, version_numbers
 from logloom.io.storage import Store
 from logloom.io.tags import change_tags, check_tag
+from logloom.words import near_to
 
 
 def tag(
@@ -80,8 +81,7 @@ def untag(store: Store, names: Iterable[str]) -> dict[str, int]:
     def change(tags: Mapping[str, int]) -> dict[str, int]:
         for name in names:
             if name not in tags:
-                known = ", ".join(sorted(tags)) or "none"
-                raise UsageError(f"{store.uri}: no version has the tag {name!r}; there are {known}")
+                raise UsageError(f"{store.uri}: no version has the tag {name!r}{near_to(name, sorted(tags))}")
         return {name: number for name, number in tags.items() if name not in names}
 
     return change_tags(store, change)

@@ -35,7 +35,7 @@ from logloom.io.row_counts import rows_by_split
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.transforms.job import Target
-from logloom.words import counted, near_to
+from logloom.words import counted, near_to, some_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,9 +180,8 @@ def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:
     """Says which logs a build leaves out because somebody dropped them."""
     if not log_ids:
         return []
-    names = ", ".join(sorted(log_ids)[:5]) + (" …" if len(log_ids) > 5 else "")
     return [
-        f"{counted(len(log_ids), 'log')} left out, as somebody dropped them ({names}); "
+        f"{counted(len(log_ids), 'log')} left out, as somebody dropped them ({some_of(sorted(log_ids))}); "
         f"`logloom drop --undo {store.uri} LOG` takes that back"
     ]
 

@@ -29,7 +29,7 @@ from logloom.io.storage import Store
 from logloom.io.stored import UNITS
 from logloom.row_splits import COLUMN
 from logloom.transforms.finished import check_file
-from logloom.words import OnMessage
+from logloom.words import OnMessage, near_to
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
 _COPIERS = 16  # threads; they wait for the store
@@ -93,11 +93,10 @@ def files_of(
     splits = {split for split, rows in zip(logs["split"], logs["rows"], strict=True) if rows}
     for what, name, there in (("output", output, manifest.outputs), ("split", split, splits)):
         if name is not None and name not in there:
-            known = ", ".join(sorted(there)) or "none"
             why = ""
             if what == "split" and name in row_split_names(manifest.logs.column("splits")):
                 why = f" of whole files: single rows are split, and their column `{COLUMN}` says so"
-            raise UsageError(f"{store.uri}: no {what} {name!r}{why}; there are {known}")
+            raise UsageError(f"{store.uri}: no {what} {name!r}{why}{near_to(name, sorted(there))}")
     return (
         file
         for file in view_files(store, manifest)

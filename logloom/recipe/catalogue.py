@@ -21,7 +21,7 @@ from logloom.io.metadata import canonical
 from logloom.io.remote import MISSING
 from logloom.schema import ColumnType
 from logloom.uris import shown
-from logloom.words import counted
+from logloom.words import counted, near_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,9 +63,7 @@ def read_catalogue(
     wanted = {"uri": logs.uri, "log_id": logs.log_id, "split": logs.split, "host": logs.host}
     for key, column in [*wanted.items(), *(("index", column) for column in logs.index)]:
         if column is not None and column not in table.column_names:
-            raise UsageError(
-                f"{place}: {key}: no column {column!r}; there are {', '.join(table.column_names)}"
-            )
+            raise UsageError(f"{place}: {key}: no column {column!r}{near_to(column, table.column_names)}")
     if not len(table):  # before types, which a table without rows may not have
         raise UsageError(f"{place}: has no rows, and so lists no logs")
     index = {name: _values(table, name, place) for name in logs.index}  # of all rows, so that types stay

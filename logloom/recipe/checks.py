@@ -13,10 +13,11 @@ from typing import Any
 from logloom import where
 from logloom.errors import UsageError
 from logloom.io.formats import taking
-from logloom.recipe.mistakes import Mistake, nearest, texts_in
+from logloom.recipe.mistakes import Mistake, texts_in
 from logloom.recipe.synced import sync_mistakes
 from logloom.resample.policies import POLICIES
 from logloom.row_splits import COLUMN
+from logloom.words import near_to
 
 _OF_LOGS = ("log_id", "stem", "parent", "path")
 _TAKEN = ("host", "index")  # keys of a table of logs that are for outputs
@@ -48,7 +49,7 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
         for i, wanted in enumerate(inputs):
             if wanted not in names:
                 path = ("columns", name, "from", i)
-                yield Mistake(path, f"no column {wanted!r}{nearest(wanted, names)}")
+                yield Mistake(path, f"no column {wanted!r}{near_to(wanted, names)}")
     yield from _circles(derived)
     yield from _looked_up(columns)
 
@@ -68,7 +69,7 @@ def _looked_up(columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
         if at in columns:
             yield Mistake(path, f"{at} has no one message at a tick, whose time could be looked up")
         else:
-            yield Mistake(path, f"no column {at!r}{nearest(at, single)}")
+            yield Mistake(path, f"no column {at!r}{near_to(at, single)}")
 
 
 def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -90,7 +91,7 @@ def _split_rows(split: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterato
     wanted = {("position",): split.get("position"), ("by", "column"): _mapping(split, "by").get("column")}
     for path, name in wanted.items():
         if isinstance(name, str) and name not in columns:
-            yield Mistake(("split", *path), f"no column {name!r}{nearest(name, columns)}")
+            yield Mistake(("split", *path), f"no column {name!r}{near_to(name, columns)}")
     if _is_of_rows(by) and COLUMN in columns:
         why = f"rows have their split in a column {COLUMN}; rename this one"
         yield Mistake(("columns", COLUMN), why)
@@ -156,7 +157,7 @@ def _required(value: Any, sampled: list[str], columns: Mapping[str, Any]) -> Ite
         if name in columns and name not in sampled:
             yield Mistake(("rows", "require", i), f"{name} is derived, so it is always available")
         elif name not in sampled:
-            yield Mistake(("rows", "require", i), f"no column {name!r}{nearest(name, sampled)}")
+            yield Mistake(("rows", "require", i), f"no column {name!r}{near_to(name, sampled)}")
 
 
 def _filter(

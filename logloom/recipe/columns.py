@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from logloom.errors import UsageError
-from logloom.recipe.mistakes import nearest
 from logloom.recipe.values import Duration, LengthOfTime
 from logloom.resample.policies import POLICIES
 from logloom.schema import check_column_name
 from logloom.validation import OneOrKeys
+from logloom.words import near_to
 
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 ADAPTERS = (
@@ -63,7 +63,7 @@ def _adapter_problem(adapter: str) -> str | None:
     match = _ADAPTER.fullmatch(adapter)
     name = match[1] if match else re.split(r"\W", adapter)[0]
     if name not in ADAPTERS:
-        return f"no such adapter as {adapter!r}{nearest(name, ADAPTERS)}"
+        return f"no such adapter as {adapter!r}{near_to(name, ADAPTERS)}"
     if match is None or (name != "points" and match[2] is not None):
         return "write points, or points[x,y,z]" if name == "points" else f"write {name} alone"
     return None
@@ -72,11 +72,11 @@ def _adapter_problem(adapter: str) -> str | None:
 def _policy(value: Any) -> Any:
     if value in list(POLICIES):  # not in the table itself: the value may be anything
         return value
-    raise ValueError(f"no such policy as {value!r}{nearest(str(value), list(POLICIES))}"[:300])
+    raise ValueError(f"no such policy as {value!r}{near_to(str(value), list(POLICIES))}"[:300])
 
 
 def _dtype_problem(dtype: str, known: tuple[str, ...] = DTYPES) -> str | None:
-    return None if dtype in known else f"no such dtype as {dtype!r}{nearest(dtype, known)}"
+    return None if dtype in known else f"no such dtype as {dtype!r}{near_to(dtype, known)}"
 
 
 def _topic_dtype_problem(dtype: str) -> str | None:

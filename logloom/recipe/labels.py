@@ -23,7 +23,7 @@ from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import Recipe
 from logloom.schema import ColumnType
 from logloom.uris import shown
-from logloom.words import counted
+from logloom.words import counted, some_of
 
 if TYPE_CHECKING:
     from logloom.io.labels.tables import LabelTable
@@ -112,11 +112,12 @@ class RecipeLabels:
             if lost:
                 labels = counted(sum(lost.values()), "label")
                 logs = counted(len(lost), "log that isn't", "logs that aren't")
-                yield f"{name}: {labels} of {self._uris[name]} are of {logs} there ({_named(lost)})"
+                names = some_of(sorted(lost), _SHOWN)
+                yield f"{name}: {labels} of {self._uris[name]} are of {logs} there ({names})"
             bare = [log_id for log_id in log_ids if log_id not in table.counts]
             if bare:
                 logs = counted(len(bare), "log has", "logs have")
-                yield f"{name}: {logs} no label in {self._uris[name]} ({_named(bare)})"
+                yield f"{name}: {logs} no label in {self._uris[name]} ({some_of(sorted(bare), _SHOWN)})"
 
 
 def _read(
@@ -128,8 +129,3 @@ def _read(
     uris = sorted({uri for one in found for uri in one.uris})
     access = with_access(storage_options, [uri for one in found for uri in one.given])
     return LabelTable(uris, choice, access)
-
-
-def _named(log_ids: Iterable[str]) -> str:
-    names = sorted(log_ids)
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")

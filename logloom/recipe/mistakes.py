@@ -6,7 +6,6 @@ Elsewhere: finding them (model, checks, logloom.transforms.resolve), words for v
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import UnionType
@@ -16,6 +15,7 @@ from pydantic import BaseModel
 
 from logloom.errors import RecipeError
 from logloom.validation import YAML, InvalidPartsError, Path, describe, describe_value, dotted
+from logloom.words import near_to
 
 MAX_LISTED = 100
 # Steps that pydantic adds to a path: the chosen member of a union, the key of a mapping.
@@ -85,16 +85,6 @@ def texts_in(value: Any) -> list[str]:
     return [item for item in values if isinstance(item, str)]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """ "; did you mean x?", or what there is, or nothing where there is nothing."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean {near[0]}?"
-    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"; there are {shown}" if names else ""
-
-
 def from_pydantic(errors: Iterable[Any], model: Any, prefix: Path = ()) -> Iterator[Mistake]:
     """What pydantic found wrong, in plain words.
 
@@ -121,7 +111,7 @@ def _plain_words(error: Any, model: Any, steps: Path) -> str:
         under = [f"`{key}`" for key in dict.fromkeys(known) if name in _keys(model, (*steps[:-1], key))]
         if under:
             return f"unknown key; it stands under {' or '.join(under)}"
-        return f"unknown key{nearest(name, known)}"
+        return f"unknown key{near_to(name, known)}"
     if kind == "literal_error":
         known = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         return _no_choice(value, known, _keys(model, steps))
@@ -137,7 +127,7 @@ def _no_choice(value: Any, known: Sequence[str], keys: Sequence[str]) -> str:
     either = f"{listed}, or a mapping of {', '.join(keys)}"
     if not isinstance(value, str):
         return f"expected {either if keys else f'one of {listed}'}, got {got}"
-    hint = nearest(value, known)
+    hint = near_to(value, known)
     if keys and "did you mean" not in hint:
         hint = f"; write {either}"
     return f"no such choice as {got}{hint}"

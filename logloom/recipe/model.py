@@ -31,7 +31,7 @@ from logloom.io.remote import MISSING
 from logloom.recipe import checks, yaml
 from logloom.recipe.calibration import expanded
 from logloom.recipe.columns import Column, ColumnName, LabelColumn, RecipePart
-from logloom.recipe.mistakes import Mistake, RecipePlaces, from_pydantic, nearest
+from logloom.recipe.mistakes import Mistake, RecipePlaces, from_pydantic
 from logloom.recipe.parts import (
     Clock,
     Keep,
@@ -51,6 +51,7 @@ from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
 from logloom.uris import chained, is_local, shown
 from logloom.validation import OneOrKeys
+from logloom.words import near_to
 
 MAX_FILE_BYTES = 16 << 20
 
@@ -300,7 +301,7 @@ def _outputs(value: Any, logs: Any) -> tuple[Any, list[Mistake]]:
     mistakes: list[Mistake] = []
     for name, given in value.items():
         if name not in known:
-            mistakes.append(Mistake(("outputs", str(name)), f"no such output{nearest(str(name), known)}"))
+            mistakes.append(Mistake(("outputs", str(name)), f"no such output{near_to(str(name), known)}"))
             continue
         form = format_named(name)
         model = form.Options

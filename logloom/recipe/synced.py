@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logloom.recipe.mistakes import Mistake, nearest, texts_in
+from logloom.recipe.mistakes import Mistake, texts_in
 from logloom.resample.matching import MAX_TOPICS
 from logloom.resample.policies import POLICIES
+from logloom.words import near_to
 
 MATCHED = "matched"
 
@@ -42,7 +43,7 @@ def sync_mistakes(clock: Any, columns: Mapping[str, Mapping[str, Any]]) -> Itera
         if policy == MATCHED and not topics:
             yield Mistake(path, "matched needs `clock: {sync: [/camera, /lidar], within: 50ms}`")
         elif policy == MATCHED and topic not in topics:
-            yield Mistake(path, f"{topic} isn't in the `sync` of the clock{nearest(topic, topics)}")
+            yield Mistake(path, f"{topic} isn't in the `sync` of the clock{near_to(topic, topics)}")
         elif policy != MATCHED and topic in topics and POLICIES[policy].uses == "one":
             why = f"{policy} may take another message than the clock matched; leave `resample` out"
             yield Mistake(path, why)
@@ -59,7 +60,7 @@ def _clock_mistakes(clock: Mapping[str, Any], topics: list[str]) -> Iterator[Mis
             yield Mistake(("clock", "sync", i), f"{topic} stands there twice")
     stamp, within = clock.get("stamp"), clock.get("within")
     if isinstance(stamp, str) and topics and stamp not in topics:
-        yield Mistake(("clock", "stamp"), f"{stamp} isn't in `sync`{nearest(stamp, topics)}")
+        yield Mistake(("clock", "stamp"), f"{stamp} isn't in `sync`{near_to(stamp, topics)}")
     if clock.get("match", "approximate") == "approximate" and within is None:
         yield Mistake(("clock", "sync"), "needs `within`, like 50ms, or `match: exact`")
     if clock.get("match") == "exact" and within is not None:

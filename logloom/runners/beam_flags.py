@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import NoReturn
 
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
 from logloom.errors import UsageError
+from logloom.words import near_to
 
 
 def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
@@ -30,8 +30,7 @@ def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
     for flag in flags:
         name = flag.removeprefix("--").partition("=")[0]
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; is it {near[0]}?" if near else ""
+            hint = near_to(name, sorted(known), most=0)
             raise UsageError(f"runner option {name!r}: neither Beam nor the engine knows it{hint}")
     parser.parse_known_args(flags)
 

@@ -18,7 +18,7 @@ from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, Messages, T
 from logloom.resample.frames import Times
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.frame_notes import CALIBRATION
-from logloom.words import counted, human_time
+from logloom.words import counted, human_time, some_of
 
 _MATRIX = FieldSpec(adapter="camera_matrix")
 _PARTS = (
@@ -58,9 +58,8 @@ def changes_in_words(times: Times) -> str:
         >>> changes_in_words(np.array([1_700_000_000_500_000_000]))
         'changes 1 time: at 2023-11-14 22:13:20.500 UTC (log time)'
     """
-    first = ", ".join(human_time(time) for time in times[:MAX_TIMES].tolist())
-    more = ", …" if len(times) > MAX_TIMES else ""
-    return f"changes {counted(len(times), 'time')}: at {first}{more} (log time)"
+    first = some_of((human_time(time) for time in times.tolist()), MAX_TIMES)
+    return f"changes {counted(len(times), 'time')}: at {first} (log time)"
 
 
 def ends_otherwise(log: Log, topic: str) -> bool:

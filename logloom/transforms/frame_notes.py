@@ -8,7 +8,7 @@ Elsewhere: reading transforms (logloom.transforms.frames), what lookups make of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from logloom.resample.frames import FrameTree, Times
 from logloom.transforms.columns import Span
 from logloom.transforms.frames import LogFrames
 from logloom.transforms.tally import within
-from logloom.words import counted
+from logloom.words import counted, some_of
 
 POINT_TIMES = "times of the points of "  # what notes of deskewed columns begin with; these count nothing
 CALIBRATION = "the calibration on "  # what notes of messages begin with; others are of transforms
@@ -74,7 +74,7 @@ def _of_child(frames: LogFrames, child: int, own: NDArray[np.intp]) -> Iterator[
         times[twice],
     )
     turned = after[~same_stamp & (table.parent[before] != table.parent[after])]
-    parents = _few(sorted({table.names[parent] for parent in np.unique(table.parent[dynamic])}))
+    parents = some_of(sorted({table.names[parent] for parent in np.unique(table.parent[dynamic])}), MAX_NAMED)
     yield f"frame {name} changes its parent ({parents})", times[turned]
 
 
@@ -105,8 +105,5 @@ def _loops(frames: LogFrames) -> Iterator[tuple[str, Times]]:
         first = chain.index(min(chain))
         chain = chain[first:] + chain[:first]
         inside = np.isin(table.child, [numbers[name] for name in chain])
-        yield f"the frames {_few(chain)} are in a loop, in which no lookup ends", table.log_time[inside]
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")
+        names = some_of(chain, MAX_NAMED)
+        yield f"the frames {names} are in a loop, in which no lookup ends", table.log_time[inside]

@@ -22,12 +22,12 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.caches import LruCache
 from logloom.io.logs.base import FieldSpec, Log, Messages, TopicRequest
 from logloom.io.logs.decoding import clouds
-from logloom.recipe.mistakes import nearest
 from logloom.resample.frames import Times
 from logloom.resample.kernels import Floats
 from logloom.schema import ColumnType
 from logloom.transforms.columns import ColumnPlan, RowPlan
 from logloom.transforms.spans import ByteIndex
+from logloom.words import near_to
 
 AXES = ("x", "y", "z")
 _FIRST_REACH = 10**9  # ns; how far before its end a log is searched at first for a cloud with points
@@ -236,7 +236,7 @@ def _last_measured(
 def _time_field(dtype: np.dtype[np.void], wanted: str) -> str:
     names: Sequence[str] = dtype.names or ()
     if wanted and wanted not in names:
-        raise UsageError(f"points have no field {wanted!r}{nearest(wanted, names)}")
+        raise UsageError(f"points have no field {wanted!r}{near_to(wanted, names)}")
     usual = clouds.time_names(names)
     if not wanted and not usual:
         raise UsageError(

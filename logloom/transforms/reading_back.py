@@ -36,7 +36,7 @@ from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Target
 from logloom.transforms.journal import READING_BACK, Note
 from logloom.transforms.results import Failure, PartitionResult
-from logloom.words import counted
+from logloom.words import counted, near_to
 
 READ_BYTES = 16 << 20  # of a block that is read back: a few of them need no fresh memory, which costs more
 _AT_A_TIME = 6  # blocks: that are read, wait for their digest, or have it, and buffers
@@ -79,7 +79,7 @@ class Reading:
         if entry.output not in self.outputs:
             raise DatasetError(
                 f"{self.store.uri_of(entry.folder)}: a unit of output {entry.output!r}, which the version "
-                f"doesn't have; there are {', '.join(self.outputs)}"
+                f"doesn't have{near_to(entry.output, self.outputs)}"
             )
         return self.outputs[entry.output]
 

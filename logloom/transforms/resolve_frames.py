@@ -14,13 +14,14 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import Log
 from logloom.recipe import TransformColumn
 from logloom.recipe.columns import Frame, FramePair
-from logloom.recipe.mistakes import Mistake, nearest
+from logloom.recipe.mistakes import Mistake
 from logloom.resample.frames import Extrapolation
 from logloom.schema import ColumnType
 from logloom.transforms.columns import TransformPlan
 from logloom.transforms.frames import frame_named_by, frames_of, is_transform_topic, no_transforms
 from logloom.transforms.lookups import FORMS
 from logloom.validation import Path
+from logloom.words import near_to
 
 
 def transform_plan(name: str, column: TransformColumn, max_delay: int | None) -> TransformPlan:
@@ -80,7 +81,7 @@ def frame_mistakes(
     whose = "the log" if len(some) == 1 else f"the {len(some)} logs that were looked at"
     for key, frame in ends.items():
         if frame in wanted - frames:
-            why = f"nobody publishes a frame {frame!r} in {whose}{nearest(frame, sorted(frames))}"
+            why = f"nobody publishes a frame {frame!r} in {whose}{near_to(frame, sorted(frames))}"
             yield Mistake((*path, key), why)
 
 

@@ -25,7 +25,7 @@ from logloom.transforms.resolve import resolve
 from logloom.transforms.sampling import Sample, sample
 from logloom.transforms.suggest_columns import Candidate, Candidates, candidates, known, transforms
 from logloom.transforms.suggest_video import video_column
-from logloom.words import OnMessage, counted, ignore_message, printable
+from logloom.words import OnMessage, counted, ignore_message, printable, some_of
 
 RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; nobody is surprised by rows at these
 MIN_TICKS = 10  # a log shorter than this many ticks gets its rows from a topic
@@ -282,8 +282,7 @@ def _topic_lines(
         else:
             left_out.setdefault(problem, []).append(column.suffix or topic.name)
     for reason, names in left_out.items():
-        shown = ", ".join(names[:MAX_NAMED]) + ", …" * (len(names) > MAX_NAMED)
-        yield _comment(f"left out: {shown}: {reason}")
+        yield _comment(f"left out: {some_of(names, MAX_NAMED)}: {reason}")
 
 
 def _comment(words: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, get_args
 from logloom.io.logs.base import Log, TimeSource
 from logloom.io.logs.remembered import TopicKind, topic_kinds
 from logloom.recipe import Recipe, TopicColumn, TransformColumn
-from logloom.recipe.mistakes import nearest
+from logloom.words import near_to
 
 MAX_NAMED = 5  # logs in one note
 
@@ -119,7 +119,7 @@ class TopicsOfLogs:
         known = {name for log in self._logs.values() for name in log.summary.topics}
         known |= {name for logs in self._alike for name in logs.topics}
         whose = "the log has no" if self.num_logs == 1 else f"none of the {self.num_logs} logs has"
-        return f"{whose} topic {topic!r}{nearest(topic, sorted(known))}"
+        return f"{whose} topic {topic!r}{near_to(topic, sorted(known))}"
 
     def unstamped(self, topic: str, sources: Sequence[TimeSource]) -> Iterator[str]:
         """In which logs a topic's messages have none of these stamps, and which they have."""

@@ -81,7 +81,7 @@ def test_what_is_no_root_is_named_with_a_way_out(tmp_path, root, command):
         (["rollback", "ROOT@2"], "version 2 is the newest one"),
         (["tag", "ROOT", "7"], "can't be a tag: it says which version by itself"),
         (["tag", "ROOT", "gold"], "'gold' names version 1; --move takes it from there"),
-        (["untag", "ROOT", "silver"], "no version has the tag 'silver'; there are gold"),
+        (["untag", "ROOT", "silver"], "no version has the tag 'silver'; there is only gold"),
         (
             ["drop", "ROOT", "tram"],
             "doesn't have, or leaves out already, log 'tram'; `logloom log ROOT` lists the logs",

@@ -243,7 +243,7 @@ def test_a_function_before_a_window_sees_rows_and_one_after_it_sees_windows(root
     after = dataset.window([-1, 0]).map(double)
     assert after[0]["twice"].shape == (2, 3)
     assert list(after.select("twi*")[0]) == ["twice"]
-    with pytest.raises(UsageError, match="no key matches 'twiec'; did you mean 'twice'"):
+    with pytest.raises(UsageError, match="no key matches 'twiec'; did you mean twice"):
         after.select("twiec")[0]
 
 
@@ -271,15 +271,15 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
         with pytest.raises(UsageError, match=match):
             logloom.datasets.open(**{"uri": root, **arguments})
 
-    refused("no version 7; there are 1", version=7)
+    refused("no version 7; there is only 1", version=7)
     refused("no version 'best'", version="best")
     for version in (2, "gold", "latest"):
         refused(f"names version 1, and version={version!r} another", uri=f"{root}@1", version=version)
     assert len(logloom.datasets.open(f"{root}@1", version=1)) == len(logloom.datasets.open(root))
-    refused("no output 'tabel'; did you mean 'table'", output="tabel")
-    refused("no split 'trian'; did you mean 'train'.*train, val", split="trian")
-    refused(r"no column matches 'ego\.sped'; did you mean 'ego.speed'", columns=["ego.sped"])
-    refused("where, character 1 of .*no column 'ego.sped'; did you mean 'ego.speed'", where="ego.sped > 3")
+    refused("no output 'tabel'; did you mean table", output="tabel")
+    refused("no split 'trian'; did you mean train", split="trian")
+    refused(r"no column matches 'ego\.sped'; did you mean ego.speed", columns=["ego.sped"])
+    refused("where, character 1 of .*no column 'ego.sped'; did you mean ego.speed", where="ego.sped > 3")
     refused("only single numbers", where="ego.position > 3")
     dataset = logloom.datasets.open(root)
     for wrong, match in [
@@ -292,7 +292,7 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
         (lambda: dataset.take(-1), "can't be negative"),
         (lambda: dataset.take([10**6]), "row 1000000 of"),
         (lambda: dataset.take([True]), "a mask of 1"),
-        (lambda: dataset.select("speed"), "did you mean 'ego.speed'"),
+        (lambda: dataset.select("speed"), "did you mean ego.speed"),
     ]:
         with pytest.raises(UsageError, match=match):
             wrong()
@@ -502,7 +502,7 @@ def test_a_plain_copy_of_a_view_gives_the_rows_of_its_splits(root, tmp_path, out
     assert len(logloom.datasets.open(tmp_path / "copy", where="split == 'val'")) == len(mine)
     if output != "l5kit":  # which knows scenes by number
         assert [row["log_id"] for row in copied] == [row["log_id"] for row in version]
-    with pytest.raises(UsageError, match="no split 'vall'; did you mean 'val'"):
+    with pytest.raises(UsageError, match="no split 'vall'; did you mean val"):
         logloom.datasets.open(tmp_path / "copy", split="vall")
     name = "train.zarr" if output in ("zarr", "l5kit") else "train"
     with pytest.raises(UsageError, match="one dataset, not a folder for each split"):

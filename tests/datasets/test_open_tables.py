@@ -183,9 +183,9 @@ def test_a_filter_is_text_a_function_of_rows_or_one_of_batches(rows):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sped > 2",), "no column 'sped'; did you mean 'speed'"), ((5,), "text or a function, got a int"),
+        (("sped > 2",), "no column 'sped'; did you mean speed"), ((5,), "text or a function, got a int"),
         ((lambda row: 1,), "gave 1 for row 0, not True or False"), (("speed > 2", "speed"), "text names"),
-        ((lambda row: True, "sped"), "no column matches 'sped'; did you mean 'speed'"),
+        ((lambda row: True, "sped"), "no column matches 'sped'; did you mean speed"),
     ],
 )  # fmt: skip
 def test_a_wrong_filter_says_what_is_wrong(rows, arguments, message):
@@ -259,7 +259,7 @@ def test_datasets_that_differ_say_where(rows, tmp_path):
     ("key", "message"),
     [
         ("speed", r"rows\[0\]\['speed'\]; rows.select\('speed'\) has that column"),
-        ("sped", "no column 'sped'; did you mean 'speed'"), ("log_id", "rows.index has that column"),
+        ("sped", "no column 'sped'; did you mean speed"), ("log_id", "rows.index has that column"),
         ([1, 2], r"take\(\[…\]\)"), (["speed"], r"select\(\[…\]\)"), (np.array([True]), "take"),
         (1.5, "rows are reached by number, from 0 to 9, or by a slice"), (None, "by number"),
     ],
@@ -277,14 +277,14 @@ def test_a_wrong_column_names_the_nearest(rows, tmp_path, how):
         "get_many": lambda: rows.get_many([0], "pose.x"),
         "open": lambda: logloom.datasets.open(tmp_path / "table", columns="pose.x"),
     }
-    with pytest.raises(UsageError, match=r"no column matches 'pose.x'; did you mean 'pose'"):
+    with pytest.raises(UsageError, match=r"no column matches 'pose.x'; did you mean pose"):
         calls.get(how, lambda: getattr(rows, how)("pose.x"))()
 
 
 def test_many_columns_are_not_all_listed_in_an_error(tmp_path):
     row = {"log_id": "a", "timestamp": 1} | {f"c{n}": n for n in range(60)}
     tt.write_table(str(tmp_path / "t"), [row])
-    with pytest.raises(UsageError, match=r"and 20 more$"):
+    with pytest.raises(UsageError, match=r"and 40 more$"):
         logloom.datasets.open(tmp_path / "t", columns="nothing")
 
 

@@ -122,10 +122,10 @@ def test_a_filter_over_the_tables_columns_chooses_logs(drive, tmp_path, where, n
 @pytest.mark.parametrize(
     ("said", "columns", "problem"),
     [
-        ("uri: pth", {}, r"uri: no column 'pth'; there are path, name"),
+        ("uri: pth", {}, r"uri: no column 'pth'; did you mean path"),
         ("uri: path, split: city", {}, r"row 2: city is None; expected a text"),
         ("uri: rain", {}, r"row 1: rain is 0.5; expected a text"),
-        ("uri: path, where: 'town == 3'", {}, r"no column 'town'; did you mean 'rain'\?|no column 'town'"),
+        ("uri: path, where: 'town == 3'", {}, r"no column 'town'; there are "),
         ("uri: path, split: city, where: 'not night'", {}, r"row 2: city is None"),
         (
             "uri: path, where: 'rain > 9'",

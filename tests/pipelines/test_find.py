@@ -169,7 +169,7 @@ def test_a_name_is_given_once_unless_it_is_to_be_replaced(store):
 
 
 def test_what_nobody_saved_is_told_with_what_there_is(store):
-    with pytest.raises(UsageError, match=r"version 2 has no intervals 'brakin'; did you mean 'braking'"):
+    with pytest.raises(UsageError, match=r"version 2 has no intervals 'brakin'; did you mean braking"):
         read_intervals(store, 2, "brakin")
     commit_version(store, 3, ["b"])
     with pytest.raises(UsageError, match=r"version 2 has; another may have other logs"):
@@ -300,7 +300,7 @@ def test_the_command_shows_saves_lists_and_marks_the_place_of_a_mistake(searched
     assert logloom("find", root, "ego.speed > 1", "--save", "fast", "--replace").returncode == 0
     wrong = logloom("find", root, "ego.sped > 1 for 1s")
     assert wrong.returncode == 2
-    assert "did you mean 'ego.speed'" in wrong.stderr
+    assert "did you mean ego.speed" in wrong.stderr
     assert wrong.stderr.rstrip("\n").endswith("    ego.sped > 1 for 1s\n    ^")
     for arguments in (["--save", "../x"], ["--before", "5 apples"], ["--after", "-1s"], ["--after", "9e9d"]):
         assert logloom("find", root, FAST, *arguments).returncode == 2

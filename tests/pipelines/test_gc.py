@@ -123,7 +123,7 @@ def test_a_version_goes_first_and_its_files_after_the_grace(store):
     assert (done.removed, done.waiting, done.kept, done.amounts) == ((1,), (1,), (2,), {})
     assert whole.items() < contents(store.local).items()  # readers of version 1 go on
     assert version_numbers(store) == [2]
-    with pytest.raises(UsageError, match="version 1 was removed by `logloom gc`; there are 2"):
+    with pytest.raises(UsageError, match="version 1 was removed by `logloom gc`; there is only 2"):
         read_manifest(store, 1)
     assert not collect_garbage(str(store.local), keep=LAST).amounts  # the note is young
     age(store.local, 8)

@@ -183,9 +183,9 @@ def test_what_a_version_has_no_table_of_is_said(every, built, drive, tmp_path):
         UsageError, match=r"@1: this version has no table \(it has .*tar.*logloom convert .*table"
     ):
         tt.read_index(str(built))
-    with pytest.raises(UsageError, match="no version '7'; there are 1"):
+    with pytest.raises(UsageError, match="no version '7'; there is only 1"):
         tt.read_index(f"{every[0]}@7")
-    with pytest.raises(UsageError, match="no split 'train' of its table; there are all"):
+    with pytest.raises(UsageError, match="no split 'train' of its table; there is only all"):
         tt.read_index(f"{every[0]}/v00000001/table/train")
     with pytest.raises(
         DatasetError, match=r"no table here .*Give the folder that write_table wrote; .*ROOT@VERSION"

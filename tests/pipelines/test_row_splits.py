@@ -276,7 +276,7 @@ def test_statistics_of_a_split_of_rows_are_those_of_its_rows(split_root, num_wor
         parts.append(found.statistics)
     assert len(parts) > 1
     assert Statistics.merged(parts) == whole.statistics
-    with pytest.raises(UsageError, match=r"no split 'trian'; there are all, .*train"):
+    with pytest.raises(UsageError, match=r"no split 'trian'; did you mean train"):
         column_statistics(str(split_root), split="trian")
 
 

@@ -194,7 +194,7 @@ def test_the_command_shows_a_table_and_json(built):
     assert told == column_statistics(str(built)).to_json()
     missing = command("stats", str(built), "--split", "test")
     assert missing.returncode == 2
-    assert "no split 'test'; there are all" in missing.stderr
+    assert "no split 'test'; there is only all" in missing.stderr
 
 
 def test_gc_keeps_statistics_that_a_version_names_and_a_purge_erases_those_of_its_logs(root):

@@ -75,7 +75,7 @@ def test_logs_and_counters_reach_the_engine_under_plain_names(cluster, drive, tm
 def test_the_settings_of_the_flink_that_is_fetched_are_known():
     known = known_settings(jars_of_flink())
     refuse_unknown(cluster_settings(), known)
-    with pytest.raises(UsageError, match=r"is it restart-strategy\.type"):
+    with pytest.raises(UsageError, match=r"did you mean restart-strategy\.type"):
         refuse_unknown(["restart-strategy.typ"], known)
 
 

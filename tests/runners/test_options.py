@@ -95,7 +95,7 @@ DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk
             "--detach needs --flink-master",
         ),
         ({"runner": "prism", "flink_master": "a:1"}, "say --runner flink"),
-        ({"runner": "direct", "settings": {"experimens": "x"}}, "is it experiments?"),
+        ({"runner": "direct", "settings": {"experimens": "x"}}, "did you mean experiments?"),
         ({"runner": "direct", "settings": {"direct_num_workers": "many"}}, "invalid int value: 'many'"),
         (
             {"job_endpoint": "localhost:1", "settings": {"a.b": "1"}},
@@ -227,7 +227,7 @@ def test_a_setting_that_flink_does_not_declare_is_refused_with_the_nearest(tmp_p
     known = known_settings([declared(tmp_path / "flink.jar", *names)])
     assert known == names
     refuse_unknown([*names, "yarn.taskmanager.env.HOME", "metrics.reporter.mine.class", "fs.s3a.x"], known)
-    with pytest.raises(UsageError, match=r"is it taskmanager\.memory\.network\.max\?"):
+    with pytest.raises(UsageError, match=r"did you mean taskmanager\.memory\.network\.max\?"):
         refuse_unknown(["taskmanager.memory.network.maximum"], known)
     with pytest.raises(UsageError, match=r"'no\.such\.one': Flink knows no such setting$"):
         refuse_unknown(["no.such.one"], known)

@@ -34,7 +34,7 @@ from logloom.io.logs.tables.names import UNITS
 from logloom.io.logs.tables.times import times_of
 from logloom.schema import MIN_TIME, ColumnType, dtype_to_json
 from logloom.uris import shown
-from logloom.words import counted
+from logloom.words import counted, some_of
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _root_of(
         if names.count(name) != 1:
             raise UsageError(
                 f"{shown(file.uri)}: on: no column {name!r}, which says of what log or time a label is; "
-                f"there are {', '.join(names[:20])}"
+                f"there are {some_of(names, 20)}"
             )
     definition = definition_of(_with_lengths(file.schema, lengths)).encode()
     root = parse(TopicInfo("labels", TABLE_ROW, "table", "ros2msg", definition, 0, 0, 0))

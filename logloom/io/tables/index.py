@@ -8,7 +8,6 @@ Elsewhere: the files (logloom.io.tables.index_files), names of files and columns
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import fnmatch
 import itertools
 import os
@@ -29,6 +28,7 @@ from logloom.io.tables import description as d
 from logloom.io.tables.index_files import decode_texts, is_text, read_file
 from logloom.io.tables.versions import open_table
 from logloom.io.tables.where import Where, to_filter
+from logloom.words import near_to
 
 LOG = d.service(0, "log")
 ROW = d.service(0, "row")
@@ -112,8 +112,7 @@ def _only_logs(table: d.Description, logs: Sequence[str], root: str) -> d.Descri
     """
     known = {log.log_id for log in table.logs}
     if unknown := [log_id for log_id in logs if log_id not in known]:
-        close = difflib.get_close_matches(unknown[0], sorted(known), 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = near_to(unknown[0], sorted(known), most=5)
         raise UsageError(f"{root}: no log {unknown[0]!r} among its {len(known)}{hint}")
     chosen = set(logs)
     return dataclasses.replace(table, logs=tuple(log for log in table.logs if log.log_id in chosen))
@@ -129,8 +128,8 @@ def _chosen(table: d.Description, columns: Sequence[str] | None, root: str) -> l
         found = {name for name in table.index if name in parts or fnmatch.fnmatchcase(name, pattern)}
         if not found:
             raise UsageError(
-                f"{root}: the index has no column {pattern!r}; there are {', '.join(table.index)}. "
-                "Other columns are read through row_loader(index).get_row"
+                f"{root}: the index has no column {pattern!r} (columns that aren't in the index are read by "
+                f"row_loader(index).get_row){near_to(pattern, table.index)}"
             )
         chosen |= found
     return [name for name in table.index if name in chosen]

@@ -33,6 +33,7 @@ from logloom.io.tables.groups import make_groups
 from logloom.io.tables.index_files import HASH_TYPE, read_part, write_file
 from logloom.io.tables.references import References
 from logloom.schema import ColumnType, Schema
+from logloom.words import near_to
 
 ROWS_FILE = "rows.parquet"
 _MAX_INDEX_VALUES = 16
@@ -97,7 +98,7 @@ def make_plan(
     codecs = dict.fromkeys(made, compress) if isinstance(compress, str) else dict(compress or {})
     for group, codec in codecs.items():
         if group not in made:
-            raise UsageError(f"compress: no group {group!r}; there are {', '.join(made)}")
+            raise UsageError(f"compress: no group {group!r}{near_to(group, made)}")
         packer(codec)
     return TablePlan(schema, tuple(keys), indexed, made, codecs)
 

@@ -21,6 +21,7 @@ from logloom.io.manifest import Manifest, open_root, split_root, version_numbers
 from logloom.io.row_counts import row_split_names
 from logloom.io.storage import Store
 from logloom.io.tables import description as d
+from logloom.words import near_to
 
 OUTPUT = "table"
 _IN_VIEW = re.compile(rf"(?P<root>.+)/v(?P<version>\d{{8}})(?:/{OUTPUT}(?:/(?P<split>[^/]+))?)?")
@@ -159,8 +160,7 @@ def _table_of(store: Store, manifest: Manifest, split: str | None) -> tuple[str,
     if split not in identities:
         single = split in row_split_names(manifest.logs.column("splits"))
         why = ", whose rows are split one by one: choose them by its column `split`" if single else ""
-        known = ", ".join(sorted(identities))
-        raise UsageError(f"{at}: no split {split!r} of its table{why}; there are {known}")
+        raise UsageError(f"{at}: no split {split!r} of its table{why}{near_to(split, sorted(identities))}")
     columns = manifest.logs.columns("log_id", "part", "split").to_pylist()
     parts = {log["log_id"]: log["part"] for log in columns if log["part"] and log["split"] == split}
     return f"{folder}/{split}", VersionFiles(store, identities[split], parts)

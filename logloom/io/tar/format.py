@@ -5,7 +5,6 @@ A unit is `shard.tar`; in a version's view shards are numbered 000000.tar, 00000
 
 from __future__ import annotations
 
-import difflib
 import functools
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from logloom.io.tar.stream import SUFFIXES
 from logloom.io.tar.writer import TarWriter
 from logloom.io.units import Format, UnitContext
 from logloom.schema import ColumnType, Schema, check_column_name
+from logloom.words import near_to
 
 SHARD = "shard.tar"
 
@@ -125,9 +125,7 @@ def _problems(stored: Schema, ext: Mapping[str, str]) -> list[str]:
         problems += _column_problems(name, ctype)
     for name, extension in ext.items():
         if name not in stored.columns:
-            near = difflib.get_close_matches(name, stored.columns, 1, 0)
-            hint = f"; the nearest is {near[0]}" if near else ""
-            problems.append(f"ext: no column {name!r} in this output{hint}")
+            problems.append(f"ext: no column {name!r} in this output{near_to(name, stored.columns)}")
         else:
             problems += _extension_problems(name, extension, stored.columns[name])
     return problems

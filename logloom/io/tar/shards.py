@@ -33,6 +33,7 @@ from logloom.io.tar.samples import META, column_of, parse_key
 from logloom.io.tar.stream import SUFFIXES, open_stream, stream_samples
 from logloom.io.tar.webdataset import KEY, batch_of, forms_of, is_meta, row_of
 from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.words import some_of
 
 _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
@@ -140,7 +141,7 @@ class ShardsSource(RowSource, RawRows):
         for sample in self._samples(piece.where):
             row = row_of(sample, piece.place, names)
             if rows and row.keys() != rows[0].keys():
-                odd = ", ".join(sorted(row.keys() ^ rows[0].keys())[:5])
+                odd = some_of(sorted(row.keys() ^ rows[0].keys()))
                 raise DatasetError(
                     f"{piece.place}: sample {sample[KEY]} has other members than those before ({odd})"
                 )

@@ -29,6 +29,7 @@ from logloom.io.zarr.arrays import arrays_of, check_shapes, join_fields, read_bl
 from logloom.io.zarr.groups import ATTRIBUTE, VERSION, log_problems
 from logloom.io.zarr.layout import ArrayLayout
 from logloom.schema import TIMESTAMP, ColumnType, Schema
+from logloom.words import near_to
 
 CACHE_BYTES = 64 << 20
 
@@ -133,7 +134,7 @@ class ZarrReader(DatasetSource):
         if log_id not in self._logs:
             zarr_format, schema, logs = self._about
             if log_id not in logs:
-                raise UsageError(f"{self.place}: no log {log_id!r}; there are {', '.join(list(logs)[:5])}")
+                raise UsageError(f"{self.place}: no log {log_id!r}{near_to(log_id, logs, most=5)}")
             reader = LogReader(self._store, log_id, logs[log_id], schema, zarr_format, self._cache)
             self._logs.setdefault(log_id, reader)  # of two threads the first
         return self._logs[log_id]

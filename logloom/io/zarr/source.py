@@ -30,6 +30,7 @@ from logloom.io.survey import RawColumn, UnfitValuesError
 from logloom.io.zarr.cf import column_of
 from logloom.io.zarr.others import FILES, Groups, along_rows, find_groups
 from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.words import some_of
 
 _PIECE_BYTES = 256 << 20
 _MAX_CHUNK_BYTES = 1 << 30
@@ -111,7 +112,7 @@ class ArraysSource(RowSource, RawRows):
             if other != schema:
                 mine, theirs = ({f"{n}: {t}" for n, t in s.columns.items()} for s in (other, schema))
                 raise UsageError(
-                    f"{self.place}: its groups differ ({', '.join(sorted(theirs ^ mine)[:6])} in "
+                    f"{self.place}: its groups differ ({some_of(sorted(theirs ^ mine), 6)} in "
                     f"{self._store.uri_of(first)} or {self._store.uri_of(path)} alone), so they aren't logs "
                     "of one dataset; name the arrays that all have: columns=[…], or open one group"
                 )
@@ -201,7 +202,7 @@ class ArraysSource(RowSource, RawRows):
         if names is not None:
             missing = [name for name in names if name not in arrays and name != LOG_ID]
             if missing:
-                raise DatasetError(f"{uri}: there is no array {', '.join(missing[:5])}")
+                raise DatasetError(f"{uri}: there is no array {some_of(missing)}")
             arrays = {name: arrays[name] for name in names if name in arrays}
         return along_rows(arrays, uri)
 

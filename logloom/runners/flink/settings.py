@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import pathlib
 import re
 import zipfile
 from collections.abc import Iterable
 
 from logloom.errors import UsageError
+from logloom.words import near_to
 
 _DECLARE = re.compile(r"org/apache/flink/.*(?:Options|ConfigConstants)\.class")
 # A text among the constants of a class: a tag, its length in two bytes, and the text.
@@ -40,6 +40,5 @@ def refuse_unknown(names: Iterable[str], known: set[str]) -> None:
     starts = (*_OPEN, *(name for name in known if name.endswith(".")))
     for name in names:
         if known and name not in known and not name.startswith(starts):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; is it {near[0]}?" if near else ""
+            hint = near_to(name, sorted(known), most=0)
             raise UsageError(f"runner option {name!r}: Flink knows no such setting{hint}")

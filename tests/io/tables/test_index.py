@@ -70,7 +70,7 @@ def test_only_the_wanted_columns_are_loaded(table):
     index = tt.read_index(str(root), columns=["speed"])
     assert [name for name in index.columns if not name.startswith("__")] == ["log_id", "timestamp", "speed"]
     assert tt.row_loader(index).get_row(3, "weather")["weather"] == rows[3]["weather"]
-    with pytest.raises(UsageError, match=r"no column 'lidar.points'; there are log_id.*row_loader"):
+    with pytest.raises(UsageError, match=r"no column 'lidar.points' \(.*row_loader.*; there are log_id, "):
         tt.read_index(str(root), columns=["lidar.points"])
 
 
@@ -157,7 +157,7 @@ def test_the_hash_of_a_chunk_is_the_blake3_of_its_bytes_in_the_blob(tmp_path, co
 def test_a_log_that_is_not_there_is_named(table):
     root, _ = table
     assert set(tt.read_index(str(root), logs=["drive-1"]).log_id) == {"drive-1"}
-    with pytest.raises(UsageError, match=r"no log 'drive-11' among its 4; did you mean 'drive-1'"):
+    with pytest.raises(UsageError, match=r"no log 'drive-11' among its 4; did you mean drive-1"):
         tt.read_index(str(root), logs=["drive-0", "drive-11"])
 
 

@@ -27,6 +27,7 @@ from logloom.errors import UsageError
 from logloom.io.logs.base import FieldSpec
 from logloom.io.logs.decoding.definitions import Array, Field, Number, Struct, Text, Type
 from logloom.schema import BYTES, STRING, ColumnType
+from logloom.words import some_of
 
 MAX_VALUE_BYTES = 1 << 26  # of one structured value; widths of text count in it
 
@@ -187,8 +188,8 @@ def _no_such_field(root: Struct, inside: Struct, name: str, path: str) -> str:
         last = plain.rsplit(".", 1)[-1]
         ends = [p for p in known if p.rsplit(".", 1)[-1] == last]
         near = ends or difflib.get_close_matches(name, [f.name for f in inside.fields], n=1)
-    hint = f"; did you mean {known.get(near[0], near[0])!r}?" if near else ""
-    fields = ", ".join(f.name for f in inside.fields[:20]) or "no fields"
+    hint = f"; did you mean {known.get(near[0], near[0])}?" if near else ""
+    fields = some_of((f.name for f in inside.fields), 20) or "no fields"
     return f"field {path!r}: {inside.name} has no {name!r}{hint} (it has {fields})"
 
 

@@ -47,6 +47,7 @@ from logloom.io.logs.tables.columns import definition_of, top_level, values_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, times_of
 from logloom.schema import BYTES, ColumnType
+from logloom.words import some_of
 
 KEPT_BYTES = 64 << 20  # of columns read last, since rows are taken block by block
 
@@ -312,7 +313,7 @@ def _times(file: TableFile) -> list[NDArray[np.int64]]:
     if name is None:
         raise LogReadError(
             f"{file.uri}: has no time column ({', '.join(TIME_COLUMNS)}), "
-            f"only {', '.join(file.schema.names[:20])}. {sweeps.WAY_OUT}"
+            f"only {some_of(file.schema.names, 20)}. {sweeps.WAY_OUT}"
         )
     columns = [file.read(group, [name]).column(name) for group in range(len(file.groups))]
     try:
