@@ -42,12 +42,13 @@ from logloom.io.logs.log_list import print_of
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.remembered import Memory, RememberedLog
 from logloom.io.logs.sidecar import Sidecars
-from logloom.io.manifest import Manifest, open_root, read_manifest, version_file
+from logloom.io.manifest import Manifest, open_root, read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import sampled_logs

@@ -21,12 +21,13 @@ from blake3 import blake3
 
 from benchmarks.harness import cache_folder, print_table, warn_if_busy
 from logloom.io.entries import ENTRY, FAN_OUT, Entry, FileEntry, unit_names, write_log_part
-from logloom.io.manifest import FORMAT, Manifest, version_file
+from logloom.io.manifest import FORMAT, Manifest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stored import UNITS
+from logloom.io.version_files import version_file
 from logloom.pipelines.gc import collect_garbage
 from logloom.schema import Schema
 

@@ -18,8 +18,9 @@ from typing import Any
 import logloom.datasets
 from benchmarks.scripts.many import resident
 from logloom.io.formats import format_named
-from logloom.io.manifest import read_manifest, version_numbers
+from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.head import head
 from logloom.pipelines.splits import built_splits
 from logloom.pipelines.verify import verify

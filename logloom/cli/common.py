@@ -76,9 +76,9 @@ AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Commit a versio
 
 def complete_version(incomplete: str) -> list[str]:
     """ROOT@7 and ROOT@gold for what is typed of it; nothing for roots that aren't on this machine's disks."""
-    from logloom.io.manifest import version_numbers
     from logloom.io.storage import Store
     from logloom.io.tags import read_tags
+    from logloom.io.version_files import version_numbers
 
     root, at, _ = incomplete.rpartition("@")
     try:

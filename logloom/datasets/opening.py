@@ -27,10 +27,11 @@ from logloom.io.checks import UncheckedWarning, with_check
 from logloom.io.filesystems import absolute_uri
 from logloom.io.foreign import kind_of, kinds
 from logloom.io.formats import without_suffix
-from logloom.io.manifest import Manifest, open_root, split_root, version_numbers
+from logloom.io.manifest import Manifest, open_root, split_root
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
+from logloom.io.version_files import version_numbers
 from logloom.row_splits import COLUMN, has_row_splits
 from logloom.words import near_to, some_of
 

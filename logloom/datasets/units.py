@@ -19,10 +19,11 @@ from logloom.io.ahead import ahead
 from logloom.io.caches import LruCache
 from logloom.io.chained import ChainedSource, grouped
 from logloom.io.entries import Entry, LogUnits, read_log_part
-from logloom.io.manifest import Manifest, view_folder
+from logloom.io.manifest import Manifest
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
+from logloom.io.version_files import view_folder
 from logloom.schema import Schema
 
 if TYPE_CHECKING:

@@ -24,12 +24,13 @@ from logloom.io.checks import check_all, known_files, unit_files, with_check
 from logloom.io.entries import Entry
 from logloom.io.formats import by_preference, format_named, options_of
 from logloom.io.intervals import read_intervals
-from logloom.io.manifest import Manifest, view_folder
+from logloom.io.manifest import Manifest
 from logloom.io.row_counts import row_split_names
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
 from logloom.io.units import AssembledFormat
+from logloom.io.version_files import view_folder
 from logloom.schema import Schema
 from logloom.words import near_to
 

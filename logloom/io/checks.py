@@ -19,9 +19,10 @@ from logloom.errors import DatasetError
 from logloom.io.assembled import assembled_files
 from logloom.io.entries import Entry, FileEntry
 from logloom.io.filesystems import absolute_uri, size_and_digest
-from logloom.io.manifest import Assembled, open_root, read_assembled, version_numbers
+from logloom.io.manifest import Assembled, open_root, read_assembled
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 
 CHECK = "logloom.check"  # in storage options, beside the protocols
 _IN_VIEW = re.compile(r"(?P<root>.+)/(?P<folder>v(?P<version>\d{8})/(?P<output>[^/]+))/.+")

@@ -13,11 +13,12 @@ from importlib.metadata import entry_points
 from pydantic import BaseModel
 
 from logloom.errors import UsageError
-from logloom.io.manifest import Manifest, version_file
+from logloom.io.manifest import Manifest
 from logloom.io.metadata import checked
 from logloom.io.referring import ReferredFormat
 from logloom.io.storage import Store
 from logloom.io.units import Format
+from logloom.io.version_files import version_file
 
 
 @functools.cache

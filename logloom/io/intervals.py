@@ -23,10 +23,11 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import Manifest, manifest_at, version_numbers
+from logloom.io.manifest import Manifest, manifest_at
 from logloom.io.metadata import STRICT, Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.where_grammar import INTERVALS as NAME
 from logloom.words import near_to
 

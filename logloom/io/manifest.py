@@ -1,6 +1,6 @@
-"""Manifests: what a version holds, and from which logs; the versions of a root.
+"""Manifests: what a version holds, and from which logs; opening the versions of a root.
 
-Here: manifests, versions, and where the files lie:
+Here: manifests, versions by their names, and where the files lie:
 
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
     versions/00000007.blake3               its digest, see logloom.io.manifest_digest
@@ -8,9 +8,10 @@ Here: manifests, versions, and where the files lie:
     versions/shards/<digest>.parquet       what versions say of their logs, see logloom.io.shards
     runs/<number>/<run>.json               what became of one build that was to be that number
 
-Elsewhere: the logs of a version as a sequence (logloom.io.records); names of versions (logloom.io.tags);
-entries of units and logs' parts, which records name (logloom.io.entries); how whole files appear
-(logloom.io.storage); views of a version (logloom.pipelines.view).
+Elsewhere: what these files are called, and which versions there are (logloom.io.version_files); the logs of a
+version as a sequence (logloom.io.records); names of versions (logloom.io.tags); entries of units and logs'
+parts, which records name (logloom.io.entries); how whole files appear (logloom.io.storage); views of a
+version (logloom.pipelines.view).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from blake3 import blake3
 from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
@@ -38,25 +39,21 @@ from logloom.io.entries import (
     repair_hint,
     unit_folder,
 )
-from logloom.io.filesystems import explained
 from logloom.io.manifest_digest import check_digest
 from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
 from logloom.io.purged import check_purged
 from logloom.io.records import LogRecords
-from logloom.io.removals import removed_file
 from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
-from logloom.io.storage import TEMPORARY, Store
+from logloom.io.storage import Store
 from logloom.io.tags import Version, read_tags
+from logloom.io.version_files import all_versions, lost_manifest, version_file, version_numbers
 from logloom.schema import Schema
-from logloom.words import near_to, some_of
+from logloom.words import near_to
 
 FORMAT = 4
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
 FLAT_FORMAT = 3  # of roots whose units lie side by side; earlier software reads it
-_VERSION_FILE = re.compile(r"(\d{8})\.(json|removed|blake3)")
-_MAX_LOST = 1000  # versions, that are told of: whoever writes a file 99999999.json makes a long gap
 _DIGITS = re.compile(r"[0-9]{1,8}")
-_ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
 
 @dataclass(frozen=True)
@@ -241,106 +238,6 @@ def _check_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema
 
 
-def version_file(number: int) -> str:
-    return f"versions/{number:08d}.json"
-
-
-def view_folder(number: int) -> str:
-    return f"v{number:08d}"
-
-
-def runs_folder(number: int) -> str:
-    """Where builds that are to be a version leave what became of them."""
-    return f"runs/{number:08d}"
-
-
-def check_root(store: Store) -> None:
-    """Makes sure that a folder is a root of logloom, or may become one.
-
-    Raises:
-        UsageError: it holds other things, and no versions.
-    """
-    for place in (store.local, *store.local.parents) if store.local is not None else ():
-        with explained(str(place)):
-            is_file = place.is_file()
-        if is_file:
-            raise UsageError(f"{place}: is a file; --to wants a folder")
-    strange = [name for name in store.names() if not is_root_name(name)]
-    if strange and not any(all_versions(store)):  # beside versions lies whatever somebody put there
-        raise UsageError(
-            f"{store.uri}: not a logloom root, it holds {some_of(strange, 3)}"
-            f"{' …' if len(strange) > 3 else ''}; choose an empty or new folder"
-        )
-
-
-def is_root_name(name: str) -> bool:
-    """Whether something directly in a root may be logloom's."""
-    return _ROOT_NAMES.fullmatch(name) is not None
-
-
-def version_numbers(store: Store) -> list[int]:
-    """The versions that there are, ascending: all that were committed, but for those that were removed."""
-    return all_versions(store).there
-
-
-class VersionNumbers(NamedTuple):
-    """The numbers of a root's versions, ascending.
-
-    Attributes:
-        there: that can be opened.
-        removed: of which a note says so; where somebody gave a lost one up, without a manifest.
-        lost: whose manifest is gone without such a note.
-    """
-
-    there: list[int]
-    removed: list[int]
-    lost: list[int]
-
-    @property
-    def next(self) -> int:
-        """The number that no version had yet."""
-        return max(itertools.chain(*self), default=0) + 1
-
-    @property
-    def is_newest_lost(self) -> bool:
-        """Whether a version is lost that is newer than all that are there."""
-        return bool(self.lost) and self.lost[-1] > max(self.there, default=0)
-
-
-def all_versions(store: Store) -> VersionNumbers:
-    """The versions that there are, those that were removed, and those whose manifest is lost.
-
-    The newest one is always there, whatever a note says: the next build follows it. A manifest is lost where
-    its digest, which is written after it, is there, or a later version: numbers have no gaps.
-    """
-    found = _listed_versions(store)
-    if found.lost:
-        # A disk may list in part what is committed just then; what it listed before is whole by now.
-        again = _listed_versions(store)
-        found = again._replace(lost=sorted({*found.lost}.intersection(again.lost)))
-    return found
-
-
-def _listed_versions(store: Store) -> VersionNumbers:
-    matches = [match for name in store.names("versions") if (match := _VERSION_FILE.fullmatch(name))]
-    committed, noted, told = (
-        {int(match[1]) for match in matches if match[2] == kind} for kind in ("json", "removed", "blake3")
-    )
-    removed = noted - {max(committed, default=0)}
-    before = (number for number in range(1, max(committed, default=0)) if number not in committed | noted)
-    lost = {*itertools.islice(before, _MAX_LOST), *(told - committed - noted)}
-    return VersionNumbers(sorted(committed - removed), sorted(removed), sorted(lost))
-
-
-def lost_manifest(store: Store, number: int) -> DatasetError:
-    """The error of a version whose manifest is lost, which says what to do."""
-    return DatasetError(
-        f"{store.uri_of(version_file(number))}: the manifest of version {number} is lost, and nothing else "
-        "says what the version holds: put it back from a backup; or give the version up by an empty file "
-        f"{removed_file(number)}, and the next `logloom gc` removes what only it needed"
-    )
-
-
 def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
     """The manifest of a version.
 
@@ -399,7 +296,7 @@ def resolve_version(store: Store, version: int | str) -> int:
     if number is not None and number in lost:
         raise lost_manifest(store, number)
     known = [*map(str, numbers[-5:]), *sorted(tag for tag in tags if tags[tag] in numbers)]
-    hint = near_to(text if number is None else "", known)
+    hint = near_to(text if text[:1].isalpha() else "", known)  # a number is near to too many
     if number in removed:
         named = f" ({version})" if str(version) in tags else ""
         raise UsageError(f"{store.uri}: version {number}{named} was removed by `logloom gc`{hint}")

@@ -8,7 +8,7 @@ of before hold the tags alone.
 
 Here: reading and changing them. A change creates the next file, so of two at once one is refused by the store
 and made again upon the other: none is lost, on a disk and in any store that creates files if absent.
-Elsewhere: what versions there are (logloom.io.manifest).
+Elsewhere: what versions there are (logloom.io.version_files).
 """
 
 from __future__ import annotations

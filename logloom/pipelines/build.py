@@ -31,8 +31,8 @@ from logloom.errors import (
 )
 from logloom.extras import beam_needed
 from logloom.io import log_statistics
-from logloom.io.manifest import version_file
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines.beside import refuse_second
 from logloom.pipelines.built import Built, check_purged, has_nothing_to_build, mend_digest, newest, with_view
 from logloom.pipelines.plan_logs import save_memory

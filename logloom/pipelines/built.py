@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from logloom.errors import PurgedError, StorageError
-from logloom.io.manifest import Manifest, manifest_at, version_file
+from logloom.io.manifest import Manifest, manifest_at
 from logloom.io.manifest_digest import write_digest
 from logloom.io.purged import Purged
 from logloom.io.shards import LogRecord
 from logloom.io.stretches import DAMAGE
+from logloom.io.version_files import version_file
 from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.planned import Plan
 from logloom.pipelines.view import show

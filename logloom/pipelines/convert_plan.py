@@ -17,13 +17,14 @@ from pydantic import BaseModel, ValidationError
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.formats import format_named
-from logloom.io.manifest import Manifest, check_root
+from logloom.io.manifest import Manifest
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
 from logloom.io.units import Format
+from logloom.io.version_files import check_root
 from logloom.pipelines.planned import Plan
 from logloom.pipelines.versions import (
     Before,

@@ -16,10 +16,11 @@ from logloom.errors import UsageError
 from logloom.io.entries import Entry
 from logloom.io.foreign import open_foreign
 from logloom.io.formats import form_options, format_named
-from logloom.io.manifest import Manifest, entries_of, open_root, read_manifest, split_root, version_numbers
+from logloom.io.manifest import Manifest, entries_of, open_root, read_manifest, split_root
 from logloom.io.sources import BLOCK_BYTES, Columns, RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import LogRange, SourceLog
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.verify import reading_of
 from logloom.schema import Schema
 from logloom.transforms.job import Committed

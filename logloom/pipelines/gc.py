@@ -23,22 +23,20 @@ from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_folder
 from logloom.io.entries import unit_folder, unit_names
 from logloom.io.formats import referred_to
 from logloom.io.intervals import numbers_with
-from logloom.io.manifest import (
-    all_versions,
-    as_laid_out,
-    check_root,
-    is_root_name,
-    no_version_at,
-    read_manifest,
-    runs_folder,
-    version_file,
-    view_folder,
-)
+from logloom.io.manifest import as_laid_out, no_version_at, read_manifest
 from logloom.io.removals import REMOVING, forget_removals, mark_removed, removed_file, removing
 from logloom.io.shards import SHARDS
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
 from logloom.io.tags import read_tags
+from logloom.io.version_files import (
+    all_versions,
+    check_root,
+    is_root_name,
+    runs_folder,
+    version_file,
+    view_folder,
+)
 from logloom.pipelines.gc_needed import Needed, check_found, check_versions, kept_versions, view_users
 from logloom.pipelines.gc_removal import Collected, Removal
 from logloom.pipelines.merged_stats import MERGED

@@ -25,19 +25,13 @@ from logloom.io.ahead import ahead
 from logloom.io.entries import ENTRY, read_log_part, unit_folder
 from logloom.io.formats import referred_to
 from logloom.io.labels.stored import files_named
-from logloom.io.manifest import (
-    Assembled,
-    Manifest,
-    lost_manifest,
-    manifest_at,
-    read_assembled,
-    version_file,
-)
+from logloom.io.manifest import Assembled, Manifest, manifest_at, read_assembled
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.removals import Keys, are_in, key_of, keys_in
 from logloom.io.shards import shard_file
 from logloom.io.storage import Store
+from logloom.io.version_files import lost_manifest, version_file
 from logloom.recipe import Keep
 
 if TYPE_CHECKING:

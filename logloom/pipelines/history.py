@@ -17,18 +17,13 @@ from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.log_statistics import read_statistics
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
-from logloom.io.manifest import (
-    Manifest,
-    all_versions,
-    lost_manifest,
-    manifest_at,
-    no_version_at,
-)
+from logloom.io.manifest import Manifest, manifest_at, no_version_at
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
+from logloom.io.version_files import all_versions, lost_manifest
 from logloom.pipelines.comparison import LogChanges, sums_of
 from logloom.pipelines.status import builds_of
 from logloom.pipelines.versions import where_logs_are

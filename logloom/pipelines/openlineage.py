@@ -19,8 +19,9 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.filesystems import absolute_uri
-from logloom.io.manifest import Manifest, read_manifest, version_file
+from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.retries import WAITS
+from logloom.io.version_files import version_file
 from logloom.pipelines.comparison import sums_of
 from logloom.pipelines.planned import BuildPlan
 from logloom.schema import Schema

@@ -17,11 +17,12 @@ from pydantic import BaseModel
 from logloom.errors import UsageError
 from logloom.io.formats import format_named
 from logloom.io.logs.log_list import LogFiles
-from logloom.io.manifest import Manifest, check_root
+from logloom.io.manifest import Manifest
 from logloom.io.referring import ReferringFormat
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
+from logloom.io.version_files import check_root
 from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State

@@ -27,11 +27,12 @@ from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, find_entry, unit_folder, unit_names
 from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.match import size_of_files
-from logloom.io.manifest import as_laid_out, read_manifest, version_file, version_numbers, view_folder
+from logloom.io.manifest import as_laid_out, read_manifest
 from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
 from logloom.io.removals import forget_removals, removing
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
+from logloom.io.version_files import version_file, version_numbers, view_folder
 from logloom.pipelines.gc import LOG_FILE
 from logloom.pipelines.gc_needed import view_users
 from logloom.pipelines.purge_found import Found

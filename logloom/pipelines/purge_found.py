@@ -15,11 +15,12 @@ from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.formats import referred_to
 from logloom.io.labels.stored import files_named
 from logloom.io.log_statistics import statistics_file
-from logloom.io.manifest import Assembled, Manifest, all_versions, manifest_at, read_assembled
+from logloom.io.manifest import Assembled, Manifest, manifest_at, read_assembled
 from logloom.io.metadata import parsed
 from logloom.io.purged import Purged, merged_ranges
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
+from logloom.io.version_files import all_versions
 from logloom.pipelines.gc_needed import Needed, check_found
 from logloom.pipelines.purge_rows import ErasedTime, content_without, count_rows
 from logloom.schema import TimeRanges

@@ -23,20 +23,13 @@ from logloom.io.filesystems import with_access
 from logloom.io.labels.stored import WAY_OUT
 from logloom.io.log_statistics import statistics_file
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import (
-    Assembled,
-    Manifest,
-    open_root,
-    read_assembled,
-    read_manifest,
-    version_file,
-    version_numbers,
-)
+from logloom.io.manifest import Assembled, Manifest, open_root, read_assembled, read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file, version_numbers
 from logloom.pipelines.plan import resolved_references
 from logloom.pipelines.repair_assembled import assemble_again
 from logloom.pipelines.repair_units import (

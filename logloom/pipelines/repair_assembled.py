@@ -15,8 +15,9 @@ from blake3 import blake3
 from logloom.errors import DatasetError
 from logloom.io.assembled import AssembledEntry, PortionEntry, SharedPortion, find_portion, publish_assembled
 from logloom.io.entries import ENTRY, FileEntry, unit_folder
-from logloom.io.manifest import Assembled, Manifest, read_assembled, read_manifest, version_numbers
+from logloom.io.manifest import Assembled, Manifest, read_assembled, read_manifest
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.repair_units import (
     check_stages,
     describe_chunk,

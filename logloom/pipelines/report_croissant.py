@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from logloom.io.formats import format_named
-from logloom.io.manifest import Manifest, view_folder
+from logloom.io.manifest import Manifest
 from logloom.io.shards import fetch, shard_file
 from logloom.io.storage import Store
+from logloom.io.version_files import view_folder
 from logloom.pipelines.comparison import sums_of
 from logloom.schema import Schema
 from logloom.words import counted, printable

@@ -17,10 +17,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from logloom.errors import DatasetError, LogloomError
-from logloom.io.manifest import read_manifest, runs_folder, version_file, version_numbers
+from logloom.io.manifest import read_manifest
 from logloom.io.metadata import checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
+from logloom.io.version_files import runs_folder, version_file, version_numbers
 from logloom.pipelines.log_counts import lacking_in_words
 from logloom.runners.detached import look_at
 from logloom.runners.options import RUNNERS

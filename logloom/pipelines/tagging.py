@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from logloom.errors import UsageError
-from logloom.io.manifest import resolve_version, version_numbers
+from logloom.io.manifest import resolve_version
 from logloom.io.storage import Store
 from logloom.io.tags import change_tags, check_tag
+from logloom.io.version_files import version_numbers
 from logloom.words import near_to
 
 

@@ -26,12 +26,13 @@ from logloom.io.entries import Entry, FileEntry, read_log_part, unit_folder
 from logloom.io.filesystems import explained, with_access
 from logloom.io.intervals import problems_of
 from logloom.io.labels.stored import files_named, labels_problem
-from logloom.io.manifest import Assembled, Manifest, open_root, read_assembled, view_folder
+from logloom.io.manifest import Assembled, Manifest, open_root, read_assembled
 from logloom.io.purged import Purged
 from logloom.io.removals import are_in, key_of
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import tag_problems
+from logloom.io.version_files import view_folder
 from logloom.pipelines.verify_claims import Claims, Finding, manifest_state, whole_logs
 from logloom.pipelines.verify_logs import check_spans, derive_again, job_again, task_of
 from logloom.pipelines.view import view_files

@@ -16,18 +16,12 @@ from logloom import __version__
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import Entry
 from logloom.io.formats import format_named
-from logloom.io.manifest import (
-    Manifest,
-    all_versions,
-    digest_of_manifest,
-    lost_manifest,
-    read_manifest,
-    version_file,
-)
+from logloom.io.manifest import Manifest, digest_of_manifest, read_manifest
 from logloom.io.manifest_digest import digest_file
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.io.units import AssembledFormat
+from logloom.io.version_files import all_versions, lost_manifest, version_file
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.job import Committed, is_key_of

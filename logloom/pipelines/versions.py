@@ -20,20 +20,14 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError, UsageError
 from logloom.io.entries import fan_out_of_new
 from logloom.io.logs.log_list import rows_in
-from logloom.io.manifest import (
-    Manifest,
-    all_versions,
-    digest_of_manifest,
-    lost_manifest,
-    manifest_at,
-    runs_folder,
-)
+from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at
 from logloom.io.merging import GONE, write_records
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.row_counts import rows_by_split
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
+from logloom.io.version_files import all_versions, lost_manifest, runs_folder
 from logloom.transforms.job import Target
 from logloom.words import counted, near_to, some_of
 

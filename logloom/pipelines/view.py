@@ -23,10 +23,11 @@ from logloom.io.disk import NO_LINKS, sync, sync_all
 from logloom.io.entries import FileEntry, repair_hint
 from logloom.io.filesystems import explained
 from logloom.io.formats import format_named
-from logloom.io.manifest import Manifest, entries_of, read_assembled, view_folder
+from logloom.io.manifest import Manifest, entries_of, read_assembled
 from logloom.io.row_counts import row_split_names
 from logloom.io.storage import Store
 from logloom.io.stored import UNITS
+from logloom.io.version_files import view_folder
 from logloom.row_splits import COLUMN
 from logloom.transforms.finished import check_file
 from logloom.words import OnMessage, near_to

@@ -31,9 +31,9 @@ from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.interpreter import import_environment, module_command
 from logloom.io.disk import is_running
-from logloom.io.manifest import runs_folder
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
+from logloom.io.version_files import runs_folder
 from logloom.software import software
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask
 from logloom.transforms.partition import build_partition

@@ -20,7 +20,7 @@ from logloom.errors import OF_CONTENT, CommitConflictError, DatasetError, Storag
 from logloom.io.entries import Entry, read_log_part, write_log_part
 from logloom.io.log_statistics import of_units, write_statistics
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest, runs_folder, version_file
+from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
 from logloom.io.purged import Purged, digest_of_log
@@ -28,6 +28,7 @@ from logloom.io.records import LogRecords
 from logloom.io.shards import DROPPED, LogRecord, total
 from logloom.io.storage import Store
 from logloom.io.stored import UNITS
+from logloom.io.version_files import runs_folder, version_file
 from logloom.software import software
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.conversion import ConvertJob, converted_record

@@ -17,10 +17,11 @@ from logloom.errors import DatasetError
 from logloom.io.assembled import AssembledEntry, SharedPortion, read_portion, read_portions
 from logloom.io.entries import ENTRY, Entry, FileEntry, find_entry, read_log_part, unit_folder
 from logloom.io.filesystems import size_and_digest
-from logloom.io.manifest import Assembled, read_assembled, read_manifest, version_numbers
+from logloom.io.manifest import Assembled, read_assembled, read_manifest
 from logloom.io.remote import MISSING
 from logloom.io.removals import removing
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.words import counted
 
 

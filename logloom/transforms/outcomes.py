@@ -24,11 +24,12 @@ from blake3 import blake3
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.logs.remembered import Memory
 from logloom.io.logs.sidecar import Sidecars
-from logloom.io.manifest import digest_of_manifest, manifest_at, runs_folder
+from logloom.io.manifest import digest_of_manifest, manifest_at
 from logloom.io.merging import merge_records, write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
+from logloom.io.version_files import runs_folder
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import LogJob, Target
 from logloom.transforms.results import Failure

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from logloom.digests import digest_of
-from logloom.io.manifest import runs_folder
 from logloom.io.storage import Store
+from logloom.io.version_files import runs_folder
 from logloom.transforms.job import Target
 from logloom.transforms.journal import READING_BACK, Note
 from logloom.transforms.reading_back import read_back

@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, field, replace
 
 from logloom.errors import DatasetError, StorageError
 from logloom.io.disk import is_running
-from logloom.io.manifest import runs_folder
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
+from logloom.io.version_files import runs_folder
 from logloom.transforms.job import Target
 from logloom.words import why_ended
 

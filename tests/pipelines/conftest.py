@@ -13,12 +13,13 @@ import pytest
 from logloom.demo import demo_recipe, make_drives
 from logloom.io.logs import listing
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import read_manifest, version_file
+from logloom.io.manifest import read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines import plan_logs
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build

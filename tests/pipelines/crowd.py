@@ -16,8 +16,8 @@ from typing import Any
 
 import logloom.datasets
 from logloom.errors import CommitConflictError, LogloomError, ReadBackError
-from logloom.io.manifest import version_numbers
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build

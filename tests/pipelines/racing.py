@@ -17,8 +17,9 @@ from typing import Any
 
 from logloom.errors import LogloomError
 from logloom.io import storage
-from logloom.io.manifest import read_manifest, version_numbers
+from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from blake3 import blake3
 
 from logloom.io.entries import ENTRY, Entry, FileEntry, write_log_part
-from logloom.io.manifest import Manifest, digest_of_manifest, version_file
+from logloom.io.manifest import Manifest, digest_of_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.schema import Schema
 from logloom.transforms.job import Committed
 

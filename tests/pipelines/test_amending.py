@@ -8,9 +8,10 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import CommitConflictError, DatasetError, LogReadError, UsageError
-from logloom.io.manifest import read_manifest, version_file, version_numbers
+from logloom.io.manifest import read_manifest
 from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file, version_numbers
 from logloom.pipelines.build import build
 from logloom.pipelines.comparison import compare
 from logloom.pipelines.drop import plan_drop

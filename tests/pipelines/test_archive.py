@@ -8,11 +8,12 @@ import pytest
 import logloom.datasets as ld
 from logloom.errors import DatasetError
 from logloom.io.entries import read_log_part
-from logloom.io.manifest import read_manifest, version_file
+from logloom.io.manifest import read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines import view as views
 from logloom.pipelines.build import build
 from logloom.pipelines.head import head

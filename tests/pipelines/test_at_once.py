@@ -13,8 +13,9 @@ from functools import partial
 
 import pytest
 
-from logloom.io.manifest import read_manifest, version_numbers
+from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from tests.forking import module

@@ -26,9 +26,10 @@ from logloom.errors import (
 from logloom.io.entries import ENTRY, unit_folder
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import entries_of, open_root, read_manifest, version_file
+from logloom.io.manifest import entries_of, open_root, read_manifest
 from logloom.io.manifest_digest import digest_file, write_digest
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines import build as build_module
 from logloom.pipelines.build import build
 from logloom.pipelines.head import head

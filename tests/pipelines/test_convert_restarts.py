@@ -9,8 +9,9 @@ import pytest
 
 from logloom.digests import digest_of
 from logloom.errors import ReadBackError
-from logloom.io.manifest import read_manifest, runs_folder
+from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
+from logloom.io.version_files import runs_folder
 from logloom.pipelines import convert_sources
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert

@@ -13,8 +13,9 @@ import fsspec
 import pytest
 
 import logloom.datasets
-from logloom.io.manifest import read_assembled, read_manifest, version_file
+from logloom.io.manifest import read_assembled, read_manifest
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify

@@ -15,8 +15,9 @@ import pytest
 import logloom.datasets as ld
 from logloom.errors import LogloomError, StorageError
 from logloom.io import retries
-from logloom.io.manifest import read_manifest, version_numbers
+from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.build import build
 from logloom.pipelines.convert import convert
 from logloom.pipelines.convert_plan import plan_convert

@@ -18,8 +18,9 @@ from logloom import demo
 from logloom.demo import make_drives
 from logloom.errors import PurgedError
 from logloom.io.entries import read_log_part
-from logloom.io.manifest import Manifest, read_manifest, version_numbers
+from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge

@@ -18,23 +18,21 @@ from logloom.cli.gc import seconds
 from logloom.errors import CommitConflictError, DatasetError, ReadBackError, StorageError, UsageError
 from logloom.io import ages, removals
 from logloom.io.entries import ENTRY, read_log_part, unit_names, write_log_part
-from logloom.io.manifest import (
-    VersionNumbers,
-    all_versions,
-    open_root,
-    read_manifest,
-    resolve_version,
-    runs_folder,
-    version_file,
-    version_numbers,
-    view_folder,
-)
+from logloom.io.manifest import open_root, read_manifest, resolve_version
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import shard_file
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
+from logloom.io.version_files import (
+    VersionNumbers,
+    all_versions,
+    runs_folder,
+    version_file,
+    version_numbers,
+    view_folder,
+)
 from logloom.pipelines import gc, gc_removal, tagging, versions
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage

@@ -9,11 +9,11 @@ import apache_beam as beam
 import pytest
 
 from logloom.errors import DatasetError
-from logloom.io.manifest import runs_folder, version_file
 from logloom.io.manifest_digest import digest_file
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
 from logloom.io.shards import SHARDS, LogRecord, shard_file
+from logloom.io.version_files import runs_folder, version_file
 from logloom.pipelines import build as building
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.status import sweep_runs

@@ -14,13 +14,14 @@ from logloom.errors import UsageError
 from logloom.io import log_statistics
 from logloom.io.entries import read_log_part
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
-from logloom.io.manifest import read_manifest, resolve_version, version_file
+from logloom.io.manifest import read_manifest, resolve_version
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
 from logloom.io.removals import removed_file
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
+from logloom.io.version_files import version_file
 from logloom.pipelines import history, stats
 from logloom.pipelines.comparison import LogChanges, compare
 from logloom.pipelines.history import follow, versions

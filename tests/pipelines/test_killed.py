@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from logloom.io.manifest import version_numbers
 from logloom.io.storage import Store
+from logloom.io.version_files import version_numbers
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at, digests

@@ -7,9 +7,10 @@ import pytest
 
 from logloom.errors import CommitConflictError, DatasetError, StorageError, UsageError
 from logloom.io.entries import ENTRY
-from logloom.io.manifest import entries_of, open_root, version_file
+from logloom.io.manifest import entries_of, open_root
 from logloom.io.manifest_digest import digest_file
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines import view
 from logloom.pipelines.build import build
 from logloom.pipelines.head import head

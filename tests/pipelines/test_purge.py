@@ -11,12 +11,13 @@ import logloom.datasets
 from logloom.errors import DatasetError, PurgedError, UsageError
 from logloom.io import removals
 from logloom.io.entries import read_log_part
-from logloom.io.manifest import read_assembled, read_manifest, version_file, version_numbers
+from logloom.io.manifest import read_assembled, read_manifest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file, version_numbers
 from logloom.pipelines import gc_needed
 from logloom.pipelines import purge as purging
 from logloom.pipelines.build import build

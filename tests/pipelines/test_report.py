@@ -12,10 +12,11 @@ import yaml
 import logloom.datasets
 from logloom.errors import DatasetError
 from logloom.io import log_statistics
-from logloom.io.manifest import open_root, read_manifest, version_file
+from logloom.io.manifest import open_root, read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines import report as report_module
 from logloom.pipelines import report_logs, verify
 from logloom.pipelines.build import build

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from logloom.io.logs.log_list import LogFiles, LogList, print_of
-from logloom.io.manifest import open_root, version_file
+from logloom.io.manifest import open_root
 from logloom.io.merging import write_records
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines import standing
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build

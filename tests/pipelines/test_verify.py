@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from logloom.io.manifest import read_manifest, version_file
+from logloom.io.manifest import read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.records import LogRecords
 from logloom.io.shards import shard_file, table_of, write_shard
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.pipelines.verify_claims import manifest_state

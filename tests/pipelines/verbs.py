@@ -9,10 +9,11 @@ import pytest
 from logloom.errors import LogloomError
 from logloom.io import disk
 from logloom.io.entries import read_log_part
-from logloom.io.manifest import as_laid_out, read_manifest, version_file, version_numbers
+from logloom.io.manifest import as_laid_out, read_manifest
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
+from logloom.io.version_files import version_file, version_numbers
 from logloom.pipelines.build import prepared
 from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.gc import collect_garbage

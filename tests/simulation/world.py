@@ -28,12 +28,13 @@ from logloom.errors import (
     UsageError,
 )
 from logloom.io.entries import ENTRY, read_log_part, unit_folder
-from logloom.io.manifest import manifest_at, read_manifest, version_file, version_numbers
+from logloom.io.manifest import manifest_at, read_manifest
 from logloom.io.purged import Purged
 from logloom.io.removals import REMOVING
 from logloom.io.storage import Store
 from logloom.io.tables import verify
 from logloom.io.tags import read_tags
+from logloom.io.version_files import version_file, version_numbers
 from logloom.pipelines.build import build
 from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.gc import GRACE_S, collect_garbage

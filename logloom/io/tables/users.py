@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.entries import unit_folder
-from logloom.io.manifest import read_manifest, version_numbers, view_folder
+from logloom.io.manifest import read_manifest
 from logloom.io.metadata import Text, checked, parsed
 from logloom.io.referring import Users
 from logloom.io.storage import Store
@@ -16,6 +16,7 @@ from logloom.io.stored import UNITS
 from logloom.io.tables.index import read_log
 from logloom.io.tables.references import USERS
 from logloom.io.tables.versions import OUTPUT, open_table
+from logloom.io.version_files import version_numbers, view_folder
 
 
 def users_of(store: Store) -> Users:

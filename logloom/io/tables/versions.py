@@ -17,10 +17,11 @@ from typing import Any
 from logloom.errors import DatasetError, UsageError
 from logloom.io.entries import read_log_part, unit_folder
 from logloom.io.filesystems import absolute_uri
-from logloom.io.manifest import Manifest, open_root, split_root, version_numbers, view_folder
+from logloom.io.manifest import Manifest, open_root, split_root
 from logloom.io.row_counts import row_split_names
 from logloom.io.storage import Store
 from logloom.io.tables import description as d
+from logloom.io.version_files import version_numbers, view_folder
 from logloom.words import near_to
 
 OUTPUT = "table"
