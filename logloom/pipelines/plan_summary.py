@@ -22,6 +22,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "up_to_date": plan.up_to_date,
         "problem": plan.problem,
         "logs_to_read": plan.num_logs,
+        "files_to_read": plan.num_files,
         "logs_reused": plan.kept.logs,
         "logs_skipped": len(plan.unreadable),
         "logs_gone": len(plan.dropped),

@@ -228,6 +228,11 @@ class BuildPlan(Plan):
         return len(self.logs) + len(self.left)
 
     @property
+    def num_files(self) -> int:
+        """Of these logs; files that share a log_id are one log."""
+        return sum(len(log.task.uris) for log in self.logs) + self.left.files.num_files(self.left.rows)
+
+    @property
     def problem(self) -> str:
         """That more logs are skipped already than the recipe allows; workers may have to skip more."""
         skipped, total = len(self.unreadable), self.num_logs + self.kept.logs

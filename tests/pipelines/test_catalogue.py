@@ -105,6 +105,12 @@ def test_a_table_lists_the_logs_their_names_and_their_splits(drive, tmp_path, su
     assert [(log.log_id, log.split) for log in plain] == [(log.stem, "") for log in drive.logs]
 
 
+def test_a_plan_tells_how_many_files_its_logs_are_of(drive, tmp_path):
+    recipe = listing(drive, tmp_path / "a", "uri: path, log_id: name", name=["one", "one"])
+    summary = plan_summary(plan_build(recipe, str(tmp_path / "root")))
+    assert (summary["logs_to_read"], summary["files_to_read"]) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("where", "names"),
     [

@@ -178,6 +178,13 @@ class LogList(Sequence[LogFiles]):
         np.add.at(known, of_log, each >= 0)
         return np.where((known == counts[0]) & (counts[0] > 0), sizes, -1)
 
+    def num_files(self, rows: NDArray[np.int64]) -> int:
+        """How many files the logs at some positions have."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return pc.sum(pc.list_value_length(self.column("uris").take(pa.array(rows)))).as_py() or 0
+
     def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
         """Where these logs stand; -1 for one that isn't there."""
         return rows_in(self.ids, log_ids)

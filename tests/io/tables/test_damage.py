@@ -161,7 +161,9 @@ def test_a_missing_index_file_and_a_wrong_count_are_named(table):
 
 def test_a_pattern_that_matches_nothing_says_what_there_is(table):
     loader = tt.row_loader(tt.read_index(str(table[0])))
-    with pytest.raises(UsageError, match=r"^.*/t: no column matches 'radra\.\*'; did you mean radar\.returns\?"):
+    with pytest.raises(
+        UsageError, match=r"^.*/t: no column matches 'radra\.\*'; did you mean radar\.returns\?"
+    ):
         loader.get_row(0, ["lidar.*", "radra.*"])
     with pytest.raises(UsageError, match="no column matches"):
         tt.row_loader(tt.read_index(str(table[0])), "nothing")
