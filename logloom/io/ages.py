@@ -51,7 +51,7 @@ def listed(store: Store, folder: str) -> Iterator[FoundFile]:
     """
     if store.local is not None:
         with explained(store.uri_of(folder)):
-            yield from _walked(str(store.path_of(folder)), folder)
+            yield from _walked(store.local_name(folder), folder)
         return
     fs = store.fs
     fs.invalidate_cache()
@@ -88,7 +88,7 @@ def changed_at(store: Store, name: str) -> float | None:
     try:
         with explained(store.uri_of(name), MISSING):
             if store.local is not None:
-                return store.path_of(name).lstat().st_mtime
+                return os.lstat(store.local_name(name)).st_mtime
             fs = store.fs
             fs.invalidate_cache()
             return _time_of(fs.info(store.fs_path(name)), store.uri_of(name))
@@ -131,10 +131,10 @@ def remove_files(store: Store, names: Sequence[str], within: str = "") -> None:
         with ThreadPoolExecutor(_REMOVERS) as pool:
             list(pool.map(store.remove, names))
         return
-    top = str(store.path_of(within))
+    top = store.local_name(within)
     folders = {top} if within else set()
     for name in names:
-        path = f"{top}/{name[len(within) + 1 :]}" if within else str(store.path_of(name))
+        path = f"{top}/{name[len(within) + 1 :]}" if within else store.local_name(name)
         with contextlib.suppress(*MISSING), explained(path, MISSING):
             os.unlink(path)
         while within and (path := os.path.dirname(path)) not in folders:
