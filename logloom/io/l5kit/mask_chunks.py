@@ -167,8 +167,11 @@ def mask_problems(
     scenes = dataset.scenes[:]["frame_index_interval"]
     bounds = [*scenes[:, 0].tolist(), *scenes[-1:, 1].tolist()]
     mask = open_mask(dataset, probability)
-    if mask is None or len(mask) != num_rows:
-        yield f"{0 if mask is None else len(mask)} rows, {num_rows} were written"
+    if mask is None:
+        yield "its .zarray is missing"
+        return
+    if len(mask) != num_rows:
+        yield f"{len(mask)} rows, {num_rows} were written"
         return
     thresholds = MaskThresholds(float(probability))
     step = ARRAYS["agents"].chunk_rows

@@ -31,6 +31,7 @@ from logloom.io.stretches import Ints
 from logloom.io.video.bits import MAX_PIXELS
 from logloom.row_splits import COLUMN
 from logloom.schema import BYTES, STRING, ColumnType
+from logloom.words import counted
 
 _FIELD = re.compile(r"\{(chunk_index|file_index|video_key)(?::0(\d)d)?\}")
 _NUMBERS = frozenset(
@@ -218,6 +219,8 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
         with open_parquet(store, f"{EPISODES}/{name}") as file:
             names = [one for one in file.schema_arrow.names if not one.startswith("stats/")]
             tables.append(file.read(names, use_threads=False))
+    if info.total_episodes and not tables:
+        raise DatasetError(f"{place}: missing, {INFO} tells of {counted(info.total_episodes, 'episode')}")
     with _decoding(place):
         table: Any = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
         stored = {name: table[name].to_pylist() for name in table.column_names}

@@ -3,6 +3,7 @@
 import io
 import json
 import pathlib
+import shutil
 
 import hypothesis.strategies as st
 import numpy as np
@@ -539,6 +540,13 @@ def test_what_makes_no_sense_is_an_error_that_names_the_file(info, what, tmp_pat
     with pytest.raises((DatasetError, UsageError), match=what) as told:
         list(LeRobotReader(str(folder)).blocks())
     assert str(folder) in str(told.value)
+
+
+def test_missing_episodes_are_an_error(tmp_path):
+    folder, _ = write_others(tmp_path / "pick")
+    shutil.rmtree(folder / "meta/episodes")
+    with pytest.raises(DatasetError, match=r"meta/episodes: missing, meta/info.json tells of 2 episodes"):
+        list(LeRobotReader(str(folder)).blocks())
 
 
 def test_rows_that_a_file_lacks_are_an_error(tmp_path):
