@@ -237,7 +237,7 @@ class BuildPlan(Plan):
         """That more logs are skipped already than the recipe allows; workers may have to skip more."""
         skipped, total = len(self.unreadable), self.num_logs + self.kept.logs
         total += len(self.unreadable) + len(self.left_out)
-        names = [record.log_id for record in self.unreadable[:5]] + ["…"] * (skipped > 5)
+        names = (record.log_id for record in self.unreadable)
         return "" if self.up_to_date else over_budget(self.job, skipped, total, lambda: names)
 
     @property

@@ -49,7 +49,7 @@ from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
 from logloom.transforms.tally import Tally, dropped_of, reconcile
-from logloom.words import counted
+from logloom.words import counted, some_of
 
 
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
@@ -366,7 +366,7 @@ def over_budget(job: Target, skipped: int, total: int, names: Callable[[], Itera
     if not job.skip_budget or skipped <= job.skip_budget * total:
         return ""
     budget = f"{job.skip_budget:.2%}"
-    return f"{skipped} of {counted(total, 'log')} skipped, over the budget of {budget}: {', '.join(names())}"
+    return f"{skipped} of {counted(total, 'log')} skipped, over the budget of {budget}: {some_of(names())}"
 
 
 def _refusal(job: Target, logs: LogRecords) -> str:
@@ -376,7 +376,7 @@ def _refusal(job: Target, logs: LogRecords) -> str:
     def first(most: int) -> Iterator[LogRecord]:
         return logs.take(logs.where("status", ["skipped"])[:most])
 
-    if over := over_budget(job, skipped, len(logs), lambda: [one.log_id for one in first(5)]):
+    if over := over_budget(job, skipped, len(logs), lambda: [one.log_id for one in first(6)]):
         return over
     if not logs.totals.get("rows") and not job.allow_empty:
         why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]

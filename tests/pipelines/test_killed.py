@@ -1,6 +1,6 @@
 """kill -9 of a build, of a worker of it, or of it with all its workers: the next one ends in the same bytes.
 
-LOGLOOM_EVERY_CALL=all kills at 60 moments instead of a few.
+LOGLOOM_EVERY_CALL=all, or places, kills at 60 moments instead of a few.
 Elsewhere: builds killed amid a fortnight (tests/pipelines/test_fortnight.py), workers of engines
 (tests/runners/test_faults.py), several builds at once (tests/pipelines/test_at_once.py).
 """
@@ -23,10 +23,11 @@ from logloom.io.version_files import version_numbers
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at, digests
+from tests.pipelines.verbs import EVERY
 
 pytestmark = pytest.mark.faults
 
-MOMENTS = 60 if "LOGLOOM_EVERY_CALL" in os.environ else 3
+MOMENTS = 60 if EVERY else 3
 CALLS = ("link", "rename", "replace", "fsync", "mkdir")  # that change what is on a disk, or make it last
 
 

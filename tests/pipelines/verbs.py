@@ -29,13 +29,14 @@ from logloom.transforms.finished import unit_problems
 from tests.pipelines.roots import age
 from tests.simulation.eager import build_eagerly
 
-# "places" for the first call from each place of the code, anything else for each call, nothing for a sample.
+# "all" for each call, "places" for the first from each place of the code, nothing for a sample.
 EVERY = os.environ.get("LOGLOOM_EVERY_CALL", "")
+assert EVERY in ("", "all", "places"), f"LOGLOOM_EVERY_CALL={EVERY}: write all or places"
 
 
 def chosen(number, places, rng, count):
     """Which of so many calls meet a fault; places of the code have the number of the first that each made."""
-    if EVERY and (EVERY != "places" or not places):
+    if EVERY == "all" or (EVERY and not places):
         return range(number)
     firsts = sorted(places.values()) if places else range(number)
     return firsts if EVERY else sorted(rng.sample(firsts, min(len(firsts), count)))
