@@ -92,6 +92,8 @@ class Manifest:
             the parent without being read.
         fan_out: how units lie in the root (see `Store`); as in all versions before.
         reason: why somebody made it, where no build did: a rollback, or drives that were dropped.
+        dependencies: what rows depend on beside logs and recipe: "module NAME" and "file NAME" to their
+            BLAKE3, "package NAME" to its version. They are part of `plan`, too.
     """
 
     __pydantic_config__ = STRICT
@@ -112,6 +114,7 @@ class Manifest:
     trusted: Mapping[str, Count] = field(default_factory=dict)
     fan_out: Annotated[int, Strict(), Field(ge=0, le=MAX_FAN_OUT)] = 0
     reason: Text = ""
+    dependencies: Mapping[Text, Text] = field(default_factory=dict)
     format: Count = field(default=FLAT_FORMAT)
 
     @property
@@ -130,7 +133,7 @@ class Manifest:
     def to_bytes(self) -> bytes:
         """What stands in its file: of logs their shards, which lie beside it already."""
         fields = asdict(replace(self, logs=LogRecords()))
-        for name in ("fan_out", "reason"):  # so that earlier software reads what has none
+        for name in ("fan_out", "reason", "dependencies"):  # so that earlier software reads what has none
             if not fields[name]:
                 del fields[name]
         return canonical(fields | {"logs": [asdict(shard) for shard in self.logs.shards]})

@@ -39,9 +39,10 @@ from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
 from logloom.recipe.mistakes import Mistake
 from logloom.transforms.bundles import bundle_size
-from logloom.transforms.derive import load_files, modules_of, read_files
+from logloom.transforms.columns import changed
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import LogJob, LogTask
+from logloom.transforms.python_files import load_files, modules_of, read_files
 from logloom.transforms.results import Failure
 from logloom.uris import shown
 from logloom.words import counted, human_seconds, some_of
@@ -160,6 +161,20 @@ def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
     ]
 
 
+def _dependency_note(job: LogJob, parent: Manifest | None) -> list[str]:
+    """Says which code or file makes the rows of logs other ones than before."""
+    if parent is None:
+        return []
+    before, now = parent.dependencies, job.dependencies
+    differing = [name for name in changed(before, now) if name in before and name in now]
+    if not differing:
+        return []
+    return [
+        f"changed since version {parent.version}, so rows that depend on them are built again: "
+        f"{some_of(differing)}"
+    ]
+
+
 def _sample_note(logs: PlanLogs, num_compared: int) -> list[str]:
     """Says which logs a recipe was held to, where workers open the others, and compare some."""
     if not logs.num_left:
@@ -272,7 +287,8 @@ def _against_parent(
     parent, compared = before.parent, _compared(job, before, logs)
     purged = logs.purged(before)
     planned = list(_to_build(job, recipe, logs, before, purged))
-    notes = [*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared))]
+    notes = [*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_dependency_note(job, parent)]
+    notes += _sample_note(logs, len(compared))
     mended = [log.task.log_id for log in planned if log.task.replaces is not None]
     notes += [*_mended_note(mended), *_waiting(job.store, recipe, logs, before)]
     notes += [log.warning for log in planned if log.warning]

@@ -19,12 +19,13 @@ from logloom.pipelines.verify_claims import Finding
 from logloom.recipe import Recipe
 from logloom.recipe.logs import open_options
 from logloom.schema import ColumnType, Schema
-from logloom.transforms.derive import load_files, modules_of, read_files
+from logloom.transforms.columns import changed
 from logloom.transforms.job import Committed, LogJob, LogTask, opened
 from logloom.transforms.partition import derive_columns
+from logloom.transforms.python_files import load_files, modules_of, read_files
 from logloom.transforms.resolve import resolve
 from logloom.transforms.spans import partitionings, span_named
-from logloom.words import counted
+from logloom.words import counted, some_of
 
 
 def job_again(
@@ -75,6 +76,11 @@ def job_again(
         open_options=options,
         py_files=python,
     )
+    if differing := changed(manifest.dependencies, job.dependencies):
+        raise UsageError(
+            f"{store.uri}: version {manifest.version} was built with other {some_of(differing)}; do this "
+            "with the contents and versions that its manifest has under `dependencies`"
+        )
     if job.plan_identity != manifest.plan:
         raise UsageError(
             f"{store.uri}: version {manifest.version} was built by another logloom ("

@@ -8,6 +8,7 @@ Times are int64 nanoseconds since the Unix epoch, durations nanoseconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -161,18 +162,43 @@ class LabelPlan:
         return Sampling("nearest", self.tolerance)
 
 
+@dataclass(frozen=True, order=True)
+class Dependency:
+    """What rows depend on beside logs and recipe, since the recipe names it; part of every unit's identity.
+
+    Attributes:
+        kind: "module", "package", or "file" for one that the recipe names.
+        name: without a folder of this machine: a module's dotted name, a file as the recipe has it.
+        content: BLAKE3 of the bytes in hex; of an installed package its version.
+    """
+
+    kind: str
+    name: str
+    content: str
+
+
+def labelled(dependencies: Iterable[Dependency]) -> dict[str, str]:
+    """Contents of dependencies by kind and name, as manifests have them."""
+    return {f"{one.kind} {one.name}": one.content for one in sorted(set(dependencies))}
+
+
+def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """What differs between two manifests' dependencies, came or went, by kind and name."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
 @dataclass(frozen=True)
 class DerivedPlan:
     """A column computed from others.
 
     Attributes:
         function: "module:name".
-        source_digest: of the function's source file; part of every unit's identity.
+        dependencies: of the function, sorted.
     """
 
     name: str
     function: str
-    source_digest: str
+    dependencies: tuple[Dependency, ...]
     inputs: tuple[str, ...]
     ctype: ColumnType
 
@@ -252,6 +278,11 @@ class RowPlan:
         types = sampled | {c.name: c.ctype for c in self.derived}
         split = {COLUMN: STRING} if self.split is not None else {}
         return Schema({name: types[name] for name in self.order} | split, tuple(sampled))
+
+    @property
+    def dependencies(self) -> dict[str, str]:
+        """What columns depend on beside logs and recipe: contents by kind and name."""
+        return labelled(one for column in self.derived for one in column.dependencies)
 
     @property
     def lookups(self) -> tuple[TransformPlan, ...]:

@@ -1,40 +1,39 @@
 """Columns that users compute from others.
 
-Here: the `derive` marker, how a function is found and identified, and how it is called and checked.
-Elsewhere: which columns are derived (logloom.transforms.columns), when they are (logloom.transforms.rows).
+Here: the `derive` marker, how a function is found, called and checked.
+Elsewhere: which columns are derived (logloom.transforms.columns), when they are (logloom.transforms.rows),
+files given as --py (logloom.transforms.python_files), what code a function depends on
+(logloom.transforms.dependencies).
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
-import os
 import pathlib
-import sys
-import threading
 import traceback
-import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 import numpy as np
 
 from logloom.blocks import Array, Ragged, Values, take
-from logloom.digests import ColumnDigest, file_digest
+from logloom.digests import ColumnDigest
 from logloom.errors import LogloomError, UsageError
 from logloom.schema import ColumnType
-from logloom.transforms.columns import DerivedPlan
+from logloom.transforms.columns import Dependency, DerivedPlan, changed, labelled
+from logloom.transforms.dependencies import code_dependencies
 from logloom.transforms.resample import Times, cast_values
+from logloom.words import some_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__logloom_derive__"
-_SOURCE = "__logloom_source__"  # of a module made of a PythonFile
 _GROUP = "logloom.derive"  # entry points, whose packages may be derived by
 # Of the machine, not of a log's data: another attempt may do without.
 NOT_OF_THE_LOG = (MemoryError, OSError, ImportError)
-_LOADING = threading.RLock()  # a module stands in sys.modules before all its functions do
+_NOT_FOUND = (ImportError, AttributeError, TypeError, ValueError)  # as of a name that is none
 
 
 class DeriveError(LogloomError):
@@ -62,68 +61,6 @@ def derive(function: Function) -> Function:
     """
     setattr(function, _MARK, True)
     return function
-
-
-@dataclass(frozen=True)
-class PythonFile:
-    """A file with functions to derive by, as it travels to workers that don't see its path."""
-
-    path: str
-    text: str
-
-    @property
-    def module(self) -> str:
-        return pathlib.Path(self.path).stem
-
-
-def read_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[PythonFile, ...]:
-    """Reads Python files.
-
-    Raises:
-        UsageError: a file can't be read, or isn't Python by its name.
-    """
-    files = []
-    for path in map(pathlib.Path, paths):
-        if path.suffix != ".py":
-            raise UsageError(f"{path}: not a Python file; its name must end in .py")
-        try:
-            files.append(PythonFile(str(path.absolute()), path.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{path}: can't be read: {error}") from error
-    return tuple(files)
-
-
-def modules_of(files: Iterable[PythonFile]) -> list[str]:
-    """The names that recipes know files by."""
-    return [file.module for file in files]
-
-
-def load_files(files: Iterable[PythonFile]) -> None:
-    """Imports Python files as modules of their own name, so that "name:function" finds them.
-
-    Raises:
-        UsageError: a file can't be imported, or its name is that of another module.
-    """
-    for file in files:
-        with _LOADING:
-            _load_file(file)
-
-
-def _load_file(file: PythonFile) -> None:
-    loaded = sys.modules.get(file.module)
-    if getattr(loaded, _SOURCE, None) == file:
-        return
-    if not file.module.isidentifier() or (loaded is not None and not hasattr(loaded, _SOURCE)):
-        raise UsageError(f"{file.path}: its name must be an identifier that no imported module has")
-    module = types.ModuleType(file.module)
-    module.__file__ = file.path
-    setattr(module, _SOURCE, file)
-    sys.modules[file.module] = module
-    try:
-        exec(compile(file.text, file.path, "exec"), module.__dict__)  # nosec B102 # the user's --py
-    except (Exception, SystemExit) as error:  # a script's own `sys.exit(main())`, too
-        del sys.modules[file.module]
-        raise UsageError(f"{file.path}: can't be imported: {type(error).__name__}: {error}") from error
 
 
 def check_allowed(name: str, allowed: Iterable[str]) -> None:
@@ -154,9 +91,10 @@ def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
     module_name, _, function_name = name.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (Exception, SystemExit) as error:  # importing a module runs all that it says
+        kind = "" if isinstance(error, _NOT_FOUND) else f"{type(error).__name__}: "
         raise UsageError(
-            f"derive {name!r}: {error}. "
+            f"derive {name!r}: {kind}{error}. "
             "Write module:function, of an installed package or of a file given as --py."
         ) from error
     if not callable(function) or not getattr(function, _MARK, False):
@@ -164,22 +102,23 @@ def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def source_digest(name: str) -> str:
-    """BLAKE3 of the source file that defines the function, in hex.
+def dependencies_of(name: str) -> tuple[Dependency, ...]:
+    """The modules and packages that the function "module:function" depends on; see `code_dependencies`.
 
     Raises:
         UsageError: the function can't be found, or has no source file.
     """
-    function = inspect.unwrap(load(name))
-    try:
-        path = inspect.getsourcefile(function)
-    except TypeError:
-        path = None
-    if path is None or not pathlib.Path(path).is_file():
+    return code_dependencies(name, load(name))
+
+
+@functools.lru_cache(maxsize=256)
+def _check_dependencies(function: str, planned: tuple[Dependency, ...]) -> None:
+    """Raises a UsageError where this process has other code than a plan was made by."""
+    if differing := changed(labelled(planned), labelled(dependencies_of(function))):
         raise UsageError(
-            f"derive {name!r}: its source file can't be found, so a change of it would go unnoticed"
+            f"derive {function!r}: {some_of(differing)} isn't here what the build was planned with; install "
+            "the same on all workers, and don't change code while a build runs"
         )
-    return file_digest(path)
 
 
 def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Values:
@@ -194,9 +133,12 @@ def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Va
 
     Raises:
         DeriveError: the function raises, or returns something else than n values of this type.
+        UsageError: the code that it depends on isn't what the build was planned with.
         LogloomError: it raises for want of memory, files or modules.
     """
     function = load(plan.function)
+    if plan.dependencies:
+        _check_dependencies(plan.function, plan.dependencies)
     try:
         result = function({name: _read_only(inputs[name]) for name in plan.inputs})
     except (Exception, SystemExit) as error:  # one that exits would end the command, with its own code

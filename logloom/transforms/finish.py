@@ -415,6 +415,7 @@ def create_version(
         parent_digest=job.parent_digest,
         trusted=trusted,
         reason=job.reason,
+        dependencies=job.dependencies,
         fan_out=job.store.fan_out,
         format=FORMAT if job.store.fan_out else FLAT_FORMAT,
     )

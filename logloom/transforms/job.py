@@ -37,8 +37,9 @@ from logloom.recipe.model import Recipe
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.software import software
 from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.derive import DeriveError, PythonFile, load_files
+from logloom.transforms.derive import DeriveError
 from logloom.transforms.journal import Journal
+from logloom.transforms.python_files import PythonFile, load_files
 from logloom.transforms.rows import build_blocks
 from logloom.uris import is_local
 
@@ -174,6 +175,11 @@ class Target:
         """Digest of what all rows depend on beside the logs."""
         raise NotImplementedError
 
+    @property
+    def dependencies(self) -> Mapping[str, str]:
+        """See `Manifest.dependencies`."""
+        return {}
+
     def output_identity(self, output: str) -> list[Any]:
         """What an output's files depend on beside the rows."""
         options = self.outputs[output].model_dump(mode="json")
@@ -299,6 +305,10 @@ class LogJob(Job):
         return [READING_SEMANTICS, options.on_error, *names]
 
     @property
+    def dependencies(self) -> Mapping[str, str]:
+        return self.plan.dependencies
+
+    @property
     def schema(self) -> Schema:
         return self.plan.schema
 
@@ -363,6 +373,10 @@ class Committed(Target):
     @property
     def plan_identity(self) -> str:
         return self.manifest.plan
+
+    @property
+    def dependencies(self) -> Mapping[str, str]:
+        return self.manifest.dependencies
 
 
 def survivors_key(key: str, made_by: Mapping[str, str]) -> str:

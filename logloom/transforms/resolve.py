@@ -373,7 +373,7 @@ def _derived_plan(name: str, column: DerivedColumn, allowed: Sequence[str]) -> D
     ctype = replace(ctype, unit=column.unit, description=column.description)
     try:
         derive.check_allowed(column.derive, allowed)
-        digest = derive.source_digest(column.derive)
+        dependencies = derive.dependencies_of(column.derive)
     except UsageError as error:
         raise MistakenError(Mistake(("columns", name, "derive"), str(error))) from error
-    return DerivedPlan(name, column.derive, digest, column.from_, ctype)
+    return DerivedPlan(name, column.derive, dependencies, column.from_, ctype)

@@ -330,8 +330,8 @@ def is_fast_and_seen(rows):
 def a_plan(**changes):
     columns = (column("speed", "/odom", "speed", SPEED), column("camera", "/cam", "data", BYTES))
     derived = (
-        DerivedPlan("both", f"{__name__}:is_fast_and_seen", "", ("fast", "camera.available"), FAST),
-        DerivedPlan("fast", f"{__name__}:is_fast", "", ("speed",), FAST),
+        DerivedPlan("both", f"{__name__}:is_fast_and_seen", (), ("fast", "camera.available"), FAST),
+        DerivedPlan("fast", f"{__name__}:is_fast", (), ("speed",), FAST),
     )
     order = ("both", "fast", "speed", "camera")
     return RowPlan(RateClock(Decimal(10)), columns, derived, order, **changes)
@@ -346,7 +346,7 @@ def test_derived_columns_may_stand_on_each_other_in_any_order():
 def test_columns_derived_in_a_circle_are_refused():
     plan = a_plan()
     circle = tuple(
-        DerivedPlan(name, f"{__name__}:is_fast", "", (other,), FAST)
+        DerivedPlan(name, f"{__name__}:is_fast", (), (other,), FAST)
         for name, other in [("both", "fast"), ("fast", "both")]
     )
     plan = RowPlan(plan.clock, plan.columns, circle, plan.order)
