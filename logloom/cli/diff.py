@@ -142,7 +142,7 @@ def _sections(compared: VersionComparison) -> Iterator[tuple[str, list[str]]]:
     if any(compared.logs.counts.values()):
         counts = ", ".join(f"{count:,} {what}" for what, count in compared.logs.counts.items() if count)
         yield f"logs: {counts}", list(_log_lines(compared))
-    for heading in ("columns", "outputs", "software"):
+    for heading in ("columns", "outputs", "software", "dependencies"):
         if lines := list(_pairs(getattr(compared, heading))):
             yield heading, lines
     if compared.statistics:

@@ -64,7 +64,7 @@ def plan(
         rows = [
             (name.replace("_", " "), in_words(name, value, is_guessed=planned.is_guessed))
             for name, value in summary.items()
-            if value != []
+            if value not in ([], {})
         ]
         if planned.up_to_date and (lacking := _lacking(planned)):
             rows = [(name, f"yes; {lacking}" if name == "up to date" else text) for name, text in rows]

@@ -156,6 +156,7 @@ class VersionComparison:
         columns: by name, the type before and after; None where it isn't there.
         outputs: by name, the options before and after, likewise.
         software: by package, the version before and after, likewise.
+        dependencies: code and files that rows depend on, the content or version before and after, likewise.
         recipe: lines of a unified diff of the two recipes as YAML.
         statistics: by column, field and element, what differs in them, before and after; None where nobody
             looked, as not both versions have some.
@@ -167,13 +168,14 @@ class VersionComparison:
     columns: Mapping[str, tuple[str | None, str | None]]
     outputs: Mapping[str, tuple[Any, Any]]
     software: Mapping[str, tuple[str | None, str | None]]
+    dependencies: Mapping[str, tuple[str | None, str | None]]
     recipe: Sequence[str]
     statistics: Mapping[str, Mapping[str, tuple[Any, Any]]] | None = None
 
     @property
     def is_same(self) -> bool:
         """Whether the two say the same of all logs, and mean it the same way."""
-        of_both = (self.columns, self.outputs, self.recipe, *self.logs.counts.values())
+        of_both = (self.columns, self.outputs, self.recipe, self.dependencies, *self.logs.counts.values())
         return not any(of_both)
 
     def to_json(self) -> dict[str, Any]:
@@ -194,6 +196,7 @@ class VersionComparison:
             "columns": self.columns,
             "outputs": self.outputs,
             "software": self.software,
+            "dependencies": self.dependencies,
             "recipe": list(self.recipe),
             "statistics": self.statistics,
         }
@@ -223,6 +226,7 @@ def compare(names: tuple[str, str], before: Manifest, after: Manifest, limit: in
         _differing(*types),
         _differing(before.outputs, after.outputs),
         _differing(before.software, after.software),
+        _differing(before.dependencies, after.dependencies),
         tuple(_recipe_lines(names, before, after)),
     )
 

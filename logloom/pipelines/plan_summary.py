@@ -41,6 +41,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "chunk_reads": plan.chunk_reads,
         "columns": len(plan.job.schema.columns),
         "outputs": list(plan.job.outputs),
+        "dependencies": dict(plan.job.dependencies),
         "splits": splits.planned_splits(plan),
         "warnings": splits.planned_warnings(plan),
     }
@@ -66,4 +67,4 @@ def in_words(name: str, value: Any, *, is_guessed: bool = False) -> str:
         return human_bytes(value)
     if isinstance(value, int):
         return f"{value:,}"
-    return ", ".join(value) if isinstance(value, list) else str(value)
+    return ", ".join(value) if isinstance(value, list | dict) else str(value)

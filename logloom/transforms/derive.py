@@ -24,7 +24,7 @@ from logloom.digests import ColumnDigest
 from logloom.errors import LogloomError, UsageError
 from logloom.schema import ColumnType
 from logloom.transforms.columns import Dependency, DerivedPlan, changed, labelled
-from logloom.transforms.dependencies import code_dependencies
+from logloom.transforms.dependencies import CodeOf
 from logloom.transforms.resample import Times, cast_values
 from logloom.words import some_of
 
@@ -103,12 +103,23 @@ def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
 
 
 def dependencies_of(name: str) -> tuple[Dependency, ...]:
-    """The modules and packages that the function "module:function" depends on; see `code_dependencies`.
+    """The modules and packages that the function "module:function" depends on; see `CodeOf`.
 
     Raises:
-        UsageError: the function can't be found, or has no source file.
+        UsageError: the function can't be found, has no source file, or a module isn't what this process
+            imported before.
     """
-    return code_dependencies(name, load(name))
+    module = name.partition(":")[0]
+    code = CodeOf(module)
+    code.drop_stale_bytecode()
+    load(name)
+    code = code if code.dependencies else CodeOf(module)  # a script's is found once it is loaded
+    if not code.dependencies:
+        raise UsageError(
+            f"derive {name!r}: its source file can't be found, so a change of it would go unnoticed"
+        )
+    code.check_as_loaded()
+    return code.dependencies
 
 
 @functools.lru_cache(maxsize=256)
@@ -136,9 +147,9 @@ def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Va
         UsageError: the code that it depends on isn't what the build was planned with.
         LogloomError: it raises for want of memory, files or modules.
     """
-    function = load(plan.function)
     if plan.dependencies:
         _check_dependencies(plan.function, plan.dependencies)
+    function = load(plan.function)
     try:
         result = function({name: _read_only(inputs[name]) for name in plan.inputs})
     except (Exception, SystemExit) as error:  # one that exits would end the command, with its own code

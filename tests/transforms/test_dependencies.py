@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.metadata
+import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import pytest
 from logloom.errors import UsageError
 from logloom.schema import ColumnType
 from logloom.transforms.columns import DerivedPlan
-from logloom.transforms.derive import compute, dependencies_of
+from logloom.transforms.derive import compute, dependencies_of, load
 
 FUNCTION = "\nfrom logloom import derive\n@derive\ndef f(rows):\n    return rows['x'] * FACTOR\n"
 PACKAGE = {
@@ -142,6 +144,19 @@ def test_a_module_that_changed_after_it_was_imported_is_refused(tmp_path, monkey
     for name in ("deep", "limits", "labels"):
         importlib.reload(sys.modules[f"acme_of_a_test.{name}"])
     dependencies_of(NAME)
+
+
+@pytest.mark.parametrize("mode", ["TIMESTAMP", "UNCHECKED_HASH", "CHECKED_HASH"])
+def test_bytecode_of_another_source_is_not_what_rows_are_made_by(mode, tmp_path, monkeypatch):
+    """Python takes it for a source of the same size that was changed in the same second."""
+    path = made(tmp_path, monkeypatch) / "deep" / "__init__.py"
+    invalidation = getattr(py_compile.PycInvalidationMode, mode)
+    py_compile.compile(str(path), doraise=True, invalidation_mode=invalidation)
+    stat = path.stat()
+    path.write_text("limit = 3\n")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    dependencies_of(NAME)
+    assert load(NAME)({"x": np.ones(1)}).tolist() == [3]
 
 
 def test_a_worker_with_other_code_refuses_to_make_rows(tmp_path, monkeypatch):
