@@ -13,15 +13,21 @@ from logloom.runners import RunnerOptions
 pytestmark = pytest.mark.engines
 
 WHOSE = """\
-import os
-import pathlib
 import logloom
+from marks import mark
 
 @logloom.derive
 def whose(columns):
-    with (pathlib.Path({folder!r}) / str(os.getpid())).open("a") as file:
-        file.write("x")
+    mark({folder!r})
     return columns["ego.speed"]
+"""
+MARKS = """\
+import os
+import pathlib
+
+def mark(folder):
+    with (pathlib.Path(folder) / str(os.getpid())).open("a") as file:
+        file.write("x")
 """
 RECIPE = """\
 name: whose
@@ -43,8 +49,10 @@ def test_the_partitions_of_one_log_are_built_by_both_workers(runner, tmp_path):
     told.mkdir()
     module = tmp_path / "whose.py"
     module.write_text(WHOSE.format(folder=str(told)))
+    (tmp_path / "marks.py").write_text(MARKS)
     recipe = Recipe.from_yaml(RECIPE.format(logs=tmp_path / "logs"), source="whose.yaml")
     plan = plan_build(recipe, str(tmp_path / "root"), py_files=[str(module)])
+    (tmp_path / "marks.py").unlink()  # it travels with the job
     build(plan, runner=RunnerOptions(runner, workers=2))
     partitions = [path.stat().st_size for path in told.iterdir() if path.name != str(os.getpid())]
     assert len(partitions) == 2
