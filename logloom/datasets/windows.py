@@ -74,7 +74,7 @@ def window_batch(
     flat = {
         name: array.reshape(count * steps, *array.shape[2:])
         for name, array in out.items()
-        if array.shape[:2] == (count, steps) and array.flags.c_contiguous
+        if name != window.mask and array.shape[:2] == (count, steps) and array.flags.c_contiguous
     }
     wanted, is_whole = rows[exists], bool(exists.all())
     unique, back = np.unique(wanted, return_inverse=True)

@@ -396,8 +396,9 @@ def test_the_loader_gives_the_rows_of_a_dataset_plain_mapped_and_in_windows(root
             np.testing.assert_array_equal(second[key][0], dataset[8][key])
 
 
-def test_the_loader_reads_columns_at_once_where_rows_need_no_function(root, monkeypatch):
-    dataset = logloom.datasets.open(root, columns="ego.*").window([-1, 0])
+@pytest.mark.parametrize("on_edge", ["drop", "pad"])
+def test_the_loader_reads_columns_at_once_where_rows_need_no_function(root, monkeypatch, on_edge):
+    dataset = logloom.datasets.open(root, columns="ego.*").window([-1, 0], on_edge=on_edge)
     monkeypatch.setattr(type(dataset), "_samples", None)  # which gives rows one by one
     spec = {**{k: (v.dtype, v.shape[1:]) for k, v in dataset.get_many([0]).items() if k != "log_id"}}
     loader = Loader(dataset, batch=8, workers=0)
