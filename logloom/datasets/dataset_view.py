@@ -119,7 +119,7 @@ class DatasetView:
         return self._borders if found is None else found.borders
 
     @property
-    def max_gap(self) -> int | None:
+    def max_gap_ns(self) -> int | None:
         """ns between two rows of a log from which on there is a gap; None where no clock says."""
         return self._source.max_gap
 

@@ -119,9 +119,8 @@ class Loader:
         self._check_numbers()
         method = "fork" if sys.platform == "linux" else "spawn"
         self._context = multiprocessing.get_context(mp or method) if isinstance(mp, str | None) else mp
-        is_mixed = isinstance(source, Mixture)
-        self._order = source.order(shuffle) if is_mixed else Order(self.length, shuffle)
-        self._mixture = source if is_mixed else None
+        self._mixture = source if isinstance(source, Mixture) else None
+        self._order = Order(self.length, shuffle) if self._mixture is None else self._mixture.order(shuffle)
         self.consumed = 0
         self._requested = 0
         self._next_job = 0
@@ -134,8 +133,7 @@ class Loader:
         self._workers: Workers | None = None
         self._filler: Filler | None = None
         self._close_workers: Callable[[], Any] | None = None
-        self._closed = False
-        self._failure = ""  # why it was closed
+        self._closed, self._failure = False, ""
         self._lock = threading.RLock()
 
     def _check_numbers(self) -> None:

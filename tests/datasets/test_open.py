@@ -182,6 +182,21 @@ def test_windows_are_neighbours_as_stored_and_never_cross_logs_or_gaps(root, row
     assert 0 < len(windows) < len(plain)
 
 
+def test_the_longest_gap_of_windows_is_a_text_or_seconds(root):
+    dataset = logloom.datasets.open(root, columns="ego.speed")
+    stamps = dataset.index.timestamp.to_numpy()
+    same_log = dataset.index.log_id.to_numpy()[1:] == dataset.index.log_id.to_numpy()[:-1]
+    for max_gap, ns in (
+        ("150ms", 150_000_000),
+        (0.15, 150_000_000),
+        (0.3, 300_000_000),
+        ("99ms", 99_000_000),
+    ):
+        expected = int((same_log & (np.diff(stamps) <= ns)).sum())
+        assert len(dataset.window([-1, 0], max_gap=max_gap)) == expected
+    assert len(dataset.window([-1, 0], max_gap=0.3)) > len(dataset.window([-1, 0], max_gap="99ms")) == 0
+
+
 @pytest.mark.parametrize("output", KEPT_AS_THEY_ARE)
 def test_padded_windows_carry_a_mask_and_nothing_where_it_is_false(root, rows, output):
     dataset = logloom.datasets.open(root, output=output, columns=["ego.position", "imu", "camera.front"])
@@ -286,6 +301,9 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
         (lambda: dataset.window([]), "offsets are integers"),
         (lambda: dataset.window([0], stride=0), "at least 1"),
         (lambda: dataset.window([0], on_edge="wrap"), "drop, pad, error"),
+        (lambda: dataset.window([0], max_gap=-0.1), "window: max_gap=-0.1: not a length of time"),
+        (lambda: dataset.window([0], max_gap=float("nan")), "window: max_gap=nan: not a length of time"),
+        (lambda: dataset.window([0], max_gap="300"), "window: max_gap='300': not a length of time"),
         (lambda: dataset.window([0]).window([0]), "windows already"),
         (lambda: dataset.window([0], on_edge="pad", mask="imu"), "name the mask otherwise"),
         (lambda: dataset.shard(3, 3), "shard 3 of 3"),
