@@ -316,6 +316,51 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
             wrong()
 
 
+@pytest.mark.parametrize(
+    "arguments", [{}, {"version": 1}, {"output": "tar"}, {"split": "train"}, {"columns": "ego.*"}]
+)
+def test_a_missing_path_is_said_to_be_missing_with_the_nearest_one(root, arguments):
+    for path, said in (
+        (root.with_name("roott"), "there is no such file or folder; did you mean root?"),
+        (f"{root}t@1", "there is no such file or folder; did you mean root?"),
+        (
+            root.with_name("xyz") / "train",
+            f"no such file or folder: {root.parent} has no 'xyz'; check the path",
+        ),
+    ):
+        with pytest.raises(DatasetError, match=re.escape(said)) as caught:
+            logloom.datasets.open(path, **arguments)
+        assert str(path) in str(caught.value)
+        assert "output" not in str(caught.value)
+    fsspec.filesystem("memory").pipe_file("/nowhere/xyz/a", b"")
+    for name, near in (("xy", "did you mean xyz?"), ("pose", "check the path")):
+        said = re.escape(f"memory://nowhere/{name}: nothing is there; {near}")
+        with pytest.raises(DatasetError, match=said):
+            logloom.datasets.open(f"memory://nowhere/{name}", **arguments)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"version": 1}, {"output": "table"}, {"split": "train"}])
+def test_a_root_without_a_version_is_no_dataset_of_its_parquet_files(root, tmp_path, arguments):
+    bare = tmp_path / "bare"
+    shutil.copytree(root, bare, ignore=lambda folder, names: [name for name in names if name == "versions"])
+    assert list((bare / "logs").glob("*.parquet"))
+    for path in (bare, f"{bare}@1"):
+        with pytest.raises(UsageError, match=rf"{bare}: no version yet, .* build first: `logloom build"):
+            logloom.datasets.open(path, **arguments)
+    with pytest.raises(UsageError, match="no version yet"):
+        logloom.datasets.find(str(bare), "ego.speed > 3")
+
+
+def test_folders_within_and_around_a_root_are_no_datasets(root):
+    for name in ("logs", "parts", "versions", "versions/shards"):
+        with pytest.raises(
+            UsageError, match=rf"{name}: a folder of the root {root}, no dataset; open the root"
+        ):
+            logloom.datasets.open(root / name)
+    with pytest.raises(UsageError, match=rf"{root.parent}: .* the folder of the root {root}; open that"):
+        logloom.datasets.open(root.parent)
+
+
 def test_versions_open_by_number_tag_and_at_sign(root, tmp_path):
     store = tmp_path / "root"
     store.symlink_to(root)
