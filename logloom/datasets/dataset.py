@@ -261,18 +261,20 @@ class Dataset(DatasetView, Generic[Sample]):
             >>> value.dtype, value.shape
             (dtype('float32'), (3,))
         """
-        from logloom.datasets.statistics import Normalize, stats_of
+        from logloom.datasets.statistics import Normalize, counted
+        from logloom.statistics.summary import summary
 
-        source = (self if like is None else like).source
-        names = names_of(columns, source.schema, None, source.place)
-        stats = stats_of(self if like is None else like, names)
-        normalize = Normalize(stats, source.schema.part(names), source.place)
+        model = self if like is None else like
+        names = names_of(columns, model.source.schema, None, model.place)
+        known, schema = counted(model, names)
+        normalize = Normalize(summary(known, schema), schema, model.place)
         return cast("Dataset[Any]", self).map(normalize)
 
     def stats(self, column: str) -> dict[str, Any]:
-        """Statistics of a column over the rows of this view, whatever `window` and `map` make of them.
+        """Statistics of a column over the rows of this view, as `map` and `normalized` made them.
 
-        What builds counted is put together where this view shows all rows of its splits; else they are read.
+        What builds counted is put together where this view shows all rows of its splits as they are stored;
+        else they are read. Rows that `window` shows several times count once.
 
         Args:
             column: its name, or that of an age.
@@ -282,7 +284,7 @@ class Dataset(DatasetView, Generic[Sample]):
             `logloom stats --json` has, see docs/statistics.md.
 
         Raises:
-            UsageError: there is no such column.
+            UsageError: there is no such column, or functions left none; or they changed windows.
             DatasetError: what must be read is damaged.
 
         Examples:

@@ -102,6 +102,11 @@ class DatasetView:
         return bool(self._fns or self._row_fns)
 
     @property
+    def functions(self) -> tuple[tuple[Fn, ...], tuple[Fn, ...]]:
+        """The functions given to `map`: of rows that windows are made of, and of samples."""
+        return self._row_fns, self._fns
+
+    @property
     def window_steps(self) -> int:
         """How many rows a window has; 0 where samples are rows."""
         return 0 if self._window is None else len(self._window.steps)
