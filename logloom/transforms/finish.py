@@ -160,7 +160,9 @@ def _tallied(
     """The units of the first output, their tallies, and all that was refused of the log, each once."""
     first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
     tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
-    refusals = [*opened(job, log).summary.refusals, *(r for tally in tallies for r in tally.refusals)]
+    # What the file lost comes before single messages that a column can't use.
+    lost = [*opened(job, log).summary.refusals, *(r for tally in tallies for r in tally.lost)]
+    refusals = [*lost, *(r for tally in tallies for r in tally.refusals)]
     return first_output, tallies, list(dict.fromkeys(refusals))
 
 
