@@ -91,6 +91,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "view": built.view,
             **manifest.totals,
             "dropped": built.dropped,
+            "messages": built.messages,
         }
         print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
     root = plan.job.store.uri
@@ -124,6 +125,12 @@ def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None
         f"{logs_in_words(manifest.logs.statuses)}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
     )
+    if messages := built.messages:
+        on_message(
+            f"messages of columns: {messages['used']:,} used, {messages['not_chosen']:,} not chosen, "
+            f"{messages['refused']:,} refused, of {counted(sum(messages.values()), 'message')} in the logs "
+            "that were built, once for each column"
+        )
     if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):
         said = {record.log_id for record in plan.unreadable}  # at planning
         for record in manifest.logs.take(manifest.logs.where("status", ("salvaged", "skipped", "empty"))):

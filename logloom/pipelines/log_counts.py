@@ -27,14 +27,16 @@ def logs_in_words(statuses: Mapping[str, int]) -> str:
 
 
 def reasons_by_loss(reasons: Sequence[str], uris: Sequence[str]) -> list[str]:
-    """Why a log isn't whole, each reason once: what its files lost, then what is strange about its ticks.
+    """Why a log isn't whole: what its files lost first, then what is strange about its ticks.
 
     >>> reasons_by_loss(["3 ticks without a pose", "a.mcap, byte 9: /odom: wrong CRC"], ["a.mcap"])
     ['a.mcap, byte 9: /odom: wrong CRC', '3 ticks without a pose']
     """
-    distinct = list(dict.fromkeys(reasons))
-    lost = [reason for reason in distinct if reason.startswith(tuple(uris)) or _LISTED.match(reason)]
-    return lost + [reason for reason in distinct if reason not in lost]
+
+    def is_strange(reason: str) -> bool:
+        return not (reason.startswith(tuple(uris)) or _LISTED.match(reason))
+
+    return sorted(reasons, key=is_strange)
 
 
 def reason_in_words(reasons: Sequence[str], uris: Sequence[str]) -> str:
@@ -43,7 +45,7 @@ def reason_in_words(reasons: Sequence[str], uris: Sequence[str]) -> str:
     >>> reason_in_words(["3 ticks without a pose", "a.mcap, byte 9: /odom: wrong CRC"], ["a.mcap"])
     'a.mcap, byte 9: /odom: wrong CRC (and 1 more reason)'
     """
-    first, *others = reasons_by_loss(reasons, uris) or [""]
+    first, *others = dict.fromkeys(reasons_by_loss(reasons, uris)) or [""]
     listed = [found for reason in others if (found := _LISTED.match(reason))]
     more = len(others) - len(listed) + sum(int(found[1].replace(",", "")) for found in listed)
     return f"{first} (and {counted(more, 'more reason')})" if more else first
