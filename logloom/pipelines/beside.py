@@ -54,11 +54,14 @@ def take_turn(job: Target, announced: Announced, on_message: OnMessage = ignore_
     the lowest of all that run never refuses, whatever the clocks of their hosts say.
 
     Args:
+        announced: the note; one that takes no turn runs beside others.
         on_message: called with builds that are watched for a sign of life.
 
     Raises:
         BesideError: another build goes on.
     """
+    if announced.note.turn:
+        return
     announced.update(turn=1 + max((one.turn for one in notes_of_others(job).values()), default=0))
     others = notes_of_others(job)
     while any(one.turn == 0 for one in others.values()):

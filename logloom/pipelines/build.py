@@ -143,19 +143,16 @@ def build(
     runner = runner or RunnerOptions("direct", workers=num_workers)
     # First, so that nobody takes what it hands on in runs/ for left behind.
     with Announced(plan.job, runner.name, num_units(plan), takes_turn=not beside) as announced:
-        if not beside:
-            take_turn(plan.job, announced, on_message)
+        take_turn(plan.job, announced, on_message)
         plan = prepared(plan)
-        job = plan.job
-        with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
+        with watch(plan, sees_workers=runner.is_near or plan.job.store.local is not None) as watching:
             journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
-            watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=journal))
+            watched = dataclasses.replace(plan, job=dataclasses.replace(plan.job, journal=journal))
             finished = _run_alone(watched, runner, on_message, announced)
-    made = _committed(job, view, num_workers, on_message)
-    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
+    return _committed(plan.job, finished, view, num_workers, on_message)
 
 
-def _committed(job: Target, view: str, num_workers: int, on_message: OnMessage) -> Built:
+def _committed(job: Target, finished: Finished, view: str, num_workers: int, on_message: OnMessage) -> Built:
     """The version that a job has ended with, and its view; raises what kept it from being committed."""
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, job)
@@ -165,7 +162,7 @@ def _committed(job: Target, view: str, num_workers: int, on_message: OnMessage) 
     if len(made.manifest.logs) >= log_statistics.MANY_LOGS:  # few builds need what this imports
         merging = importlib.import_module("logloom.pipelines.merged_stats")
         merging.keep_merged(job.store, made.manifest, num_workers, on_message)
-    return made
+    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
 
 def submit(
