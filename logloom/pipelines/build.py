@@ -125,8 +125,7 @@ def build(
         PurgedError: a log was purged since it was planned.
         StorageError: a disk or an object store refused.
         UsageError: the engine's workers don't see what is read or written.
-        LogloomError: another build of the version runs (`logloom.pipelines.status.wait` waits for its end,
-            then plan again); no rows, too many logs skipped, or the engine was lost.
+        BesideError: another build runs. LogloomError: no rows, too many logs skipped, or a lost engine.
 
     Examples:
         >>> from logloom.pipelines.plan import plan_build

@@ -1,5 +1,6 @@
 """Builds of one version that are announced at once: one goes on, whatever the order of their steps."""
 
+import contextlib
 import dataclasses
 import itertools
 import threading
@@ -27,14 +28,16 @@ def job(drive, tmp_path_factory):
 
 
 class Schedule:
-    """Lets threads do the steps that ask for a turn in a given order; once that is done, in any."""
+    """Lets threads do their steps in a given order, one at a time; once that is done, in any order."""
 
     def __init__(self, order):
         self._order, self._at, self._over = list(order), threading.Condition(), set()
 
+    @contextlib.contextmanager
     def step(self, who):
         with self._at:
             self._at.wait_for(lambda: self._skipped() or self._order[0] == who, 30)
+            yield
             if self._order:
                 self._order.pop(0)
             self._at.notify_all()
@@ -58,13 +61,12 @@ def go_on_of(job, count, schedule, starts, monkeypatch):
     done = threading.Barrier(count)
 
     def stepped_update(self, **changes):
-        if "ended" not in changes:
-            schedule.step(who.number)
-        update(self, **changes)
+        with contextlib.nullcontext() if "ended" in changes else schedule.step(who.number):
+            update(self, **changes)
 
     def stepped_others(one):
-        schedule.step(who.number)
-        return others(one)
+        with schedule.step(who.number):
+            return others(one)
 
     def work(number):
         who.number = number
