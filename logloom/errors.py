@@ -74,6 +74,10 @@ class ReadBackError(DatasetError):
     """What was read back differs from what was written."""
 
 
+class BesideError(LogloomError):
+    """Another build of the same version runs."""
+
+
 class CommitConflictError(LogloomError):
     """Another build committed this version number with other content."""
 

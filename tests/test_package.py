@@ -44,7 +44,16 @@ VALUES = (
         "validation",
         "metrics",
     ),
-    *("windows", "inference", "where_tree", "where_grammar", "where", "where_bounds", "row_splits"),
+    *(
+        "windows",
+        "inference",
+        "where_tree",
+        "where_grammar",
+        "where",
+        "where_bounds",
+        "durations",
+        "row_splits",
+    ),
 )
 BENEATH = {
     **{room: VALUES[:number] for number, room in enumerate(VALUES)},

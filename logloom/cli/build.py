@@ -91,6 +91,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "view": built.view,
             **manifest.totals,
             "dropped": built.dropped,
+            "messages": built.messages,
         }
         print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
     root = plan.job.store.uri
@@ -112,7 +113,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
 
 
 def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None:
-    from logloom.pipelines.log_counts import logs_in_words
+    from logloom.pipelines.log_counts import logs_in_words, reason_in_words
 
     manifest = built.manifest
     totals = manifest.totals
@@ -124,12 +125,18 @@ def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None
         f"{logs_in_words(manifest.logs.statuses)}{lost}; {counted(built.built, 'unit')} built, "
         f"{built.reused} found finished; {read_in_words(manifest)}"
     )
+    if messages := built.messages:
+        on_message(
+            f"messages of columns: {messages['used']:,} used, {messages['not_chosen']:,} not chosen, "
+            f"{messages['refused']:,} refused, of {counted(sum(messages.values()), 'message')} in the logs "
+            "that were built, once for each column"
+        )
     if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):
         said = {record.log_id for record in plan.unreadable}  # at planning
         for record in manifest.logs.take(manifest.logs.where("status", ("salvaged", "skipped", "empty"))):
-            reason = f": {record.reasons[0]}" if record.reasons else ""
+            why = reason_in_words(record.reasons, record.uris)
             say = on_message if record.status == "empty" else print_message
             if record.log_id not in said:
-                say(f"{record.status}: {record.log_id}{reason}")
+                say(f"{record.status}: {record.log_id}{f': {why}' if why else ''}")
     if manifest.verified == "none":
         on_message("nothing was read back (--verify none); `logloom verify` does it any time")

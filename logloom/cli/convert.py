@@ -210,7 +210,7 @@ def _report(
     print_work(converted, options.on_message)
     for record in damaged:
         lost = f"{counted(record.dropped[DAMAGE], 'row')} left out" if record.dropped[DAMAGE] else "left out"
-        print_message(f"{record.status}: {record.log_id}: {lost}; {record.reasons[-1]}")
+        print_message(f"{record.status}: {record.log_id}: {lost}; {record.reasons[0]}")
     if options.json:
         result: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
         result |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}

@@ -16,7 +16,7 @@ import typer
 
 from logloom.cli.common import Json, StorageOption, Verify, print_json, print_logs, print_message
 from logloom.cli.engines import EngineOptions, Workers, started
-from logloom.errors import UsageError
+from logloom.errors import BesideError, UsageError
 from logloom.io.steps import step
 from logloom.words import OnMessage, counted, human_bytes, ignore_message
 
@@ -124,7 +124,12 @@ def run_job(
     if options.profile is not None:
         _check_profile(runner, engine.dry_run)
     with profiled(options.profile, print_message) as steps:
-        return _run_job(make_plan, options, engine, runner, view, around, steps)
+        while True:
+            try:
+                return _run_job(make_plan, options, engine, runner, view, around, steps)
+            except BesideError:  # both were announced at once, and the other one goes on
+                if not options.wait:
+                    raise
 
 
 def _check_profile(runner: RunnerOptions, dry_run: bool) -> None:
@@ -173,10 +178,10 @@ def _run_job(
         if not quiet:
             print_logs("logloom.runners")
         if engine.detach and not plan.up_to_date:
-            _report_submitted(job.submit(plan, runner, on_message, beside=True), plan, options)
+            _report_submitted(job.submit(plan, runner, on_message, looked=True), plan, options)
             return plan, None
         watch = Watch.silent if quiet else Watch
-        how = {"view": view.value, "watch": watch, "on_message": on_message, "steps": steps, "beside": True}
+        how = {"view": view.value, "watch": watch, "on_message": on_message, "steps": steps, "looked": True}
         with around(plan), step("run the job"):
             built = job.build(plan, runner=runner, **how)
     return plan, built

@@ -101,6 +101,7 @@ def plan_recipe(
     """
     with without_collection():
         from logloom.pipelines.plan import plan_build
+    from logloom.pipelines.log_counts import reason_in_words
     from logloom.pipelines.progress import steps
     from logloom.pipelines.splits import planned_warnings
 
@@ -125,7 +126,7 @@ def plan_recipe(
     for note in () if quiet else plan.notes:
         print_message(f"note: {note}")
     for record in plan.unreadable:
-        print_message(f"skipped: {record.log_id}: {record.reasons[0]}")
+        print_message(f"skipped: {record.log_id}: {reason_in_words(record.reasons, record.uris)}")
     for warning in planned_warnings(plan):
         print_message(f"warning: {warning}")
     return plan

@@ -83,9 +83,9 @@ class ConcatSource(MixedSource):
         """
         gaps = {part.max_gap for part in self._parts}
         if len(gaps) > 1:
-            listed = ", ".join(sorted("none" if gap is None else f"{gap} ns" for gap in gaps))
+            listed = ", ".join(sorted("none" if gap is None else f"{gap / 1e9:g} s" for gap in gaps))
             raise UsageError(
-                f"{self.place}: their clocks differ, and so do longest gaps ({listed}): max_gap=…"
+                f"{self.place}: their clocks differ, and so do longest gaps ({listed}); pass one as max_gap="
             )
         return gaps.pop()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ from logloom.datasets.filters import passing
 from logloom.datasets.picking import Pick, instead_of, names_of
 from logloom.datasets.scanning import mask_of
 from logloom.datasets.windows import mapped_windows, window_batch, window_spec
+from logloom.durations import Time
 from logloom.errors import UsageError
 from logloom.io.stretches import Ints
 
@@ -90,7 +91,7 @@ class Dataset(DatasetView, Generic[Sample]):
         stride: int = 1,
         on_edge: views.OnEdge = "drop",
         *,
-        max_gap: int | Literal["recipe"] | None = "recipe",
+        max_gap: Time | None = "recipe",
         mask: str = "mask",
     ) -> Dataset[dict[str, Any]]:
         """Each row with rows around it: its neighbours in the log as stored, whatever this view shows.
@@ -104,8 +105,9 @@ class Dataset(DatasetView, Generic[Sample]):
             on_edge: what becomes of windows that would leave their log, or span a gap: "drop" leaves these
                 samples out; "pad" fills in NaN, 0, false or nothing and says under `mask` which rows are
                 real, (k,) bool; "error" raises when such a sample is asked for.
-            max_gap: ns between two rows of a log beyond which no window goes; None for no limit; "recipe"
-                is one and a half periods of the recipe's clock, no limit where it has none.
+            max_gap: time between two rows of a log beyond which no window goes, as a text ("300ms") or in
+                seconds (0.3); None for no limit; "recipe" is one and a half periods of the recipe's clock, no
+                limit where it has none.
             mask: the key of the mask.
 
         Raises:
@@ -259,18 +261,20 @@ class Dataset(DatasetView, Generic[Sample]):
             >>> value.dtype, value.shape
             (dtype('float32'), (3,))
         """
-        from logloom.datasets.statistics import Normalize, stats_of
+        from logloom.datasets.statistics import Normalize, counted
+        from logloom.statistics.summary import summary
 
-        source = (self if like is None else like).source
-        names = names_of(columns, source.schema, None, source.place)
-        stats = stats_of(self if like is None else like, names)
-        normalize = Normalize(stats, source.schema.part(names), source.place)
+        model = self if like is None else like
+        names = names_of(columns, model.source.schema, None, model.place)
+        known, schema = counted(model, names)
+        normalize = Normalize(summary(known, schema), schema, model.place)
         return cast("Dataset[Any]", self).map(normalize)
 
     def stats(self, column: str) -> dict[str, Any]:
-        """Statistics of a column over the rows of this view, whatever `window` and `map` make of them.
+        """Statistics of a column over the rows of this view, as `map` and `normalized` made them.
 
-        What builds counted is put together where this view shows all rows of its splits; else they are read.
+        What builds counted is put together where this view shows all rows of its splits as they are stored;
+        else they are read. Rows that `window` shows several times count once.
 
         Args:
             column: its name, or that of an age.
@@ -280,7 +284,7 @@ class Dataset(DatasetView, Generic[Sample]):
             `logloom stats --json` has, see docs/statistics.md.
 
         Raises:
-            UsageError: there is no such column.
+            UsageError: there is no such column, or functions left none; or they changed windows.
             DatasetError: what must be read is damaged.
 
         Examples:

@@ -102,6 +102,11 @@ class DatasetView:
         return bool(self._fns or self._row_fns)
 
     @property
+    def functions(self) -> tuple[tuple[Fn, ...], tuple[Fn, ...]]:
+        """The functions given to `map`: of rows that windows are made of, and of samples."""
+        return self._row_fns, self._fns
+
+    @property
     def window_steps(self) -> int:
         """How many rows a window has; 0 where samples are rows."""
         return 0 if self._window is None else len(self._window.steps)
@@ -119,7 +124,7 @@ class DatasetView:
         return self._borders if found is None else found.borders
 
     @property
-    def max_gap(self) -> int | None:
+    def max_gap_ns(self) -> int | None:
         """ns between two rows of a log from which on there is a gap; None where no clock says."""
         return self._source.max_gap
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from logloom.datasets.matching import LogMatches, parsed_for, search
 from logloom.datasets.opening import open, root_at
+from logloom.durations import Time, nanoseconds_of
 from logloom.errors import UsageError
 from logloom.io.intervals import (
     Intervals,
@@ -31,7 +32,6 @@ from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.schema import MAX_TIME
 from logloom.where_bounds import shifted, stretches
-from logloom.where_grammar import UNITS, parse_duration
 
 
 class Interval(NamedTuple):
@@ -97,8 +97,8 @@ def find(
     *,
     version: int | str | None = None,
     output: str | None = None,
-    before: str = "0s",
-    after: str = "0s",
+    before: Time = "0s",
+    after: Time = "0s",
     save: str | None = None,
     replace: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -115,7 +115,7 @@ def find(
         uri, version, output, storage_options: see `logloom.datasets.open`.
         where: a filter, as of `logloom.datasets.open`, which may look at elements of lists and at rows around
             a row. A comparison with an unavailable value is unknown, in plain comparisons, too.
-        before, after: durations such as "5s", by which intervals are widened.
+        before, after: by which intervals are widened: texts such as "500ms", or seconds.
         save: a name for the intervals, which `in(NAME)` of filters on this version then means.
         replace: also where other intervals have this name.
 
@@ -128,7 +128,7 @@ def find(
         >>> 0 < found.matches == found.rows < found.looked_at
         True
     """
-    lengths = [_length(before, "before"), _length(after, "after")]
+    lengths = [nanoseconds_of(before, "find: before"), nanoseconds_of(after, "find: after")]
     options = storage_options or {}
     root = root_at(os.fspath(uri), version, options)
     if save is not None:
@@ -151,15 +151,6 @@ def find(
     searched = Search(where, *lengths)
     saved = "" if save is None or root is None else _save(*root, save, searched, found, replace)
     return FoundIntervals(number, tuple(found), len(source), matches, unknown, saved)
-
-
-def _length(text: str, what: str) -> int:
-    try:
-        return parse_duration(text)
-    except UsageError as error:
-        raise UsageError(
-            f"{what} {text!r:.60}: expected a duration of at most ten years, such as 5s ({', '.join(UNITS)})"
-        ) from error
 
 
 def _check_same(store: Store, manifest: Manifest, name: str, search: Search) -> None:

@@ -16,6 +16,7 @@ import itertools
 import multiprocessing
 import operator
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ from logloom.datasets.filling import (
     prepare,
     spec_of,
 )
-from logloom.datasets.mixing import MixedRows, Mixture, check_pins
+from logloom.datasets.mixing import MixedRows, Mixture, check_pins, pins_of
 from logloom.datasets.orders import Order
 from logloom.datasets.shared import BatchLayout, Segment, SharedArray
 from logloom.datasets.workers import Done, LoaderError, Workers
@@ -62,7 +63,8 @@ class Loader:
     """Endless batches over a map-style dataset (`len`, `[index]` → dict), as one iterator.
 
     A batch is a dict of arrays (batch, *shape) in memory shared with the workers. It stays as it is for as
-    long as any of its arrays is used; then the memory is used again.
+    long as any of its arrays is used; then the memory is used again. Several threads may call `next`: each
+    batch is given to one of them, in the order of the calls.
 
     Examples:
         >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.position", "ego.speed"])
@@ -117,9 +119,8 @@ class Loader:
         self._check_numbers()
         method = "fork" if sys.platform == "linux" else "spawn"
         self._context = multiprocessing.get_context(mp or method) if isinstance(mp, str | None) else mp
-        is_mixed = isinstance(source, Mixture)
-        self._order = source.order(shuffle) if is_mixed else Order(self.length, shuffle)
-        self._pins: Mapping[str, Any] = {"mix": source.pins} if is_mixed else {}
+        self._mixture = source if isinstance(source, Mixture) else None
+        self._order = Order(self.length, shuffle) if self._mixture is None else self._mixture.order(shuffle)
         self.consumed = 0
         self._requested = 0
         self._next_job = 0
@@ -132,7 +133,8 @@ class Loader:
         self._workers: Workers | None = None
         self._filler: Filler | None = None
         self._close_workers: Callable[[], Any] | None = None
-        self._closed = False
+        self._closed, self._failure = False, ""
+        self._lock = threading.RLock()
 
     def _check_numbers(self) -> None:
         if self.length < 1:
@@ -161,6 +163,15 @@ class Loader:
         return spec
 
     @cached_property
+    def _pins(self) -> dict[str, Any]:
+        """What the order of rows follows from, beside step and seed."""
+        if self._mixture is not None:
+            return {"shuffle": bool(self.shuffle), "mix": self._mixture.pins}
+        if isinstance(self.source, Dataset):
+            return {"shuffle": bool(self.shuffle), "dataset": pins_of(self.source)}
+        return {}
+
+    @cached_property
     def _together(self) -> int:
         """Batches of one job, and of one segment: where columns are read at once, more rows cost less each.
 
@@ -176,7 +187,8 @@ class Loader:
         return BatchLayout(self.spec, self._together * self.batch)
 
     def __iter__(self) -> Self:
-        self._start()
+        with self._lock:
+            self._start()
         return self
 
     def __next__(self) -> dict[str, Array]:
@@ -184,18 +196,25 @@ class Loader:
 
         Raises:
             LoaderError: a row failed (its index and traceback are in the message) or a worker died; the
-                loader is closed then, and `save` still tells where the last batch ended.
+                loader is closed then, for all threads, and `save` still tells where the last batch ended.
         """
+        with self._lock:
+            return self._next()
+
+    def _next(self) -> dict[str, Array]:
         try:
             self._start()
             while len(self._batches) + self._together - 1 <= self.prefetch:
                 self._request()
             batch = self._batches[0]
             while batch.pending and batch.failure is None:
+                self._check_open()
                 self._collect(batch)
             if batch.failure is not None:
                 raise LoaderError(batch.failure)
-        except BaseException:
+        except BaseException as error:
+            if not self._closed:
+                self._failure = str(error).partition("\n")[0]
             self.close()
             raise
         self._batches.popleft()
@@ -209,7 +228,8 @@ class Loader:
     def save(self) -> dict[str, Any]:
         """Where the batches taken so far end: {"step", "seed"}, for `load` of any shard of any number.
 
-        Of a mixture also "mix", what the order follows from: versions, chosen rows and shares of the sources.
+        Of a dataset that `open` gave also "shuffle" and "dataset": its version, the number of its rows, and a
+        digest of which rows they are; of a mixture "mix", the same and the share of each source.
         """
         return {"step": self.consumed, "seed": self.seed, **self._pins}
 
@@ -217,10 +237,11 @@ class Loader:
         """Goes on from a saved state; what was prefetched is dropped.
 
         Args:
-            state: what `save` gave, of this loader or of one over the same rows.
+            state: what `save` gave, of this loader or of one over the same rows. Step and seed alone are
+                taken as they are.
 
         Raises:
-            UsageError: this is no state of a loader, or of one over another mixture; says what differs.
+            UsageError: this is no state of a loader, or of one over other rows; says what differs.
         """
         try:
             step, seed = operator.index(state["step"]), operator.index(state["seed"])
@@ -228,21 +249,29 @@ class Loader:
             raise UsageError(f"{state!r} is no state of a loader: it has step and seed") from error
         if step < 0 or seed < 0:
             raise UsageError(f"{state!r} is no state of a loader: step and seed are not negative")
-        check_pins(state.get("mix"), self._pins.get("mix"))
-        self._batches.clear()  # workers may still be at them; their memory comes back when they are done
-        if self._workers is not None:
-            self._workers.skip_before(self._next_job)
-        self.seed = seed
-        self.consumed = self._requested = step
+        check_pins(state, self._pins)
+        with self._lock:
+            self._batches.clear()  # workers may still be at them; their memory comes back when they are done
+            if self._workers is not None:
+                self._workers.skip_before(self._next_job)
+            self.seed = seed
+            self.consumed = self._requested = step
 
     def close(self) -> None:
         """Ends the workers. Batches that were taken stay as they are."""
         self._closed = True
-        if self._close_workers is not None:
-            self._close_workers()
-        self._batches.clear()
-        self._jobs.clear()
-        self._segments.clear()
+        if not self._lock.acquire(blocking=False):  # another thread waits for a batch
+            if self._workers is not None:
+                self._workers.interrupt()
+            self._lock.acquire()
+        try:
+            if self._close_workers is not None:
+                self._close_workers()
+            self._batches.clear()
+            self._jobs.clear()
+            self._segments.clear()
+        finally:
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -250,9 +279,13 @@ class Loader:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _start(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
-            raise LoaderError("the loader is closed; make another and load() the state of this one")
+            why = f" since {self._failure}" if self._failure else ""
+            raise LoaderError(f"the loader is closed{why}; make another and load() the state of this one")
+
+    def _start(self) -> None:
+        self._check_open()
         if self._workers is not None or self._filler is not None:
             return
         work = Work(self.source, self.fns, self.spec, self._together * self.batch)

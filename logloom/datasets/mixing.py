@@ -29,6 +29,7 @@ from logloom.io.sources import RowSource
 
 Weight = float | str | Fraction
 _DIGEST = "digest of the chosen rows"
+_KINDS = {"mix": "a mixture", "dataset": "a single dataset", "": "another source of rows"}
 _VERSION = re.compile(r"/v(\d{8})(?=[/,]|$)")
 
 
@@ -152,16 +153,8 @@ class Mixture:
         """
         period = sum(self._shares)
         sources = [
-            {
-                "name": name,
-                "version": _version_of(part),
-                "rows": len(part),
-                "share": str(Fraction(share, period)),
-                "digest": digest,
-            }
-            for (name, part), share, digest in zip(
-                self.rows.parts.items(), self._shares, self._digests, strict=True
-            )
+            {"name": name, **pins, "share": str(Fraction(share, period))}
+            for name, pins, share in zip(self.rows.parts, self._pins_of_parts, self._shares, strict=True)
         ]
         return {"seed": self._seed, "repeat": self._repeat, "sources": sources}
 
@@ -170,12 +163,11 @@ class Mixture:
         return self.order()
 
     @cached_property
-    def _digests(self) -> list[str]:
-        parts = self.rows.parts.values()
-        return [views.digest_of_rows(part.stored_rows, part.source.stretches)[:32] for part in parts]
+    def _pins_of_parts(self) -> list[dict[str, Any]]:
+        return [pins_of(part) for part in self.rows.parts.values()]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_order", "_digests")}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_order", "_pins_of_parts")}
 
 
 class MixedRows:
@@ -312,31 +304,51 @@ class _JoinedRows:
         return self._source.batch(positions, self._columns, out)
 
 
-def check_pins(saved: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> None:
-    """Whether a loader's state is of this mixture; see `Mixture.pins`. None: no mixture.
+def pins_of(rows: Dataset[Any]) -> dict[str, Any]:
+    """What the order of a dataset's rows follows from: version, number of rows, and a digest of which rows of
+    which logs they are."""
+    digest = views.digest_of_rows(rows.stored_rows, rows.source.stretches)[:32]
+    return {"version": _version_of(rows), "rows": len(rows), "digest": digest}
+
+
+def check_pins(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Check that a loader's state is of the rows that it has.
+
+    Args:
+        state: of a loader; step and seed alone fit any rows but a mixture.
+        own: {"shuffle", "mix": `Mixture.pins`} of a mixture, {"shuffle", "dataset": `pins_of`} of a dataset,
+            {} of other sources.
 
     Raises:
-        UsageError: it isn't; says what differs.
+        UsageError: they don't; says what differs, and what to do.
     """
-    if saved is None or own is None:
-        if saved is not own:
-            kinds = ("a single dataset", "a mixture")
-            one, other = kinds if saved is None else kinds[::-1]
-            raise UsageError(f"this is the state of a loader over {one}, not over {other}")
+    there, here = _kind_of(state), _kind_of(own)
+    if there != here and (there or here == "mix"):
+        raise UsageError(f"this is the state of a loader over {_KINDS[there]}, not over {_KINDS[here]}")
+    if not there:
         return
-    before, now = _flat(saved), _flat(own)
+    before, now = _flat(state[there], there), _flat(own[there], there)
+    if isinstance(state.get("shuffle"), bool):
+        before["shuffle"], now["shuffle"] = state["shuffle"], own["shuffle"]
     differ = [key for key in {**before, **now} if before.get(key) != now.get(key)]
     differ = [key for key in differ if key in before or not key.startswith(_DIGEST)]
     if differ:
-        changes = [f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:10]]
+        changes = "; ".join(f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:10])
         raise UsageError(
-            f"this is the state of a loader over another mixture: {'; '.join(changes)}. Rows would come in "
-            "another order; open what it had, by version: urban@3"
+            f"this is the state of a loader over {'another mixture' if there == 'mix' else 'other rows'}: "
+            f"{changes}. Rows would come twice, or not at all; open what it had, by version (urban@3) and by "
+            "the same filters and views, or begin anew without load()"
         )
 
 
-def _flat(pins: Mapping[str, Any]) -> dict[str, Any]:
+def _kind_of(pins: Mapping[str, Any]) -> str:
+    return next((kind for kind in ("mix", "dataset") if pins.get(kind) is not None), "")
+
+
+def _flat(pins: Any, kind: str) -> dict[str, Any]:
     try:
+        if kind == "dataset":
+            return {"version": pins["version"], "rows": pins["rows"], _DIGEST: pins["digest"]}
         found = {key: pins[key] for key in ("seed", "repeat")}
         for number, source in enumerate(pins["sources"]):
             own = {key: source[key] for key in ("version", "rows", "share")}
@@ -344,7 +356,7 @@ def _flat(pins: Mapping[str, Any]) -> dict[str, Any]:
                 own[_DIGEST] = source["digest"]
             found |= {f"{key} of {source['name']}": value for key, value in {"place": number, **own}.items()}
     except (KeyError, TypeError) as error:
-        raise UsageError(f"{pins!r} is no state of a mixture; `save` of its loader gives one") from error
+        raise UsageError(f"{pins!r} is no state of {_KINDS[kind]}; `save` of its loader gives one") from error
     return found
 
 

@@ -6,6 +6,7 @@ Elsewhere: reading each kind (logloom.io.units.FolderKind), the dataset itself (
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -22,12 +23,12 @@ from logloom.datasets.split_labels import labels_of_column
 from logloom.datasets.splits import SplitsSource
 from logloom.datasets.versions import open_version
 from logloom.datasets.views import Rows, array_of
-from logloom.errors import DatasetError, UsageError
+from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.checks import UncheckedWarning, with_check
 from logloom.io.filesystems import absolute_uri
 from logloom.io.foreign import kind_of, kinds
 from logloom.io.formats import without_suffix
-from logloom.io.manifest import Manifest, open_root, split_root
+from logloom.io.manifest import Manifest, check_not_of_root, open_root, split_root
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
@@ -127,6 +128,7 @@ def _open_rows(
         return open_version(*at, output, splits, check)
     for name, value in (("version", version), ("output", output)):
         if value is not None:
+            _check_there(Store.at(place, options))
             raise UsageError(f"{place}: no root of logloom, so it has no {name}; leave {name}= out")
     options = with_check(options) if check else options
     source = _dataset_at(place, columns, options)
@@ -155,7 +157,8 @@ def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> 
     """
     place = absolute_uri(uri).rstrip("/")
     root, at_version = split_root(place)
-    for candidate, given in ((place, version), (root, version or at_version)):
+    places = {place: version, **({} if root == place else {root: version or at_version})}
+    for candidate, given in places.items():
         store = Store.at(candidate, options)
         if store.names("versions"):
             if candidate != place and str(given) != at_version:
@@ -163,6 +166,7 @@ def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> 
                     f"{place}: names version {at_version}, and version={given!r} another one; leave one out"
                 )
             return open_root(store, given or "latest")
+        check_not_of_root(store)
     return None
 
 
@@ -175,22 +179,57 @@ def _open_splits(
         DatasetError: a folder holds no dataset.
         UsageError: there is no such split, or they have different columns.
     """
-    names = Store.at(place, options).names()
+    store = Store.at(place, options)
+    names = store.names()
+    if not names:
+        _check_there(store)
     folders = {without_suffix(name): name for name in names if not name.startswith((".", "_"))}
     for split in splits or ():
         if split not in folders:
             raise UsageError(f"{place}: no split {split!r}{near_to(split, folders)}")
     wanted = list(folders if splits is None else splits)
+    for split in wanted:
+        inside = Store.at(f"{place}/{folders[split]}", options)
+        if inside.names("versions"):
+            raise UsageError(f"{place}: no dataset, but the folder of the root {inside.uri}; open that")
+        check_not_of_root(inside)
     parts = {split: _dataset_at(f"{place}/{folders[split]}", columns, options) for split in wanted}
     found = {split: part for split, part in parts.items() if part is not None}
     if len(found) < len(parts) or not found:
-        what = f"it holds {some_of(names)}" if names else "nothing is there"
+        is_file = not names and store.local is not None and store.local.is_file()
+        what = f"it holds {some_of(names)}" if names else "a file" if is_file else "an empty folder"
         raise DatasetError(
             f"{place}: no dataset that can be opened ({what}); a root of logloom holds versions/, the other "
             f"kinds are {', '.join(kinds())}"
         )
     source = SplitsSource(place, found)
     return source, _by_log(source) if source.has_stamps else range(len(source))
+
+
+def _check_there(store: Store) -> None:
+    """
+    Raises:
+        DatasetError: nothing is at a place; names the nearest file or folder there is.
+    """
+    if store.local is None:
+        if store.names() or store.exists(""):
+            return
+        parent, _, name = store.uri.rpartition("/")
+        beside = []
+        if not parent.endswith(("/", "!")):  # a bucket, or an archive
+            with contextlib.suppress(StorageError):
+                beside = Store.at(parent, store.options).names()
+        near = near_to(name.partition("@")[0], beside, most=0)
+        raise DatasetError(f"{store.uri}: nothing is there{near or '; check the path'}")
+    if store.local.exists():
+        return
+    missing = store.local
+    while not missing.parent.exists():
+        missing = missing.parent
+    beside = sorted(path.name for path in missing.parent.iterdir()) if missing.parent.is_dir() else []
+    near = near_to(missing.name.partition("@")[0], beside, most=0)
+    where = "" if missing == store.local else f": {missing.parent} has no {missing.name!r}"
+    raise DatasetError(f"{store.uri}: there is no such file or folder{where}{near or '; check the path'}")
 
 
 def _by_log(source: RowSource) -> Ints:

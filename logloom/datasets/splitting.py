@@ -19,6 +19,7 @@ from logloom.blocks import Array
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.distances import least_distance, least_time
 from logloom.datasets.picking import names_of
+from logloom.durations import Time, nanoseconds_of
 from logloom.errors import UsageError
 from logloom.io.stretches import Ints
 from logloom.row_splits import (
@@ -41,8 +42,8 @@ def split(
     shares: Mapping[str, float | str],
     *,
     by: str,
-    cell: float | None = None,
-    gap: float = 0.0,
+    cell: Time | None = None,
+    gap: Time = 0.0,
     position: str | None = None,
 ) -> dict[str, Dataset[Any]]:
     """The rows of a dataset in splits that share no place, no time, or no value of a column.
@@ -59,8 +60,8 @@ def split(
         rows: any dataset; `window` and `map` come after.
         shares: by name; they sum to 1. Cells are shared out by a hash, so shares of rows come near with many.
         by: "place", "time", or the name of a column of texts or whole numbers, whose value decides.
-        cell: metres, or seconds, on a side.
-        gap: metres, or seconds; at most a cell.
+        cell: on a side: metres, or time, as a text ("24h") or in seconds.
+        gap: metres, or time; at most a cell.
         position: the column of the positions, of which the first two numbers count: metres, in one frame for
             all logs.
 
@@ -72,16 +73,27 @@ def split(
     exact = _exact(shares)
     source = rows.source
     if by in ("place", "time"):
-        if cell is None or not 0 < cell < math.inf or not 0 <= gap <= cell:
-            raise UsageError(f"split: cell={cell}, gap={gap}: a cell has a length, and no gap is longer")
+        length, apart = _lengths(by, cell, gap)
         if by == "place":
-            labels = labels_by_place(positions_of(rows, position), cell, gap, exact)
+            labels = labels_by_place(positions_of(rows, position), length, apart, exact)
         else:
-            labels = _by_time(source.stamps, rows.place, cell, gap, exact)
+            labels = _by_time(source.stamps, rows.place, length, apart, exact)
     else:
         labels = _by_value(rows, by, exact)
     own = labels[rows.positions]
     return {name: rows.apart(own == number, labels) for number, name in enumerate(exact)}
+
+
+def _lengths(by: str, cell: Time | None, gap: Time) -> tuple[float, float]:
+    """Metres, or seconds, of a cell and a gap."""
+    length, apart = cell, gap
+    if by == "time" and cell is not None:
+        length, apart = (nanoseconds_of(cell, "split: cell") / 1e9, nanoseconds_of(gap, "split: gap") / 1e9)
+    elif isinstance(cell, str) or isinstance(gap, str):
+        raise UsageError(f"split: cell={cell!r}, gap={gap!r}: lengths of places are numbers of metres")
+    if length is None or not 0 < float(length) < math.inf or not 0 <= float(apart) <= float(length):
+        raise UsageError(f"split: cell={cell}, gap={gap}: a cell has a length, and no gap is longer")
+    return float(length), float(apart)
 
 
 def _exact(shares: Mapping[str, float | str]) -> dict[str, Decimal]:
@@ -137,8 +149,6 @@ def _available(column: str, values: Mapping[str, Any]) -> Array:
 def _by_time(stamps: Ints | None, place: str, cell: float, gap: float, shares: Shares) -> Labels:
     if stamps is None:
         raise UsageError(f"{place}: rows have no timestamps to split them by")
-    if round(cell * 1e9) < 1:
-        raise UsageError(f"split: cell={cell} s: a cell has at least a nanosecond")
     return labels_by_time(stamps, cell, gap, shares)
 
 

@@ -7,17 +7,21 @@ Elsewhere: what statistics are (logloom.statistics).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logloom.blocks import Array, Block
+from logloom.blocks import Array, Block, Ragged, Values
+from logloom.datasets.picking import Pick
 from logloom.errors import UsageError
+from logloom.inference import common_shape, kind_of
 from logloom.io.ahead import ahead
 from logloom.io.log_statistics import read_statistics_file
-from logloom.io.sources import values_of
+from logloom.io.sources import RowSource, values_of
 from logloom.io.storage import Store
+from logloom.io.stretches import Ints
 from logloom.schema import ColumnType, Schema
 from logloom.statistics.rows import RowStatistics
 from logloom.statistics.state import Statistics
@@ -47,30 +51,105 @@ def counted_logs(store: Store, logs: pa.Table, columns: Sequence[str]) -> Statis
 
 
 def stats_of(dataset: Dataset[Any], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What is said of columns over the rows of a dataset: as builds counted them, where these are all rows
-    that it could show; else the rows are read.
+    """What is said of columns over the rows of a dataset, as functions given to `map` made them; windows show
+    rows several times, and count them once.
+
+    As builds counted them, where these are all rows that it could show, unmapped; else the rows are read.
 
     Args:
         columns: of the schema.
+
+    Raises:
+        UsageError: functions left no such column; or they changed windows, not rows.
     """
+    known, schema = counted(dataset, columns)
+    return summary(known, schema)
+
+
+def counted(dataset: Dataset[Any], columns: Sequence[str]) -> tuple[Statistics, Schema]:
+    """As `stats_of`, with the types of what was counted."""
     source = dataset.source
     positions = dataset.positions
     schema = source.schema.part(columns)
-    known = None
+    if dataset.is_mapped:
+        return _counted_mapped(dataset, schema)
     if source.counted is not None and np.array_equal(np.sort(positions), np.arange(len(source))):
         known = source.counted(tuple(columns))
-    if known is None:
-        counting = RowStatistics(schema)
-        at, step = 0, _FIRST_ROWS
-        while at < len(positions):
-            some = positions[at : at + step]
-            batch = source.batch(some, tuple(schema.all))
-            values = {name: values_of(batch[name], f"{source.place}: {name}") for name in schema.all}
-            block = Block("", "", 0, {"timestamp": some, **values})
-            counting.update(block)
-            at, step = at + len(some), max(1, _AT_ONCE * len(some) // max(1, block.nbytes))
-        known = counting.close()
-    return summary(known, schema)
+        if known is not None:
+            return known, schema
+    counting = RowStatistics(schema)
+    for _, block in _blocks(source, schema, positions):
+        counting.update(block)
+    return counting.close(), schema
+
+
+def _blocks(source: RowSource, schema: Schema, positions: Ints) -> Iterator[tuple[Ints, Block]]:
+    """Some positions at a time, and the columns of a schema there, with their ages."""
+    at, step = 0, _FIRST_ROWS
+    while at < len(positions):
+        some = positions[at : at + step]
+        batch = source.batch(some, tuple(schema.all))
+        values = {name: values_of(batch[name], f"{source.place}: {name}") for name in schema.all}
+        block = Block("", "", 0, {"timestamp": some, **values})
+        yield some, block
+        at, step = at + len(some), max(1, _AT_ONCE * len(some) // max(1, block.nbytes))
+
+
+def _counted_mapped(dataset: Dataset[Any], schema: Schema) -> tuple[Statistics, Schema]:
+    source, fns = dataset.source, _row_fns(dataset)
+    made: Schema | None = None
+    for positions, block in _blocks(source, schema, dataset.positions):
+        rows = source.rows(positions, dataset.columns)
+        for fn in fns:
+            rows = [fn(row) for row in rows]
+        lacking = [name for name in schema.columns if not all(name in row for row in rows)]
+        if lacking:
+            raise UsageError(f"{dataset.place}: functions given to map left no {', '.join(lacking)}")
+        values = {name: [_array(row[name]) for row in rows] for name in schema.columns}
+        if made is None:
+            types = {name: _mapped_type(ctype, values[name]) for name, ctype in schema.columns.items()}
+            made = Schema(types, schema.sampled)
+            counting = RowStatistics(made)
+        changed = {name: _column(values[name], ctype, dataset.place) for name, ctype in made.columns.items()}
+        counting.update(Block("", "", 0, {**block.columns, **changed}))
+    return (RowStatistics(schema).close(), schema) if made is None else (counting.close(), made)
+
+
+def _row_fns(dataset: Dataset[Any]) -> tuple[Callable[[Any], Any], ...]:
+    """The functions that make the rows of a dataset; of windows also those that treat all rows alike."""
+    of_rows, of_samples = dataset.functions
+    if dataset.window_steps and not all(isinstance(fn, Normalize | Pick) for fn in of_samples):
+        raise UsageError(
+            f"{dataset.place}: functions were given to map after window, so no row has their values; ask for "
+            "statistics before window"
+        )
+    return (*of_rows, *of_samples)
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, str | bytes) else np.asarray(value)
+
+
+def _mapped_type(ctype: ColumnType, values: Sequence[Any]) -> ColumnType:
+    """The type of what functions made of a column; axes are ragged as stored, or as these values are."""
+    first = values[0]
+    if isinstance(first, str | bytes):
+        return ColumnType(np.dtype("u1"), (None,), kind_of(type(first)))
+    shape = common_shape([value.shape for value in values])
+    if shape is None:
+        shape = (None,) * first.ndim
+    if ctype.kind == "array" and len(ctype.shape) == len(shape):
+        shape = (None,) * ctype.num_ragged + shape[ctype.num_ragged :]
+    return replace(ctype, dtype=first.dtype, shape=shape, kind="array")
+
+
+def _column(values: Sequence[Any], ctype: ColumnType, place: str) -> Values:
+    if ctype.kind != "array":
+        return values_of(list(values), place)
+    try:
+        return Ragged.from_rows(values, ctype) if ctype.is_ragged else np.stack(values)
+    except ValueError as error:
+        raise UsageError(f"{place}: functions gave a column values of several shapes ({error})") from error
 
 
 class Normalize:

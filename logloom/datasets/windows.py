@@ -7,7 +7,7 @@ Elsewhere: which rows a window has (logloom.datasets.views).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from logloom import batches
 from logloom.batches import Batch
 from logloom.blocks import Array
 from logloom.datasets.views import ON_EDGE, OnEdge, WindowSpec, runs_of
+from logloom.durations import Time, nanoseconds_of
 from logloom.errors import UsageError
 from logloom.io.sources import RowSource
 from logloom.io.stretches import Ints
@@ -25,7 +26,7 @@ def window_spec(
     source: RowSource,
     steps: Ints,
     on_edge: OnEdge,
-    max_gap: int | Literal["recipe"] | None,
+    max_gap: Time | None,
     mask: str,
     borders: Array | None = None,
 ) -> WindowSpec:
@@ -36,7 +37,9 @@ def window_spec(
     """
     if on_edge not in ON_EDGE:
         raise UsageError(f"window: on_edge={on_edge!r}; there are {', '.join(ON_EDGE)}")
-    gap = source.max_gap if max_gap == "recipe" else max_gap
+    gap = source.max_gap if max_gap == "recipe" else None
+    if max_gap not in ("recipe", None):
+        gap = nanoseconds_of(max_gap, "window: max_gap")
     if gap is not None and max_gap != "recipe" and source.stamps is None:
         raise UsageError(f"window: rows of {source.place} have no timestamps: max_gap=None")
     runs = runs_of(source.stretches, source.stamps if gap is not None else None, gap, borders)
@@ -74,7 +77,7 @@ def window_batch(
     flat = {
         name: array.reshape(count * steps, *array.shape[2:])
         for name, array in out.items()
-        if array.shape[:2] == (count, steps) and array.flags.c_contiguous
+        if name != window.mask and array.shape[:2] == (count, steps) and array.flags.c_contiguous
     }
     wanted, is_whole = rows[exists], bool(exists.all())
     unique, back = np.unique(wanted, return_inverse=True)

@@ -252,6 +252,11 @@ class Workers:
             "code? The state from save() resumes where the last batch ended"
         )
 
+    def interrupt(self) -> None:
+        """Ends the workers at once, so that a thread that waits for them goes on."""
+        for process in self._processes:
+            process.terminate()
+
     def close(self) -> None:
         """Ends the workers, gently at first; they are gone when it returns."""
         if self._closed or self._pid != os.getpid():  # a forked copy owns no workers

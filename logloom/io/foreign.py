@@ -13,6 +13,7 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.formats import format_named, format_names
+from logloom.io.manifest import check_not_of_root
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.units import FolderKind
@@ -48,6 +49,8 @@ def open_foreign(
     found = kinds()
     if kind is not None and kind not in found:
         raise UsageError(f"--from {kind!r}: there are {', '.join(found)}")
+    if kind is None:
+        check_not_of_root(store)
     form = found[kind] if kind is not None else kind_of(store)
     if form is None:
         what = (

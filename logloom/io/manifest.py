@@ -54,6 +54,8 @@ FORMAT = 4
 _WITH_SHARDS = 3  # the first format whose logs lie in shards
 FLAT_FORMAT = 3  # of roots whose units lie side by side; earlier software reads it
 _DIGITS = re.compile(r"[0-9]{1,8}")
+_RUNS = re.compile(r"\d{8}")  # folders of runs/
+_OF_ROOT = re.compile(r"(?P<root>.+)/(logs|parts|runs|index|versions(/shards)?)")
 
 
 @dataclass(frozen=True)
@@ -316,6 +318,24 @@ def no_version_at(store: Store) -> UsageError:
             f"{store.uri}: the root alone is expected here, without {store.uri.removeprefix(root)}"
         )
     return UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
+
+
+def check_not_of_root(store: Store) -> None:
+    """Make sure that a folder without versions isn't a root, nor inside one, before its files are looked at.
+
+    The Parquet files of a root itself say something of logs and units; they are no dataset.
+
+    Raises:
+        UsageError: it is a root without a version yet, or one of the folders that a root has.
+    """
+    if any(_RUNS.fullmatch(name) for name in store.names("runs")):
+        raise UsageError(
+            f"{store.uri}: no version yet, only what builds left that committed none; build first: `logloom "
+            f"build RECIPE --to {store.uri}`, and `logloom status {store.uri}` shows how builds ended"
+        )
+    inside = _OF_ROOT.fullmatch(store.uri.rstrip("/"))
+    if inside and version_numbers(Store.at(inside["root"], store.options)):
+        raise UsageError(f"{store.uri}: a folder of the root {inside['root']}, no dataset; open the root")
 
 
 def manifest_at(store: Store, number: int) -> Manifest:

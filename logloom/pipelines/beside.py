@@ -9,16 +9,17 @@ Elsewhere: what is known of builds (logloom.pipelines.status), the notes that th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from logloom.errors import LogloomError
+from logloom.errors import BesideError
 from logloom.io.storage import Store
 from logloom.pipelines import status
 from logloom.pipelines.status import BuildStatus
 from logloom.transforms.job import Target
-from logloom.transforms.running_note import SILENT_AFTER
+from logloom.transforms.running_note import SILENT_AFTER, Announced, notes_of_others
 from logloom.words import OnMessage, human_seconds, human_time, ignore_message
 
+_CHOOSE_EVERY = 0.05  # seconds; others choose right after they are announced
 _WAITS = ("running", "unknown")  # states of builds that `wait_for_others` waits for
 
 
@@ -29,7 +30,7 @@ def refuse_second(job: Target, on_message: OnMessage = ignore_message) -> None:
         on_message: called with the builds of which nobody can tell.
 
     Raises:
-        LogloomError: one runs.
+        BesideError: one runs.
     """
     store, found = job.store, _others(job)
     for one in found:
@@ -41,6 +42,43 @@ def refuse_second(job: Target, on_message: OnMessage = ignore_message) -> None:
 
     if found and (running := running_now(store, job.number, watched, but_for=job.run)):
         raise _refusal(store, running[0])
+
+
+def take_turn(job: Target, announced: Announced, on_message: OnMessage = ignore_message) -> None:
+    """Make sure that one goes on of builds that were announced at once, so that none saw another before.
+
+    Lamport's bakery: a build writes its note without a turn, takes a turn after those that it finds, waits
+    until all others have chosen, and refuses if one of them has a lower (turn, start, run). Of two builds,
+    one that looks for turns after the other wrote its own has a higher one, and finds the lower; else each
+    finds that the other chooses, waits for it, and both compare the same values. So never do both go on, and
+    the lowest of all that run never refuses, whatever the clocks of their hosts say.
+
+    Args:
+        announced: the note; one that takes no turn runs beside others.
+        on_message: called with builds that are watched for a sign of life.
+
+    Raises:
+        BesideError: another build goes on.
+    """
+    if announced.note.turn:
+        return
+    announced.update(turn=1 + max((one.turn for one in notes_of_others(job).values()), default=0))
+    others = notes_of_others(job)
+    while any(one.turn == 0 for one in others.values()):
+        time.sleep(_CHOOSE_EVERY)
+        others = notes_of_others(job)
+    mine = (announced.note.turn, announced.note.started, job.run)
+    ahead = [run for run, one in others.items() if (one.turn, one.started, run) < mine]
+    if not ahead:
+        return
+
+    def watched(one: BuildStatus) -> None:
+        on_message(_message(one, "waiting for its next sign of life, for it may have been killed"))
+
+    submitting = [run for run in ahead if others[run].detached and not others[run].job_id]
+    found = [one for one in status.builds(job.store, {job.number}) if one.run in submitting]
+    if running := found or running_now(job.store, job.number, watched, among=ahead):
+        raise _refusal(job.store, running[0])
 
 
 def wait_for_others(job: Target, on_message: OnMessage = ignore_message) -> bool:
@@ -78,6 +116,7 @@ def running_now(
     version: int,
     on_status: Callable[[BuildStatus], None] = lambda status: None,
     but_for: str = "",
+    among: Collection[str] | None = None,
 ) -> list[BuildStatus]:
     """The builds of a version that are known to run.
 
@@ -89,12 +128,14 @@ def running_now(
     Args:
         on_status: called with those that are watched for a sign of life.
         but_for: the name of a build that doesn't count.
+        among: the names of those that count; None for all.
     """
     until = time.monotonic() + SILENT_AFTER
     heard: dict[str, int] = {}
     while True:
         found = status.builds(store, {version})
         running = [one for one in found if one.state == "running" and one.run != but_for]
+        running = [one for one in running if among is None or one.run in among]
         sure = [one for one in running if one.is_sure or one.heard < heard.get(one.run, 0)]
         if sure or not running or time.monotonic() > until:
             return sure or running
@@ -104,11 +145,11 @@ def running_now(
         time.sleep(status.LOOK_EVERY)
 
 
-def _refusal(store: Store, running: BuildStatus) -> LogloomError:
+def _refusal(store: Store, running: BuildStatus) -> BesideError:
     job = f", job {running.job_id}" if running.job_id else ""
     where = f" at {running.place}" if running.place else ""
     by = "submitted by" if running.detached else "by"
-    return LogloomError(
+    return BesideError(
         f"{store.uri}: another build of version {running.version} runs: on {running.engine}{job}{where}, "
         f"{by} process {running.pid} on {running.host}, since {human_time(running.started * 10**9)}, last "
         f"heard of {human_seconds(max(0, running.heard))} ago. Give `build` or `convert` --wait to wait for "

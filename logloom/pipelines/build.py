@@ -33,7 +33,7 @@ from logloom.extras import beam_needed
 from logloom.io import log_statistics
 from logloom.io.storage import Store
 from logloom.io.version_files import version_file
-from logloom.pipelines.beside import refuse_second
+from logloom.pipelines.beside import refuse_second, take_turn
 from logloom.pipelines.built import Built, check_purged, has_nothing_to_build, mend_digest, newest, with_view
 from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.planned import BuildPlan, Plan
@@ -99,6 +99,7 @@ def build(
     on_message: OnMessage = ignore_message,
     steps: str = "",
     beside: bool = False,
+    looked: bool = False,
 ) -> Built:
     """Runs a planned build to its end and makes the version's view.
 
@@ -111,6 +112,7 @@ def build(
         on_message: called with what the engine does, in words.
         steps: a folder in which workers on this machine record what takes their time (logloom.io.steps).
         beside: also where another build of the same version is known to run, of which only one commits.
+        looked: whether the caller looked for others already, as by `refuse_second`.
 
     Returns:
         The version's manifest, its view, and what was built and counted. If there was nothing to build: those
@@ -123,8 +125,7 @@ def build(
         PurgedError: a log was purged since it was planned.
         StorageError: a disk or an object store refused.
         UsageError: the engine's workers don't see what is read or written.
-        LogloomError: another build of the version runs (`logloom.pipelines.status.wait` waits for its end,
-            then plan again); no rows, too many logs skipped, or the engine was lost.
+        BesideError: another build runs. LogloomError: no rows, too many logs skipped, or a lost engine.
 
     Examples:
         >>> from logloom.pipelines.plan import plan_build
@@ -136,22 +137,21 @@ def build(
     if has_nothing_to_build(plan):
         return newest(plan, view=view, on_message=on_message)
     plan.job.store.sweep()
-    if not beside:
+    if not (beside or looked):
         refuse_second(plan.job, on_message)
     runner = runner or RunnerOptions("direct", workers=num_workers)
     # First, so that nobody takes what it hands on in runs/ for left behind.
-    with Announced(plan.job, runner.name, num_units(plan)) as announced:
+    with Announced(plan.job, runner.name, num_units(plan), takes_turn=not beside) as announced:
+        take_turn(plan.job, announced, on_message)
         plan = prepared(plan)
-        job = plan.job
-        with watch(plan, sees_workers=runner.is_near or job.store.local is not None) as watching:
+        with watch(plan, sees_workers=runner.is_near or plan.job.store.local is not None) as watching:
             journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
-            watched = dataclasses.replace(plan, job=dataclasses.replace(job, journal=journal))
+            watched = dataclasses.replace(plan, job=dataclasses.replace(plan.job, journal=journal))
             finished = _run_alone(watched, runner, on_message, announced)
-    made = _committed(job, view, num_workers, on_message)
-    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
+    return _committed(plan.job, finished, view, num_workers, on_message)
 
 
-def _committed(job: Target, view: str, num_workers: int, on_message: OnMessage) -> Built:
+def _committed(job: Target, finished: Finished, view: str, num_workers: int, on_message: OnMessage) -> Built:
     """The version that a job has ended with, and its view; raises what kept it from being committed."""
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, job)
@@ -161,11 +161,11 @@ def _committed(job: Target, view: str, num_workers: int, on_message: OnMessage) 
     if len(made.manifest.logs) >= log_statistics.MANY_LOGS:  # few builds need what this imports
         merging = importlib.import_module("logloom.pipelines.merged_stats")
         merging.keep_merged(job.store, made.manifest, num_workers, on_message)
-    return made
+    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
 
 def submit(
-    plan: Plan, runner: RunnerOptions, on_message: OnMessage = ignore_message, *, beside: bool = False
+    plan: Plan, runner: RunnerOptions, on_message: OnMessage = ignore_message, *, looked: bool = False
 ) -> Submitted:
     """Hands a planned build to an engine that finishes it, commit included, without this process.
 
@@ -175,7 +175,7 @@ def submit(
         plan: one that is not up to date.
         runner: the engine, one that goes on without this process.
         on_message: called with what the engine does, in words.
-        beside: see `build`.
+        looked: see `build`.
 
     Returns:
         The job: its ids, and the address of its page.
@@ -183,9 +183,10 @@ def submit(
     Raises:
         LogloomError: as of `build`, or the engine takes no job.
     """
-    if not beside:
+    if not looked:
         refuse_second(plan.job, on_message)
-    with Announced(plan.job, runner.name, num_units(plan), detached=True) as announced:
+    with Announced(plan.job, runner.name, num_units(plan), detached=True, takes_turn=True) as announced:
+        take_turn(plan.job, announced, on_message)
         plan = prepared(plan)
         submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
         assert isinstance(submitted, Submitted)

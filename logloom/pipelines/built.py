@@ -48,6 +48,18 @@ class Built:
     spreads: Mapping[str, Spread] = field(default_factory=dict)
 
     @property
+    def messages(self) -> dict[str, int] | None:
+        """What became of the messages of the logs that were built, once for each column of their topic.
+
+        Of each: `used` in a row, `not_chosen`, `refused`; together all in the logs but purged ones. None
+        where the engine keeps no counters, or nothing was built.
+        """
+        prefix = "column_messages_"
+        kinds = ("used", "not_chosen", "refused")
+        found = {kind: self.counters.get(f"{prefix}{kind}", 0) for kind in kinds}
+        return found if any(found.values()) else None
+
+    @property
     def dropped(self) -> dict[str, int]:
         """Ticks that are no row, by reason, over all logs."""
         return self.manifest.logs.dropped

@@ -25,6 +25,7 @@ from logloom.io.storage import Store
 from logloom.io.tags import read_tags
 from logloom.io.version_files import all_versions, lost_manifest
 from logloom.pipelines.comparison import LogChanges, sums_of
+from logloom.pipelines.log_counts import reason_in_words
 from logloom.pipelines.status import builds_of
 from logloom.pipelines.versions import where_logs_are
 from logloom.schema import Schema
@@ -263,7 +264,7 @@ def listed_logs(store: Store, manifest: Manifest, most: int) -> list[LogInBrief]
             ", ".join(one.split_names),
             "purged" if one.part in purged.parts else one.status,
             one.rows,
-            next((line for line in one.reasons if line.startswith(one.uris)), "") or "".join(one.reasons[:1]),
+            reason_in_words(one.reasons, one.uris),
         )
         for one in records
     ]

@@ -186,7 +186,7 @@ def _notes_of(log_id: str, summary: LogSummary) -> list[str]:
         for uri, why in sorted(summary.unfinished.items())
     ]
     if summary.refusals:
-        first = summary.refusals[0]
+        first = max(summary.refusals, key=lambda one: one.num_messages)
         more = f", and {len(summary.refusals) - 1:,} more" if len(summary.refusals) > 1 else ""
         where = f"{first.uri} {first.place}" if first.offset >= 0 else first.uri
         notes.append(f"salvaged: {log_id}: {where}: {first.reason}{more}; `logloom doctor` lists all damage")

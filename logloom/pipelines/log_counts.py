@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from logloom.io.records import LogRecords
 from logloom.io.shards import DROPPED
 from logloom.words import counted, some_of
 
 _SHOWN = 5  # names of logs
+_LISTED = re.compile(r"and ([0-9,]+) more, all listed in ")  # the rest of what a log's files lost
 
 
 def logs_in_words(statuses: Mapping[str, int]) -> str:
@@ -22,6 +24,31 @@ def logs_in_words(statuses: Mapping[str, int]) -> str:
     if not skipped:
         return counted(total, "log")
     return f"{total - skipped:,} of {counted(total, 'log')} ({skipped:,} skipped)"
+
+
+def reasons_by_loss(reasons: Sequence[str], uris: Sequence[str]) -> list[str]:
+    """Why a log isn't whole: what its files lost first, then what is strange about its ticks.
+
+    >>> reasons_by_loss(["3 ticks without a pose", "a.mcap, byte 9: /odom: wrong CRC"], ["a.mcap"])
+    ['a.mcap, byte 9: /odom: wrong CRC', '3 ticks without a pose']
+    """
+
+    def is_strange(reason: str) -> bool:
+        return not (reason.startswith(tuple(uris)) or _LISTED.match(reason))
+
+    return sorted(reasons, key=is_strange)
+
+
+def reason_in_words(reasons: Sequence[str], uris: Sequence[str]) -> str:
+    """The reason that matters most, and how many others there are; "" where there are none.
+
+    >>> reason_in_words(["3 ticks without a pose", "a.mcap, byte 9: /odom: wrong CRC"], ["a.mcap"])
+    'a.mcap, byte 9: /odom: wrong CRC (and 1 more reason)'
+    """
+    first, *others = dict.fromkeys(reasons_by_loss(reasons, uris)) or [""]
+    listed = [found for reason in others if (found := _LISTED.match(reason))]
+    more = len(others) - len(listed) + sum(int(found[1].replace(",", "")) for found in listed)
+    return f"{first} (and {counted(more, 'more reason')})" if more else first
 
 
 def lacking_in_words(logs: LogRecords) -> str:

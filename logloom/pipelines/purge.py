@@ -210,7 +210,7 @@ class _Purging:
     def _proven(self, identities: set[str], on_progress: Callable[[int, int], None]) -> PurgeReport:
         """Looks for what is left."""
         found, store = self._found, self._store
-        self.done.names = found.named_in()
+        self.done.names = found.named_in(self._traces)
         left = [file for file, _ in mentioning(store, found.records)]
         self.done.left += [f"{store.uri_of(file)}: has intervals of a log that was erased" for file in left]
         self.done.left += find_left(store, self._traces, identities, found.needed, on_progress)

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from logloom.errors import DatasetError, PurgedError, UsageError
+from logloom.io.ages import FoundFile
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.formats import referred_to
@@ -20,9 +21,10 @@ from logloom.io.metadata import parsed
 from logloom.io.purged import Purged, merged_ranges
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
-from logloom.io.version_files import all_versions
+from logloom.io.version_files import all_versions, version_file
 from logloom.pipelines.gc_needed import Needed, check_found
 from logloom.pipelines.purge_rows import ErasedTime, content_without, count_rows
+from logloom.pipelines.purge_traces import Traces
 from logloom.schema import TimeRanges
 
 
@@ -155,11 +157,14 @@ class Found:
                     known.add(log_id)
                     yield f"{log_id}: has the same content as {contents[content]}; purge it, too"
 
-    def named_in(self) -> list[str]:
-        """Files of manifests, which stay, that name the logs."""
+    def named_in(self, traces: Traces) -> list[str]:
+        """Files of manifests, which stay, that name the logs: as a record, as the first or last log of a
+        page, or in the recipe."""
+        files = [FoundFile(version_file(manifest.version), 0, 0) for manifest in self.manifests]
+        named = [file.name for file in files if traces.is_named_in(file)]
         shards = {s.digest: s for manifest in self.manifests for s in manifest.logs.shards if s.digest}
         inside = (s for s in shards.values() if any(s.first <= log_id <= s.last for log_id in self.log_ids))
-        return sorted({shard_file(shard) for shard in inside})
+        return sorted({*named, *(shard_file(shard) for shard in inside)})
 
     def users(self) -> list[str]:
         """URIs of tables and roots that point into units or views of this root."""

@@ -19,6 +19,7 @@ from logloom.io.metadata import parsed
 from logloom.io.row_counts import rows_by_split
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.sources import RowSource
+from logloom.pipelines.log_counts import reasons_by_loss
 from logloom.pipelines.report_samples import RowsOfLogs, evenly
 
 MAX_LINES = 60  # logs on the time line
@@ -180,7 +181,8 @@ def troubles(manifest: Manifest) -> tuple[tuple[Trouble, ...], int]:
 
 def _trouble(record_fields: tuple[str, str, int, str, str]) -> Trouble:
     log_id, status, refused, reasons, uris = record_fields
-    words = [str(one) for one in parsed(reasons or "[]", f"{log_id}: reasons")]
-    for uri in parsed(uris or "[]", f"{log_id}: uris"):
-        words = [one.replace(str(uri), _file_name(str(uri))) for one in words]
+    files = [str(uri) for uri in parsed(uris or "[]", f"{log_id}: uris")]
+    words = reasons_by_loss(list(map(str, parsed(reasons or "[]", f"{log_id}: reasons"))), files)
+    for uri in files:
+        words = [one.replace(uri, _file_name(uri)) for one in words]
     return Trouble(log_id, status, refused, tuple(words[:_MAX_REASONS]), max(0, len(words) - _MAX_REASONS))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from logloom.extras import beam_needed
 from logloom.io.filesystems import folder_of
-from logloom.pipelines.beside import refuse_second
+from logloom.pipelines.beside import refuse_second, take_turn
 from logloom.pipelines.build import construct, num_units, prepared
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.planned import BuildPlan
@@ -102,15 +102,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _submit(plan, options)
 
 
+def _print_message(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
 def _submit(plan: BuildPlan, options: PipelineOptions) -> None:
     """Hands a build to the runner of the options, and says in the root that it runs there.
 
     Raises:
         LogloomError: another build of the version is known to run.
     """
-    refuse_second(plan.job, lambda text: print(text, file=sys.stderr))
+    refuse_second(plan.job, _print_message)
     google = options.view_as(GoogleCloudOptions)
-    with Announced(plan.job, "dataflow", num_units(plan), detached=True) as announced:
+    with Announced(plan.job, "dataflow", num_units(plan), detached=True, takes_turn=True) as announced:
+        take_turn(plan.job, announced, _print_message)
         pipeline = beam.Pipeline(options=options)
         construct(pipeline, prepared(plan))
         submitted = pipeline.run()

@@ -146,7 +146,8 @@ def converted_record(
         if entry.output == entries[0].output
         for run in Tally.from_json(entry.tally).splits
     )
-    reasons = (*log.record.reasons, *(f"partition {one.partition}: {one.message}" for one in failures))
+    # First what is lost here, so that it isn't cut off behind what the source's build refused.
+    reasons = (*(f"partition {one.partition}: {one.message}" for one in failures), *log.record.reasons)
     return replace(
         record,
         # Another key than that of the whole log, so that each conversion tries these parts again.

@@ -29,6 +29,7 @@ from logloom.io.shards import DROPPED, LogRecord, total
 from logloom.io.storage import Store
 from logloom.io.stored import UNITS
 from logloom.io.version_files import runs_folder, version_file
+from logloom.metrics import count
 from logloom.software import software
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.conversion import ConvertJob, converted_record
@@ -111,6 +112,12 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
     rows = sum(entry.rows for entry in first_output)
     refused = sum(topic.refused for topic in sums.values())
     planned = sum(tally.planned for tally in tallies)
+    for column in (own for topic in sums.values() for own in topic.columns.values()):
+        count(
+            column_messages_used=column.used,
+            column_messages_not_chosen=column.not_chosen,
+            column_messages_refused=column.refused,
+        )
     return LogRecord(
         log_id=log.log_id,
         uris=log.uris,
@@ -150,8 +157,8 @@ def notes_on_frames(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
     for tally in tallies:
         for text, time in tally.last_at.items():
             last_at[text] = max(time, last_at.get(text, time))
-    for text, count in sorted(notes.items())[:MAX_NOTES]:
-        yield note_words(text, count, last_at.get(text))
+    for text, times in sorted(notes.items())[:MAX_NOTES]:
+        yield note_words(text, times, last_at.get(text))
 
 
 def _tallied(
@@ -160,7 +167,9 @@ def _tallied(
     """The units of the first output, their tallies, and all that was refused of the log, each once."""
     first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
     tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
-    refusals = [*opened(job, log).summary.refusals, *(r for tally in tallies for r in tally.refusals)]
+    # What the file lost comes before single messages that a column can't use.
+    lost = [*opened(job, log).summary.refusals, *(r for tally in tallies for r in tally.lost)]
+    refusals = [*lost, *(r for tally in tallies for r in tally.refusals)]
     return first_output, tallies, list(dict.fromkeys(refusals))
 
 

@@ -42,6 +42,8 @@ class RunningNote:
         detached: the job runs without the command.
         ended: how the command ended without an outcome; "" while it runs.
         labels: that the build was given.
+        turn: in the order of builds that were announced at once, see `logloom.pipelines.beside.take_turn`; 0
+            while it isn't chosen yet.
     """
 
     engine: Text
@@ -55,6 +57,7 @@ class RunningNote:
     detached: bool = False
     ended: Text = ""
     labels: Mapping[Text, Text] = field(default_factory=dict)
+    turn: Count = 1
 
     @property
     def is_gone(self) -> bool:
@@ -81,6 +84,22 @@ def note_file(number: int, run: str) -> str:
     return f"{runs_folder(number)}/{run}.running.json"
 
 
+def notes_of_others(job: Target) -> dict[str, RunningNote]:
+    """The notes of other builds of a job's version that aren't known to be over, by run."""
+    folder, found = runs_folder(job.number), dict[str, RunningNote]()
+    names = job.store.names(folder)
+    for name in names:
+        run, is_note, _ = name.partition(".running.json")
+        if not is_note or run == job.run or f"{run}.json" in names:
+            continue
+        place = job.store.uri_of(f"{folder}/{name}")
+        with contextlib.suppress(*MISSING, DatasetError):
+            note = checked(RunningNote, parsed(job.store.read(f"{folder}/{name}"), place), place)
+            if not (note.ended or note.is_silent or is_left_here(note, job.number, run)):
+                found[run] = note
+    return found
+
+
 def is_over(store: Store, number: int, run: str) -> bool:
     """Whether a build is known to be over; a detached one only by its outcome."""
     with contextlib.suppress(*MISSING, DatasetError):
@@ -96,24 +115,40 @@ class Announced:
 
     Args:
         leaves_outcome: a commit says what became of it; else its note goes with its end.
+        takes_turn: its turn is chosen after it was announced.
     """
 
     def __init__(
-        self, job: Target, engine: str, units: int = 0, *, detached: bool = False, leaves_outcome: bool = True
+        self,
+        job: Target,
+        engine: str,
+        units: int = 0,
+        *,
+        detached: bool = False,
+        leaves_outcome: bool = True,
+        takes_turn: bool = False,
     ):
         self._job, self._leaves_outcome = job, leaves_outcome
         now = int(time.time())
         self._note = RunningNote(
-            engine, socket.gethostname(), os.getpid(), now, now, units, detached=detached, labels=job.labels
+            engine,
+            socket.gethostname(),
+            os.getpid(),
+            now,
+            now,
+            units,
+            detached=detached,
+            labels=job.labels,
+            turn=0 if takes_turn else 1,
         )
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._beat, name="logloom-status", daemon=True)
 
     def __enter__(self) -> Announced:
+        _kept_here.add((self._job.number, self._job.run))
         self.update()
         self._thread.start()
-        _kept_here.add((self._job.number, self._job.run))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -126,7 +161,12 @@ class Announced:
             with contextlib.suppress(StorageError):
                 self._job.store.remove(note_file(self._job.number, self._job.run), durable=False)
 
-    def update(self, **changes: str) -> None:
+    @property
+    def note(self) -> RunningNote:
+        """What the note says, as it was written last."""
+        return self._note
+
+    def update(self, **changes: str | int) -> None:
         """Writes the note, with changes."""
         name = note_file(self._job.number, self._job.run)
         with self._lock, contextlib.suppress(StorageError, OSError):

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import multiprocessing
 import os
 import pickle
@@ -20,6 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import logloom.datasets
+import logloom.io.tables as tt
 from logloom.datasets.loader import Loader, LoaderError, SharedArray, torch_dataset
 from logloom.errors import UsageError
 
@@ -443,6 +446,152 @@ def test_a_state_is_loaded_before_or_after_iter(running):
         assert take_ids(other, 3) == following
         other.load(state)
         assert take_ids(other, 3) == following
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    """Two versions, the second with one more log, as tables of the folders that versions have."""
+    opened = {}
+    for number, logs in ((1, "ac"), (2, "abc")):
+        folder = tmp_path_factory.mktemp("root") / f"v{number:08}"
+        folder.mkdir()
+        rows = [{"log_id": log, "timestamp": k, "n": np.int64(k)} for log in logs for k in range(6)]
+        tt.write_table(str(folder / "table"), rows)
+        opened[number] = logloom.datasets.open(str(folder / "table"))
+    return opened
+
+
+def test_a_state_over_other_rows_is_refused_and_says_what_differs(versions):
+    first, second = versions[1], versions[2]
+    with Loader(first, batch=4, workers=0) as loader:
+        next(loader)
+        state = json.loads(json.dumps(loader.save()))
+    assert (state["step"], state["dataset"]["version"], state["dataset"]["rows"]) == (4, 1, 12)
+    for other, why in (
+        (second, "version was 1, is 2; rows was 12, is 18"),
+        (first.head(11), "rows was 12, is 11"),
+        (first.shuffle(seed=1), "digest of the chosen rows was"),
+        (first.shard(0, 2), "rows was 12, is 6"),
+        (first.filter("n > 0").take(range(10)), "rows was 12, is 10"),
+        (first.window([-1, 0]), "rows was 12, is 10"),
+    ):
+        with Loader(other, batch=4, workers=0) as loader:
+            with pytest.raises(UsageError, match=f"other rows: {why}.* open what it had, by version"):
+                loader.load(state)
+            assert loader.save()["step"] == 0
+    with (
+        Loader(first, batch=4, workers=0, shuffle=False) as loader,
+        pytest.raises(UsageError, match="shuffle was True, is False"),
+    ):
+        loader.load(state)
+    with (
+        Loader(Rows(12), batch=4, workers=0) as loader,
+        pytest.raises(UsageError, match="a single dataset, not"),
+    ):
+        loader.load(state)
+
+
+def test_a_state_fits_the_same_rows_whatever_is_made_of_them(versions):
+    rows = versions[1]
+    with Loader(rows, batch=4, workers=0) as loader:
+        next(loader)
+        state, following = loader.save(), next(loader)["n"].tolist()
+    for same in (
+        rows.select("n"),
+        rows.map(lambda row: {"n": row["n"]}),
+        rows.filter("n >= 0"),
+        rows.take(np.arange(12)),
+        pickle.loads(pickle.dumps(rows)),
+    ):
+        with Loader(same, batch=4, workers=0) as loader:
+            loader.load(state)
+            assert next(loader)["n"].tolist() == following
+    padded = rows.window([-1, 0], on_edge="pad").select("n")
+    with Loader(padded, batch=2, workers=0, num_shards=2, shard_id=1) as loader:
+        loader.load(state)
+        assert next(loader)["n"][:, 1].tolist() == following[1::2]
+
+
+def test_a_state_of_step_and_seed_alone_is_taken_as_it_is(versions):
+    with Loader(versions[1], batch=4, workers=0) as loader:
+        loader.load({"step": 8, "seed": 3})
+        state = loader.save()
+    assert (state["step"], state["seed"]) == (8, 3)
+
+
+def in_threads(count, work):
+    """What each of some threads that begin together gave, or raised."""
+    barrier, found = threading.Barrier(count), [None] * count
+
+    def run(number):
+        barrier.wait()
+        try:
+            found[number] = work()
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    assert not any(thread.is_alive() for thread in threads)
+    return found
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_threads_share_out_batches_and_each_is_given_once(workers):
+    with Loader(ColumnRows(31), batch=3, workers=workers, prefetch=5, seed=4) as loader:
+        taken = in_threads(8, lambda: [next(loader)["id"].tolist() for _ in range(40)])
+        assert loader.save()["step"] == 8 * 40 * 3
+    order = list(itertools.islice(expected_ids(31, 4), 8 * 40 * 3))
+    wanted = [order[at : at + 3] for at in range(0, len(order), 3)]
+    assert sorted(batch for own in taken for batch in own) == sorted(wanted)
+    for own in taken:  # a thread is given later batches later
+        places = iter(wanted)
+        assert all(batch in places for batch in own)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_fails_in_one_thread_ends_all_and_says_why(workers):
+    with Loader(Rows(100), batch=4, shuffle=False, fns=[fail_at_row_5], workers=workers) as loader:
+
+        def take_all():
+            while True:
+                next(loader)
+
+        found = in_threads(4, take_all)
+        assert all(isinstance(error, LoaderError) for error in found)
+        assert all("no row five today" in str(error) for error in found)
+        assert sum("closed since row 5" in str(error) for error in found) == 3
+        assert loader.save()["step"] == 4
+
+
+def test_closing_ends_the_wait_of_another_thread():
+    loader = Loader(Rows(10), batch=2, workers=2, shuffle=False, fns=[sleep_long], prefetch=0)
+    next(loader)
+    next(loader)
+    found, waits, wait = [], threading.Event(), loader._workers.wait
+
+    def wait_and_say_so(wanted):
+        waits.set()
+        return wait(wanted)
+
+    loader._workers.wait = wait_and_say_so
+
+    def take():
+        try:
+            next(loader)
+        except LoaderError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    assert waits.wait(30)
+    loader.close()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert ["the loader is closed" in text for text in found] == [True]
 
 
 @pytest.mark.parametrize("state", [{}, {"step": -1, "seed": 0}, {"step": "x", "seed": 0}, {"step": 1}])

@@ -173,7 +173,7 @@ def test_a_state_of_other_sources_is_refused_and_says_what_differs(two):
     with Loader(mix({"a": (urban, 1), "b": (highway, 1)}), 2, workers=0) as loader:
         state = loader.save()
         loader.load(state)
-        with pytest.raises(UsageError, match="over a single dataset, not over a mixture"):
+        with pytest.raises(UsageError, match="over another source of rows, not over a mixture"):
             loader.load({"step": 0, "seed": 0})
         with pytest.raises(UsageError, match="no state of a mixture"):
             loader.load({"step": 0, "seed": 0, "mix": {"seed": 0, "repeat": True, "sources": [3]}})
@@ -208,6 +208,17 @@ def test_a_state_of_as_many_other_rows_is_refused_and_one_of_before_without_dige
                 source.pop("digest", None)
             loader.load(state)
         state["mix"]["sources"] = mix({"a": (again, 1), "b": (highway, 1)}).pins["sources"]
+
+
+def test_a_state_of_a_mixture_that_shuffles_is_refused_where_the_loader_does_not(two):
+    mixture = mix({name: (rows, 1) for name, rows in two.items()})
+    with Loader(mixture, 2, workers=0) as loader:
+        state = loader.save()
+    with (
+        Loader(mixture, 2, workers=0, shuffle=False) as loader,
+        pytest.raises(UsageError, match="another mixture: shuffle was True, is False"),
+    ):
+        loader.load(state)
 
 
 def test_the_digest_of_rows_is_the_same_however_logs_are_stored():

@@ -182,6 +182,21 @@ def test_windows_are_neighbours_as_stored_and_never_cross_logs_or_gaps(root, row
     assert 0 < len(windows) < len(plain)
 
 
+def test_the_longest_gap_of_windows_is_a_text_or_seconds(root):
+    dataset = logloom.datasets.open(root, columns="ego.speed")
+    stamps = dataset.index.timestamp.to_numpy()
+    same_log = dataset.index.log_id.to_numpy()[1:] == dataset.index.log_id.to_numpy()[:-1]
+    for max_gap, ns in (
+        ("150ms", 150_000_000),
+        (0.15, 150_000_000),
+        (0.3, 300_000_000),
+        ("99ms", 99_000_000),
+    ):
+        expected = int((same_log & (np.diff(stamps) <= ns)).sum())
+        assert len(dataset.window([-1, 0], max_gap=max_gap)) == expected
+    assert len(dataset.window([-1, 0], max_gap=0.3)) > len(dataset.window([-1, 0], max_gap="99ms")) == 0
+
+
 @pytest.mark.parametrize("output", KEPT_AS_THEY_ARE)
 def test_padded_windows_carry_a_mask_and_nothing_where_it_is_false(root, rows, output):
     dataset = logloom.datasets.open(root, output=output, columns=["ego.position", "imu", "camera.front"])
@@ -286,6 +301,9 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
         (lambda: dataset.window([]), "offsets are integers"),
         (lambda: dataset.window([0], stride=0), "at least 1"),
         (lambda: dataset.window([0], on_edge="wrap"), "drop, pad, error"),
+        (lambda: dataset.window([0], max_gap=-0.1), "window: max_gap=-0.1: not a length of time"),
+        (lambda: dataset.window([0], max_gap=float("nan")), "window: max_gap=nan: not a length of time"),
+        (lambda: dataset.window([0], max_gap="300"), "window: max_gap='300': not a length of time"),
         (lambda: dataset.window([0]).window([0]), "windows already"),
         (lambda: dataset.window([0], on_edge="pad", mask="imu"), "name the mask otherwise"),
         (lambda: dataset.shard(3, 3), "shard 3 of 3"),
@@ -296,6 +314,51 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
     ]:
         with pytest.raises(UsageError, match=match):
             wrong()
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"version": 1}, {"output": "tar"}, {"split": "train"}, {"columns": "ego.*"}]
+)
+def test_a_missing_path_is_said_to_be_missing_with_the_nearest_one(root, arguments):
+    for path, said in (
+        (root.with_name("roott"), "there is no such file or folder; did you mean root?"),
+        (f"{root}t@1", "there is no such file or folder; did you mean root?"),
+        (
+            root.with_name("xyz") / "train",
+            f"no such file or folder: {root.parent} has no 'xyz'; check the path",
+        ),
+    ):
+        with pytest.raises(DatasetError, match=re.escape(said)) as caught:
+            logloom.datasets.open(path, **arguments)
+        assert str(path) in str(caught.value)
+        assert "output" not in str(caught.value)
+    fsspec.filesystem("memory").pipe_file("/nowhere/xyz/a", b"")
+    for name, near in (("xy", "did you mean xyz?"), ("pose", "check the path")):
+        said = re.escape(f"memory://nowhere/{name}: nothing is there; {near}")
+        with pytest.raises(DatasetError, match=said):
+            logloom.datasets.open(f"memory://nowhere/{name}", **arguments)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"version": 1}, {"output": "table"}, {"split": "train"}])
+def test_a_root_without_a_version_is_no_dataset_of_its_parquet_files(root, tmp_path, arguments):
+    bare = tmp_path / "bare"
+    shutil.copytree(root, bare, ignore=lambda folder, names: [name for name in names if name == "versions"])
+    assert list((bare / "logs").glob("*.parquet"))
+    for path in (bare, f"{bare}@1"):
+        with pytest.raises(UsageError, match=rf"{bare}: no version yet, .* build first: `logloom build"):
+            logloom.datasets.open(path, **arguments)
+    with pytest.raises(UsageError, match="no version yet"):
+        logloom.datasets.find(str(bare), "ego.speed > 3")
+
+
+def test_folders_within_and_around_a_root_are_no_datasets(root):
+    for name in ("logs", "parts", "versions", "versions/shards"):
+        with pytest.raises(
+            UsageError, match=rf"{name}: a folder of the root {root}, no dataset; open the root"
+        ):
+            logloom.datasets.open(root / name)
+    with pytest.raises(UsageError, match=rf"{root.parent}: .* the folder of the root {root}; open that"):
+        logloom.datasets.open(root.parent)
 
 
 def test_versions_open_by_number_tag_and_at_sign(root, tmp_path):
@@ -396,8 +459,9 @@ def test_the_loader_gives_the_rows_of_a_dataset_plain_mapped_and_in_windows(root
             np.testing.assert_array_equal(second[key][0], dataset[8][key])
 
 
-def test_the_loader_reads_columns_at_once_where_rows_need_no_function(root, monkeypatch):
-    dataset = logloom.datasets.open(root, columns="ego.*").window([-1, 0])
+@pytest.mark.parametrize("on_edge", ["drop", "pad"])
+def test_the_loader_reads_columns_at_once_where_rows_need_no_function(root, monkeypatch, on_edge):
+    dataset = logloom.datasets.open(root, columns="ego.*").window([-1, 0], on_edge=on_edge)
     monkeypatch.setattr(type(dataset), "_samples", None)  # which gives rows one by one
     spec = {**{k: (v.dtype, v.shape[1:]) for k, v in dataset.get_many([0]).items() if k != "log_id"}}
     loader = Loader(dataset, batch=8, workers=0)

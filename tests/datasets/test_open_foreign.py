@@ -91,7 +91,7 @@ def test_shards_of_bags_with_log_ids_and_stamps_have_windows_within_their_logs(t
     assert dataset.index.timestamp.tolist() == [n * 10**8 for n in range(12)]
     windows = dataset.window([-1, 0])  # across shards, not across logs
     assert [int(w["pose"][1, 0]) for w in windows] == [1, 2, 3, 4, 6, 7, 8, 9, 11]
-    assert len(dataset.window([-1, 0], max_gap=10**7)) == 0
+    assert len(dataset.window([-1, 0], max_gap="10ms")) == 0
     assert len(logloom.datasets.open(tmp_path, where="log_id == 'drive-1' and timestamp > 700000000")) == 2
 
 
@@ -259,8 +259,11 @@ def test_a_table_that_stands_by_itself_opens_with_its_index(table):
 
 def test_what_is_no_dataset_is_told_with_what_lies_there(tmp_path, table):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DatasetError, match="nothing is there"):
+    with pytest.raises(DatasetError, match=r"no dataset that can be opened .an empty folder"):
         logloom.datasets.open(tmp_path / "empty")
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(DatasetError, match=r"no dataset that can be opened .a file"):
+        logloom.datasets.open(tmp_path / "notes.txt")
     (tmp_path / "empty/notes.txt").write_text("hello")
     with pytest.raises(DatasetError, match=r"it holds notes\.txt"):
         logloom.datasets.open(tmp_path / "empty")

@@ -144,6 +144,14 @@ def test_a_split_of_a_split_keeps_the_borders_of_both(rows):
     assert sum(map(len, halves.values())) == len(train)
 
 
+def test_splits_by_time_take_texts_as_well_as_seconds(rows):
+    one = split(rows, SHARES, by="time", cell=5.0, gap=0.5)
+    other = split(rows, SHARES, by="time", cell="5s", gap="500ms")
+    assert {k: v.positions.tolist() for k, v in one.items()} == {
+        k: v.positions.tolist() for k, v in other.items()
+    }
+
+
 def test_splits_by_time_lie_a_gap_apart(rows):
     parts = split(rows, SHARES, by="time", cell=5.0, gap=0.5)
     stamps = {name: part.index["timestamp"].to_numpy() for name, part in parts.items()}
@@ -211,6 +219,11 @@ def test_what_makes_no_sense_is_refused(rows, tmp_path):
         ({"cell": None}, "a cell has a length"),
         ({"gap": 300}, "no gap is longer"),
         ({"gap": -1}, "no gap is longer"),
+        ({"gap": float("nan")}, "no gap is longer"),
+        ({"cell": "500m"}, "numbers of metres"),
+        ({"by": "time", "cell": "5 parsecs"}, "split: cell='5 parsecs': not a length of time"),
+        ({"by": "time", "cell": 5, "gap": -1}, "split: gap=-1: not a length of time"),
+        ({"by": "time", "cell": float("nan")}, "split: cell=nan: not a length of time"),
         ({"position": None}, "position="),
         ({"position": "tick"}, "a position has two numbers"),
         ({"position": "ego.positoin"}, "ego.position"),

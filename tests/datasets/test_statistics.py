@@ -58,6 +58,44 @@ def test_other_rows_are_normalized_by_the_statistics_of_these(rows):
     ]
 
 
+def test_statistics_are_of_what_functions_made_of_the_rows(rows):
+    scaled = rows.normalized(["ego.speed", "ego.position", "lidar.points"])
+    speeds = np.array([row["ego.speed"] for row in scaled])
+    said = scaled.stats("ego.speed")
+    assert (said["count"], said["min"], said["max"]) == (len(rows), speeds.min(), speeds.max())
+    assert said["mean"] == pytest.approx(0, abs=1e-6)
+    assert said["std"] == pytest.approx(1, abs=1e-6)
+    assert np.allclose(scaled.stats("ego.position")["mean"], 0, atol=1e-6)
+    assert np.allclose(scaled.stats("lidar.points")["mean"], 0, atol=0.1)
+    assert scaled.stats("ego.speed.age") == rows.stats("ego.speed.age")
+    assert scaled.stats("camera.front") == rows.stats("camera.front")
+    for view in (scaled.window(range(-2, 1), on_edge="pad"), rows.window([0, 1]).normalized("ego.speed")):
+        own = view.stats("ego.speed")
+        assert (own["mean"], own["std"]) == pytest.approx((0, 1), abs=0.05)
+
+
+def test_rows_that_functions_changed_are_normalized_by_their_own_statistics(rows):
+    for changed in (
+        rows.normalized("ego.speed"),
+        rows.map(lambda row: {**row, "ego.speed": 3.6 * row["ego.speed"] + 7}),
+        rows.take(range(9)).map(lambda row: {**row, "ego.speed": np.float32(row["ego.speed"])}),
+    ):
+        speeds = np.array([row["ego.speed"] for row in changed.normalized("ego.speed")])
+        assert (speeds.mean(), speeds.std()) == pytest.approx((0, 1), abs=1e-5)
+    shorter = rows.map(lambda row: {**row, "ego.position": row["ego.position"][:2]})
+    places = np.array([row["ego.position"] for row in shorter.normalized("ego.position")])
+    assert places.shape == (len(rows), 2)
+    assert places.mean(axis=0) == pytest.approx([0, 0], abs=1e-5)
+
+
+def test_what_was_unavailable_is_not_counted_after_functions_either(rows):
+    names = ["camera.front", "lidar.points"]
+    kept = rows.map(lambda row: row)
+    for name in names:
+        assert kept.stats(name)["unavailable"] == rows.stats(name)["unavailable"]
+    assert kept.stats("lidar.points") == rows.stats("lidar.points")
+
+
 def test_windows_are_normalized_too(rows):
     window = rows.window(range(-2, 1)).normalized(["ego.position", "imu"])[0]
     assert window["ego.position"].shape == (3, 3)
@@ -70,6 +108,8 @@ def test_windows_are_normalized_too(rows):
         (lambda rows: rows.normalized("camera.front"), "camera.front .* holds no numbers"),
         (lambda rows: rows.normalized("objects"), "objects .* holds no numbers"),
         (lambda rows: rows.stats("ego.spead"), "ego.speed"),
+        (lambda rows: rows.map(lambda row: {"x": 1}).stats("ego.speed"), "map left no ego.speed"),
+        (lambda rows: rows.window([0]).map(dict).stats("ego.speed"), "before window"),
         (lambda rows: rows.stats("ego.*"), "names no single column"),
         (lambda rows: rows.stats("ego.speed.available"), "names no single column"),
         (lambda rows: rows.select("imu").normalized("ego.speed")[0], "no 'ego.speed' among"),

@@ -182,7 +182,7 @@ def test_what_is_no_archive_or_not_in_it_is_named(packed, tmp_path):
     (tmp_path / "cut.zip").write_bytes(archive.read_bytes()[:-30])
     with pytest.raises(DatasetError, match=r"cut\.zip: is no zip archive, or was cut short or damaged"):
         logloom.datasets.open(f"zip://table::{tmp_path}/cut.zip")
-    with pytest.raises(LogloomError, match=r"all\.zip!/tabel: no dataset that can be opened"):
+    with pytest.raises(LogloomError, match=r"all\.zip!/tabel: nothing is there"):
         logloom.datasets.open(f"zip://tabel::{archive}")
     with pytest.raises(UsageError, match=r"write zip://inner/path::file:///data/drives\.zip"):
         logloom.datasets.open("zip://table")

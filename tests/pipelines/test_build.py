@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
+from mcap.reader import make_reader
 
 from logloom.errors import (
     CommitConflictError,
@@ -43,6 +45,7 @@ from logloom.transforms import finish, partition
 from logloom.transforms.outcomes import merge_outcomes, write_outcomes
 from logloom.transforms.results import Failure
 from tests.files import flip
+from tests.forking import command
 from tests.pipelines.conftest import build_at, digests
 
 
@@ -59,6 +62,28 @@ def test_messages_and_ticks_are_all_accounted_for(built):
         assert record.planned == record.rows + sum(record.dropped.values())
     for _, entry in entries_of(store, manifest.logs):
         assert entry.tally["planned"] == entry.rows + sum(entry.tally["dropped"].values())
+
+
+def test_the_end_of_a_build_counts_what_became_of_all_messages(drive, tmp_path):
+    recipe = drive.recipe()
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    plan = plan_build(recipe, str(tmp_path / "root"))
+    of_topic: Counter[str] = Counter()
+    for uri in plan.uris:
+        with open(uri.removeprefix("file://"), "rb") as file:
+            summary = make_reader(file).get_summary()
+        for channel, count in summary.statistics.channel_message_counts.items():
+            of_topic[summary.channels[channel].topic] += count
+    expected = sum(of_topic[column.topic] for column in plan.job.plan.columns)
+    done = command("build", tmp_path / "recipe.yaml", "--to", tmp_path / "root", "--json")
+    found = json.loads(done.stdout)["messages"]
+    assert list(found) == ["used", "not_chosen", "refused"]
+    assert sum(found.values()) == expected
+    assert found["refused"] == 0 < min(found["used"], found["not_chosen"])
+    line = f"{found['used']:,} used, {found['not_chosen']:,} not chosen, 0 refused, of {expected:,} messages"
+    assert f"messages of columns: {line}" in " ".join(done.stderr.split())
+    again = command("build", tmp_path / "recipe.yaml", "--to", tmp_path / "root", "--json")
+    assert json.loads(again.stdout)["messages"] is None
 
 
 def test_a_recipe_without_outputs_is_refused_before_a_log_is_opened(drive, tmp_path, opened):

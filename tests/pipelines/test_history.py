@@ -233,7 +233,7 @@ def test_the_logs_of_a_version_are_listed_with_what_keeps_them_from_being_whole(
     done = command("log", f"{store.uri}@1", "--json")
     assert [tuple(one.values()) for one in json.loads(done.stdout)] == [
         ("car-000000", "all", "whole", 10, ""),
-        ("car-000001", "all", "skipped", 0, "/a/1.mcap, byte 7: damaged"),
+        ("car-000001", "all", "skipped", 0, "/a/1.mcap, byte 7: damaged (and 1 more reason)"),
         ("car-000002", "train, val", "whole", 10, ""),
     ]
     done = command("log", f"{store.uri}@1", "--logs", "2")

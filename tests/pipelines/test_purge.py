@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -80,7 +81,24 @@ def test_a_log_goes_from_all_versions_and_others_stay_to_the_byte(store):
     for number in (1, 2):
         with pytest.raises(PurgedError, match="was purged \\(asked for\\)"):
             read_log_part(store, read_manifest(store, number).logs.find("b").part)
-    assert all(shard.startswith("versions/shards/") for shard in done.names)
+    assert done.names[:2] == ["versions/00000001.json", "versions/00000002.json"]
+    assert all(name.startswith("versions/shards/") for name in done.names[2:])
+
+
+def test_all_files_of_manifests_that_still_name_a_log_are_listed_and_no_other(store):
+    commit_version(store, 3, ["a", "bb", "c"])
+    for log_id in ("a", "bb", "c"):
+        done = purge(str(store.local), [log_id])
+        assert done.is_proven
+        naming = set()
+        for path in (store.local / "versions").rglob("*.json"):
+            if re.search(rf"(?<![\w.-]){log_id}(?![\w.-])", path.read_text()) and "purged" not in path.parts:
+                naming.add(path.relative_to(store.local).as_posix())
+        assert {name for name in done.names if name.endswith(".json")} == naming
+        shards = {name for name in done.names if name.startswith("versions/shards/")}
+        assert set(done.names) == naming | shards
+        assert shards
+    assert naming
 
 
 def test_by_uri_and_once_more_and_not_by_what_is_no_log(store):

@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from mcap.reader import make_reader
 
 import logloom.datasets
 from logloom.pipelines.doctor import examine_all
@@ -58,6 +59,24 @@ def test_what_is_unavailable_and_what_is_strange_stand_in_the_manifest(drive, tm
     assert "without a pose of lidar in map" in " ".join(said.split())
     why = json.loads(command("head", tmp_path / "root", "--why", "--json", "--rows", "1").stdout)
     assert '"from": "lidar"' in json.dumps(why)
+
+
+def test_what_a_file_lost_is_reported_before_ticks_without_a_pose(tmp_path):
+    log = pathlib.Path(write_log(tmp_path / "drive.mcap", drive_topics(), chunk_size=2000))
+    with log.open("rb") as file:
+        chunks = make_reader(file).get_summary().chunk_indexes
+    data, chunk = bytearray(log.read_bytes()), chunks[len(chunks) // 2]
+    data[chunk.chunk_start_offset + chunk.chunk_length // 2] ^= 0xFF
+    log.write_bytes(data)
+    text = recipe(log, 50).to_yaml()
+    (tmp_path / "recipe.yaml").write_text(text)
+    done = command("build", tmp_path / "recipe.yaml", "--to", tmp_path / "root", "--on-error", "salvage")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("salvaged: drive: ")]
+    assert line.startswith(f"salvaged: drive: {log}, byte {chunk.chunk_start_offset}: ")
+    assert "without a pose" not in line
+    assert "more reason" in line
+    said = command("log", tmp_path / "root").stdout
+    assert f"byte {chunk.chunk_start_offset}: " in " ".join(said.split())
 
 
 def test_the_tree_of_a_log_is_drawn_with_rates(drive):

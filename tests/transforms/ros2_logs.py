@@ -90,11 +90,13 @@ def speeds(count: int = 20, delay: int = 0, start: int = START, step: int = SECO
     ]
 
 
-def write_log(path: pathlib.Path, topics: Mapping[str, tuple[tuple[str, str], Sequence[Stamped]]]) -> str:
+def write_log(
+    path: pathlib.Path, topics: Mapping[str, tuple[tuple[str, str], Sequence[Stamped]]], **options: int
+) -> str:
     """A log of {topic: ((type, definition), messages)}; gives its path back as text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        writer = Writer(file)
+        writer = Writer(file, **options)
         queue = []
         for topic, ((kind, definition), messages) in topics.items():
             schema = writer.register_msgdef(kind, definition)

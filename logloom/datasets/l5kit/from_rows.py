@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from logloom.blocks import Array, Block, Ragged
 from logloom.datasets.dataset import Dataset
+from logloom.durations import nanoseconds_of
 from logloom.errors import UsageError
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.l5kit.dtypes import ARRAYS, FRAMES, SCENES
@@ -40,12 +41,15 @@ def dataset_of_rows(rows: Dataset, *, host: str = "", **mapping: Any) -> Chunked
         rows: in stored order, without `map` and `window`; where rows were left out a scene may end.
         host: of all scenes, or "{log_id}"; at most 16 characters.
         mapping: translation, rotation, agents, tl_faces and max_gap, as under `outputs.l5kit` of a recipe;
-            max_gap is by default one and a half periods of the rows' clock, where it has one.
+            max_gap, as a text ("150ms") or in seconds, is by default one and a half periods of the rows'
+            clock, where it has one.
 
     Raises:
         UsageError: a column is missing or doesn't fit, or rows are out of order.
         LogReadError: a value doesn't fit its field.
     """
+    if mapping.get("max_gap") is not None:
+        mapping["max_gap"] = f"{nanoseconds_of(mapping['max_gap'], 'dataset_of_rows: max_gap')}ns"
     try:
         options = L5KitOptions(host=host, **mapping)
     except ValidationError as error:
@@ -56,7 +60,7 @@ def dataset_of_rows(rows: Dataset, *, host: str = "", **mapping: Any) -> Chunked
     log_ids, frames = _frames_of(rows, fill)
     dataset = ChunkedDataset("")
     dataset.frames = frames
-    dataset.scenes = _scenes_of(log_ids, frames["timestamp"], options, rows.max_gap)
+    dataset.scenes = _scenes_of(log_ids, frames["timestamp"], options, rows.max_gap_ns)
     for name in INTERVALS:
         setattr(dataset, name, StructColumn(rows, fill, name, frames[INTERVALS[name]]))
     return dataset

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from logloom.durations import Time, nanoseconds_of
 from logloom.io.beam import ReadFrom, WriteTo
 from logloom.io.filesystems import absolute_uri
 from logloom.io.tables.format import FORMAT, TableOptions
@@ -51,7 +52,7 @@ class WriteToTable(WriteTo):
         groups: Mapping[str, Patterns] | None = None,
         reference: str | Sequence[str] | None = None,
         compress: str | Mapping[str, str] | None = None,
-        max_gap: int | None = None,
+        max_gap: Time | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ):
         """See `write_table`.
@@ -65,5 +66,5 @@ class WriteToTable(WriteTo):
         given = {"index": [index] if isinstance(index, str) else index, "groups": groups}
         given |= {"reference": reference, "compress": compress}
         options = TableOptions.model_validate({key: value for key, value in given.items() if value})
-        options._max_gap = max_gap
+        options._max_gap = None if max_gap is None else nanoseconds_of(max_gap, "WriteToTable: max_gap")
         super().__init__(absolute_uri(uri), FORMAT, schema, options, storage_options=storage_options)

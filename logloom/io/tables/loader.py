@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from logloom.durations import Time, nanoseconds_of
 from logloom.errors import DatasetError, UsageError
 from logloom.io.fetching import LOCAL_GAP, REMOTE_GAP
 from logloom.io.tables.columns import Patterns, Plans
@@ -40,7 +41,7 @@ def row_loader(
     columns: Patterns = None,
     *,
     check: bool = False,
-    max_gap: int | None = None,
+    max_gap: Time | None = None,
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> RowLoader:
@@ -52,7 +53,8 @@ def row_loader(
         columns: patterns of what calls without `columns` give; None is every column (ages and availabilities
             aside).
         check: compare every chunk with its hash when it is read.
-        max_gap: ns between rows of a log beyond which no window goes; None: as the table says.
+        max_gap: time between rows of a log beyond which no window goes, as a text ("300ms") or in seconds;
+            None: as the table says.
         threads: that read batches.
         storage_options: fsspec options by protocol.
 
@@ -73,7 +75,8 @@ def row_loader(
     """
     reader = RangeReader(storage_options, threads)
     frame = open_frame(index, reader, storage_options)
-    return RowLoader(frame, reader, columns, check=check, max_gap=max_gap, storage_options=storage_options)
+    gap = None if max_gap is None else nanoseconds_of(max_gap, "row_loader: max_gap")
+    return RowLoader(frame, reader, columns, check=check, max_gap=gap, storage_options=storage_options)
 
 
 def joined_loader(
@@ -106,7 +109,7 @@ class RowLoader:
         max_gap: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ):
-        """See `row_loader`; `reader` knows the blobs that `frame` names."""
+        """See `row_loader`; `reader` knows the blobs that `frame` names, and `max_gap` is in ns."""
         self._frame, self._reader, self._check = frame, reader, check
         self._length, self._log_ids, self._stamps = frame.length, frame.log_ids, frame.stamps
         self._windows = Windows(frame, max_gap, reader, storage_options)

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any
 
 from logloom.digests import file_digest
+from logloom.durations import Time, nanoseconds_of
 from logloom.errors import UsageError
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.tables import description as d
@@ -42,7 +43,7 @@ def write_table(
     groups: Mapping[str, Patterns] | None = None,
     reference: str | Sequence[str] | None = None,
     compress: str | Mapping[str, str] | None = None,
-    max_gap: int | None = None,
+    max_gap: Time | None = None,
     types: Types | None = None,
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -59,7 +60,7 @@ def write_table(
         groups: names and patterns of columns to store together; what they leave out is grouped by default.
         reference: tables whose chunks are pointed to instead of being stored again.
         compress: "lz4" or "zstd" for all groups, or group to codec.
-        max_gap: ns between rows of a log beyond which no window goes.
+        max_gap: time between rows of a log beyond which no window goes, as a text ("300ms") or in seconds.
         types: a schema or column types; inferred where not given.
         threads: that hash and compress.
         storage_options: fsspec options by protocol.
@@ -72,6 +73,7 @@ def write_table(
         >>> rows = [{"log_id": "a", "timestamp": n * 10**8, "speed": float(n)} for n in range(20)]
         >>> write_table("speeds", rows, index=["speed"])
     """
+    gap = None if max_gap is None else nanoseconds_of(max_gap, "write_table: max_gap")
     _refuse_existing(uri, storage_options)
     schema, keys, batches = open_rows(frame_or_rows, types)
     plan = make_plan(schema, index, groups, compress, keys)
@@ -81,9 +83,8 @@ def write_table(
     with store.scratch() as scratch, ThreadPoolExecutor(1) as publisher:
         publishing: Future[None] | None = None
         for number, part in enumerate(_cut(batches)):
-            unit = scratch / "part"
-            entry = _fill_part(unit, part, plan, f"{number:06d}", references, threads)
-            unit = unit.rename(scratch / entry["part"])
+            entry = _fill_part(scratch / "part", part, plan, f"{number:06d}", references, threads)
+            unit = (scratch / "part").rename(scratch / entry["part"])
             (unit / ROWS_FILE).rename(_rows_of(scratch, entry["part"]))
             if publishing is not None:
                 publishing.result()
@@ -92,7 +93,7 @@ def write_table(
         logs = _write_index(store, scratch, entries, functools.partial(_part_rows, scratch))
         if publishing is not None:
             publishing.result()
-        _describe(store, plan, entries, logs, references, max_gap)
+        _describe(store, plan, entries, logs, references, gap)
     _tidy(store)
 
 
@@ -179,7 +180,7 @@ def commit_table(
     groups: Mapping[str, Patterns] | None = None,
     reference: str | Sequence[str] | None = None,
     compress: str | Mapping[str, str] | None = None,
-    max_gap: int | None = None,
+    max_gap: Time | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Makes a table of parts that `write_part` wrote, given what it returned; arguments as there.
@@ -190,7 +191,7 @@ def commit_table(
         uri: as of `write_part`, and so are `types`, `index`, `groups`, `reference` and `compress`.
         entries: what `write_part` returned for each part.
         keys: which of log_id and timestamp the rows have.
-        max_gap: ns between rows of a log beyond which no window goes.
+        max_gap: time between rows of a log beyond which no window goes, as a text ("300ms") or in seconds.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
     Raises:
@@ -198,6 +199,7 @@ def commit_table(
         DatasetError: a part is missing or damaged.
         StorageError: the disk or the object store refused.
     """
+    gap = None if max_gap is None else nanoseconds_of(max_gap, "commit_table: max_gap")
     schema = types if isinstance(types, Schema) else Schema(dict(types))
     plan = make_plan(schema, index, groups, compress, keys)
     distinct = {str(entry["part"]): entry for entry in entries}
@@ -220,7 +222,7 @@ def commit_table(
 
     with store.scratch() as scratch:
         logs = _write_index(store, scratch, ordered, open_part)
-        _describe(store, plan, ordered, logs, references, max_gap)
+        _describe(store, plan, ordered, logs, references, gap)
     for entry in ordered:  # the logs' index files have taken it up
         _drop_rows(store, entry["part"])
     _tidy(store)

@@ -177,7 +177,7 @@ def test_a_batch_takes_rows_of_several_tables_that_store_them_alike(tmp_path, co
     rows[1][3]["camera.front"] = bytes(5000)  # of unlike sizes, too
     for number, own in enumerate(rows):
         own = [row | {"log_id": f"{row['log_id']}-{number}"} for row in own]
-        tt.write_table(f"{tmp_path}/{number}", own, index="speed", compress=compress, max_gap=10**9)
+        tt.write_table(f"{tmp_path}/{number}", own, index="speed", compress=compress, max_gap=1)
         rows[number] = own
     frame = pd.concat([tt.read_index(f"{tmp_path}/{number}") for number in range(3)])
     order = np.random.default_rng(0).permutation(len(frame))

@@ -19,7 +19,7 @@ def test_a_table_that_is_read_and_written_again_holds_the_same_rows(tmp_path):
             pipeline
             | tt.ReadFromTable(f"{tmp_path}/a", max_bytes=2000)
             | tt.WriteToTable(
-                f"{tmp_path}/b", schema, index="speed", groups={"lidar": "lidar.*"}, max_gap=10**9
+                f"{tmp_path}/b", schema, index="speed", groups={"lidar": "lidar.*"}, max_gap="1s"
             )
         )
         assert_that(written, equal_to([f"{tmp_path}/b"]))

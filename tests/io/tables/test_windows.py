@@ -23,7 +23,9 @@ def stored() -> tuple[str, list, list]:
     root = tempfile.mkdtemp(prefix="windows-")
     rows = drive(num_logs=3, rows=25)
     rows = [row for number, row in enumerate(rows) if number not in (7, 8, 30, 61)]
-    tt.write_table(f"{root}/sensors", rows, index=["speed", "pedestrians_count"], max_gap=3 * PERIOD // 2)
+    tt.write_table(
+        f"{root}/sensors", rows, index=["speed", "pedestrians_count"], max_gap=f"{3 * PERIOD // 2}ns"
+    )
     some = [row for number, row in enumerate(labels(rows)) if number % 5 != 4]
     tt.write_table(f"{root}/labels", some[::-1])
     return root, rows, some
@@ -152,7 +154,7 @@ def test_the_gap_can_be_said_when_loading(tmp_path):
     index = tt.read_index(f"{tmp_path}/t")
     assert len(tt.row_loader(index).get_rows(4, "x", range(-4, 0))) == 4
     for frame in (index, index.iloc[::2]):  # neighbours in the frame, and as stored
-        loader = tt.row_loader(frame, max_gap=15)
+        loader = tt.row_loader(frame, max_gap="15ns")
         assert len(loader.get_rows(len(frame) - 1, "x", range(-4, 0), on_edge="drop")) == 1
 
 
@@ -259,7 +261,7 @@ def test_gaps_are_those_of_the_log_whatever_became_of_the_frame_s_times(tmp_path
         {"log_id": "a", "timestamp": stamp * 10**6, "x": n}
         for n, stamp in enumerate([0, 100, 200, 9000, 9100])
     ]
-    tt.write_table(f"{tmp_path}/t", rows, index="x", max_gap=150 * 10**6)
+    tt.write_table(f"{tmp_path}/t", rows, index="x", max_gap=0.15)
     frame = tt.read_index(f"{tmp_path}/t")
     for one in (frame, frame.assign(timestamp=change(frame.timestamp))):
         found = tt.row_loader(one).get_rows(3, "x", range(-2, 2), on_edge="drop")

@@ -120,7 +120,7 @@ def remote():
 
 def test_tables_on_an_object_store(remote):
     rows = drive(num_logs=2, rows=20)
-    tt.write_table(f"{remote}/t", rows, index="speed", max_gap=10**9)
+    tt.write_table(f"{remote}/t", rows, index="speed", max_gap=1)
     tt.write_table(f"{remote}/v2", rows, reference=f"{remote}/t")
     fs = fsspec.filesystem("memory")
     assert not [path for path in fs.find("/drives/v2") if path.endswith(".blob") and fs.size(path)]

@@ -1,0 +1,69 @@
+"""Lengths of time that the Python API is given: one rule for texts and numbers."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logloom.durations import nanoseconds_of
+from logloom.errors import UsageError
+
+
+@given(st.integers(0, 3 * 10**17))
+def test_a_time_is_the_same_as_a_text_of_any_unit_and_in_seconds(ns):
+    seconds = Decimal(ns) / 10**9
+    assert nanoseconds_of(f"{ns}ns", "x") == ns
+    assert nanoseconds_of(f"{seconds:f}s", "x") == pytest.approx(ns, abs=64)  # filters read numbers as floats
+    assert nanoseconds_of(seconds, "x") == nanoseconds_of(Fraction(ns, 10**9), "x") == ns
+    if ns < 10**14:
+        assert nanoseconds_of(ns / 10**9, "x") == ns
+        assert nanoseconds_of(np.float64(ns / 10**9), "x") == ns
+
+
+@pytest.mark.parametrize(
+    ("value", "ns"),
+    [
+        ("300ms", 300_000_000),
+        (0.3, 300_000_000),
+        (np.float32(0.3), 300_000_000),
+        (2, 2_000_000_000),
+        (np.int64(2), 2_000_000_000),
+        (0, 0),
+        ("0s", 0),
+        ("1.5us", 1500),
+        ("2h", 7_200_000_000_000),
+    ],
+)
+def test_texts_have_their_unit_and_numbers_are_seconds(value, ns):
+    assert nanoseconds_of(value, "x") == ns
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        -0.1,
+        "-300ms",
+        float("nan"),
+        np.float32("nan"),
+        float("inf"),
+        -float("inf"),
+        True,
+        None,
+        "300",
+        "",
+        "ms",
+        "5 parsecs",
+        "recipe",
+        [0.3],
+        b"300ms",
+        1e9,
+        "1000000h",
+        1j,
+    ],
+)
+def test_what_is_no_length_of_time_is_refused_by_the_name_of_its_argument(value):
+    with pytest.raises(UsageError, match=r"^window: max_gap=.*'300ms' .*seconds such as 0\.3"):
+        nanoseconds_of(value, "window: max_gap")
