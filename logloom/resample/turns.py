@@ -112,7 +112,8 @@ def turn_evidence(values: Array, own: Mask, paired: Mask) -> tuple[TurnEvidence,
     (1, True, False)
     """
     numbers = values.reshape(len(values), -1).astype(np.float64)
-    steps = np.abs(numbers[1:] - numbers[:-1])[paired]
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = np.abs(numbers[1:] - numbers[:-1])[paired]
     return tuple(
         TurnEvidence(*_extent(column[own]), rad=_jumps(steps[:, i], "rad"), deg=_jumps(steps[:, i], "deg"))
         for i, column in enumerate(numbers.T)

@@ -193,8 +193,8 @@ def point_times(log: Log, column: ColumnPlan) -> PointTimes:
         UsageError: there is no such field.
         LogReadError: the times fit no unit or several; the clouds are damaged.
     """
-    key = (log.summary.content_id, column.topic, column.spec, column.deskew, column.max_delay)
-    key = (*key, column.sampling.offset)
+    sampling = column.deskew, column.max_delay, column.sampling.offset
+    key = (log.summary.content_id, column.topic, column.spec, *sampling)
     if (known := _known.get(key)) is None:
         known = _point_times(log, column)
         if log.summary.content_id:
@@ -207,7 +207,9 @@ def _point_times(log: Log, column: ColumnPlan) -> PointTimes:
     fields, within = PointFields(column.spec), column.deskew.pose.around
     dtype = fields.dtype(log, column.topic)
     name = _time_field(dtype, column.deskew.field)
-    reader = _CloudReader(log, column.topic, fields, [axis for axis in AXES if axis in dtype.names], name)
+    reader = _CloudReader(
+        log, column.topic, fields, [axis for axis in AXES if axis in (dtype.names or ())], name
+    )
     looked_at, periods = reader.sample()
     if not ((looked_at and column.deskew.unit) or any(cloud.lasts > 0 for cloud in looked_at)):
         looked_at = reader.search()
@@ -323,15 +325,15 @@ class _CloudReader:
         """Clouds over the whole log, and what may be the period: between neighbours, and on average."""
         windows = _windows(self._log.summary, self._topic)
         found: list[CloudTimes] = []
-        gaps: list[NDArray[np.int64]] = []
+        times: list[NDArray[np.int64]] = []
         for start, stop in windows:
             messages = self._read(start, self._shortened(start, stop))
             most = max(_WINDOW_CLOUDS, _CLOUDS // len(windows))
             for row in np.unique(np.linspace(0, len(messages) - 1, most).astype(np.intp)) if messages else ():
                 found += self._cloud(messages, int(row))
-            gaps.append(np.diff(np.unique(messages.log_time)))
+            times.append(np.unique(messages.log_time))
         info = self._log.summary.topics[self._topic]
-        between = np.concatenate(gaps)
+        between = np.concatenate([own[1:] - own[:-1] for own in times])
         periods = [float(np.median(between))] if len(between) else []
         if info.num_messages > 1 and info.last > info.first:
             periods.append((info.last - info.first) / (info.num_messages - 1))

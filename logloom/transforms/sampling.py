@@ -144,14 +144,14 @@ def _look_at_log(
     Raises:
         LogReadError: it is damaged.
     """
-    stretches, is_whole = _stretches(log, max_bytes)
+    ranges, is_whole = stretches(log, max_bytes)
     found.is_whole &= is_whole
     for topic in found.columns.keys() & log.summary.topics.keys():
         try:
             log.time_source(topic, ("log",))
         except OF_CONTENT as error:
             found.unusable[topic] = _first_line(error)
-    for start, stop in stretches:
+    for start, stop in ranges:
         wanted = [t for t in found.columns if t in log.summary.topics and t not in found.unusable]
         for topic, messages in log.read({t: TopicRequest(start, stop, ("log",), 0) for t in wanted}).items():
             if messages.refused and (not takes_refused or not len(messages)):
@@ -167,7 +167,7 @@ def _refusals_in_words(refused: Sequence[Refusal]) -> str:
     return f"{first.uri}: {first.place}: {first.reason}{f', and {more}' if len(refused) > 1 else ''}"
 
 
-def _stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
+def stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
     """Ranges of log time that hold at most about so many bytes, and whether they are the whole log."""
     summary = log.summary
     sizes, times = summary.chunk_bytes, summary.chunk_times
