@@ -11,6 +11,7 @@ are built beside it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -97,13 +98,13 @@ class PointFields:
         """(n,) int64 ns, of what `of_time` reads."""
         return clouds.nanoseconds(values, unit) if self.array else values
 
-    def dtype(self, log: Log, topic: str) -> np.dtype[np.void]:
-        """All fields of a point, by the log's last cloud, or by its definition.
+    def dtype(self, log: Log, topic: str, whole: FieldSpec) -> np.dtype[np.void]:
+        """All fields of a point.
 
         Raises:
             UsageError: they are no points.
         """
-        found = log.column_type(topic, self.whole(log, topic)).dtype
+        found = log.column_type(topic, whole).dtype
         if found.names is None:
             raise UsageError(f"{', '.join(self.spec.paths)} of {topic} are no points: they have no fields")
         return found
@@ -118,11 +119,11 @@ class PointFields:
         paths = {field: named.get(field, f"{self.array}{_EACH}{field}") for field in fields}
         return {field: messages.take(FieldSpec((path,)), rows)[0] for field, path in paths.items()}
 
-    def whole(self, log: Log, topic: str) -> FieldSpec:
-        """What reads points with all their fields."""
+    def whole(self, log: Log, topic: str, sample: Messages | None) -> FieldSpec:
+        """What reads points with all their fields, by the first of some clouds, or by the log's last one."""
         if self.array:
             return FieldSpec((self.array,))
-        return clouds.settled(log, topic, FieldSpec(paths=self.spec.paths, adapter=clouds.NAME))
+        return clouds.settled(log, topic, FieldSpec(paths=self.spec.paths, adapter=clouds.NAME), sample)
 
 
 @dataclass(frozen=True)
@@ -205,11 +206,9 @@ def point_times(log: Log, column: ColumnPlan) -> PointTimes:
 def _point_times(log: Log, column: ColumnPlan) -> PointTimes:
     assert column.deskew is not None
     fields, within = PointFields(column.spec), column.deskew.pose.around
-    dtype = fields.dtype(log, column.topic)
-    name = _time_field(dtype, column.deskew.field)
-    reader = _CloudReader(
-        log, column.topic, fields, [axis for axis in AXES if axis in (dtype.names or ())], name
-    )
+    whole, dtype, name = _fields_of(log, column.topic, fields, column.deskew.field)
+    axes = [axis for axis in AXES if axis in (dtype.names or ())]
+    reader = _CloudReader(log, column.topic, fields, whole, axes, name)
     looked_at, periods = reader.sample()
     if not ((looked_at and column.deskew.unit) or any(cloud.lasts > 0 for cloud in looked_at)):
         looked_at = reader.search()
@@ -317,9 +316,17 @@ def are_measured(points: Floats) -> NDArray[np.bool_]:
 class _CloudReader:
     """Reads the times of the measured points of a topic's clouds, little of the log at a time."""
 
-    def __init__(self, log: Log, topic: str, fields: PointFields, axes: Sequence[str], name: str):
+    def __init__(
+        self,
+        log: Log,
+        topic: str,
+        fields: PointFields,
+        whole: FieldSpec,
+        axes: Sequence[str],
+        name: str,
+    ):
         self._log, self._topic, self._fields, self._axes, self._name = log, topic, fields, axes, name
-        self._sizes, self._whole = ByteIndex(log.summary), fields.whole(log, topic)
+        self._sizes, self._whole = ByteIndex(log.summary), whole
 
     def sample(self) -> tuple[list[CloudTimes], list[float]]:
         """Clouds over the whole log, and what may be the period: between neighbours, and on average."""
@@ -327,7 +334,7 @@ class _CloudReader:
         found: list[CloudTimes] = []
         times: list[NDArray[np.int64]] = []
         for start, stop in windows:
-            messages = self._read(start, self._shortened(start, stop))
+            messages = self._read(start, stop)
             most = max(_WINDOW_CLOUDS, _CLOUDS // len(windows))
             for row in np.unique(np.linspace(0, len(messages) - 1, most).astype(np.intp)) if messages else ():
                 found += self._cloud(messages, int(row))
@@ -356,11 +363,6 @@ class _CloudReader:
                 found += self._cloud(messages, row)
             stop, reach = start, 4 * (stop - start)
         return found
-
-    def _shortened(self, start: int, stop: int) -> int:
-        while stop - start > 1 and self._sizes.between(start, stop) > _MAX_READ:
-            stop = (start + stop) // 2
-        return stop
 
     def _read(self, start: int, stop: int) -> Messages:
         return self._log.read({self._topic: TopicRequest(start, stop, ("log",))})[self._topic]
@@ -402,7 +404,40 @@ def _windows(summary: LogSummary, topic: str) -> list[tuple[int, int]]:
             windows[-1] = windows[-1][0], max(stop, windows[-1][1])
         else:
             windows.append((start, stop))
-    return windows
+    sizes = ByteIndex(summary)
+    return [(start, _shortened(sizes, start, stop)) for start, stop in windows]
+
+
+def _shortened(sizes: ByteIndex, start: int, stop: int) -> int:
+    """The end of a range of which no more is read than fits into memory."""
+    while stop - start > 1 and sizes.between(start, stop) > _MAX_READ:
+        stop = (start + stop) // 2
+    return stop
+
+
+def _fields_of(
+    log: Log, topic: str, fields: PointFields, wanted: str
+) -> tuple[FieldSpec, np.dtype[np.void], str]:
+    """What reads points, their fields, and the one with their times: by the last cloud; or, where that lacks
+    them, by the first that has them of some over the log, for drivers may end with a cloud of nothing.
+
+    Raises:
+        UsageError, LogReadError: none has them; what is wrong with the last.
+    """
+
+    def found_in(sample: Messages | None) -> tuple[FieldSpec, np.dtype[np.void], str]:
+        whole = fields.whole(log, topic, sample)
+        dtype = fields.dtype(log, topic, whole)
+        return whole, dtype, _time_field(dtype, wanted)
+
+    try:
+        return found_in(None)
+    except OF_CONTENT:
+        for start, stop in () if fields.array else _windows(log.summary, topic):
+            sample = log.read({topic: TopicRequest(start, stop, ("log",))})[topic]
+            with contextlib.suppress(*OF_CONTENT):
+                return found_in(sample)
+        raise
 
 
 def _time_field(dtype: np.dtype[np.void], wanted: str) -> str:

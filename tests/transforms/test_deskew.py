@@ -606,6 +606,18 @@ def test_single_points_with_times_since_1970_show_their_unit(tmp_path):
     assert "'timestamp' of points, float64 in s since the Unix epoch" in note
 
 
+@pytest.mark.parametrize("name", ["", "other"])
+def test_a_last_cloud_without_times_is_not_asked_for_their_field(tmp_path, name):
+    clouds = sweeps(8)
+    points, times = scan(clouds[-1][0])
+    clouds[-1] = cloud(clouds[-1][0], points, name=name, times=times - clouds[-1][0])
+    log = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
+    plan, (note,) = resolve(recipe(column("points[x,y,z]")), {"drive": log})
+    assert "'t' of points, uint32 in ns since the message time, as sweeps of 97.5 ms show" in note
+    with pytest.raises(LogReadError, match="the cloud has no field 't' with the times of its points; it has"):
+        built(log, plan)  # of that message alone
+
+
 def test_an_ambiguous_log_is_left_out_and_doesn_t_stop_the_plan_of_others(tmp_path, log):
     odd = open_log([write_log(tmp_path / "odd", topics(sweeps(3, lambda start, times: times * 0)))])
     lenient = recipe(column(), more="on_error: skip\n")
