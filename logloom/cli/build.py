@@ -83,7 +83,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
 
     manifest = built.manifest
     counts = built_splits(manifest)
-    warnings = built_warnings(manifest.recipe, counts)
+    warnings = [*built.warnings, *built_warnings(manifest.recipe, counts)]
     if options.json:
         result = {
             "version": manifest.version,

@@ -51,12 +51,17 @@ def plan(
     """Show what a build would do: logs, partitions and bytes to read; what is finished, reused or dropped."""
     from logloom.pipelines.bottleneck import estimated
     from logloom.pipelines.plan_summary import in_words, plan_summary
+    from logloom.pipelines.plan_warnings import column_warnings
 
     choices: dict[str, Any] = {"sample": None} if all_logs else {}
     planned = plan_recipe(recipe, logs, storage_option, **choices)
     summary = plan_summary(planned)
     bound = None if check else estimated(planned)  # whoever only checks needn't wait for what it reads
+    found = [] if check else column_warnings(planned)
+    for warning in found:
+        print_message(f"warning: {warning}")
     if json:
+        summary["warnings"] += found
         summary["estimate"] = None if bound is None else {"bound_by": bound.name, "seconds": bound.seconds}
         print_json(summary)
     else:

@@ -158,6 +158,7 @@ def _committed(job: Target, finished: Finished, view: str, num_workers: int, on_
     sweep_runs(job.store, job.number)
     number = job.parent if outcome.unchanged and job.parent is not None else job.number
     made = with_view(job, number, view, on_message, outcome.built, outcome.reused)
+    made = dataclasses.replace(made, warnings=outcome.warnings)
     if len(made.manifest.logs) >= log_statistics.MANY_LOGS:  # few builds need what this imports
         merging = importlib.import_module("logloom.pipelines.merged_stats")
         merging.keep_merged(job.store, made.manifest, num_workers, on_message)

@@ -36,6 +36,7 @@ class Built:
         within_budget: the recipe gives a share of logs that may be skipped, and no more were.
         counters: of all workers, repeated attempts included; empty where the engine keeps none.
         spreads: `partition_milliseconds` and `partition_bytes`, likewise.
+        warnings: what is suspicious about columns of logs that were built.
     """
 
     manifest: Manifest
@@ -46,6 +47,7 @@ class Built:
     within_budget: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
     spreads: Mapping[str, Spread] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def messages(self) -> dict[str, int] | None:

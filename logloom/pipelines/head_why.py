@@ -338,7 +338,7 @@ def _pose(
     if not own.used:
         return None
     pose = pose_plan(name, column.deskew.pair(column.topic), own.column.max_delay)
-    motion, _ = deskew_plan(log, own.column, column.deskew, pose)
+    motion = deskew_plan(own.column, column.deskew, pose)
     return trace_motion(log, replace(own.column, deskew=motion), own.used[-1], tick)
 
 

@@ -102,14 +102,16 @@ class DeskewPlan:
     Attributes:
         pose: of the lidar in a frame that stands still, up to `around` beside the column's message times.
         field, unit: of points, with their times; in one of `TIME_UNITS` of logloom.io.logs.decoding.clouds.
-            "" where each log's own clouds tell, see `logloom.transforms.point_times`.
+            "" where each log's own clouds say, see `logloom.transforms.point_times`.
         to: "tick", "start" or "end": to where they would lie had they been measured then.
+        semantics: counts up when points would be moved otherwise for the same log and recipe.
     """
 
     pose: TransformPlan
     field: str
     unit: str
     to: str
+    semantics: int = 2
 
 
 @dataclass(frozen=True)

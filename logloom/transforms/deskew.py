@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.errors import UsageError
-from logloom.io.logs.base import Log
 from logloom.recipe.columns import Deskew
 from logloom.resample.deskew import deskewed
 from logloom.resample.frames import FOUND, REASONS, Times
 from logloom.resample.kernels import Floats
 from logloom.transforms.columns import ColumnPlan, DeskewPlan, TransformPlan
 from logloom.transforms.lookups import SpanFrames
-from logloom.transforms.point_times import AXES, PointFields, PointTimes, are_measured, point_times
+from logloom.transforms.point_times import AXES, PointFields, PointTimes, are_measured
 
 FAR_TIME = len(REASONS)  # of a point, from its cloud's
 WHY = (*REASONS, "points' times")
@@ -81,23 +79,15 @@ class Deskewing:
         return self._frames.lookup(self._plan.pose, times)
 
 
-def deskew_plan(
-    log: Log | None, column: ColumnPlan, wanted: Deskew, pose: TransformPlan
-) -> tuple[DeskewPlan, str]:
-    """The plan of a column whose points are deskewed, and what people should know of it.
+def deskew_plan(column: ColumnPlan, wanted: Deskew, pose: TransformPlan) -> DeskewPlan:
+    """The plan of a column whose points are deskewed.
 
     Args:
-        log: the first that has a cloud; None where none has any. What it tells is a note only: of other logs
-            their own clouds tell.
         pose: of the lidar at ticks.
 
     Raises:
-        UsageError: points have no x, y and z, no field with times, or times that tell no unit.
-        LogReadError: the last cloud is damaged.
+        UsageError: points have no x, y and z.
     """
     PointFields(column.spec).axes(column.ctype)
-    if log is None:
-        raise UsageError(f"which times points have stands in messages, and {column.topic} has none")
     pose = replace(pose, at=column.name, around=wanted.within)
-    plan = DeskewPlan(pose, wanted.time or "", wanted.unit or "", wanted.to)
-    return plan, f"{column.name}: deskewed by {point_times(log, replace(column, deskew=plan)).words}"
+    return DeskewPlan(pose, wanted.time or "", wanted.unit or "", wanted.to)

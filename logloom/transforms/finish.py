@@ -31,6 +31,7 @@ from logloom.io.stored import UNITS
 from logloom.io.version_files import runs_folder, version_file
 from logloom.metrics import count
 from logloom.software import software
+from logloom.transforms.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.conversion import ConvertJob, converted_record
 from logloom.transforms.frame_notes import MAX_NOTES, note_words
@@ -74,14 +75,14 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     try:
         if not failures and _are_as_before(job, log, entries):
             return LogOutcome(log.log_id, None, memory=memory)
-        record = _record(job, log, entries, failures)
+        record, warnings = _record(job, log, entries, failures)
     except OF_CONTENT as error:
         failed = Failure(log.log_id, "", "log", str(error))
         return LogOutcome(log.log_id, None, (failed,), memory=memory)
     units = record.units or 0
     built = sum(result.built for result in done) if units else 0
     seconds = sum(result.seconds for result in done)
-    return LogOutcome(log.log_id, record, failures, built, units - built, seconds, memory)
+    return LogOutcome(log.log_id, record, failures, built, units - built, seconds, memory, warnings)
 
 
 def _are_as_before(job: Job, log: LogTask, entries: Sequence[Entry]) -> bool:
@@ -98,17 +99,22 @@ def _are_as_before(job: Job, log: LogTask, entries: Sequence[Entry]) -> bool:
     return held(entries) == held(read_log_part(job.store, log.replaces))
 
 
-def _record(job: Job, log: LogTask, entries: Sequence[Entry], failures: Sequence[Failure]) -> LogRecord:
-    """The record of a log, of which `failures` are left out."""
+def _record(
+    job: Job, log: LogTask, entries: Sequence[Entry], failures: Sequence[Failure]
+) -> tuple[LogRecord, tuple[str, ...]]:
+    """The record of a log, of which `failures` are left out, and warnings."""
     if isinstance(job, ConvertJob):
-        return converted_record(job, log, entries, failures)
+        return converted_record(job, log, entries, failures), ()
     assert isinstance(job, LogJob)
-    return skipped_record(log, failures) if failures else _record_of_log(job, log, entries)
+    return (skipped_record(log, failures), ()) if failures else _record_of_log(job, log, entries)
 
 
-def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRecord:
+def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple[LogRecord, tuple[str, ...]]:
     first_output, tallies, refusals = _tallied(job, log, entries)
-    sums = reconcile(job.plan, opened(job, log).summary, tallies)
+    summary = opened(job, log).summary
+    sums = reconcile(job.plan, summary, tallies)
+    of_turns = list(turn_warnings(job.plan, turns_of(tallies)))
+    warnings = (*of_turns, *lost_warnings(job.plan, summary, tallies))
     rows = sum(entry.rows for entry in first_output)
     refused = sum(topic.refused for topic in sums.values())
     planned = sum(tally.planned for tally in tallies)
@@ -118,7 +124,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
             column_messages_not_chosen=column.not_chosen,
             column_messages_refused=column.refused,
         )
-    return LogRecord(
+    record = LogRecord(
         log_id=log.log_id,
         uris=log.uris,
         content_id=log.content_id,
@@ -134,6 +140,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
         reasons=(
             *notes_on_frames(job.plan, tallies),
             *(line for one in account(job.plan, job.labels_of(log), tallies) for line in one.lines),
+            *of_turns,
             *_reasons(job.store, [_line_of(each) for each in refusals]),
         ),
         verified=job.read_share,
@@ -141,6 +148,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
         catalogue=log.catalogue,
         splits=rows_by_split(run for tally in tallies for run in tally.splits),
     )
+    return record, tuple(f"{log.log_id}: {warning}" for warning in warnings)
 
 
 def notes_on_frames(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
@@ -251,6 +259,7 @@ class Outcome:
         labels: that the build was given.
         whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
         unchanged: nothing was committed, since the parent version says all that this one would.
+        warnings: of logs that were built, the first few.
     """
 
     version: Count
@@ -265,6 +274,7 @@ class Outcome:
     labels: Mapping[Text, Text] = field(default_factory=dict)
     whole: bool = True
     unchanged: bool = False
+    warnings: tuple[Text, ...] = ()
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -319,6 +329,7 @@ def commit(
         "labels": dict(job.labels),
         "whole": is_whole(logs, job.skip_budget > 0),
         "unchanged": unchanged,
+        "warnings": list(outcomes.warnings),
     }
     if not (failures or problem or unchanged):
         try:

@@ -36,6 +36,7 @@ from logloom.transforms.results import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
 MAX_FAILURES = 200  # that travel and are shown; files list all
+_MORE_WARNINGS = "there are more warnings; `logloom log` shows those of each log"
 MAX_REASONS = 100  # of a log in the manifest; a file lists all that was refused
 
 
@@ -46,6 +47,7 @@ class LogOutcome:
     Attributes:
         record: None where the log failed, and where its record in the parent version stays.
         memory: see `logloom.transforms.summarize.remembered`.
+        warnings: what is suspicious about its columns.
     """
 
     log_id: str
@@ -55,6 +57,7 @@ class LogOutcome:
     reused: int = 0
     seconds: float = 0.0
     memory: bytes = b""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class LogOutcomes:
         built, reused: units.
         version: shards of the version's records, once they are merged; none where anything failed.
         unchanged: the job commits only changes, and there are none.
+        warnings: of logs that were built, the first few.
     """
 
     made: tuple[RecordShard, ...] = ()
@@ -81,6 +85,7 @@ class LogOutcomes:
     failure_files: tuple[str, ...] = ()
     memories: tuple[str, ...] = ()
     unchanged: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 def group_starts(log_ids: Iterable[str]) -> tuple[str, ...]:
@@ -142,7 +147,16 @@ def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
     built, reused = (sum(getattr(one, name) for one in ordered) for name in ("built", "reused"))
     files, memories = _write_failures(job, ordered), _write_memory(job, ordered)
     shown = failures[:MAX_FAILURES]
-    return LogOutcomes(made.shards, shown, built, reused, (), len(failures), files, memories)
+    warnings = _first_few(warning for outcome in ordered for warning in outcome.warnings)
+    return LogOutcomes(
+        made.shards, shown, built, reused, (), len(failures), files, memories, warnings=warnings
+    )
+
+
+def _first_few(warnings: Iterable[str]) -> tuple[str, ...]:
+    """So many warnings as anybody reads; of the others that there are more."""
+    first = tuple(itertools.islice(warnings, MAX_FAILURES + 1))
+    return first if len(first) <= MAX_FAILURES else (*first[:MAX_FAILURES], _MORE_WARNINGS)
 
 
 def _write_failures(job: Target, outcomes: Sequence[LogOutcome]) -> tuple[str, ...]:
@@ -206,7 +220,10 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
     before = _parents(job)
     version = merge_records(job.store, before, changes)
     unchanged = job.if_changed and version.shards == before.shards
-    return LogOutcomes(made, (), built, reused, version.shards, 0, files, unchanged=unchanged)
+    warnings = _first_few(warning for group in ordered for warning in group.warnings)
+    return LogOutcomes(
+        made, (), built, reused, version.shards, 0, files, unchanged=unchanged, warnings=warnings
+    )
 
 
 def _parents(job: Target) -> LogRecords:

@@ -23,7 +23,9 @@ from logloom.io.logs.redacted import RedactedLog, RedactedMessages, lie_in
 from logloom.io.video.frames import UNDECODABLE
 from logloom.resample import kernels
 from logloom.resample.frames import FOUND
+from logloom.resample.turns import TurnEvidence
 from logloom.schema import NO_AGE
+from logloom.transforms.column_warnings import column_turns
 from logloom.transforms.columns import ColumnPlan, RateClock, RowPlan, Span, SyncClock, TopicClock
 from logloom.transforms.deskew import WHY, Deskewing
 from logloom.transforms.labels import Labelled
@@ -284,6 +286,13 @@ class Sampled:
     def lacking(self) -> Mapping[str, int]:
         """How many ticks have a cloud that can't be deskewed, by reason; of rows that were made."""
         return self._lacking
+
+    def turns(self) -> tuple[TurnEvidence, ...]:
+        """What the piece's messages show of angles that wrap."""
+        if self._messages is None:
+            return ()
+        rows, times = self.usable[self._choice.order], self._choice.times
+        return column_turns(self._column, self._messages, rows, times, self._span)
 
     def keep(self, ticks: Indices) -> None:
         """Notes that the messages of these ticks stand in rows."""

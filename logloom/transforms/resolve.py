@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from logloom import where
-from logloom.errors import OF_CONTENT, UsageError
+from logloom.errors import OF_CONTENT, LogReadError, UsageError
 from logloom.io.formats import format_named
 from logloom.io.logs.base import Log, TimeSource
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, TopicColumn, TransformColumn
@@ -38,6 +38,7 @@ from logloom.transforms.columns import (
     clock_topics,
 )
 from logloom.transforms.deskew import deskew_plan
+from logloom.transforms.point_times import point_times
 from logloom.transforms.resolve_frames import frame_mistakes, pose_plan, topic_mistakes, transform_plan
 from logloom.transforms.resolve_types import (
     OF_VIDEO,
@@ -265,15 +266,20 @@ class _Resolving:
                     *(replace(m, path=(*path, "pose", "topic")) for m in wrong.mistakes)
                 ) from wrong
         pose = pose_plan(column.name, tf, column.max_delay)
+        if not topic.first:
+            why = f"which times points have stands in messages, and {column.topic} has none"
+            raise MistakenError(Mistake(path, why))
+        whose = f" (log {topic.first})"
         try:
-            log = self._logs[topic.first] if topic.first else None
-            plan, note = deskew_plan(log, column, wanted, pose)
+            column = replace(column, deskew=deskew_plan(column, wanted, pose))
+            note = f"deskewed by {point_times(self._logs[topic.first], column).words}"
         except OF_CONTENT as error:
-            whose = f" (log {topic.first})" if topic.first else ""
-            raise MistakenError(Mistake(path, f"{error}{whose}")) from error
-        several = f" (log {topic.first}; in each log its own clouds tell)"
-        self._notes.append(note + several * (self._topics.num_logs > 1))
-        return replace(column, deskew=plan)
+            if self._recipe.on_error_mode == "fail" or not isinstance(error, LogReadError):
+                raise MistakenError(Mistake(path, f"{error}{whose}")) from error
+            note = str(error)  # of that log alone
+        several = f" (log {topic.first}; in each log its own clouds say)"
+        self._notes.append(f"{column.name}: {note}{several * (self._topics.num_logs > 1)}")
+        return column
 
     def _transform_plan(self, name: str, column: TransformColumn) -> TransformPlan:
         self._check_frames(("columns", name, "tf"), column.tf)

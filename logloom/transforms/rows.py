@@ -22,6 +22,7 @@ from logloom.digests import RowsDigest
 from logloom.errors import UsageError
 from logloom.io.labels.stored import LogLabels
 from logloom.io.logs.base import Log, Refusal
+from logloom.resample.turns import TurnEvidence, added
 from logloom.row_splits import COLUMN
 from logloom.schema import TIMESTAMP
 from logloom.transforms import derive, memory
@@ -199,6 +200,8 @@ class _Accounts:
         self._lost: dict[Refusal, None] = {}
         self._deskewed = {c.name for c in plan.columns if c.deskew is not None}
         self._seen: dict[str, list[Seen]] = {c.name: [] for c in plan.columns}
+        self._turns: dict[str, list[tuple[TurnEvidence, ...]]] = {}
+        self._tried: Counter[str] = Counter()
 
     def drop_unavailable(self, part: Piece) -> Indices:
         """The piece's ticks at which all required columns are available."""
@@ -231,10 +234,14 @@ class _Accounts:
         for name, column in part.columns.items():
             if isinstance(column, Sampled):
                 self._seen[name].append(column.seen())
+                if turns := column.turns():
+                    self._turns.setdefault(name, []).append(turns)
                 if name in self._deskewed:
-                    self._lacking[name].update(column.lacking())
+                    self._lacking[name].update(lacking := column.lacking())
+                    self._tried[name] += int((column.available & ~part.purged).sum()) + sum(lacking.values())
             elif isinstance(column, Looked):
                 self._lacking[name].update(column.lacking(~part.purged))
+                self._tried[name] += int((~part.purged).sum())
             elif isinstance(column, Labelled):
                 self._labels[name].add(column)
 
@@ -265,6 +272,8 @@ class _Accounts:
             {name: counts.tally(self._span) for name, counts in self._labels.items()},
             joined_runs(self.splits),
             self._frames.last_at,
+            {name: added(turns) for name, turns in self._turns.items()},
+            {name: count for name, count in self._tried.items() if count},
         )
 
 

@@ -19,6 +19,7 @@ from logloom.blocks import Ragged, Values
 from logloom.errors import OF_CONTENT, LogloomError, LogReadError
 from logloom.io.logs.base import FieldSpec, Log, Messages, Refusal, TopicRequest
 from logloom.io.video.codecs import codec_named
+from logloom.resample.turns import MAX_NUMBERS, TurnEvidence, added, turn_evidence
 from logloom.transforms.suggest_columns import Candidate
 from logloom.words import counted
 
@@ -31,7 +32,6 @@ MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are looke
 MAX_STRINGS = 1 << 12  # characters of text in arrays that are made room for
 _UNCOUNTED_STRINGS = 1 << 7  # where nothing tells how many texts there are
 MAX_TEXT_BYTES = 256 << 20  # of values that are made room for, as all are as wide as the longest text
-FULL_TURN = 2 * np.pi + 1e-6  # an angle in radians that is not beyond it may be interpolated as one
 
 _STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
 _FRAMES = ("child_frame_id", "header.frame_id", "frame_id")
@@ -59,6 +59,7 @@ class Sample:
         columns: by topic, the candidates as their values let them be.
         refused: by topic, names of candidates whose values can't be taken, and why.
         damaged: by log_id, what keeps a log from being read.
+        turns: by topic and candidate, whether values wrap, over all that was looked at.
     """
 
     delays: dict[str, int] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class Sample:
     columns: dict[str, list[Candidate]] = field(default_factory=dict)
     refused: dict[str, dict[str, str]] = field(default_factory=dict)
     damaged: dict[str, LogReadError] = field(default_factory=dict)
+    turns: dict[tuple[str, str], tuple[TurnEvidence, ...]] = field(default_factory=dict)
 
     @property
     def by_log_time(self) -> set[str]:
@@ -129,6 +131,8 @@ def sample(
         except LogReadError as error:
             found.damaged[log_id] = error
     found.mixed = {topic for topic, names in frames.items() if len(names) > 1}
+    for topic, candidates in found.columns.items():
+        found.columns[topic] = [_turned(one, found.turns.get((topic, one.suffix), ())) for one in candidates]
     return found
 
 
@@ -140,14 +144,14 @@ def _look_at_log(
     Raises:
         LogReadError: it is damaged.
     """
-    stretches, is_whole = _stretches(log, max_bytes)
+    ranges, is_whole = stretches(log, max_bytes)
     found.is_whole &= is_whole
     for topic in found.columns.keys() & log.summary.topics.keys():
         try:
             log.time_source(topic, ("log",))
         except OF_CONTENT as error:
             found.unusable[topic] = _first_line(error)
-    for start, stop in stretches:
+    for start, stop in ranges:
         wanted = [t for t in found.columns if t in log.summary.topics and t not in found.unusable]
         for topic, messages in log.read({t: TopicRequest(start, stop, ("log",), 0) for t in wanted}).items():
             if messages.refused and (not takes_refused or not len(messages)):
@@ -163,7 +167,7 @@ def _refusals_in_words(refused: Sequence[Refusal]) -> str:
     return f"{first.uri}: {first.place}: {first.reason}{f', and {more}' if len(refused) > 1 else ''}"
 
 
-def _stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
+def stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
     """Ranges of log time that hold at most about so many bytes, and whether they are the whole log."""
     summary = log.summary
     sizes, times = summary.chunk_bytes, summary.chunk_times
@@ -208,41 +212,59 @@ def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> 
     kept: list[Candidate] = []
     for candidate in found.columns.get(topic, ()):
         try:
-            kept.append(_fitted(candidate, log, messages, topic, rows))
+            fitted, turns = _fitted(candidate, log, messages, topic, rows)
         except OF_CONTENT as error:
             found.refused.setdefault(topic, {})[candidate.suffix or topic] = _first_line(error)
-    if any(c.keys.get("turns") for c in kept):
-        # One angle of a message beyond a turn: its others are degrees as well, or nobody knows.
-        kept = [c.with_keys(resample="nearest", unit=None) if c.policy == "angle" else c for c in kept]
-    found.columns[topic] = [candidate.with_keys(turns=None) for candidate in kept]
+            continue
+        kept.append(fitted)
+        known = found.turns.get((topic, candidate.suffix), ())
+        if turns and len(known) in (0, len(turns)):
+            found.turns[topic, candidate.suffix] = added([turns, known] if known else [turns])
+    found.columns[topic] = kept
 
 
 def _fitted(
     candidate: Candidate, log: Log, messages: Messages, topic: str, rows: NDArray[np.intp]
-) -> Candidate:
-    """The candidate as these messages let it be.
+) -> tuple[Candidate, tuple[TurnEvidence, ...]]:
+    """The candidate as these messages let it be, and whether they wrap, of numbers that may.
 
     Raises:
         LogloomError: a build could not take it.
     """
     adapter = str(candidate.keys.get("as", ""))
     if adapter.startswith(("image", "points")):
-        return candidate
+        return candidate, ()
     spec = _spec(candidate)
     ctype = log.column_type(topic, spec)
     if ctype.kind == "bytes":
-        return candidate
+        return candidate, ()
     count = _num_values(log, messages, spec, rows) if ctype.is_ragged else len(rows)
     values, strings = take_text(log, messages, spec, rows, count)
     if strings != spec.strings:
         candidate = candidate.with_keys(strings=strings)
-    if candidate.policy == "slerp" and isinstance(values, np.ndarray) and not values.any(axis=-1).all():
-        return candidate.with_keys(resample="nearest")  # which takes quaternions of norm zero as they are
-    if candidate.policy == "angle" and isinstance(values, np.ndarray):
-        finite = values[np.isfinite(values)]
-        if len(finite) and np.abs(finite).max() > FULL_TURN:
-            return candidate.with_keys(resample="nearest", unit=None, turns=True)
-    return candidate
+    if not isinstance(values, np.ndarray):
+        return candidate, ()
+    if candidate.policy == "slerp" and not values.any(axis=-1).all():
+        return candidate.with_keys(resample="nearest"), ()  # which takes quaternions of norm zero as they are
+    if candidate.policy not in ("linear", "angle") or values[:1].size > MAX_NUMBERS:
+        return candidate, ()
+    in_order = values[np.argsort(messages.log_time[rows], kind="stable")]
+    every = np.ones(len(rows), np.bool_)
+    return candidate, turn_evidence(in_order, every, every[1:])
+
+
+def _turned(candidate: Candidate, turns: Sequence[TurnEvidence]) -> Candidate:
+    """The candidate with the policy that suits numbers that wrap, or don't."""
+    is_angle = candidate.policy == "angle" or any(number.wraps("rad") for number in turns)
+    if any(number.wraps("deg") for number in turns):
+        return candidate.with_keys(resample="nearest", unit=None)  # `angle` takes radians
+    if not is_angle:
+        return candidate
+    if all(number.fits_radians for number in turns):
+        return candidate.with_keys(resample="angle", unit="rad")
+    # Beside a number that wraps others that don't, or a heading that counts turns.
+    wraps = any(number.wraps("rad") for number in turns)
+    return candidate.with_keys(resample="nearest" if wraps else "linear", unit=None)
 
 
 def _spec(candidate: Candidate) -> FieldSpec:

@@ -2,8 +2,9 @@
 
 Here: `candidates`, a function of a definition alone: what its names and sub-messages tell.
 Elsewhere: what the messages themselves hold against it (sampling), the recipe around it (suggest).
-A position may be interpolated linearly, a rotation by slerp, an angle by angle; integers, enums, booleans,
-matrices and whatever else a mean has no meaning for take the nearest message.
+A position may be interpolated linearly, a rotation by slerp, a heading that its message defines by angle;
+integers, enums, booleans, matrices and whatever else a mean has no meaning for take the nearest message. A
+name alone makes no angle: a steering wheel may turn several times, and `angle` would bend its values.
 """
 
 from __future__ import annotations
@@ -25,20 +26,14 @@ _QUATERNION = ("x", "y", "z", "w")
 _WRAPPERS = frozenset({"pose", "twist", "accel", "wrench", "transform", "vector", "point"})
 _ROOT_TIMES = frozenset({"stamp", "timestamp"})
 
-_ANGLES = frozenset(
-    {
-        "yaw", "theta", "heading", "roll", "pitch", "bearing", "azimuth", "angle", "angles",
-        "phi", "course", "euler", "rpy", "yaws", "headings",
-    }
-)  # fmt: skip
-# Words beside which a number named after an angle is none: angular rates, spreads, other units.
-_NO_ANGLE = frozenset(
-    {
-        "rate", "velocity", "vel", "speed", "acceleration", "accel", "acc", "dot", "rates", "torque", "force",
-        "cov", "covariance", "variance", "var", "std", "stddev", "sigma", "error", "err", "increment",
-        "confidence", "score", "probability",
-    }
-)  # fmt: skip
+# Fields that are headings in radians by the definition of their type, by `pkg/Name`.
+_HEADINGS: Mapping[str, str] = {
+    "geometry_msgs/Pose2D": "theta",
+    "nav_2d_msgs/Pose2D32": "theta",
+    "px4_msgs/VehicleLocalPosition": "heading",
+    "turtlesim/Pose": "theta",
+    "vision_msgs/Pose2D": "theta",
+}
 # What no mean has a meaning for, though it may be written as floats.
 _APART = frozenset(
     {
@@ -46,7 +41,6 @@ _APART = frozenset(
         "gear", "enum", "code", "matrix", "rotation", "orientation", "quaternion", "quat", "attitude",
         "covariance", "intrinsics", "extrinsics", "transform", "homography", "deg", "degree", "degrees",
         "lon", "lng", "longitude", "q", "q0", "q1", "q2", "q3", "q4",
-        "elevation", "psi",  # metres and pounds more often than radians
     }
 )  # fmt: skip
 _TURNED = frozenset({"rotation", "orientation", "attitude", "quaternion", "quat"})
@@ -197,7 +191,7 @@ class _Walk:
         if not fields or not all(_is_float(f) and f.array is None for f in fields):
             return None
         is_vector = [f.name for f in fields] in (list(_AXES), list(_AXES[:2]))
-        policy, *others = {_policy(f, _last(path)) for f in fields}
+        policy, *others = {_policy(f, _last(path), struct) for f in fields}
         if others or len({_dtype(f) for f in fields}) > 1:
             return None
         if not (is_vector or (here and policy == "linear")):
@@ -219,7 +213,7 @@ class _Walk:
             inner = self._inner_names(item, owner, names)
             yield from self.struct(kind, f"{where}.", inner)
         else:
-            policy = _policy(item, _last(path))
+            policy = _policy(item, _last(path), owner)
             keys: dict[str, Any] = {"field": where, "resample": policy}
             unit = self._unit(owner, item.name) or ("rad" if policy == "angle" else "")
             if unit and self.has_conventions:
@@ -239,8 +233,7 @@ class _Walk:
         return (*names, item.name)
 
     def _unit(self, owner: Struct, name: str) -> str:
-        units = _UNITS.get(re.sub(r"[.]|::", "/", owner.name).replace("/msg/", "/"), {})
-        return units.get(name, "")
+        return _UNITS.get(_type_name(owner), {}).get(name, "")
 
 
 def _is_stamp(item: Field) -> bool:
@@ -269,16 +262,19 @@ def _may_interpolate(struct: Struct, depth: int = 0) -> bool:
     )
 
 
-def _policy(item: Field, within: str) -> str:
-    """How a field of numbers may be resampled, by its type, its name and that of its sub-message."""
+def _policy(item: Field, within: str, owner: Struct) -> str:
+    """How a field of numbers may be resampled, by its type, its name and its sub-message."""
     ragged = item.array is not None and item.array.length is None
-    words = set(_words(item.name))
-    if ragged or not _is_float(item) or words & _APART:
+    if ragged or not _is_float(item) or set(_words(item.name)) & _APART:
         return "nearest"
-    around = set(_words(within))
-    if not words & _NO_ANGLE and (words | around) & _ANGLES:
-        return "linear" if around & _NO_ANGLE else "angle"
-    return "nearest" if around & _TURNED and item.name in _AXES else "linear"
+    if item.name == _HEADINGS.get(_type_name(owner)):
+        return "angle"
+    return "nearest" if set(_words(within)) & _TURNED and item.name in _AXES else "linear"
+
+
+def _type_name(struct: Struct) -> str:
+    """pkg/Name of a message or sub-message."""
+    return re.sub(r"[.]|::", "/", struct.name).replace("/msg/", "/")
 
 
 def _last(path: str) -> str:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from logloom.errors import LogloomError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
 from logloom.io.metadata import Count, Text, checked
+from logloom.resample.turns import TurnEvidence
 from logloom.transforms.columns import RateClock, RowPlan, Sampling, Span
 from logloom.transforms.ticks import tick_range
 
@@ -83,6 +84,8 @@ class Tally:
         labels: by column of labels.
         splits: where rows are split, the split of each and the number of rows, run after run.
         last_at: of notes that concern messages the log time of the last of these, ns.
+        turns: by column whose values may wrap, what they show of that, number by number.
+        tried: ticks at which a pose was looked up, or points were to be moved, by column.
     """
 
     start: int
@@ -99,6 +102,8 @@ class Tally:
     labels: Mapping[str, LabelTally] = field(default_factory=dict)
     splits: tuple[tuple[Text, Count], ...] = ()
     last_at: Mapping[Text, int] = field(default_factory=dict)
+    turns: Mapping[str, tuple[TurnEvidence, ...]] = field(default_factory=dict)
+    tried: Mapping[Text, int] = field(default_factory=dict)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
@@ -108,7 +113,7 @@ class Tally:
     def to_json(self) -> dict[str, Any]:
         fields = asdict(self)
         # As it was written before there could be any.
-        for name in ("purged", "lacking", "notes", "labels", "splits", "last_at"):
+        for name in ("purged", "lacking", "notes", "labels", "splits", "last_at", "turns", "tried"):
             if not fields[name]:
                 del fields[name]
         return fields

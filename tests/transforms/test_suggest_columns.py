@@ -115,7 +115,7 @@ def test_a_type_that_nobody_knows_is_read_by_its_sub_messages_and_names():
         "base.position": "linear",
         "base.rotation": "slerp",
         "yaw_rate": "linear",
-        "steering_angle": "angle",
+        "steering_angle": "linear",
         "heading_deg": "nearest",
         "rotation_matrix": "nearest",
         "gains": "linear",
@@ -145,7 +145,7 @@ def test_more_columns_than_anyone_reads_are_listed_and_left_out():
     assert names == [f"f{i}" for i in range(MAX_COLUMNS, 40)]
 
 
-def test_numbers_of_a_sub_message_are_angles_or_turns_by_its_name():
+def test_numbers_of_a_sub_message_are_rotations_by_its_name_but_never_angles():
     columns, _ = suggested(
         "car_msgs/msg/Attitude",
         "geometry_msgs/Vector3 rpy\ngeometry_msgs/Vector3 orientation\ngeometry_msgs/Vector3 rpy_rates\n"
@@ -153,19 +153,16 @@ def test_numbers_of_a_sub_message_are_angles_or_turns_by_its_name():
         "================\nMSG: car_msgs/Steering\nfloat64 value\nfloat64 rate\n",
     )
     assert columns == {
-        "rpy": ("rpy", "angle", "rad"),
+        "rpy": ("rpy", "linear", ""),
         "orientation": ("orientation", "nearest", ""),
         "rpy_rates": ("rpy_rates", "linear", ""),
-        "steering_angle.value": ("steering_angle.value", "angle", "rad"),
-        "steering_angle.rate": ("steering_angle.rate", "linear", ""),
+        "steering_angle": ("steering_angle", "linear", ""),
         "q": ("q", "nearest", ""),
     }
 
 
-def test_names_that_mean_metres_or_pressure_as_well_are_no_angles():
-    columns, _ = suggested("car_msgs/msg/Where", "float64 elevation\nfloat32 tire_psi\nfloat64 azimuth\n")
-    assert {suffix: policy for suffix, (_, policy, _) in columns.items()} == {
-        "elevation": "nearest",
-        "tire_psi": "nearest",
-        "azimuth": "angle",
-    }
+def test_a_heading_is_an_angle_by_the_definition_of_its_type_wherever_that_stands():
+    pose = "================\nMSG: {}/Pose2D\nfloat64 x\nfloat64 y\nfloat64 theta\n"
+    for package, policy in (("geometry_msgs", "angle"), ("car_msgs", "linear")):
+        within, _ = suggested("car_msgs/msg/Where", f"{package}/Pose2D at\n" + pose.format(package))
+        assert within["at.theta" if policy == "angle" else "at"][1] == policy

@@ -20,6 +20,7 @@ from logloom.pipelines.info import suggested_recipe
 from logloom.pipelines.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as recipe_yaml
+from logloom.transforms import sampling
 from logloom.transforms.suggest import MAX_NAME, suggest
 from logloom.words import printable_lines
 from tests.io.logs.test_protobuf import definitions, message_type
@@ -136,14 +137,62 @@ def test_columns_of_rows_that_share_a_stamp_take_the_nearest_and_reach_the_next_
     assert built(text, tmp_path).totals["rows"] > 20
 
 
-@pytest.mark.parametrize(("turn", "policy"), [(3.1, "angle"), (350.0, "nearest")])
-def test_angles_beyond_a_turn_are_no_radians(tmp_path, turn, policy):
-    yaw = np.linspace(-1.0, turn, 30)
+def wrapped(values, turn=2 * np.pi, low=-np.pi):
+    return (values - low) % turn + low
+
+
+STEADY = np.linspace(0.0, 20.0, 90)  # a turn takes some 28 values
+WHEEL = 5.0 * np.sin(np.arange(90) / 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "policy"),
+    [
+        ("steering_angle", WHEEL, "linear"),
+        ("yaw", WHEEL, "linear"),
+        ("yaw", STEADY, "linear"),
+        ("yaw", wrapped(STEADY), "angle"),
+        ("yaw", wrapped(STEADY, low=0), "angle"),
+        ("direction", wrapped(STEADY + np.random.default_rng(0).normal(size=90) / 20), "angle"),
+        ("direction", np.float32(wrapped(STEADY)), "angle"),
+        ("yaw", wrapped(STEADY * 57.3, 360, 0), "nearest"),
+        ("yaw", wrapped(STEADY * 57.3, 360, -180), "nearest"),
+        ("yaw", np.linspace(-1.0, 350.0, 90), "linear"),
+        ("yaw", np.random.default_rng(0).uniform(-3.1, 3.1, 90), "linear"),
+        ("voltage", 3.0 * np.sign(np.sin(np.arange(90) / 5 + 0.1)), "linear"),
+        ("yaw", np.full(90, np.nan), "linear"),
+    ],
+)
+def test_only_values_that_jump_by_a_turn_are_angles_whatever_their_name(tmp_path, name, values, policy):
+    times = START + np.arange(90) * STEP
+    path = write_table(tmp_path / "ego.parquet", timestamp=times, **{name: values}, other=np.zeros(90))
+    text = suggested_recipe([path], {})
+    columns = Recipe.from_yaml(text).columns
+    assert columns[f"ego.{name}"].resample == policy
+    assert columns[f"ego.{name}"].unit == ("rad" if policy == "angle" else "")
+    assert columns["ego.other"].resample == "linear"
+    assert built(text, tmp_path).totals["rows"] > 20
+
+
+@pytest.mark.parametrize("turn_at", [0, 1, 2])
+def test_one_log_of_several_in_which_values_wrap_decides(tmp_path, turn_at):
+    paths = []
+    for i in range(3):
+        values = wrapped(STEADY) if i == turn_at else STEADY / 9
+        times = START + (np.arange(90) + 1000 * i) * STEP
+        paths.append(write_table(tmp_path / f"{i}" / "ego.parquet", timestamp=times, heading=values))
+    assert Recipe.from_yaml(suggested_recipe(paths, {})).columns["ego.heading"].resample == "angle"
+
+
+def test_of_many_messages_some_show_what_wraps(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampling, "MAX_LOOKED", 450)
+    heading = wrapped(np.linspace(0.0, 200.0, 900))
+    times = START + np.arange(900) * STEP
     path = write_table(
-        tmp_path / "ego.parquet", timestamp=START + np.arange(30) * STEP, yaw=yaw, roll=yaw / 1000, v=yaw
+        tmp_path / "ego.parquet", timestamp=times, heading=heading, wheel=5 * np.sin(times / 1e10)
     )
     columns = Recipe.from_yaml(suggested_recipe([path], {})).columns
-    assert [columns[f"ego.{name}"].resample for name in ("yaw", "roll", "v")] == [policy, policy, "linear"]
+    assert [columns[f"ego.{name}"].resample for name in ("heading", "wheel")] == ["angle", "linear"]
 
 
 def test_transforms_of_several_frames_in_turn_are_not_interpolated(tmp_path):
@@ -216,7 +265,7 @@ def test_protobuf_topics_are_suggested_by_their_descriptors(tmp_path):
         "pose.position": "linear",
         "pose.rotation": "slerp",
         "pose.color": "nearest",
-        "pose.yaw": "angle",
+        "pose.yaw": "linear",
     }
     assert built(text, tmp_path).totals["rows"] > 10
 
@@ -231,7 +280,7 @@ def test_json_topics_are_suggested_by_their_schemas_and_others_say_why_not(tmp_p
     text = suggested_recipe([write_json(tmp_path / "log.mcap", topics)], {})
     columns = Recipe.from_yaml(text).columns
     assert {name: column.resample for name, column in columns.items()} == {
-        "typed.yaw": "angle",
+        "typed.yaw": "linear",
         "typed.gear": "nearest",
         "lies.gear": "nearest",
     }

@@ -23,7 +23,7 @@ import numpy as np
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs.base import FieldSpec, Log
+from logloom.io.logs.base import FieldSpec, Log, Messages
 from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
 
@@ -138,8 +138,11 @@ def needs_message(spec: FieldSpec) -> bool:
     return spec.adapter == NAME and spec.dtype is None
 
 
-def settled(log: Log, topic: str, spec: FieldSpec) -> FieldSpec:
+def settled(log: Log, topic: str, spec: FieldSpec, sample: Messages | None = None) -> FieldSpec:
     """The spec with what only a message tells: the fields of `points`, by the topic's last one in the log.
+
+    Args:
+        sample: messages of which the first counts instead.
 
     Raises:
         UsageError: the topic has no message, or its messages are no clouds.
@@ -147,7 +150,8 @@ def settled(log: Log, topic: str, spec: FieldSpec) -> FieldSpec:
     """
     if not needs_message(spec):
         return spec
-    sample = log.last_message(topic)
+    which = "its last message" if sample is None else "a message"
+    sample = log.last_message(topic) if sample is None else sample
     if len(sample) == 0:
         raise UsageError(
             f"as {NAME}: which fields a cloud has stands in its messages, and {topic} has none; "
@@ -160,7 +164,7 @@ def settled(log: Log, topic: str, spec: FieldSpec) -> FieldSpec:
     try:
         return replace(spec, dtype=written(_packed(_fields(message))))
     except ValueError as error:
-        raise LogReadError(f"{log.summary.uris[0]}: {topic}, its last message: {error}") from error
+        raise LogReadError(f"{log.summary.uris[0]}: {topic}, {which}: {error}") from error
 
 
 def written(dtype: np.dtype[Any]) -> str:
