@@ -2,7 +2,7 @@
 
 Here: `TurnEvidence` of one number, which adds up over parts of a log, and what it shows.
 Elsewhere: interpolating angles (kernels), suggestions (logloom.transforms.sampling), warnings
-(logloom.transforms.turning).
+(logloom.transforms.column_warnings).
 
     heading    3.0  3.1 -3.1 -3.0     a step, a jump by a turn, a step: wraps
     a wheel    3.0  3.1  3.2  3.3     steps: doesn't wrap, and `angle` would bend it
