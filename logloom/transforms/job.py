@@ -165,11 +165,6 @@ class Target:
         raise NotImplementedError
 
     @property
-    def encoded(self) -> frozenset[str]:
-        """Columns that hold images which this job encodes; they must decode again."""
-        return frozenset()
-
-    @property
     def plan_identity(self) -> str:
         """Digest of what all rows depend on beside the logs."""
         raise NotImplementedError
@@ -306,10 +301,6 @@ class LogJob(Job):
     def period(self) -> int | None:
         return self.plan.period
 
-    @property
-    def encoded(self) -> frozenset[str]:
-        return frozenset(column.name for column in self.plan.columns if column.spec.encode)
-
     def rows_of(self, partition: PartitionTask) -> PartitionRows:
         """See `Job.rows_of`; from the messages of a log."""
         log, span = partition.log, partition.span
@@ -358,10 +349,6 @@ class Committed(Target):
     @property
     def period(self) -> int | None:
         return self.manifest.period
-
-    @property
-    def encoded(self) -> frozenset[str]:
-        return frozenset(name for name, column in self.recipe["columns"].items() if column.get("encode"))
 
     @property
     def plan_identity(self) -> str:

@@ -29,6 +29,7 @@ from logloom.io.logs.base import (
     Refusal,
     TopicRequest,
 )
+from logloom.io.logs.decoding.images import check_decodes
 from logloom.io.logs.decoding.partly import take_partly
 from logloom.io.logs.redacted import RedactedLog, RedactedMessages, lie_in
 from logloom.io.video.frames import UNDECODABLE
@@ -434,7 +435,8 @@ def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
 
 def may_refuse(column: ColumnPlan, on_error: OnError) -> bool:
     """Whether a column refuses messages that can't be decoded; else they are an error of their log."""
-    return on_error == "salvage" or (on_error == "skip" and column.spec.adapter == "image")
+    is_picture = column.decoded or column.spec.adapter == "image"
+    return on_error == "salvage" or (on_error == "skip" and is_picture)
 
 
 def _taken(
@@ -447,7 +449,14 @@ def _taken(
     """
     if not may_refuse(column, on_error):
         return messages.take(spec, rows), np.ones(len(rows), np.bool_), {}
-    return take_partly(lambda some: messages.take(spec, some), rows)
+
+    def take_decoded(some: Indices) -> Values:
+        values = messages.take(spec, some)
+        for data in values if column.decoded else ():
+            check_decodes(data.tobytes())
+        return values
+
+    return take_partly(take_decoded, rows)
 
 
 def _refusals(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from logloom.transforms.columns import (
 )
 from logloom.transforms.deskew import deskew_plan
 from logloom.transforms.fitting import unfit_columns
+from logloom.transforms.frames import is_transform_topic
 from logloom.transforms.resolve_frames import frame_mistakes, pose_plan, topic_mistakes, transform_plan
 from logloom.transforms.resolve_types import (
     OF_VIDEO,
@@ -163,6 +165,7 @@ class _Resolving:
         self._mistakes += self._output_mistakes(plan.schema, plan.period)
         if self._mistakes:
             raise recipe.places.error(self._mistakes)
+        plan = self._with_decoded(plan)
         if plan.split is not None:
             by = plan.split.column or plan.split.by
             known = "how many each split gets, and how many none, is known once they are built"
@@ -389,9 +392,18 @@ class _Resolving:
         if unknown:
             problems = ((key, self._topics.unknown(topic)) for key, topic in unknown.items())
             raise MistakenError(*(Mistake((*path, key), problem) for key, problem in problems))
+        if self._contains:
+            variants = {topic: self._with_transforms(topic, found) for topic, found in variants.items()}
         mistakes = list(frame_mistakes(path, tf, variants, self._logs))
         if mistakes:
             raise MistakenError(*mistakes)
+
+    def _with_transforms(self, topic: str, variants: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The variants of a topic that hold transforms; all where none does."""
+        fitting = {
+            log_id: kind for log_id, kind in variants.items() if is_transform_topic(self._logs[log_id], topic)
+        }
+        return fitting or variants
 
     def _label_plan(self, name: str, column: LabelColumn) -> LabelPlan:
         if name not in self._labels:
@@ -454,6 +466,18 @@ class _Resolving:
             parsed.check(known)
         except UsageError as error:
             yield Mistake(("rows", "where"), str(error).removeprefix("where, "))
+
+    def _with_decoded(self, plan: RowPlan) -> RowPlan:
+        """The plan with the columns that outputs decode, unless the recipe stops at what doesn't decode."""
+        outputs = self._recipe.outputs.items() if self._contains else ()
+        decoded = {
+            name for output, options in outputs for name in format_named(output).decoded(options, plan.schema)
+        }
+        columns = (
+            replace(c, decoded=True) if c.name in decoded and c.spec.adapter is None else c
+            for c in plan.columns
+        )
+        return replace(plan, columns=tuple(columns))
 
     def _output_mistakes(self, schema: Schema, period: int | None) -> Iterator[Mistake]:
         """What outputs say of the clock and of the columns; while some columns are missing, of the others."""
