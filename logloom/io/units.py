@@ -220,6 +220,9 @@ class Format(FolderKind, Protocol):
         Args:
             options: a value of `Options`.
             schema: of the rows.
+
+        Returns:
+            Their names; none by default.
         """
         return set()
 

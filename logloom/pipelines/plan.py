@@ -40,7 +40,6 @@ from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
 from logloom.recipe.mistakes import Mistake
-from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.derive import NOT_OF_THE_LOG, load_files, modules_of, read_files
@@ -108,8 +107,7 @@ def plan_build(
     load_files(python := read_files(py_files))
     parent, following = next_version(store)
     before = Before(parent)
-    logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out)
-    logs.known = Schema.from_json(parent.schema) if parent is not None else None
+    logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out, before.schema)
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])

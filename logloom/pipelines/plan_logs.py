@@ -88,6 +88,7 @@ class PlanLogs(Mapping[str, Outline]):
         sample: int | None = SAMPLE,
         on_opened: OnOpened = lambda done, total: None,
         left_out: Collection[str] = (),
+        known: Schema | None = None,
     ):
         """Lists the logs, and opens none.
 
@@ -97,6 +98,7 @@ class PlanLogs(Mapping[str, Outline]):
             sample: how many logs are opened at a time where not all need be; None opens all.
             on_opened: called with how many logs have been opened, of how many.
             left_out: log_ids of logs that are none of these, though the recipe finds them.
+            known: columns of the newest version.
 
         Raises:
             RecipeError: `logs` or `log_id` are wrong.
@@ -128,7 +130,7 @@ class PlanLogs(Mapping[str, Outline]):
         self.failed: list[tuple[LogFiles, str]] = []
         self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
         self._outline = outlines()
-        self.known: Schema | None = None  # columns of the version before
+        self._known = known
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
         if self.labels.types:
             known = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
@@ -172,6 +174,8 @@ class PlanLogs(Mapping[str, Outline]):
     def __getitem__(self, log_id: str) -> Outline:
         if log_id not in self.opened:
             rows = self.files.rows_of([log_id])
+            if rows[0] >= 0 and self._states[rows[0]] == State.FAILED:
+                raise LogReadError(next(why for log, why in self.failed if log.log_id == log_id))
             if rows[0] < 0 or self._states[rows[0]] != State.REMEMBERED:
                 raise KeyError(log_id)
             self.open(rows)
@@ -359,12 +363,14 @@ class PlanLogs(Mapping[str, Outline]):
         while self.num_remembered:
             failed = len(self.failed)
             try:
-                return resolve(self._recipe, self, allow_derive, self._alike(), self.labels.types, self.known)
+                return resolve(
+                    self._recipe, self, allow_derive, self._alike(), self.labels.types, self._known
+                )
             except OF_CONTENT:
                 # Without those that turned out to be unreadable, where these may be skipped.
                 self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
         logs = self or self._waiting
-        return resolve(self._recipe, logs, allow_derive, labels=self.labels.types, known=self.known)
+        return resolve(self._recipe, logs, allow_derive, labels=self.labels.types, known=self._known)
 
     def at(self, rows: Ints) -> Iterator[tuple[int, LogFiles]]:
         """Logs with their positions."""

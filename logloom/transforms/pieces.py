@@ -30,7 +30,7 @@ from logloom.io.logs.base import (
     TopicRequest,
 )
 from logloom.io.logs.decoding.images import check_decodes
-from logloom.io.logs.decoding.partly import take_partly
+from logloom.io.logs.partly import take_partly
 from logloom.io.logs.redacted import RedactedLog, RedactedMessages, lie_in
 from logloom.io.video.frames import UNDECODABLE
 from logloom.resample import kernels

@@ -222,7 +222,7 @@ def _pictures(folder: pathlib.Path) -> None:
 
 def read_pictures(folder: pathlib.Path) -> None:
     """Checks the structure of pictures."""
-    from logloom.io.logs.decoding.pictures import structure_problem
+    from logloom.io.logs.pictures import structure_problem
 
     for path in sorted(folder.iterdir()):
         assert isinstance(structure_problem(path.read_bytes()), str)

@@ -30,10 +30,10 @@ from logloom.io.logs.base import (
     TopicRequest,
 )
 from logloom.io.logs.container import Chunk, Container
-from logloom.io.logs.decoding.pictures import has_pictures, picture_problems
 from logloom.io.logs.gathering import Gathering, is_sparse
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import LogPart, damage_error, open_part
+from logloom.io.logs.pictures import has_pictures, picture_problems
 from logloom.io.logs.places import places_of
 from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.raw import Decoder, RawMessages

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, TimeSource, TopicRequest
-from logloom.io.logs.decoding.pictures import picture_problems
+from logloom.io.logs.pictures import picture_problems
 from logloom.io.logs.raw import Decoder, RawMessages
 
 

@@ -15,8 +15,8 @@ from rosbags.rosbag1 import Writer as BagWriter
 
 from logloom.errors import LogReadError
 from logloom.io.logs.base import FieldSpec, OpenOptions, TopicRequest
-from logloom.io.logs.decoding.pictures import structure_problem
 from logloom.io.logs.opening import open_log
+from logloom.io.logs.pictures import structure_problem
 from tests.io.logs.making import SECOND, START, everything
 from tests.io.logs.test_standard_messages import PROTOBUF_DEFINITION, as_json, as_protobuf, json, json_schema
 from tests.transforms.ros2_logs import COMPRESSED, header, write_log

@@ -2,7 +2,7 @@
 
 Here: which topics hold compressed pictures, and what is wrong with the structure of each. Nothing is decoded,
 so a picture of sound structure may still not decode.
-Elsewhere: refusing messages (logloom.io.logs.stamps), decoding (images).
+Elsewhere: refusing messages (logloom.io.logs.stamps), decoding (logloom.io.logs.decoding.images).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import OF_CONTENT
 from logloom.io.logs.base import FieldSpec, TopicInfo
-from logloom.io.logs.decoding.partly import take_partly
+from logloom.io.logs.partly import take_partly
 from logloom.io.logs.raw import Decoder, RawMessages
 
 # sensor_msgs/CompressedImage, sensor_msgs/msg/CompressedImage, foxglove.CompressedImage and their kin.

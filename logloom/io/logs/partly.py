@@ -1,7 +1,8 @@
 """Values of the messages that can be decoded, where some can't.
 
 Here: `take_partly`.
-Elsewhere: decoding (layouts, objects), what becomes of messages that can't be decoded (logloom.transforms).
+Elsewhere: decoding (logloom.io.logs.decoding), what becomes of messages that can't be decoded
+(logloom.transforms.pieces).
 """
 
 from __future__ import annotations
