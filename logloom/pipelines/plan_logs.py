@@ -133,9 +133,9 @@ class PlanLogs(Mapping[str, Outline]):
         self._known = known
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
         if self.labels.types:
-            known = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
+            listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
             self.files = self.files.with_catalogue(
-                [with_labels(catalogue, self.labels.digests_of(log_id)) for log_id, catalogue in known]
+                [with_labels(catalogue, self.labels.digests_of(log_id)) for log_id, catalogue in listed]
             )
 
     def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
