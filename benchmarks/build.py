@@ -15,6 +15,8 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import time
+from typing import Any
 
 from benchmarks import workloads
 from benchmarks.harness import (
@@ -62,8 +64,51 @@ def main() -> None:
     report.add(f"{megabytes:.0f} MB to tar", megabytes, "MB", samples, [SCRIPT])
     report.add("the same without start-up", megabytes, "MB", samples, [SCRIPT], least)
     report.finish()
+    print_checks()
     if not RAY_PYTHON.exists():
         print("Ray Data is not installed: `make bench-ray` adds it to the comparison.")
+
+
+def print_checks() -> None:
+    """Prints which part of a build's processor time the check of compressed pictures takes."""
+    for form, count in (("jpeg", 300), ("png", 60)):
+        log = workloads.jpeg_mcap(cache_folder(), count, form=form)
+        found = [checked(log) for _ in range(3)]
+        checking, building = min(found, key=sum)
+        share, each = checking / building, 1e6 * checking / count
+        print(f"Checking {form.upper()}s: {share:.2%} of a build's processor time, {each:.1f} us each")
+
+
+def checked(log: pathlib.Path) -> tuple[float, float]:
+    """Seconds of processor time that checking pictures takes, and all of the build, which stores them."""
+    from logloom.io.logs import stamps
+    from logloom.pipelines.build import build
+    from logloom.pipelines.plan import plan_build
+    from logloom.recipe import Recipe
+
+    seconds = 0.0
+    problems = stamps.picture_problems
+
+    def timed(*arguments: Any) -> dict[int, str]:
+        nonlocal seconds
+        began = time.thread_time()
+        try:
+            return problems(*arguments)
+        finally:
+            seconds += time.thread_time() - began
+
+    column = {"topic": workloads.JPEG_TOPIC, "field": "data", "resample": "nearest"}
+    recipe = Recipe(
+        name="bench", logs=[str(log)], clock={"rate": 12}, columns={"camera": column}, outputs={"tar": {}}
+    )
+    stamps.picture_problems = timed
+    try:
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as root:
+            began = time.process_time()
+            build(plan_build(recipe, root))
+            return seconds, time.process_time() - began
+    finally:
+        stamps.picture_problems = problems
 
 
 def contenders(log: pathlib.Path, scratch: pathlib.Path) -> dict[str, Contender]:

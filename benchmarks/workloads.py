@@ -99,12 +99,14 @@ def image_mcap(folder: pathlib.Path, num_images: int = 600, image_rate: int = 12
     return path
 
 
-def jpeg_mcap(folder: pathlib.Path, num_images: int = 600, rate: int = 12) -> pathlib.Path:
-    """JPEGs of 1280 x 720 (some 200 kB each), twenty different ones again and again."""
-    path = folder / f"jpegs-{num_images}.mcap"
+def jpeg_mcap(
+    folder: pathlib.Path, num_images: int = 600, rate: int = 12, form: str = "jpeg"
+) -> pathlib.Path:
+    """JPEGs of 1280 x 720 (some 200 kB each), or PNGs, twenty different ones again and again."""
+    path = folder / f"{form}s-{num_images}.mcap"
     if not path.exists():
         stamps = START + np.arange(num_images, dtype=np.int64) * 10**9 // rate
-        jpegs = _jpegs(20)
+        jpegs = _pictures(20, form)
         messages = (
             (stamp + IMAGE_LATENCY, 0, compressed_image(stamp, jpegs[i % len(jpegs)]))
             for i, stamp in enumerate(stamps.tolist())
@@ -202,7 +204,7 @@ def _image_messages(stamps: NDArray[np.int64], seed: int) -> Iterator[Timed]:
         yield stamp + IMAGE_LATENCY, 1, message.finish()
 
 
-def _jpegs(count: int) -> list[bytes]:
+def _pictures(count: int, form: str = "jpeg") -> list[bytes]:
     """Smooth colours with grain, so that they compress about as well as photographs do."""
     import io
 
@@ -215,7 +217,8 @@ def _jpegs(count: int) -> list[bytes]:
         picture = np.asarray(coarse.resize((1280, 720), Image.Resampling.BICUBIC)).astype(np.int16)
         grain = rng.integers(-8, 9, picture.shape, np.int16)
         data = io.BytesIO()
-        Image.fromarray(np.clip(picture + grain, 0, 255).astype(np.uint8)).save(data, "JPEG", quality=85)
+        pixels = np.clip(picture + grain, 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(data, form, quality=85, compress_level=1)
         made.append(data.getvalue())
     return made
 

@@ -214,6 +214,18 @@ class Format(FolderKind, Protocol):
         """
         return {}
 
+    def decoded(self, options: Any, schema: Schema) -> set[str]:
+        """Columns of bytes whose pictures this output decodes, so that each must.
+
+        Args:
+            options: a value of `Options`.
+            schema: of the rows.
+
+        Returns:
+            Their names; none by default.
+        """
+        return set()
+
     def semantics_of(self, schema: Schema) -> int:
         """Tells the semantics of rows of these columns.
 

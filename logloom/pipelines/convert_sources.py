@@ -7,7 +7,6 @@ Elsewhere: foreign datasets (logloom.io.foreign), what becomes of the rows (logl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from logloom.blocks import Block
@@ -81,7 +80,7 @@ class VersionSource(RowSource):
             known = ", ".join(manifest.outputs)
             raise UsageError(f"{store.uri}: version {manifest.version} has no output {chosen!r}; {known}")
         self.place, self.version, self.output = store.uri, manifest.version, chosen
-        self.reading = replace(reading_of(store, manifest), encoded=frozenset())
+        self.reading = reading_of(store, manifest)
         self.period = Committed.of(store, manifest).period
         self._name, self._forms = manifest.name, _forms_of(manifest)
         self._recipe, self._hints = manifest.recipe, _hints_of(manifest, chosen, self._forms)

@@ -28,6 +28,7 @@ from logloom.io.row_counts import rows_by_split
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.io.version_files import all_versions, lost_manifest, runs_folder
+from logloom.schema import Schema
 from logloom.transforms.job import Target
 from logloom.words import counted, near_to, some_of
 
@@ -95,6 +96,11 @@ class Before:
         self.parent = parent
         self._logs = LogRecords() if parent is None else parent.logs
         self.recipe = {} if parent is None else parent.recipe
+
+    @property
+    def schema(self) -> Schema | None:
+        """Its columns; None where there is no version."""
+        return None if self.parent is None else Schema.from_json(self.parent.schema)
 
     @cached_property
     def known(self) -> Mapping[str, KnownLog]:

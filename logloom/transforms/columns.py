@@ -124,6 +124,7 @@ class ColumnPlan:
         time, max_delay: as `TopicRequest` wants them.
         required: `missing: fail`, a log without the topic stops the build.
         deskew: how points are moved, of a column that says so.
+        decoded: whether an output decodes its bytes, so that a picture that doesn't decode is no value.
     """
 
     name: str
@@ -136,6 +137,7 @@ class ColumnPlan:
     max_delay: int | None
     required: bool = False
     deskew: DeskewPlan | None = field(default=None, metadata=LATER)
+    decoded: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ from logloom.uris import is_local
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
 READING_SEMANTICS = 1
-# Kinds of failures for which a log is left out, by on_error.
-_LEFT_OUT = {"skip": ("log", "derive", "rows", "worker"), "salvage": ("derive", "rows", "worker")}
+# Kinds of failures for which a log is left out, but for `on_error: fail`.
+_LEFT_OUT = ("log", "derive", "rows", "worker")
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,6 @@ class Target:
     def period(self) -> int | None:
         """Of a rate clock, in ns; None for a topic clock."""
         raise NotImplementedError
-
-    @property
-    def encoded(self) -> frozenset[str]:
-        """Columns that hold images which this job encodes; they must decode again."""
-        return frozenset()
 
     @property
     def plan_identity(self) -> str:
@@ -291,7 +286,7 @@ class LogJob(Job):
 
     @property
     def left_out(self) -> Sequence[str]:
-        return _LEFT_OUT.get(self.on_error, ())
+        return () if self.on_error == "fail" else _LEFT_OUT
 
     @cached_property
     def plan_identity(self) -> str:
@@ -316,17 +311,16 @@ class LogJob(Job):
     def period(self) -> int | None:
         return self.plan.period
 
-    @property
-    def encoded(self) -> frozenset[str]:
-        return frozenset(column.name for column in self.plan.columns if column.spec.encode)
-
     def rows_of(self, partition: PartitionTask) -> PartitionRows:
         """See `Job.rows_of`; from the messages of a log."""
         log, span = partition.log, partition.span
         assert isinstance(span, Span)
         load_files(self.py_files)
         source, labels = opened(self, log), self.labels_of(log)
-        return build_blocks(source, log.log_id, self.plan, span, max_bytes=self.block_bytes, labels=labels)
+        how = self.open_options.on_error
+        return build_blocks(
+            source, log.log_id, self.plan, span, max_bytes=self.block_bytes, labels=labels, on_error=how
+        )
 
     def labels_of(self, log: LogTask) -> dict[str, LogLabels]:
         """The labels of a log, by column; none of one that nobody labelled.
@@ -365,10 +359,6 @@ class Committed(Target):
     @property
     def period(self) -> int | None:
         return self.manifest.period
-
-    @property
-    def encoded(self) -> frozenset[str]:
-        return frozenset(name for name, column in self.recipe["columns"].items() if column.get("encode"))
 
     @property
     def plan_identity(self) -> str:

@@ -32,7 +32,6 @@ from logloom.schema import Schema
 from logloom.transforms import memory
 from logloom.transforms.digesting import digested
 from logloom.transforms.finished import withdraw
-from logloom.transforms.images import check_images, image_columns
 from logloom.transforms.job import Target
 from logloom.transforms.journal import READING_BACK, Note
 from logloom.transforms.results import Failure, PartitionResult
@@ -49,19 +48,17 @@ class Reading:
 
     Attributes:
         outputs: name to the output's options.
-        encoded: columns that hold images which the recipe encoded.
         block_bytes: of rows that are looked at together, about.
     """
 
     store: Store
     schema: Schema
     outputs: Mapping[str, BaseModel]
-    encoded: frozenset[str]
     block_bytes: int = READ_BYTES
 
     @classmethod
     def of(cls, job: Target) -> Reading:
-        return cls(job.store, job.schema, job.outputs, job.encoded, min(job.block_bytes, READ_BYTES))
+        return cls(job.store, job.schema, job.outputs, min(job.block_bytes, READ_BYTES))
 
     def open(self, entry: Entry) -> RowSource:
         """The reader of a finished unit."""
@@ -69,11 +66,6 @@ class Reading:
         options = self._options(entry)
         form = format_named(entry.output)
         return form.reader(folder, self.schema, options, entry.unit, storage_options=self.store.options)
-
-    def image_columns(self, entry: Entry) -> set[str]:
-        """The columns of a unit that hold images."""
-        form = format_named(entry.output)
-        return image_columns(self.schema, self.encoded, form, self._options(entry))
 
     def _options(self, entry: Entry) -> BaseModel:
         if entry.output not in self.outputs:
@@ -126,7 +118,6 @@ def differences(
     place = reading.store.uri_of(entry.folder)
     try:
         with explained(place, MISSING):
-            images = reading.image_columns(entry)
             reader = reading.open(entry)
             digests = RowsDigest(reader.schema)
             rows = 0
@@ -135,7 +126,6 @@ def differences(
                 blocks = each("read rows", reader.blocks(max_bytes=reading.block_bytes))
                 for block in ahead(functools.partial(digested, digests, on_block), blocks, threads=1):
                     rows += len(block)
-                    yield from check_images(place, block, images & set(block.columns))
     except (*OF_CONTENT, *MISSING, ValueError) as error:
         yield f"{place}: {error}"
         return

@@ -76,6 +76,8 @@ def frame_mistakes(
             frames |= frames_of(log, tf.topics, tf.static, wanted)
         except LogReadError:  # nobody knows what it tells; the build says what is wrong with it
             return
+        except UsageError:  # its topics hold something else, and it is left out
+            continue
         if wanted <= frames:
             return
     whose = "the log" if len(some) == 1 else f"the {len(some)} logs that were looked at"
@@ -92,7 +94,8 @@ def topic_mistakes(
     for topic, log_ids in variants.items():
         for log_id in log_ids:
             if not is_transform_topic(logs[log_id], topic):
-                yield Mistake(path, no_transforms(logs[log_id], topic))
+                whose = f" (log {log_id})" if len(logs) > 1 else ""
+                yield Mistake(path, no_transforms(logs[log_id], topic) + whose)
 
 
 def _name_of(frame: Frame, logs: Mapping[str, Log]) -> str:

@@ -11,11 +11,12 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 from logloom.digests import RowsDigest
+from logloom.errors import LogloomError, UsageError
 from logloom.io.disk import start_writing
 from logloom.io.entries import Entry, FileEntry, files_in, files_of
 from logloom.io.formats import format_named
@@ -74,7 +75,7 @@ class Writing:
             is_small = block.nbytes < _SMALL
             hashed = None if is_small else self._hasher.submit(digested, self._digests, count, block)
             for output, writer in self._writers.items():
-                with step(f"write {output}", block.nbytes):
+                with step(f"write {output}", block.nbytes), _of_rows():
                     writer.append(block)
             if hashed is None:
                 digested(self._digests, count, block)
@@ -121,7 +122,7 @@ class Writing:
         if output not in self._writers:
             self.folders[output] = self._stack.enter_context(self._job.store.scratch())
             return {}, {}
-        with step(f"write {output}"):
+        with step(f"write {output}"), _of_rows():
             return closed(self._writers[output], self._digests)
 
     def entry(self, blank: Entry) -> Entry:
@@ -138,6 +139,15 @@ class Writing:
             tally=self.tally,
             statistics=self.statistics,
         )
+
+
+@contextlib.contextmanager
+def _of_rows() -> Iterator[None]:
+    """What a writer can't hold is a matter of a log's rows, not of the recipe: plans have checked that."""
+    try:
+        yield
+    except UsageError as error:
+        raise LogloomError(str(error)) from error.__cause__ or error
 
 
 def _files_of_portion(portion: Portion) -> list[FileEntry]:

@@ -147,7 +147,7 @@ def _put_size(info: dict[Any, Any], path: Sequence[Any], data: bytes) -> None:
     try:
         with Image.open(io.BytesIO(data)) as image:
             width, height = image.size
-    except Exception:  # no image: reading back says so, where it should be one
+    except Exception:  # no image, or one that does not decode; as bytes it is a value all the same
         return
     place.setdefault("height", height)
     place.setdefault("width", width)

@@ -50,6 +50,11 @@ class LeRobotFormat(AssembledFormat):
         """Columns that are missing or fill no feature, one line each."""
         return plan_features(options, schema)[1]
 
+    def decoded(self, options: LeRobotOptions, schema: Schema) -> set[str]:
+        """Pictures that are features."""
+        images = (one.columns[0] for one in plan_features(options, schema)[0] if one.is_image)
+        return {name for name in images if schema.columns[name].kind == "bytes"}
+
     def columns_of(self, options: LeRobotOptions, schema: Schema) -> Schema:
         """Features, `task`, and `split` where rows are split."""
         return mapping_of(options, schema).schema

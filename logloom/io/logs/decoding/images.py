@@ -7,7 +7,8 @@ An image is (height, width, channels) of uint8, or of uint16 or float32 where th
 which encoding a message has stands in the message, and a column's type may not depend on that. Channels are
 R, G, B and perhaps alpha; Bayer mosaics stay as they are, one channel. A column is ragged in all three axes,
 or (h, w, c) of `shape`; with `resize` it is (height, width, c), c being that of `shape`, else 3. JPEG and PNG
-messages that aren't resized pass `encode` of the same kind untouched. Pillow is imported when needed.
+messages that aren't resized pass `encode` of the same kind untouched, if they decode. Pillow is imported when
+needed.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
 def _value(spec: FieldSpec, ctype: ColumnType, message: Mapping[str, Any]) -> Pixels:
     compressed = "format" in message
     if compressed and spec.encode and not spec.resize and _is(spec.encode, message["data"]):
+        check_decodes(np.asarray(message["data"]).tobytes())
         return np.asarray(message["data"])
     pixels = _decoded(message) if compressed else raw_pixels(message)
     return finished(spec, ctype, pixels, _text(message["format" if compressed else "encoding"]))
@@ -182,8 +184,7 @@ def _decoded(message: Mapping[str, Any]) -> Pixels:
             raise ValueError(f"images of format {form!r} aren't read")
     try:
         with Image.open(io.BytesIO(data.tobytes()), formats=_FORMATS) as image:
-            most = min(MAX_PIXELS, _FEW_PIXELS + _PER_BYTE.get(image.format or "", MAX_PIXELS) * len(data))
-            if image.width * image.height > most:
+            if image.width * image.height > _most_pixels(image.format, len(data)):
                 raise ValueError(f"it claims {image.height} x {image.width} pixels in {len(data)} bytes")
             mode = _PLAIN_MODES.get(image.mode)
             pixels = np.asarray(image.convert(mode) if mode else image)
@@ -192,6 +193,27 @@ def _decoded(message: Mapping[str, Any]) -> Pixels:
     if pixels.dtype == np.int32:  # how Pillow gives some 16-bit grey
         pixels = pixels.astype("<u2")
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
+
+
+def check_decodes(data: bytes) -> None:
+    """
+    Raises:
+        ValueError: a picture doesn't decode.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+            if image.width * image.height > _most_pixels(image.format, len(data)):
+                raise ValueError(f"it claims {image.height} x {image.width} pixels in {len(data)} bytes")
+            image.draft("L", (1, 1))  # a JPEG's whole entropy code is read, its pixels aren't made
+            image.load()
+    except Exception as error:  # Pillow raises many kinds
+        raise ValueError(f"a picture that doesn't decode ({error})") from error
+
+
+def _most_pixels(form: str | None, num_bytes: int) -> int:
+    return min(MAX_PIXELS, _FEW_PIXELS + _PER_BYTE.get(form or "", MAX_PIXELS) * num_bytes)
 
 
 def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
