@@ -47,6 +47,12 @@ def check_column_name(name: str) -> str:
     return name
 
 
+def base_of(name: str) -> str:
+    """The column whose age or availability this is; else the column itself."""
+    base, _, last = name.rpartition(".")
+    return base if base and last in RESERVED_LAST_PARTS else name
+
+
 @dataclass(frozen=True)
 class ColumnType:
     """The type of one row's value of a column.

@@ -22,7 +22,7 @@ from logloom.io.folders import short_name
 from logloom.io.pieces import LOG_ID, TIME, DatasetPiece, RawRows, RowRun, Survey, survey_all
 from logloom.io.stretches import DAMAGE, LogRange, SourceLog
 from logloom.io.survey import SeenColumn, UnfitValuesError, column_name, column_names
-from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
+from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema, base_of
 from logloom.words import some_of
 
 
@@ -100,7 +100,10 @@ def _wanted(raw: RawRows, patterns: Sequence[str] | None) -> list[str] | None:
     names = raw.names()
     made = {name: column_name(name) for name in names}
     plain = ColumnType(np.dtype("u1"))
-    chosen = Schema(dict.fromkeys(made.values(), plain)).select(patterns)
+    # An availability is wanted by its own name, whatever the column's values turn out to be.
+    chosen = {
+        base_of(n) for n in Schema(dict.fromkeys(made.values(), plain), (*made.values(),)).select(patterns)
+    }
     return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME)]
 
 

@@ -21,7 +21,7 @@ from logloom.io.pieces import LOG_ID, TIME, Batch, RawRows, num_rows, stamps_of
 from logloom.io.sources import BLOCK_BYTES, RowSource
 from logloom.io.stretches import Ints, SourceLog, Stretches
 from logloom.io.survey import RawColumn, UnfitValuesError, stacked
-from logloom.schema import NO_AGE, RESERVED_LAST_PARTS
+from logloom.schema import NO_AGE, base_of
 
 _KEPT = 4  # parts in memory: who reads rows in order, or near each other, reads each part once
 
@@ -132,7 +132,7 @@ class SurveyedSource(RowSource):
 
     def _files_names(self, names: Sequence[str]) -> list[str]:
         """What to read for some columns: never nothing, so that rows can be counted."""
-        bases, of_files = {_base(name) for name in names}, self._learnt.names
+        bases, of_files = {base_of(name) for name in names}, self._learnt.names
         wanted = [name for name, column in of_files.items() if column in bases]
         wanted += [TIME] if self.has_stamps else []
         return wanted or list(of_files)[:1] or [LOG_ID]
@@ -147,7 +147,7 @@ class SurveyedSource(RowSource):
             columns[TIME] = stamps
         of_column = {column: name for name, column in self._learnt.names.items()}
         for name in names:
-            base = _base(name)
+            base = base_of(name)
             raw = batch[of_column[base]]
             try:
                 columns[name] = self._stacked(raw, name) if base == name else _meta(name, raw, count)
@@ -159,12 +159,6 @@ class SurveyedSource(RowSource):
         if raw.available is not None and name not in self.schema.sampled:
             raise UnfitValuesError("a row has no value")
         return stacked(raw, self.schema.columns[name])
-
-
-def _base(name: str) -> str:
-    """The column whose age or availability this is; else the column itself."""
-    base, _, last = name.rpartition(".")
-    return base if last in RESERVED_LAST_PARTS else name
 
 
 def _meta(name: str, raw: RawColumn, count: int) -> Values:

@@ -15,6 +15,7 @@ import zarr
 import logloom.datasets
 import logloom.io.tables as tt
 from logloom.datasets import Loader
+from logloom.datasets import open as opened
 from logloom.errors import DatasetError, UsageError
 from logloom.io import bags
 from logloom.io.l5kit import ChunkedDataset
@@ -314,3 +315,49 @@ def test_what_can_be_converted_can_be_opened(tmp_path, kind):
 def test_parquet_rows_that_nothing_orders_have_no_times(tmp_path):
     pq.write_table(pa.table({"label": ["x", "y"]}), tmp_path / "labels.parquet")
     assert list(logloom.datasets.open(tmp_path)) == [{"label": "x"}, {"label": "y"}]
+
+
+@pytest.fixture(params=["parquet", "lance"])
+def labels(request, tmp_path):
+    """Rows of which the second has nulls."""
+    table = pa.table(
+        {
+            "label": pa.array([3, None, 0], pa.int64()),
+            "text": pa.array(["", None, "x"]),
+            "flag": pa.array([True, None, False]),
+        }
+    )
+    path = tmp_path / f"labels.{request.param}"
+    if request.param == "parquet":
+        pq.write_table(table, path)
+    else:
+        pytest.importorskip("lance").write_dataset(table, str(path))
+    return path
+
+
+MASK = [True, False, True]
+
+
+def test_where_a_column_has_nulls_is_a_column_that_can_be_named(labels):
+    for name in ("label", "text", "flag"):
+        mask = f"{name}.available"
+        assert [row[mask] for row in opened(labels, columns=[name, mask])] == MASK
+        assert [row[mask] for row in opened(labels, columns=mask)] == MASK
+        assert [row[mask] for row in opened(labels).select([name, mask])] == MASK
+        assert [*opened(labels).to_pandas([mask])[mask]] == MASK
+    assert [list(row) for row in opened(labels).select("*.available").take(1)] == [
+        ["label.available", "text.available", "flag.available"]
+    ]
+
+
+def test_a_filter_sees_columns_that_rows_do_not_have(labels):
+    assert [row["text"] for row in opened(labels, columns="text", where="available(label)")] == ["", "x"]
+    assert [row["text"] for row in opened(labels, columns="text", where="label == 0")] == ["", "x"]
+    assert [row["flag"] for row in opened(labels).filter("not available(text)")] == [False]
+
+
+def test_a_loader_gives_masks_of_nulls(labels):
+    rows = opened(labels, columns=["label", "label.available"])
+    with Loader(rows, batch=3, workers=1, shuffle=False) as loader:
+        batch = next(loader)
+    assert batch["label.available"].tolist() == MASK
