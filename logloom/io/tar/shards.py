@@ -36,7 +36,6 @@ from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.words import some_of
 
 _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
-_SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
 def open_shards(store: Store) -> RowSource:
@@ -235,11 +234,8 @@ class WrittenShardsSource(ShardsSource):
 
     def _small_value(self, key: str, name: str, value: Any) -> Any:
         ctype, found = self.schema.all[name], _small_type(value)
-        try:
-            if (found.kind, found.dtype) == (ctype.kind, ctype.dtype):
-                return value if isinstance(value, str) else ctype.dtype.type(value)
-        except OverflowError:
-            pass
+        if (found.kind, found.dtype) == (ctype.kind, ctype.dtype):
+            return value
         raise DatasetError(f"{self.place}: {name} of sample {key} is {str(value)[:80]}, no {ctype}")
 
     def _value(self, sample: Mapping[str, Any], name: str, suffix: str) -> Any:
@@ -259,7 +255,7 @@ class WrittenShardsSource(ShardsSource):
 
 
 def _small_type(value: Any) -> ColumnType:
-    return ColumnType(np.dtype(_SMALL[type(value)])) if type(value) in _SMALL else STRING
+    return ColumnType(value.dtype) if isinstance(value, np.generic) else STRING
 
 
 def _sizes_of(index: ShardIndex, suffix: str) -> Ints:

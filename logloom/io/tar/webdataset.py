@@ -104,9 +104,10 @@ def batch_of(rows: Sequence[Mapping[str, Any]]) -> Batch:
 def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> RawColumn:
     values = [row[name] for row in rows]
     plain: Any = values
-    for kind, dtype in ((bool, "?"), (int, "<i8"), (float, "<f8")):
-        if all(type(value) is kind for value in values):
-            plain = np.array(values, dtype)
+    if all(type(value) is int for value in values):
+        plain = np.array(values, "<i8")
+    elif isinstance(values[0], np.generic) and len({type(value) for value in values}) == 1:
+        plain = np.array(values)
     if f"{name}.available" not in rows[0]:
         return RawColumn(plain)
     available = np.array([row[f"{name}.available"] for row in rows], np.bool_)
