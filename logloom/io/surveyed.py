@@ -58,7 +58,8 @@ class SurveyedSource(RowSource):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(f"{name} doesn't order the rows; it is column {name}_" for name in self._learnt.odd)
+        odd = (f"{name} doesn't order the rows; it is column {name}_" for name in self._learnt.odd)
+        return (*self._raw.notes, *odd)
 
     @property
     def hints(self) -> Mapping[str, Mapping[str, Any]]:

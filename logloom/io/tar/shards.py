@@ -31,7 +31,7 @@ from logloom.io.tar.npy import read_npy
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import META, column_of, parse_key
 from logloom.io.tar.stream import SUFFIXES, open_stream, stream_samples
-from logloom.io.tar.webdataset import KEY, batch_of, forms_of, is_meta, row_of
+from logloom.io.tar.webdataset import KEY, batch_of, forms_of, is_meta, notes_of, row_of
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.words import some_of
 
@@ -151,6 +151,11 @@ class ShardsSource(RowSource, RawRows):
                 rows, size = [], 0
         if rows:
             yield batch_of(rows)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `RawRows.notes`: by the first sample."""
+        return tuple(notes_of(next(self._samples(self._uris[0]), {})))
 
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
         """See `RawRows.forms`: by the first sample."""
