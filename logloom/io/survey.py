@@ -131,10 +131,22 @@ class SeenColumn:
             raise UnfitValuesError(f"files say different types: {self.declared}, {other.declared}")
         if len(self.low) != len(other.low):
             raise UnfitValuesError(f"rows of {len(self.low)} and of {len(other.low)} dimensions")
+        declared = self.declared
+        if declared is not None and other.declared is not None and declared.attributes:
+            both = {*declared.attributes} & {*other.declared.attributes}
+            declared = replace(declared, attributes=tuple(sorted(both)))
         low = tuple(map(min, self.low, other.low))
         high = tuple(map(max, self.high, other.high))
         dtype = _common(self.dtype, other.dtype)
-        return replace(self, dtype=dtype, low=low, high=high, is_sequence=sequence, sampled=sampled)
+        return replace(
+            self,
+            dtype=dtype,
+            low=low,
+            high=high,
+            declared=declared,
+            is_sequence=sequence,
+            sampled=sampled,
+        )
 
     @property
     def ctype(self) -> ColumnType:
