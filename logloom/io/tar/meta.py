@@ -148,7 +148,7 @@ def _typed(value: Any, said: Any, bits: Any) -> Any:
         return value
     if isinstance(value, dict):  # as earlier shards have floats that aren't finite
         said, bits, value = "float64", None, _number(value)
-    kind = {bool: "b", int: "iu", float: "f", _Constant: "f"}.get(type(value), "")
+    kind = {bool: "b", int: "iu", float: "f", _NamedFloat: "f"}.get(type(value), "")
     if kind == "b":
         return np.bool_(value)
     names = [name for name in (said, "int64", "uint64", "float64") if isinstance(name, str)]
@@ -180,7 +180,7 @@ def _number(bits: Mapping[str, Any]) -> float | None:
         return None
 
 
-class _Constant(float):
+class _NamedFloat(float):
     """A NaN or an infinity by its name; a number like 1e999 is none."""
 
 
@@ -188,7 +188,7 @@ _NAMES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint6
 _DTYPES = {name: np.dtype(name).newbyteorder("<") for name in (*_NAMES, "float16", "float32", "float64")}
 _LARGEST = {size: float(np.finfo(f"<f{size}").max) for size in (2, 4, 8)}
 _NAN_BITS = {size: int(np.array([np.nan], f"<f{size}").view(f"<u{size}")[0]) for size in (2, 4, 8)}
-_DECODER = json.JSONDecoder(parse_constant=_Constant)
+_DECODER = json.JSONDecoder(parse_constant=_NamedFloat)
 
 
 def read_column(name: str, ctype: ColumnType, rows: Sequence[Mapping[str, Any]]) -> Values:
@@ -236,8 +236,10 @@ def _from_json(values: list[Any], ctype: ColumnType) -> Values:
     if kind != "f":
         _require(values, bool if kind == "b" else int)
         return np.array(values, ctype.dtype)
-    special = [row for row, value in enumerate(values) if isinstance(value, dict | _Constant)]
-    plain = [0.0 if isinstance(value, dict | _Constant) else value for value in values] if special else values
+    special = [row for row, value in enumerate(values) if isinstance(value, dict | _NamedFloat)]
+    plain = (
+        [0.0 if isinstance(value, dict | _NamedFloat) else value for value in values] if special else values
+    )
     _require(plain, float)
     fits = max(map(abs, plain), default=0.0) <= _LARGEST[size]
     numbers = np.array(plain if fits else [], ctype.dtype)
@@ -245,7 +247,7 @@ def _from_json(values: list[Any], ctype: ColumnType) -> Values:
         raise ValueError(f"a number that f{size} can't hold")
     bits = numbers.view(f"<u{size}")
     for row in special:
-        if isinstance(values[row], _Constant):
+        if isinstance(values[row], _NamedFloat):
             numbers[row] = values[row]
             continue
         bits[row] = _bits(values[row].get(f"f{size}") if len(values[row]) == 1 else None, size)

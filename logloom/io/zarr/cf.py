@@ -115,7 +115,7 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
     Raises:
         UnfitValuesError: xarray gives no plain values, or others than logloom can; says why.
     """
-    attributes, dtype = dict(array.attrs), np.dtype(array.dtype)
+    attributes, dtype = _attributes_of(array, has_dimensions), np.dtype(array.dtype)
     texts = {
         "unit": _text_of(attributes.get("units")),
         "description": _text_of(attributes.get("long_name")),
@@ -123,21 +123,8 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
     is_packed = "scale_factor" in attributes or "add_offset" in attributes
     if dtype.kind in "mM":
         return Decoding(dtype, **texts, attributes=_others(attributes, is_packed))
-    if has_dimensions and getattr(array.metadata, "zarr_format", 3) == 2 and array.fill_value is not None:
-        attributes["_FillValue"] = array.fill_value
-    elif "_FillValue" in attributes:
-        attributes["_FillValue"] = _fill_value(attributes["_FillValue"], dtype)
-    for name in ("missing_value", "_FillValue"):
-        if dtype.kind in "iu" and name in attributes and not _numbers_of(attributes[name]):
-            del attributes[name]  # as if it weren't there
     signed = _signed(attributes, dtype)
     stored = dtype if signed is None else signed
-    if signed is not None and "_FillValue" in attributes:  # as it is stored, unlike missing_value
-        try:
-            fill = np.array(attributes["_FillValue"], dtype.newbyteorder("="))
-        except (OverflowError, ValueError, TypeError) as error:
-            raise UnfitValuesError(f"a fill value that {dtype} can't hold ({error})") from error
-        attributes["_FillValue"] = fill.view(signed)
     fills = _fills(attributes, dtype)
     if (fills or is_packed) and stored.kind not in "iufc":
         raise UnfitValuesError(f"{stored} values that are packed, or have a fill value")
@@ -168,6 +155,30 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
         **texts,
         attributes=_others(attributes, is_packed),
     )
+
+
+def _attributes_of(array: Any, has_dimensions: bool) -> dict[str, Any]:
+    """The attributes of an array with its fill value as decoding compares it.
+
+    Raises:
+        UnfitValuesError: the fill value is none of the array's type.
+    """
+    attributes, dtype = dict(array.attrs), np.dtype(array.dtype)
+    if has_dimensions and getattr(array.metadata, "zarr_format", 3) == 2 and array.fill_value is not None:
+        attributes["_FillValue"] = array.fill_value
+    elif "_FillValue" in attributes:
+        attributes["_FillValue"] = _fill_value(attributes["_FillValue"], dtype)
+    for name in ("missing_value", "_FillValue"):
+        if dtype.kind in "iu" and name in attributes and not _numbers_of(attributes[name]):
+            del attributes[name]  # as if it weren't there
+    signed = _signed(attributes, dtype)
+    if signed is not None and "_FillValue" in attributes:  # as it is stored, unlike missing_value
+        try:
+            fill = np.array(attributes["_FillValue"], dtype.newbyteorder("="))
+        except (OverflowError, ValueError, TypeError) as error:
+            raise UnfitValuesError(f"a fill value that {dtype} can't hold ({error})") from error
+        attributes["_FillValue"] = fill.view(signed)
+    return attributes
 
 
 def _text_of(value: Any) -> str:
