@@ -274,7 +274,8 @@ def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
     Raises:
         ValueError: lists that make no array, or a null within one.
     """
-    lengths, bounds = [], []
+    lengths: list[Array] = []
+    bounds: list[Array] = []
     while is_list(array.type):
         if lengths and array.null_count:
             raise ValueError(_NULL_WITHIN)
@@ -283,13 +284,11 @@ def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
         bounds.append(np.concatenate([[0], np.cumsum(own)]))
         array = array.flatten()
         array = array.storage if isinstance(array, pa.ExtensionArray) else array
-    if _is_text(array.type):
-        leaves, tail, unit = _texts(array, np.dtype("U")), (), ""
-    else:
-        dtype, tail = _element(array.type)
-        leaves, unit = _numbers(array, dtype, tail), _unit(array.type)
+    is_text = _is_text(array.type)
+    leaves = _texts(array, np.dtype("U")) if is_text else _numbers(array, *_element(array.type))
     rows = [_nested_row(row, lengths, bounds, leaves) for row in range(len(lengths[0]))]
-    return rows, ColumnType(leaves.dtype, (None,) * len(lengths) + tail, unit=unit)
+    shape = (None,) * len(lengths) + leaves.shape[1:]
+    return rows, ColumnType(leaves.dtype, shape, unit=_unit(array.type))
 
 
 def _nested_row(row: int, lengths: Sequence[Array], bounds: Sequence[Array], leaves: Array) -> Array | None:

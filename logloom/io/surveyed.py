@@ -36,6 +36,7 @@ class SurveyedSource(RowSource):
         *,
         num_workers: int = 1,
         on_error: str = "fail",
+        by_name: bool = True,
     ):
         """Reads the whole dataset once.
 
@@ -44,6 +45,7 @@ class SurveyedSource(RowSource):
             num_workers: processes that read it.
             on_error: "skip" leaves out pieces that can't be read or don't fit those before, and lists each
                 as a log of its own, since nothing says which it is part of.
+            by_name: whether rows must be ordered by log_id to be of logs, as those of versions are.
 
         Raises:
             DatasetError: it is damaged, has no rows, or its rows don't fit each other.
@@ -51,7 +53,7 @@ class SurveyedSource(RowSource):
         """
         self.place, self.kind, self._raw = raw.place, raw.kind, raw
         self.unknown = f"what {self.kind} doesn't check itself"
-        self._learnt = learn(raw, columns, num_workers, on_error)
+        self._learnt = learn(raw, columns, num_workers, on_error, by_name)
         self._schema, self.has_stamps = self._learnt.schema, self._learnt.has_stamps
         names = self._learnt.names
         self._forms = {names[name]: form for name, form in raw.forms(list(names)).items() if name in names}

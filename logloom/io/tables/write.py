@@ -49,7 +49,8 @@ def write_table(
 ) -> None:
     """Writes a table from a DataFrame, dicts or blocks; the same rows give the same bytes.
 
-    Rows may have log_id (text) and timestamp (int64 ns); each log's rows are ordered by timestamp. None
+    Rows may have log_id (text) and timestamp (int64 ns). The rows of a log are put together and ordered by
+    timestamp, logs stay in the order in which they come. None
     stands for a value that is missing: such a column `c` also gets `c.available` and `c.age`.
 
     Args:
@@ -315,7 +316,7 @@ def _write_index(
 
     folder = scratch / _INDEX
     folder.mkdir()
-    log_ids = sorted(parts_of)
+    log_ids = list(parts_of)
     logs: list[d.LogRows] = []
     with ThreadPoolExecutor(_INDEX_WRITERS) as pool:
         for start in range(0, len(log_ids), _INDEX_FILES):

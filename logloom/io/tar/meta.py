@@ -94,8 +94,9 @@ def _more_texts(
     for name, ctype in types.items():
         if ctype.dtype.kind == "f":
             bits = np.ascontiguousarray(columns[name], ctype.dtype).view(f"<u{ctype.dtype.itemsize}")
-            for row in np.flatnonzero(np.isnan(columns[name]) & (bits != _NAN_BITS[ctype.dtype.itemsize])):
-                odd.setdefault(int(row), {})[name] = f"{int(bits[row]):0{2 * ctype.dtype.itemsize}x}"
+            others = np.isnan(columns[name]) & (bits != _NAN_BITS[ctype.dtype.itemsize])
+            for row in np.flatnonzero(others).tolist():
+                odd.setdefault(row, {})[name] = f"{int(bits[row]):0{2 * ctype.dtype.itemsize}x}"
     for row, found in odd.items():
         texts[row] = _more_text({**dtypes, "nan": found})
     return texts

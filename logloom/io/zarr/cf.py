@@ -116,21 +116,19 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
         UnfitValuesError: xarray gives no plain values, or others than logloom can; says why.
     """
     attributes, dtype = _attributes_of(array, has_dimensions), np.dtype(array.dtype)
-    texts = {
-        "unit": _text_of(attributes.get("units")),
-        "description": _text_of(attributes.get("long_name")),
-    }
+    unit, description = (str(attributes.get(name) or "") for name in ("units", "long_name"))
     is_packed = "scale_factor" in attributes or "add_offset" in attributes
     if dtype.kind in "mM":
-        return Decoding(dtype, **texts, attributes=_others(attributes, is_packed))
+        others = _others(attributes, is_packed)
+        return Decoding(dtype, unit=unit, description=description, attributes=others)
     signed = _signed(attributes, dtype)
     stored = dtype if signed is None else signed
     fills = _fills(attributes, dtype)
     if (fills or is_packed) and stored.kind not in "iufc":
         raise UnfitValuesError(f"{stored} values that are packed, or have a fill value")
-    counted = _counted(attributes, texts["unit"])
-    if fills and counted is None and texts["unit"] in _NS and stored.kind in "iu" and not is_packed:
-        raise UnfitValuesError(f"whole {texts['unit']} with a fill value, for which xarray gives -2^63")
+    counted = _counted(attributes, unit)
+    if fills and counted is None and unit in _NS and stored.kind in "iu" and not is_packed:
+        raise UnfitValuesError(f"whole {unit} with a fill value, for which xarray gives -2^63")
     masked = _masked_type(stored, is_packed, attributes, counted is not None) if fills else None
     packed = None
     if is_packed:
@@ -140,7 +138,7 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
             raise UnfitValuesError("packed by a whole scale_factor, so that nothing can stand for missing")
     result = packed or masked or stored
     if counted is not None:
-        result, texts["unit"] = counted[0], ""
+        result, unit = counted[0], ""
     elif attributes.get("dtype") == "bool":
         result = np.dtype(np.bool_)
     return Decoding(
@@ -152,8 +150,9 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
         attributes.get("scale_factor"),
         attributes.get("add_offset"),
         None if counted is None else counted[1],
-        **texts,
-        attributes=_others(attributes, is_packed),
+        unit,
+        description,
+        _others(attributes, is_packed),
     )
 
 
@@ -179,10 +178,6 @@ def _attributes_of(array: Any, has_dimensions: bool) -> dict[str, Any]:
             raise UnfitValuesError(f"a fill value that {dtype} can't hold ({error})") from error
         attributes["_FillValue"] = fill.view(signed)
     return attributes
-
-
-def _text_of(value: Any) -> str:
-    return str(value or "")
 
 
 def _others(attributes: Mapping[str, Any], is_packed: bool) -> tuple[tuple[str, str], ...]:
@@ -298,7 +293,8 @@ def _epoch(unit: str, calendar: str) -> tuple[int, int]:
         raise UnfitValuesError(f"it counts {unit!r} ({calendar}), which isn't understood")
     try:
         date = datetime.date(*(int(found[part]) for part in ("year", "month", "day")))
-        time = datetime.time(*(int(found[part] or 0) for part in ("hour", "minute", "second")))
+        hour, minute, second = (int(found[part] or 0) for part in ("hour", "minute", "second"))
+        time = datetime.time(hour, minute, second)
     except ValueError as error:
         raise UnfitValuesError(f"it counts {unit!r}, which isn't understood ({error})") from None
     if date < _REFORM and calendar != "proleptic_gregorian":
