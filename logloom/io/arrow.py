@@ -286,29 +286,31 @@ def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
         array = array.storage if isinstance(array, pa.ExtensionArray) else array
     is_text = _is_text(array.type)
     leaves = _texts(array, np.dtype("U")) if is_text else _numbers(array, *_element(array.type))
-    rows = [_nested_row(row, lengths, bounds, leaves) for row in range(len(lengths[0]))]
+    rows = _nested_rows(lengths, bounds, leaves)
     shape = (None,) * len(lengths) + leaves.shape[1:]
     return rows, ColumnType(leaves.dtype, shape, unit=_unit(array.type))
 
 
-def _nested_row(row: int, lengths: Sequence[Array], bounds: Sequence[Array], leaves: Array) -> Array | None:
-    """The array that the lists of a row are.
+def _nested_rows(lengths: Sequence[Array], bounds: Sequence[Array], leaves: Array) -> list[Array | None]:
+    """The arrays that the lists of each row are.
 
     Args:
         lengths, bounds: of the lists of each level: how many items, and where these begin.
     """
-    if not lengths[0][row]:
-        return None
-    shape = [0] * len(lengths)
-    low, high = row, row + 1
+    low = np.arange(len(lengths[0]))
+    high = low + 1
+    shapes = np.zeros((len(low), len(lengths)), np.int64)
     for level, (own, ends) in enumerate(zip(lengths, bounds, strict=True)):
-        if low == high:
-            return leaves[:0].reshape(*shape, *leaves.shape[1:])
-        shape[level] = int(own[low])
-        if (own[low:high] != own[low]).any():
+        counts = high - low
+        shapes[counts > 0, level] = own[low[counts > 0]]
+        if (own != np.repeat(shapes[:, level], counts)).any():
             raise ValueError("lists of lists that make no array, since their lengths differ")
-        low, high = int(ends[low]), int(ends[high])
-    return leaves[low:high].reshape(*shape, *leaves.shape[1:])
+        low, high = ends[low], ends[high]
+    tail = leaves.shape[1:]
+    return [
+        leaves[first:stop].reshape(*shape, *tail) if shape[0] else None
+        for first, stop, shape in zip(low.tolist(), high.tolist(), shapes.tolist(), strict=True)
+    ]
 
 
 def _joined(array: Any) -> Ragged:
