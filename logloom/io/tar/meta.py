@@ -147,6 +147,11 @@ def _typed(value: Any, said: Any, bits: Any) -> Any:
     """A value of the type that is said, if it fits; the read of others will find that types differ."""
     if isinstance(value, str):
         return value
+    if said is None and bits is None:  # as most are
+        if type(value) is float and math.isfinite(value):  # 1e999 is no number
+            return np.float64(value)
+        if type(value) is int and _MIN <= value <= _MAX:
+            return np.int64(value)
     if isinstance(value, dict):  # as earlier shards have floats that aren't finite
         said, bits, value = "float64", None, _number(value)
     kind = {bool: "b", int: "iu", float: "f", _NamedFloat: "f"}.get(type(value), "")
@@ -165,18 +170,19 @@ def _typed(value: Any, said: Any, bits: Any) -> Any:
 
 def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
     if dtype.kind == "f":
-        finite = type(value) is float and math.isfinite(value)
-        return not finite or (abs(value) <= _LARGEST[dtype.itemsize] and float(dtype.type(value)) == value)
+        if type(value) is _NamedFloat:
+            return True
+        return abs(value) <= _LARGEST[dtype.itemsize] and float(dtype.type(value)) == value
     info = np.iinfo(dtype)
     return bool(info.min <= value <= info.max)
 
 
-def _number(bits: Mapping[str, Any]) -> float | None:
-    """A float by its bits; None for what is none."""
+def _number(bits: Mapping[str, Any]) -> _NamedFloat | None:
+    """A float that isn't finite by its bits; None for what is none."""
     try:
         ((kind, digits),) = bits.items()
         size = {"f2": 2, "f4": 4, "f8": 8}[kind]
-        return float(np.array([int(digits, 16)], f"<u{size}").view(f"<f{size}")[0])
+        return _NamedFloat(np.array([int(digits, 16)], f"<u{size}").view(f"<f{size}")[0])
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
@@ -185,6 +191,7 @@ class _NamedFloat(float):
     """A NaN or an infinity by its name; a number like 1e999 is none."""
 
 
+_MIN, _MAX = -(2**63), 2**63 - 1
 _NAMES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _DTYPES = {name: np.dtype(name).newbyteorder("<") for name in (*_NAMES, "float16", "float32", "float64")}
 _LARGEST = {size: float(np.finfo(f"<f{size}").max) for size in (2, 4, 8)}

@@ -239,7 +239,7 @@ class WrittenShardsSource(ShardsSource):
 
     def _small_value(self, key: str, name: str, value: Any) -> Any:
         ctype, found = self.schema.all[name], _small_type(value)
-        if (found.kind, found.dtype) == (ctype.kind, ctype.dtype):
+        if value is not None and (found.kind, found.dtype) == (ctype.kind, ctype.dtype):
             return value
         raise DatasetError(f"{self.place}: {name} of sample {key} is {str(value)[:80]}, no {ctype}")
 

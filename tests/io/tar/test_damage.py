@@ -270,8 +270,8 @@ def test_a_number_that_is_none_of_the_type_is_an_error(tmp_path, dtype, value, m
     schema = Schema({"v": ColumnType(np.dtype(dtype))})
     with pytest.raises(DatasetError, match=rf"bad.tar: d/0.meta.json at byte \d+: .*{words}"):
         list(TarReader(tmp_path / "bad.tar", schema).blocks())
-    with contextlib.suppress(LogloomError):
-        list(logloom.datasets.open(tmp_path))
+    with contextlib.suppress(LogloomError, KeyError):  # or the samples are others', of one member
+        assert np.isinf(logloom.datasets.open(tmp_path)[0]["v"]) == (value == "Infinity")
     with contextlib.suppress(LogloomError):
         open_foreign(str(tmp_path))
 
