@@ -172,7 +172,7 @@ def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
     if dtype.kind == "f":
         if type(value) is _NamedFloat:
             return True
-        return abs(value) <= _LARGEST[dtype.itemsize] and float(dtype.type(value)) == value
+        return bool(abs(value) <= _LARGEST[dtype.itemsize] and float(dtype.type(value)) == value)
     info = np.iinfo(dtype)
     return bool(info.min <= value <= info.max)
 

@@ -122,4 +122,5 @@ def dimensions_of(array: Any) -> tuple[str | None, ...]:
     """The names of an array's axes; () where it has none."""
     names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
     is_whole = isinstance(names, list | tuple) and len(names) == array.ndim
-    return tuple(names) if names and is_whole else ()
+    is_named = is_whole and all(isinstance(name, str | None) for name in names)
+    return tuple(names) if names and is_named else ()

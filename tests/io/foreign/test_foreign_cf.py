@@ -227,6 +227,12 @@ def test_any_encoding_is_decoded_as_by_xarray_or_refused(tmp_path_factory, data)
     check(write(tmp_path_factory.mktemp("x") / "x", zarr_format, values, attributes, fill))
 
 
+def test_names_of_axes_that_are_none_are_as_if_they_were_not_there(tmp_path):
+    path = write(tmp_path / "x", 2, I2, {})
+    zarr.open_group(path)["v"].attrs["_ARRAY_DIMENSIONS"] = [["row"]]
+    np.testing.assert_array_equal(of_logloom(path), I2)
+
+
 def test_attributes_of_any_kind_are_decoded_or_an_error(tmp_path):
     packed(tmp_path / "x", 3)
     path = tmp_path / "x" / "temp" / "zarr.json"
