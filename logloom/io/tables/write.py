@@ -49,13 +49,12 @@ def write_table(
 ) -> None:
     """Writes a table from a DataFrame, dicts or blocks; the same rows give the same bytes.
 
-    Rows may have log_id (text) and timestamp (int64 ns). The rows of a log are put together and ordered by
-    timestamp, logs stay in the order in which they come. None
+    Rows may have log_id (text) and timestamp (int64 ns); each log's rows are ordered by timestamp. None
     stands for a value that is missing: such a column `c` also gets `c.available` and `c.age`.
 
     Args:
         uri: of a folder that holds no table yet. A table is never changed once written.
-        frame_or_rows: a DataFrame, dicts by column name, or blocks.
+        frame_or_rows: a DataFrame, dicts by column name, or blocks; logs stay in their order.
         index: patterns of the small columns to hold in memory, for pandas to select rows by.
         groups: names and patterns of columns to store together; what they leave out is grouped by default.
         reference: tables whose chunks are pointed to instead of being stored again.
