@@ -47,6 +47,12 @@ def check_column_name(name: str) -> str:
     return name
 
 
+def base_of(name: str) -> str:
+    """The column whose age or availability this is; else the column itself."""
+    base, _, last = name.rpartition(".")
+    return base if base and last in RESERVED_LAST_PARTS else name
+
+
 @dataclass(frozen=True)
 class ColumnType:
     """The type of one row's value of a column.
@@ -60,6 +66,7 @@ class ColumnType:
             (a Python str, stored as UTF-8; dtype uint8, shape (None,)).
         unit: a UDUNITS name such as "m s-1", or "".
         description: one line for people, or "".
+        attributes: what else its source says of it, such as a standard_name: pairs of a name and JSON.
 
     Examples:
         >>> points = ColumnType(np.dtype("f4"), (None, 4), unit="m")
@@ -72,6 +79,7 @@ class ColumnType:
     kind: Literal["array", "bytes", "string"] = "array"
     unit: str = ""
     description: str = ""
+    attributes: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         dtype = np.dtype(self.dtype).newbyteorder("<")
@@ -108,9 +116,10 @@ class ColumnType:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The type as JSON; a unit or description only where there is one."""
+        """The type as JSON; a unit, a description and attributes only where there are any."""
         data = {"dtype": dtype_to_json(self.dtype), "shape": list(self.shape), "kind": self.kind}
-        return data | {k: v for k, v in (("unit", self.unit), ("description", self.description)) if v}
+        texts = {"unit": self.unit, "description": self.description, "attributes": dict(self.attributes)}
+        return data | {key: value for key, value in texts.items() if value}
 
 
 BYTES = ColumnType(np.dtype("u1"), (None,), "bytes")
@@ -271,10 +280,12 @@ class _ColumnJson(BaseModel):
     kind: Literal["array", "bytes", "string"]
     unit: str = ""
     description: str = ""
+    attributes: dict[str, str] = Field(default_factory=dict)
 
     @property
     def ctype(self) -> ColumnType:
-        return ColumnType(dtype_from_json(self.dtype), self.shape, self.kind, self.unit, self.description)
+        dtype, attributes = dtype_from_json(self.dtype), tuple(sorted(self.attributes.items()))
+        return ColumnType(dtype, self.shape, self.kind, self.unit, self.description, attributes)
 
 
 class _SchemaJson(BaseModel):

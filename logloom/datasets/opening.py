@@ -34,7 +34,10 @@ from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.io.version_files import version_numbers
 from logloom.row_splits import COLUMN, has_row_splits
+from logloom.where import parse
 from logloom.words import near_to, some_of
+
+_OWN = ("log_id", "partition", "row", "split", "timestamp")  # what filters name beside columns
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+))?)?")
@@ -93,12 +96,20 @@ def open(
         True
     """
     options = storage_options or {}
-    source, rows = _open_rows(os.fspath(uri), version, output, split, columns, options, check)
+    source, rows = _open_rows(os.fspath(uri), version, output, split, _read(columns, where), options, check)
     if check and source.unknown:
         warnings.warn(_unchecked(source), UncheckedWarning, stacklevel=2)
     if where is not None:
         rows = passing(source, array_of(rows), where)
     return Dataset(source, rows, names_of(columns, source.schema, None, source.place))
+
+
+def _read(columns: str | Sequence[str] | None, where: str | None) -> Sequence[str] | None:
+    """The columns that are read, the filter's among them; None for all."""
+    if columns is None:
+        return None
+    given = [columns] if isinstance(columns, str) else columns
+    return [*given, *(name for name in parse(where).columns if name not in _OWN)] if where else given
 
 
 def _unchecked(source: RowSource) -> str:

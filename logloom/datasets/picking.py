@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import UsageError
-from logloom.schema import RESERVED_LAST_PARTS, Schema
+from logloom.schema import RESERVED_LAST_PARTS, Schema, base_of
 from logloom.words import near_to
 
 _KEYS = ("log_id", "timestamp")
@@ -22,7 +22,8 @@ def names_of(
 
     Args:
         patterns: as for `Schema.select`; None is every column.
-        among: the columns to choose from; None for all of the schema, ages and availabilities too.
+        among: the columns to choose from, and where these don't match, their ages and availabilities; None
+            for all of the schema.
 
     Raises:
         UsageError: a pattern matches nothing; names the nearest column.
@@ -30,9 +31,11 @@ def names_of(
     if patterns is None:
         return tuple(schema.columns) if among is None else tuple(among)
     known = tuple(schema.all) if among is None else tuple(among)
+    beside = [name for name in schema.meta if base_of(name) in known]
     chosen: set[str] = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         found = {name for name in known if _matches(name, pattern)}
+        found = found or {name for name in beside if _matches(name, pattern)}
         if not found:
             shown = [name for name in known if not _is_meta(name)] or known
             raise UsageError(f"{place}: no column matches {pattern!r}{near_to(pattern, shown)}")

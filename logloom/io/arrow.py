@@ -4,7 +4,8 @@ Here: `columns_of`, which types Arrow's become, `raw_columns`, and `typed_values
 Elsewhere: opening files (logloom.io.parquet, lance), the way there (arrow_arrays).
 
 Numbers, text, bytes and lists are what they say; times are int64 ns; a struct of numbers is a structured
-value, any other struct a column for each field (`image.bytes`). A null is a row without a value.
+value, any other struct a column for each field (`image.bytes`). A null is a row without a value: NaN, NaT
+(its bits, in int64), 0 or empty.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from logloom.errors import UsageError
 from logloom.io.survey import RawColumn
 from logloom.schema import BYTES, STRING, ColumnType
 
+_NAT = np.iinfo(np.int64).min  # numpy's missing time, as int64
+_NULL_WITHIN = "a null within a list or struct"
 _TWICE = "the name occurs twice; rename one"
 
 
@@ -33,7 +36,7 @@ class ArrowColumn:
     Attributes:
         name: with a struct's fields joined by dots.
         path: from the table's column down to a struct's field.
-        ctype: None where values tell (lists of text, lists of lists).
+        ctype: None where values tell the shape (lists of text, lists of lists).
         problem: why it can't be read, or "".
     """
 
@@ -142,13 +145,20 @@ def _ctype(kind: pa.DataType) -> ColumnType | None:
 
 
 def _unit(kind: pa.DataType) -> str:
-    return "ns" if pa.types.is_temporal(kind) else ""
+    return "ns" if _is_time(_storage(kind)) else ""
 
 
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    """Whether elements are times, such as those of a fixed list."""
+    while pa.types.is_fixed_size_list(kind):
+        kind = _storage(kind.value_type)
+    return bool(pa.types.is_temporal(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -181,8 +191,8 @@ def raw_columns(batch: pa.RecordBatch, columns: Sequence[ArrowColumn]) -> dict[s
     """Some rows.
 
     Raises:
-        ValueError: a null within a list or struct, lists of lists that make no array, a time out of range;
-            a column isn't there.
+        ValueError: a null within a list or struct, lists of lists that make no array, a text in a list that
+            ends in zeros, a time out of range; a column isn't there.
     """
     found = {}
     for column in columns:
@@ -203,11 +213,13 @@ def raw_columns(batch: pa.RecordBatch, columns: Sequence[ArrowColumn]) -> dict[s
 def _raw(array: Any, column: ArrowColumn) -> RawColumn:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if isinstance(array, pa.DictionaryArray):
+        array = array.dictionary_decode()  # whose values may be null, too
     available = np.asarray(array.is_valid()) if array.null_count else None
     ctype = column.ctype
     if ctype is None:
-        rows = [None if row is None or not row else _array(row) for row in array.to_pylist()]
-        return RawColumn(rows, None, True, available)
+        rows, loosest = _nested(array)
+        return RawColumn(rows, None, True, available, loosest=loosest)
     if ctype.kind == "string":
         texts = array.cast(pa.large_string())
         if column.name == "log_id":  # compared, not only stored
@@ -226,7 +238,7 @@ def _raw(array: Any, column: ArrowColumn) -> RawColumn:
         values = values.copy()
         missing = values[~available]
         fill_missing(missing)
-        values[~available] = missing
+        values[~available] = _NAT if _is_time(array.type) else missing
     return RawColumn(values, ctype, False, available)
 
 
@@ -242,7 +254,7 @@ def typed_values(array: Any, ctype: ColumnType) -> Values:
         return _raw(array, ArrowColumn("", (), array.type, ctype)).values  # type: ignore[return-value]
     data, sizes = pc.struct_field(array, "data"), pc.struct_field(array, "shape")
     if data.null_count:
-        raise ValueError("a null within a struct")
+        raise ValueError(_NULL_WITHIN)
     shapes = _numbers(sizes, np.dtype("<i4"), (len(ctype.shape),)).astype(np.int64)
     lengths = pc.list_value_length(data).to_numpy(zero_copy_only=False)
     if (shapes < 0).any() or (shapes[:, ctype.num_ragged :] != ctype.tail).any():
@@ -253,11 +265,52 @@ def typed_values(array: Any, ctype: ColumnType) -> Values:
     return Ragged(elements, shapes[:, : ctype.num_ragged])
 
 
-def _array(row: list[Any]) -> Array:
-    found = np.array(row)  # ragged nesting raises
-    if found.dtype == object:
-        raise ValueError("a null within a list, or lists that make no array")
-    return found
+def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
+    """Lists of lists, or of text, as an array a row; None where a row has no inner lists.
+
+    Returns:
+        The rows, and the type of any such rows.
+
+    Raises:
+        ValueError: lists that make no array, or a null within one.
+    """
+    lengths: list[Array] = []
+    bounds: list[Array] = []
+    while is_list(array.type):
+        if lengths and array.null_count:
+            raise ValueError(_NULL_WITHIN)
+        own = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        lengths.append(own)
+        bounds.append(np.concatenate([[0], np.cumsum(own)]))
+        array = array.flatten()
+        array = array.storage if isinstance(array, pa.ExtensionArray) else array
+    is_text = _is_text(array.type)
+    leaves = _texts(array, np.dtype("U")) if is_text else _numbers(array, *_element(array.type))
+    rows = _nested_rows(lengths, bounds, leaves)
+    shape = (None,) * len(lengths) + leaves.shape[1:]
+    return rows, ColumnType(leaves.dtype, shape, unit=_unit(array.type))
+
+
+def _nested_rows(lengths: Sequence[Array], bounds: Sequence[Array], leaves: Array) -> list[Array | None]:
+    """The arrays that the lists of each row are.
+
+    Args:
+        lengths, bounds: of the lists of each level: how many items, and where these begin.
+    """
+    low = np.arange(len(lengths[0]))
+    high = low + 1
+    shapes = np.zeros((len(low), len(lengths)), np.int64)
+    for level, (own, ends) in enumerate(zip(lengths, bounds, strict=True)):
+        counts = high - low
+        shapes[counts > 0, level] = own[low[counts > 0]]
+        if (own != np.repeat(shapes[:, level], counts)).any():
+            raise ValueError("lists of lists that make no array, since their lengths differ")
+        low, high = ends[low], ends[high]
+    tail = leaves.shape[1:]
+    return [
+        leaves[first:stop].reshape(*shape, *tail) if shape[0] else None
+        for first, stop, shape in zip(low.tolist(), high.tolist(), shapes.tolist(), strict=True)
+    ]
 
 
 def _joined(array: Any) -> Ragged:
@@ -291,14 +344,17 @@ def _numbers(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], nulls: bo
         array = array.storage
     kind = array.type
     if array.null_count and not nulls:
-        raise ValueError("a null within a list or struct")
+        raise ValueError(_NULL_WITHIN)
     if 0 in shape:
         return np.zeros((len(array), *shape), dtype)
     if pa.types.is_fixed_size_list(kind):
         start, size = array.offset, kind.list_size
         inner = array.values.slice(start * size, len(array) * size)
         rest = shape[1:] if shape[:1] == (size,) else shape
-        return _numbers(inner, dtype, rest, nulls).reshape(len(array), *shape)
+        held = np.repeat(np.asarray(array.is_valid()), size)
+        if inner.null_count and not np.asarray(inner.is_valid())[held].all():
+            raise ValueError(_NULL_WITHIN)
+        return _numbers(inner, dtype, rest, nulls=True).reshape(len(array), *shape)
     if pa.types.is_struct(kind):
         return _structured(array, dtype)
     if _is_text(kind):
@@ -307,6 +363,7 @@ def _numbers(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], nulls: bo
         array = _nanoseconds(array)
     if array.null_count:
         # Arrow can't fill halves; a null's bits are there, whatever they are.
+        kind = array.type
         zero = pa.scalar(np.float16(0), kind) if pa.types.is_float16(kind) else pa.scalar(0).cast(kind)
         array = pc.if_else(array.is_valid(), array, zero)
     found: Array = array.to_numpy(zero_copy_only=False)
@@ -328,10 +385,14 @@ def _structured(array: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _texts(array: Any, dtype: np.dtype[Any]) -> Array:
-    """(n,) texts of a width."""
+    """(n,) texts of a width; of the widest where the dtype has none."""
     texts = array.to_pylist()
-    if any(len(text) > dtype.itemsize // 4 for text in texts):
+    if None in texts:
+        raise ValueError(_NULL_WITHIN)
+    if dtype.itemsize and any(len(text) > dtype.itemsize // 4 for text in texts):
         raise ValueError(f"a text of more than {dtype.itemsize // 4} characters")
+    if not dtype.itemsize and any(text.endswith("\0") for text in texts):
+        raise ValueError("a text in a list that ends in a zero character, which arrays don't keep")
     return np.array(texts, dtype)
 
 

@@ -5,7 +5,8 @@ Elsewhere: going through the pieces (pieces), types from values (survey), the ro
 
 `timestamp` and `log_id` among the names are taken for what they are to logloom where they can be: int64 that
 ascends within a log, text of which equal ones are neighbours. Else they are columns like any other
-(`timestamp_`, `log_id_`), a log is the dataset, and its rows are timed by their number.
+(`timestamp_`, `log_id_`), a log is the dataset, and its rows are timed by their number. So are they in
+conversions where logs don't come by name, since versions order rows by log, and rows keep their order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from logloom.io.folders import short_name
 from logloom.io.pieces import LOG_ID, TIME, DatasetPiece, RawRows, RowRun, Survey, survey_all
 from logloom.io.stretches import DAMAGE, LogRange, SourceLog
 from logloom.io.survey import SeenColumn, UnfitValuesError, column_name, column_names
-from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
+from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema, base_of
 from logloom.words import some_of
 
 
@@ -52,7 +53,7 @@ class LearntRows:
         has_stamps: whether `timestamp` orders the rows of each log.
         odd: which of `log_id` and `timestamp` are there, but are columns like any other.
         logs: all of them, by log_id.
-        runs: where the rows of their parts lie, in the same order.
+        runs: where the rows of their parts lie, in the order of the files.
     """
 
     schema: Schema
@@ -63,7 +64,9 @@ class LearntRows:
     runs: Sequence[PartRun]
 
 
-def learn(raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_error: str) -> LearntRows:
+def learn(
+    raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_error: str, by_name: bool
+) -> LearntRows:
     """Reads the whole dataset once; see `SurveyedSource` for arguments and errors."""
     wanted = _wanted(raw, columns)
     pieces = list(raw.pieces(wanted))
@@ -75,7 +78,7 @@ def learn(raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_erro
     seen = _merged(pieces, surveys, lost, on_error)
     if not any(survey.rows for survey in surveys):
         raise next(iter(lost.values())) if lost else DatasetError(f"{raw.place}: no rows")
-    has_ids, has_stamps = _usable_keys(surveys, seen)
+    has_ids, has_stamps = _usable_keys(surveys, seen, by_name)
     keys = [name for name, used in ((LOG_ID, has_ids), (TIME, has_stamps)) if used]
     names = column_names((name for name in seen if name not in keys), raw.place)
     logs, runs = _cut(raw.place, pieces, surveys, has_ids, has_stamps)
@@ -100,7 +103,10 @@ def _wanted(raw: RawRows, patterns: Sequence[str] | None) -> list[str] | None:
     names = raw.names()
     made = {name: column_name(name) for name in names}
     plain = ColumnType(np.dtype("u1"))
-    chosen = Schema(dict.fromkeys(made.values(), plain)).select(patterns)
+    # An availability is wanted by its own name, whatever the column's values turn out to be.
+    chosen = {
+        base_of(n) for n in Schema(dict.fromkeys(made.values(), plain), (*made.values(),)).select(patterns)
+    }
     return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME)]
 
 
@@ -132,7 +138,9 @@ def _with(seen: Mapping[str, SeenColumn], piece: DatasetPiece, survey: Survey) -
     return made
 
 
-def _usable_keys(surveys: Sequence[Survey], seen: Mapping[str, SeenColumn]) -> tuple[bool, bool]:
+def _usable_keys(
+    surveys: Sequence[Survey], seen: Mapping[str, SeenColumn], by_name: bool
+) -> tuple[bool, bool]:
     """Whether log_id names logs, and timestamp orders their rows."""
 
     def is_(name: str, ctype: ColumnType) -> bool:
@@ -147,6 +155,7 @@ def _usable_keys(surveys: Sequence[Survey], seen: Mapping[str, SeenColumn]) -> t
     if has_ids:
         neighbours = [log_id for log_id, _ in itertools.groupby(runs, key=lambda run: run.log_id)]
         has_ids = len(set(neighbours)) == len(neighbours) and all(neighbours)
+        has_ids &= not by_name or neighbours == sorted(neighbours)
     ascends = all(survey.ascends for survey in surveys)
     for a, b in itertools.pairwise(runs):
         ascends &= b.first > a.last or (has_ids and a.log_id != b.log_id)
@@ -174,7 +183,7 @@ def _cut(
             found.setdefault(run.log_id if has_ids else short_name(place), []).append((number, first, run))
             first += run.rows
     logs, runs, position = [], [], 0
-    for log_id, places in sorted(found.items()):
+    for log_id, places in found.items():
         counts = [0, *itertools.accumulate(run.rows for _, _, run in places)]
         starts = [*(run.first for _, _, run in places), places[-1][2].last + 1] if has_stamps else counts
         parts = []

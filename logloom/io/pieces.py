@@ -55,6 +55,11 @@ class RawRows(Protocol):
     def names(self) -> Sequence[str]:
         """What rows hold, by the names in the files."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For people, how rows are made."""
+        return ()
+
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """All pieces of the named columns, in row order; None is all columns. Opens no more than it must."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class RawColumn:
         is_sequence: whether the first axis is ragged even where all rows are of one length.
         available: (n,) which rows have a value; None where all do, and must.
         ages: (n,) int64 ns, where the files say them.
+        loosest: what the column is if no row of the dataset has a value.
     """
 
     values: Array | Ragged | list[Any]
@@ -49,6 +50,7 @@ class RawColumn:
     is_sequence: bool = False
     available: NDArray[np.bool_] | None = None
     ages: NDArray[np.int64] | None = None
+    loosest: ColumnType | None = None
 
 
 class UnfitValuesError(ValueError):
@@ -64,6 +66,7 @@ class SeenColumn:
         declared: what the files say.
         sampled: whether rows may lack a value.
         dtype: None as long as there was no value.
+        loosest: the type if there never is one; None where nothing says it.
     """
 
     kind: Kind = "array"
@@ -73,6 +76,7 @@ class SeenColumn:
     declared: ColumnType | None = None
     is_sequence: bool = False
     sampled: bool = False
+    loosest: ColumnType | None = None
 
     @classmethod
     def of(cls, column: RawColumn) -> SeenColumn:
@@ -96,7 +100,8 @@ class SeenColumn:
         (kind,) = kinds or {"array"}
         if kind != "array":
             return cls(kind, np.dtype("u1"), sampled=sampled)
-        return cls._of_shapes({(v.dtype, v.shape) for v in present}, column.is_sequence, sampled)
+        seen = cls._of_shapes({(v.dtype, v.shape) for v in present}, column.is_sequence, sampled)
+        return replace(seen, loosest=column.loosest)
 
     @classmethod
     def _of_shapes(
@@ -114,11 +119,11 @@ class SeenColumn:
             UnfitValuesError: one column can't hold both.
         """
         sampled = self.sampled or other.sampled
+        sequence = self.is_sequence or other.is_sequence
         if self.dtype is None or other.dtype is None:
             known = other if self.dtype is None else self
-            sequence = self.is_sequence or other.is_sequence
-            return SeenColumn(
-                known.kind, known.dtype, known.low, known.high, known.declared, sequence, sampled
+            return replace(
+                known, is_sequence=sequence, sampled=sampled, loosest=self.loosest or other.loosest
             )
         if self.kind != other.kind:
             raise UnfitValuesError(f"rows are of different kinds: {self.kind}, {other.kind}")
@@ -126,11 +131,22 @@ class SeenColumn:
             raise UnfitValuesError(f"files say different types: {self.declared}, {other.declared}")
         if len(self.low) != len(other.low):
             raise UnfitValuesError(f"rows of {len(self.low)} and of {len(other.low)} dimensions")
+        declared = self.declared
+        if declared is not None and other.declared is not None and declared.attributes:
+            both = {*declared.attributes} & {*other.declared.attributes}
+            declared = replace(declared, attributes=tuple(sorted(both)))
         low = tuple(map(min, self.low, other.low))
         high = tuple(map(max, self.high, other.high))
         dtype = _common(self.dtype, other.dtype)
-        sequence = self.is_sequence or other.is_sequence
-        return SeenColumn(self.kind, dtype, low, high, self.declared, sequence, sampled)
+        return replace(
+            self,
+            dtype=dtype,
+            low=low,
+            high=high,
+            declared=declared,
+            is_sequence=sequence,
+            sampled=sampled,
+        )
 
     @property
     def ctype(self) -> ColumnType:
@@ -140,6 +156,8 @@ class SeenColumn:
         """
         if self.declared is not None:
             return self.declared
+        if self.dtype is None and self.loosest is not None:
+            return self.loosest
         if self.dtype is None:
             raise UnfitValuesError("no row has a value, so nothing says its type")
         if self.kind != "array":

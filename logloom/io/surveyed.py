@@ -21,7 +21,7 @@ from logloom.io.pieces import LOG_ID, TIME, Batch, RawRows, num_rows, stamps_of
 from logloom.io.sources import BLOCK_BYTES, RowSource
 from logloom.io.stretches import Ints, SourceLog, Stretches
 from logloom.io.survey import RawColumn, UnfitValuesError, stacked
-from logloom.schema import NO_AGE, RESERVED_LAST_PARTS
+from logloom.schema import NO_AGE, base_of
 
 _KEPT = 4  # parts in memory: who reads rows in order, or near each other, reads each part once
 
@@ -36,6 +36,7 @@ class SurveyedSource(RowSource):
         *,
         num_workers: int = 1,
         on_error: str = "fail",
+        by_name: bool = True,
     ):
         """Reads the whole dataset once.
 
@@ -44,6 +45,7 @@ class SurveyedSource(RowSource):
             num_workers: processes that read it.
             on_error: "skip" leaves out pieces that can't be read or don't fit those before, and lists each
                 as a log of its own, since nothing says which it is part of.
+            by_name: whether rows must be ordered by log_id to be of logs, as those of versions are.
 
         Raises:
             DatasetError: it is damaged, has no rows, or its rows don't fit each other.
@@ -51,14 +53,15 @@ class SurveyedSource(RowSource):
         """
         self.place, self.kind, self._raw = raw.place, raw.kind, raw
         self.unknown = f"what {self.kind} doesn't check itself"
-        self._learnt = learn(raw, columns, num_workers, on_error)
+        self._learnt = learn(raw, columns, num_workers, on_error, by_name)
         self._schema, self.has_stamps = self._learnt.schema, self._learnt.has_stamps
         names = self._learnt.names
         self._forms = {names[name]: form for name, form in raw.forms(list(names)).items() if name in names}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(f"{name} doesn't order the rows; it is column {name}_" for name in self._learnt.odd)
+        odd = (f"{name} doesn't order the rows; it is column {name}_" for name in self._learnt.odd)
+        return (*self._raw.notes, *odd)
 
     @property
     def hints(self) -> Mapping[str, Mapping[str, Any]]:
@@ -132,7 +135,7 @@ class SurveyedSource(RowSource):
 
     def _files_names(self, names: Sequence[str]) -> list[str]:
         """What to read for some columns: never nothing, so that rows can be counted."""
-        bases, of_files = {_base(name) for name in names}, self._learnt.names
+        bases, of_files = {base_of(name) for name in names}, self._learnt.names
         wanted = [name for name, column in of_files.items() if column in bases]
         wanted += [TIME] if self.has_stamps else []
         return wanted or list(of_files)[:1] or [LOG_ID]
@@ -147,7 +150,7 @@ class SurveyedSource(RowSource):
             columns[TIME] = stamps
         of_column = {column: name for name, column in self._learnt.names.items()}
         for name in names:
-            base = _base(name)
+            base = base_of(name)
             raw = batch[of_column[base]]
             try:
                 columns[name] = self._stacked(raw, name) if base == name else _meta(name, raw, count)
@@ -159,12 +162,6 @@ class SurveyedSource(RowSource):
         if raw.available is not None and name not in self.schema.sampled:
             raise UnfitValuesError("a row has no value")
         return stacked(raw, self.schema.columns[name])
-
-
-def _base(name: str) -> str:
-    """The column whose age or availability this is; else the column itself."""
-    base, _, last = name.rpartition(".")
-    return base if last in RESERVED_LAST_PARTS else name
 
 
 def _meta(name: str, raw: RawColumn, count: int) -> Values:

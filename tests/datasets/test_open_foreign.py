@@ -15,10 +15,12 @@ import zarr
 import logloom.datasets
 import logloom.io.tables as tt
 from logloom.datasets import Loader
+from logloom.datasets import open as opened
 from logloom.errors import DatasetError, UsageError
 from logloom.io import bags
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.l5kit.dtypes import AGENTS, FRAMES, SCENES, TL_FACES
+from tests.forking import command
 from tests.io.tables.making import drive
 
 
@@ -317,3 +319,96 @@ def test_what_can_be_converted_can_be_opened(tmp_path, kind):
 def test_parquet_rows_that_nothing_orders_have_no_times(tmp_path):
     pq.write_table(pa.table({"label": ["x", "y"]}), tmp_path / "labels.parquet")
     assert list(logloom.datasets.open(tmp_path)) == [{"label": "x"}, {"label": "y"}]
+
+
+@pytest.fixture(params=["parquet", "lance"])
+def labels(request, tmp_path):
+    """Rows of which the second has nulls."""
+    table = pa.table(
+        {
+            "label": pa.array([3, None, 0], pa.int64()),
+            "text": pa.array(["", None, "x"]),
+            "flag": pa.array([True, None, False]),
+        }
+    )
+    path = tmp_path / f"labels.{request.param}"
+    if request.param == "parquet":
+        pq.write_table(table, path)
+    else:
+        pytest.importorskip("lance").write_dataset(table, str(path))
+    return path
+
+
+MASK = [True, False, True]
+
+
+def test_where_a_column_has_nulls_is_a_column_that_can_be_named(labels):
+    for name in ("label", "text", "flag"):
+        mask = f"{name}.available"
+        assert [row[mask] for row in opened(labels, columns=[name, mask])] == MASK
+        assert [row[mask] for row in opened(labels, columns=mask)] == MASK
+        assert [row[mask] for row in opened(labels).select([name, mask])] == MASK
+        assert [*opened(labels).to_pandas([mask])[mask]] == MASK
+    assert [list(row) for row in opened(labels).select("*.available").take(1)] == [
+        ["label.available", "text.available", "flag.available"]
+    ]
+
+
+def test_a_filter_sees_columns_that_rows_do_not_have(labels):
+    assert [row["text"] for row in opened(labels, columns="text", where="available(label)")] == ["", "x"]
+    assert [row["text"] for row in opened(labels, columns="text", where="label == 0")] == ["", "x"]
+    assert [row["flag"] for row in opened(labels).filter("not available(text)")] == [False]
+
+
+def test_a_loader_gives_masks_of_nulls(labels):
+    rows = opened(labels, columns=["label", "label.available"])
+    with Loader(rows, batch=3, workers=1, shuffle=False) as loader:
+        batch = next(loader)
+    assert batch["label.available"].tolist() == MASK
+
+
+@pytest.fixture(params=["parquet", "lance"])
+def unsorted(request, tmp_path):
+    """Rows of logs that don't come by name; v is the number of the row."""
+    table = pa.table({"log_id": ["b", "b", "a", "a"], "timestamp": [0, 1, 0, 1], "v": [0, 1, 2, 3]})
+    path = tmp_path / f"unsorted.{request.param}"
+    if request.param == "parquet":
+        pq.write_table(table, path)
+    else:
+        pytest.importorskip("lance").write_dataset(table, str(path))
+    return path
+
+
+def test_rows_come_in_the_order_of_the_file_whatever_their_logs_are_called(unsorted):
+    rows = opened(unsorted)
+    assert [(row["log_id"], row["timestamp"], row["v"]) for row in rows] == [
+        ("b", 0, 0),
+        ("b", 1, 1),
+        ("a", 0, 2),
+        ("a", 1, 3),
+    ]
+    assert rows.get_many([3, 0, 2])["v"].tolist() == [3, 0, 2]
+    assert [window["v"].tolist() for window in rows.window([-1, 0])] == [[0, 1], [2, 3]]
+    assert [row["v"] for row in opened(unsorted, where="log_id == 'a'")] == [2, 3]
+
+
+@pytest.mark.parametrize("output", ["table", "parquet", "tar", "zarr", "bags"])
+def test_a_conversion_keeps_the_order_of_rows_and_says_what_log_id_is(unsorted, tmp_path, output):
+    done = command("convert", unsorted, tmp_path / "root", "--format", output)
+    assert done.returncode == 0, done.stderr
+    assert "log_id doesn't order the rows; it is column log_id_" in done.stderr
+    rows = [*opened(tmp_path / "root")]
+    assert [(row["log_id_"], row["timestamp_"], row["v"]) for row in rows] == [
+        ("b", 0, 0),
+        ("b", 1, 1),
+        ("a", 0, 2),
+        ("a", 1, 3),
+    ]
+
+
+def test_a_table_has_its_logs_in_the_order_in_which_they_were_given(tmp_path):
+    keys = [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
+    rows = [{"log_id": log, "timestamp": stamp, "v": number} for number, (log, stamp) in enumerate(keys)]
+    tt.write_table(str(tmp_path / "t"), rows, index=["v"])
+    assert tt.read_index(str(tmp_path / "t"))["v"].tolist() == [0, 1, 2, 3]
+    assert [(row["log_id"], row["timestamp"]) for row in opened(tmp_path / "t")] == keys

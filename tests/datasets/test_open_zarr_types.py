@@ -65,7 +65,7 @@ def test_rows_that_a_window_lacks_are_no_times(tmp_path):
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_a_dataset_of_xarray_opens_with_its_encoded_times_and_its_labels(tmp_path, zarr_format):
+def test_a_dataset_of_xarray_opens_with_its_times_and_its_labels(tmp_path, zarr_format):
     times = pd.date_range("2026-03-01", periods=3, freq="h")
     dataset = xarray.Dataset(
         {
@@ -79,7 +79,8 @@ def test_a_dataset_of_xarray_opens_with_its_encoded_times_and_its_labels(tmp_pat
     rows = logloom.datasets.open(tmp_path / "x")
     assert rows.columns == ("label", "time", "took", "x")
     assert [row["label"] for row in rows] == ["car", "", "ein Rad"]
-    assert [row["time"] for row in rows] == [0, 1, 2]  # "hours since 2026-03-01", as they stand
+    assert [row["time"] for row in rows] == [*times.to_numpy()]  # stored as "hours since 2026-03-01"
+    assert [row["took"] for row in rows] == [*dataset["took"].to_numpy()]
     assert rows.left_out == {
         "axis": "the coordinate of another axis",
         "site": "a scalar, no entry for each row",

@@ -558,6 +558,22 @@ def _parquet(folder: pathlib.Path) -> None:
     pq.write_table(table(), folder / "rows.parquet", write_page_checksum=True)
 
 
+def _packed(zarr_format: int) -> Callable[[pathlib.Path], None]:
+    def make(folder: pathlib.Path) -> None:
+        from tests.io.foreign.test_foreign_cf import packed
+
+        packed(folder / "packed", zarr_format)
+
+    return make
+
+
+def _tar_numbers(folder: pathlib.Path) -> None:
+    from tests.io.tar.test_writer import write_numbers
+
+    for dtype in ("f4", "u8"):
+        write_numbers(folder / f"{dtype}.tar", dtype)
+
+
 def _annotations(folder: pathlib.Path) -> None:
     import pickle
 
@@ -743,6 +759,9 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     yield "granular-1", Target(_granular(1), read_folder)
     yield "granular-3", Target(_granular(3), read_folder)
     yield "parquet", Target(_parquet, read_folder)
+    yield "packed-2", Target(_packed(2), read_folder)
+    yield "packed-3", Target(_packed(3), read_folder)
+    yield "tar-numbers", Target(_tar_numbers, read_folder)
     yield "annotations", Target(_annotations, read_annotations)
     yield "recipe", TextTarget(_recipes(), _parse_recipe)
     yield (

@@ -121,7 +121,7 @@ class LanceFormat(AssembledFormat):
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
         """The rows of the newest version; where it doesn't say what its columns are, it is read once."""
-        return self.typed_rows(store, columns)
+        return self.typed_rows(store, columns, by_name=False)
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
         """See `rows`."""

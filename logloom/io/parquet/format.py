@@ -103,10 +103,10 @@ class ParquetFormat(Format):
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
         """The rows of all files; where these don't say what their columns are, they are read once."""
-        return self.typed_rows(store, columns)
+        return self.typed_rows(store, columns, by_name=False)
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
-        """See `rows`."""
+        """See `rows`; `how`: as of `SurveyedSource`."""
         from logloom.io.surveyed import SurveyedSource
 
         raw: RawRows = ParquetFiles(store)

@@ -55,7 +55,7 @@ def write_table(
 
     Args:
         uri: of a folder that holds no table yet. A table is never changed once written.
-        frame_or_rows: a DataFrame, dicts by column name, or blocks.
+        frame_or_rows: a DataFrame, dicts by column name, or blocks; logs stay in their order.
         index: patterns of the small columns to hold in memory, for pandas to select rows by.
         groups: names and patterns of columns to store together; what they leave out is grouped by default.
         reference: tables whose chunks are pointed to instead of being stored again.
@@ -317,7 +317,7 @@ def _write_index(
 
     folder = scratch / _INDEX
     folder.mkdir()
-    log_ids = sorted(parts_of)
+    log_ids = list(parts_of)
     logs: list[d.LogRows] = []
     with ThreadPoolExecutor(_INDEX_WRITERS) as pool:
         for start in range(0, len(log_ids), _INDEX_FILES):

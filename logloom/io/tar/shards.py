@@ -31,12 +31,11 @@ from logloom.io.tar.npy import read_npy
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import META, column_of, parse_key
 from logloom.io.tar.stream import SUFFIXES, open_stream, stream_samples
-from logloom.io.tar.webdataset import KEY, batch_of, forms_of, is_meta, row_of
+from logloom.io.tar.webdataset import KEY, batch_of, forms_of, is_meta, notes_of, row_of
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.words import some_of
 
 _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
-_SMALL = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
 def open_shards(store: Store) -> RowSource:
@@ -153,6 +152,11 @@ class ShardsSource(RowSource, RawRows):
         if rows:
             yield batch_of(rows)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `RawRows.notes`: by the first sample."""
+        return tuple(notes_of(next(self._samples(self._uris[0]), {})))
+
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
         """See `RawRows.forms`: by the first sample."""
         found = forms_of(next(self._samples(self._uris[0]), {}))
@@ -235,11 +239,8 @@ class WrittenShardsSource(ShardsSource):
 
     def _small_value(self, key: str, name: str, value: Any) -> Any:
         ctype, found = self.schema.all[name], _small_type(value)
-        try:
-            if (found.kind, found.dtype) == (ctype.kind, ctype.dtype):
-                return value if isinstance(value, str) else ctype.dtype.type(value)
-        except OverflowError:
-            pass
+        if value is not None and (found.kind, found.dtype) == (ctype.kind, ctype.dtype):
+            return value
         raise DatasetError(f"{self.place}: {name} of sample {key} is {str(value)[:80]}, no {ctype}")
 
     def _value(self, sample: Mapping[str, Any], name: str, suffix: str) -> Any:
@@ -259,7 +260,7 @@ class WrittenShardsSource(ShardsSource):
 
 
 def _small_type(value: Any) -> ColumnType:
-    return ColumnType(np.dtype(_SMALL[type(value)])) if type(value) in _SMALL else STRING
+    return ColumnType(value.dtype) if isinstance(value, np.generic) else STRING
 
 
 def _sizes_of(index: ShardIndex, suffix: str) -> Ints:

@@ -1,8 +1,9 @@
 """Samples of tar shards in the WebDataset convention as rows of columns, for conversions.
 
 Here: which columns members become. `left.jpg` is column `left` (`left.jpg` where there is a left.json too);
-`__key__` is column `key`. Arrays (.npy), text (.txt, .json) and class numbers (.cls) are what they say; all
-others stay bytes. In shards that logloom wrote, meta.json says log, time and small values.
+`__key__` is column `key`, and a member of this name `key_`. Arrays (.npy), text (.txt, .json) and class
+numbers (.cls) are what they say; all others stay bytes. In shards that logloom wrote, meta.json says log,
+time and small values.
 Elsewhere: reading archives, and refusing hostile ones (stream), samples (shards).
 """
 
@@ -22,18 +23,47 @@ from logloom.io.tar.samples import EXTENSION, META
 from logloom.schema import RESERVED_LAST_PARTS
 
 KEY = "__key__"
+_KEY_COLUMN = "key"
 
 
-def _names_of(sample: Mapping[str, Any]) -> dict[str, str]:
-    """The members' columns, and their suffixes without the first dot."""
+def _names_of(sample: Mapping[str, Any], is_own: bool) -> dict[str, str]:
+    """The members' columns, and their suffixes without the first dot.
+
+    Args:
+        is_own: whether logloom wrote it; in others' the samples' keys are a column, too.
+    """
     suffixes = [suffix[1:] for suffix in sample if suffix != KEY]
     stems = [suffix.rpartition(".")[0] or suffix for suffix in suffixes]
-    return dict(zip(stems if len(set(stems)) == len(stems) else suffixes, suffixes, strict=True))
+    names = stems if len(set(stems)) == len(stems) else suffixes
+    if not is_own:
+        names = [_beside_key(name, names) for name in names]
+    return dict(zip(names, suffixes, strict=True))
+
+
+def _beside_key(name: str, names: Sequence[str]) -> str:
+    """The name of a member's column where `key` is the samples' keys."""
+    if name == _KEY_COLUMN:
+        while name == _KEY_COLUMN or name in names:
+            name += "_"
+    return name
+
+
+def notes_of(sample: Mapping[str, Any]) -> list[str]:
+    """For people: which members aren't called as their columns."""
+    if _own_meta(sample) is not None:
+        return []
+    as_they_are = _names_of(sample, is_own=True)
+    return [
+        f"member {suffix} is column {name}; column {_KEY_COLUMN} has the samples' keys"
+        for name, suffix in _names_of(sample, is_own=False).items()
+        if name not in as_they_are
+    ]
 
 
 def forms_of(sample: Mapping[str, Any]) -> dict[str, str]:
     """Extensions of the members that stay bytes, by column."""
-    extensions = {name: suffix.rpartition(".")[2] for name, suffix in _names_of(sample).items()}
+    names = _names_of(sample, _own_meta(sample) is not None)
+    extensions = {name: suffix.rpartition(".")[2] for name, suffix in names.items()}
     return {
         name: {"jpeg": "jpg"}.get(extension, extension)
         for name, extension in extensions.items()
@@ -48,8 +78,8 @@ def row_of(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -
         DatasetError: a member isn't what its extension says.
     """
     meta = _own_meta(sample)
-    row: dict[str, Any] = {"key": sample[KEY]} if meta is None else {**meta}
-    for name, suffix in _names_of(sample).items():
+    row: dict[str, Any] = {_KEY_COLUMN: sample[KEY]} if meta is None else {**meta}
+    for name, suffix in _names_of(sample, meta is not None).items():
         if (suffix == META and meta is not None) or (names is not None and name not in names):
             continue
         decode = _DECODERS.get(suffix.rpartition(".")[2])
@@ -104,9 +134,10 @@ def batch_of(rows: Sequence[Mapping[str, Any]]) -> Batch:
 def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> RawColumn:
     values = [row[name] for row in rows]
     plain: Any = values
-    for kind, dtype in ((bool, "?"), (int, "<i8"), (float, "<f8")):
-        if all(type(value) is kind for value in values):
-            plain = np.array(values, dtype)
+    if all(type(value) is int for value in values):
+        plain = np.array(values, "<i8")
+    elif isinstance(values[0], np.generic) and len({type(value) for value in values}) == 1:
+        plain = np.array(values)
     if f"{name}.available" not in rows[0]:
         return RawColumn(plain)
     available = np.array([row[f"{name}.available"] for row in rows], np.bool_)

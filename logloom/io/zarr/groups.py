@@ -6,13 +6,15 @@ Elsewhere: arrays (layout), files with rows (assemble).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from logloom.errors import DatasetError
 from logloom.io.storage import Store
 from logloom.io.zarr.arrays import LogArray
 from logloom.io.zarr.layout import json_bytes
-from logloom.schema import Schema
+from logloom.schema import ColumnType, Schema
 
 ATTRIBUTE = "logloom"
 VERSION = 1
@@ -53,7 +55,7 @@ def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
         return {"long_name": f"where each row of {array.column} starts, and where the last one ends"}
     if array.part == "shapes":
         return {"long_name": f"lengths of each row of {array.column}"}
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, Any] = _others(ctype)
     if ctype.unit:
         attributes["units"] = ctype.unit
     if ctype.description:
@@ -67,6 +69,14 @@ def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
     if related:
         attributes["ancillary_variables"] = " ".join(related)
     return attributes
+
+
+def _others(ctype: ColumnType) -> dict[str, Any]:
+    """What the source of a column said of it beside unit and description."""
+    try:
+        return {name: json.loads(text) for name, text in ctype.attributes}
+    except ValueError as error:
+        raise DatasetError(f"attributes of a column are no JSON ({error})") from error
 
 
 class JsonFiles(Mapping[str, bytes]):

@@ -1,6 +1,6 @@
 """Zarr groups that others wrote, such as xarray: arrays whose first axis is the rows.
 
-Here: `find_groups`, and `along_rows`, which tells rows from what else lies in a group.
+Here: `find_groups`, and `along_rows`, which tells rows from what else lies in a group; `dimensions_of`.
 Elsewhere: our own datasets (reader).
 """
 
@@ -102,7 +102,7 @@ def along_rows(arrays: Mapping[str, Any], place: str) -> dict[str, Any]:
         DatasetError: they claim a length that can't be.
     """
     arrays = {name: array for name, array in arrays.items() if array.ndim}
-    dimensions = {name: _dimensions(array) for name, array in arrays.items()}
+    dimensions = {name: dimensions_of(array) for name, array in arrays.items()}
     firsts = {names[0] for name, names in dimensions.items() if names and names != (name,)}
     inner = {axis for names in dimensions.values() for axis in names[1:]} - firsts
     rows = {name: array for name, array in arrays.items() if dimensions[name] != (name,) or name not in inner}
@@ -118,8 +118,9 @@ def along_rows(arrays: Mapping[str, Any], place: str) -> dict[str, Any]:
     return rows
 
 
-def _dimensions(array: Any) -> tuple[str | None, ...]:
+def dimensions_of(array: Any) -> tuple[str | None, ...]:
     """The names of an array's axes; () where it has none."""
     names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
     is_whole = isinstance(names, list | tuple) and len(names) == array.ndim
-    return tuple(names) if names and is_whole else ()
+    is_named = is_whole and all(isinstance(name, str | None) for name in names)
+    return tuple(names) if names and is_named else ()

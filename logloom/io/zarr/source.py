@@ -6,6 +6,7 @@ Elsewhere: our own datasets (reader), which arrays hold rows (others), the colum
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import math
 import warnings
@@ -27,8 +28,8 @@ from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, Stretches
 from logloom.io.survey import RawColumn, UnfitValuesError
-from logloom.io.zarr.cf import column_of
-from logloom.io.zarr.others import FILES, Groups, along_rows, find_groups
+from logloom.io.zarr.cf import Decoding, column_of, decoding_of
+from logloom.io.zarr.others import FILES, Groups, along_rows, dimensions_of, find_groups
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.words import some_of
 
@@ -107,7 +108,9 @@ class ArraysSource(RowSource, RawRows):
         Raises:
             UsageError: groups differ.
         """
-        (first, schema), *others = ((path, _schema_of(arrays)) for path, arrays in self._groups.items())
+        (first, schema), *others = (
+            (path, self._schema_of(path, arrays)) for path, arrays in self._groups.items()
+        )
         for path, other in others:
             if other != schema:
                 mine, theirs = ({f"{n}: {t}" for n, t in s.columns.items()} for s in (other, schema))
@@ -121,13 +124,44 @@ class ArraysSource(RowSource, RawRows):
     @property
     def unreadable(self) -> dict[str, str]:
         """What zarr can't open, by path, and arrays of types that no column has; and why."""
-        odd = {
-            name: f"values of type {array.dtype}"
-            for arrays in self._groups.values()
-            for name, array in arrays.items()
-            if _type_of(array) is None
-        }
+        odd = {}
+        for path, arrays in self._groups.items():
+            for name, array in arrays.items():
+                try:
+                    if _type_of(array, self._decoding(path, name)) is None:
+                        odd[name] = f"values of type {array.dtype}"
+                except UnfitValuesError as error:
+                    odd[name] = str(error)
         return {**self.reader[1], **odd}
+
+    def _schema_of(self, path: str, arrays: Mapping[str, Any]) -> Schema:
+        types = {}
+        for name, array in arrays.items():
+            with contextlib.suppress(UnfitValuesError):
+                types[name] = _type_of(array, self._decoding(path, name))
+        return Schema({name: ctype for name, ctype in types.items() if ctype is not None})
+
+    def _decoding(self, path: str, name: str) -> Decoding:
+        """How values of an array are decoded.
+
+        Raises:
+            UnfitValuesError: they can't be.
+        """
+        key = path, name
+        if key not in self._decodings:
+            array = self.reader[0][path][name]
+            try:
+                self._decodings[key] = decoding_of(array, bool(dimensions_of(array)))
+            except UnfitValuesError as error:
+                self._decodings[key] = error
+        found = self._decodings[key]
+        if isinstance(found, UnfitValuesError):
+            raise found
+        return found
+
+    @cached_property
+    def _decodings(self) -> dict[tuple[str, str], Decoding | UnfitValuesError]:
+        return {}
 
     @property
     def left_out(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -180,11 +214,14 @@ class ArraysSource(RowSource, RawRows):
         place = f"{self._store.uri_of(path)}/{name}"
         try:
             with explained(place):
-                if stop - first == len(rows):
-                    return np.asarray(array[first:stop])
-                return np.asarray(array.oindex[rows])
+                stored = array[first:stop] if stop - first == len(rows) else array.oindex[rows]
+                return self._decoding(path, name).decode(np.asarray(stored))
         except LogloomError:
             raise
+        except UnfitValuesError as error:
+            raise DatasetError(
+                f"{place}: rows {first} to {stop}: {error}; leave it out by --columns"
+            ) from error
         except Exception as error:  # each codec has errors of its own
             why = f"{type(error).__name__}: {error}"
             raise DatasetError(f"{place}: rows {first} to {stop} can't be read ({why})") from error
@@ -204,7 +241,13 @@ class ArraysSource(RowSource, RawRows):
             if missing:
                 raise DatasetError(f"{uri}: there is no array {some_of(missing)}")
             arrays = {name: arrays[name] for name in names if name in arrays}
-        return along_rows(arrays, uri)
+        rows = along_rows(arrays, uri)
+        for name in rows:
+            try:
+                self._decoding(path, name)
+            except UnfitValuesError as error:
+                raise UsageError(f"{uri}/{name}: {error}; leave it out by --columns") from error
+        return rows
 
     def names(self) -> Sequence[str]:
         """Of the arrays of the first group."""
@@ -241,15 +284,15 @@ class ArraysSource(RowSource, RawRows):
         step = min(chunk, max(1, max_bytes // row_bytes))
         for start in range(first, stop, step):
             rows = np.arange(start, min(start + step, stop))
-            batch = {name: self._column(path, name, array.attrs, rows) for name, array in arrays.items()}
+            batch = {name: self._column(path, name, rows) for name in arrays}
             if len(self.reader[0]) > 1 and LOG_ID not in batch:
                 batch[LOG_ID] = RawColumn([path] * len(rows), STRING)
             yield batch
 
-    def _column(self, path: str, name: str, attributes: Mapping[str, Any], rows: Ints) -> RawColumn:
+    def _column(self, path: str, name: str, rows: Ints) -> RawColumn:
         values = self._read(path, name, rows)
         try:
-            return column_of(values, name, attributes)
+            return column_of(values, self._decoding(path, name))
         except UnfitValuesError as error:
             place = f"{self._store.uri_of(path)}/{name}: rows {rows[0]} to {rows[-1] + 1}"
             raise DatasetError(f"{place}: {error}; leave it out by --columns") from error
@@ -266,16 +309,11 @@ def _weights(arrays: Mapping[str, Any]) -> tuple[int, int]:
     return max(1, rows), max(1, sum(map(_row_bytes, arrays.values())))
 
 
-def _schema_of(arrays: Mapping[str, Any]) -> Schema:
-    types = {name: _type_of(array) for name, array in arrays.items()}
-    return Schema({name: ctype for name, ctype in types.items() if ctype is not None})
-
-
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _type_of(array: Any) -> ColumnType | None:
+def _type_of(array: Any, decoding: Decoding) -> ColumnType | None:
     """The type of the column that an array is; None where it can't be one."""
     from zarr.dtype import VariableLengthBytes, VariableLengthUTF8
 
@@ -285,4 +323,5 @@ def _type_of(array: Any) -> ColumnType | None:
         return texts[type(stored)] if array.ndim == 1 else ColumnType(np.dtype("O"), array.shape[1:])
     if array.dtype.kind not in "biufcSUVmM":
         return None
-    return ColumnType(array.dtype, array.shape[1:])
+    words = decoding.unit, decoding.description, decoding.attributes
+    return ColumnType(decoding.dtype, array.shape[1:], "array", *words)

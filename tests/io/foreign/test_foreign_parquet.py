@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.arrow import columns_of, raw_columns
 from logloom.io.foreign import open_foreign
 from logloom.schema import NO_AGE
 from tests.files import flip
@@ -146,6 +147,100 @@ def test_a_null_is_a_row_without_a_value_and_says_so(tmp_path, read):
     (block,) = dataset.part_blocks(log.log_id, log.parts[0], ["a.available", "a.age", "f"])
     assert block.columns["a.available"].tolist() == [True, False, True]
     assert block.columns["a.age"].tolist() == [0, NO_AGE, 0]
+
+
+DAY = datetime.datetime(2024, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [
+        (pa.timestamp("us"), DAY, 1704067200 * 10**9),
+        (pa.timestamp("ns", "UTC"), DAY, 1704067200 * 10**9),
+        (pa.duration("ms"), datetime.timedelta(seconds=1), 10**9),
+        (pa.date32(), DAY.date(), 1704067200 * 10**9),
+        (pa.date64(), DAY.date(), 1704067200 * 10**9),
+        (pa.time32("s"), datetime.time(0, 0, 2), 2 * 10**9),
+        (pa.time64("us"), datetime.time(0, 0, 2), 2 * 10**9),
+    ],
+)
+def test_a_missing_time_is_numpys_missing_time_beside_other_values(tmp_path, read, kind, value, stored):
+    pq.write_table(pa.table({"t": pa.array([value, None], kind), "x": [1, 2]}), tmp_path / "x.parquet")
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert [row["x"] for row in rows] == [1, 2]
+    assert rows[0]["t"] == stored
+    assert np.isnat(np.asarray(rows[1]["t"]).view("M8[ns]"))
+    assert dataset.schema.sampled == ("t",)
+
+
+LEAVES = [
+    (pa.float32(), [[[0.1, 2], [3, 4]], [[5]]]),
+    (pa.float16(), [[[np.float16(0.5)]], [[np.float16(2)]]]),
+    (pa.int8(), [[[1, 2]], []]),
+    (pa.uint64(), [[[2**64 - 1, 1]], [[1, 2]]]),
+    (pa.int64(), [[[]], [[5]], [[], []], []]),
+    (pa.bool_(), [[[True]], [[False], [True]]]),
+    (pa.string(), [[["a"], ["é"]], [[]], []]),
+    (pa.list_(pa.uint16(), 2), [[[[1, 2]], [[3, 4]]], [[[5, 6]]]]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), LEAVES, ids=[str(kind) for kind, _ in LEAVES])
+def test_lists_of_lists_keep_the_type_of_their_leaves_and_empty_ones(tmp_path, read, kind, values):
+    column = pa.array(values, pa.list_(pa.list_(kind)))
+    pq.write_table(pa.table({"v": column}), tmp_path / "x.parquet", row_group_size=2)
+    dataset, rows = read(tmp_path / "x.parquet")
+    leaf = kind.value_type if pa.types.is_fixed_size_list(kind) else kind
+    if kind == pa.string():
+        assert dataset.schema.columns["v"].dtype.kind == "U"
+    else:
+        assert dataset.schema.columns["v"].dtype == leaf.to_pandas_dtype()
+    read_back = pq.read_table(tmp_path / "x.parquet")["v"].to_pylist()
+    assert [row["v"].tolist() for row in rows] == read_back
+
+
+def test_times_in_lists_of_lists_are_nanoseconds(tmp_path, read):
+    column = pa.array([[[1, 2]], [[3]]], pa.list_(pa.list_(pa.timestamp("s"))))
+    pq.write_table(pa.table({"v": column}), tmp_path / "x.parquet")
+    _, rows = read(tmp_path / "x.parquet")
+    assert [row["v"].tolist() for row in rows] == [[[10**9, 2 * 10**9]], [[3 * 10**9]]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(pa.int16(), "int16[?, ?]"), (pa.list_(pa.float32(), 3), "float32[?, ?, 3]")]
+)
+def test_a_column_in_which_all_lists_are_empty_or_null_has_its_type(tmp_path, read, kind, said):
+    column = pa.array([[], None, []], pa.list_(pa.list_(kind)))
+    pq.write_table(pa.table({"v": column}), tmp_path / "x.parquet", row_group_size=1)
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert str(dataset.schema.columns["v"]) == said
+    assert [row["v"].size for row in rows] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (pa.array([[[1], [2, 3]]]), "their lengths differ"),
+        (pa.array([[[1], None]]), "a null within"),
+        (pa.array([[[1, None]]]), "a null within"),
+        (pa.array([["a", None]]), "a null within"),
+        (pa.array([["a", "b\0"]]), "ends in a zero character"),
+        (pa.array([[1.5, None]], pa.list_(pa.float64(), 2)), "a null within"),
+        (pa.array([{"x": [1, None]}], pa.struct([("x", pa.list_(pa.int8(), 2))])), "a null within"),
+    ],
+)
+def test_values_that_an_array_would_change_are_refused_by_the_columns_name(tmp_path, column, words):
+    pq.write_table(pa.table({"ok": [1], "odd": column}), tmp_path / "x.parquet")
+    with pytest.raises(DatasetError, match=f"x.parquet: row group 0: odd: .*{words}"):
+        open_foreign(str(tmp_path / "x.parquet"))
+    assert list(open_foreign(str(tmp_path / "x.parquet"), columns=["ok"]).schema.columns) == ["ok"]
+
+
+def test_a_null_among_a_dictionarys_values_is_one():
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array([None, "a"]))
+    batch = pa.RecordBatch.from_arrays([array], ["v"])
+    found = raw_columns(batch, columns_of(batch.schema))["v"]
+    assert found.available.tolist() == [False, True, False]
 
 
 def test_unit_and_description_in_a_fields_metadata_are_kept(tmp_path, read):

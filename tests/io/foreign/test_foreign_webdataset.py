@@ -52,6 +52,26 @@ def test_members_are_columns_by_what_their_names_say(tmp_path, read):
     assert [len(log.parts) for log in dataset.logs()] == [2]
 
 
+@pytest.mark.parametrize(
+    ("members", "columns", "renamed"),
+    [
+        ({"key": b"K", "txt": b"x"}, {"key": "s0", "key_": b"K", "txt": "x"}, {"key": "key_"}),
+        ({"key.txt": b"K", "key_.txt": b"L"}, {"key": "s0", "key_": "L", "key__": "K"}, {"key.txt": "key__"}),
+        ({"key.txt": b"K", "key.jpg": b"J"}, {"key": "s0", "key.txt": "K", "key.jpg": b"J"}, {}),
+        ({"KEY": b"K"}, {"key": "s0", "key_": b"K"}, {"key": "key_"}),
+    ],
+)
+def test_a_member_called_key_and_the_samples_own_key_are_both_kept(tmp_path, read, members, columns, renamed):
+    with webdataset.TarWriter(str(tmp_path / "x.tar"), encoder=False) as sink:
+        sink.write({"__key__": "s0", **members})
+    dataset, rows = read(tmp_path / "x.tar")
+    assert {name: rows[0][name] for name in dataset.schema.columns} == columns
+    assert dataset.notes == tuple(
+        f"member {suffix} is column {name}; column key has the samples' keys"
+        for suffix, name in renamed.items()
+    )
+
+
 def test_a_column_is_called_by_the_member_without_extension_where_that_is_clear(tmp_path, read):
     with webdataset.TarWriter(str(tmp_path / "x.tar")) as sink:
         sink.write({"__key__": "a", "left.jpeg": b"l", "Right.png": b"r", "mask.png": b"m"})

@@ -124,7 +124,7 @@ def test_times_that_are_not_understood_are_refused_instead_of_misread(tmp_path):
     array = zarr.open_group(tmp_path / "x.zarr", mode="w").create_array("timestamp", data=np.array([0, 2]))
     for unit, calendar in (("fortnights since 1970-01-01", "standard"), ("days since 2000-01-01", "noleap")):
         array.attrs.update(units=unit, calendar=calendar)
-        with pytest.raises(UsageError, match="timestamp counts"):
+        with pytest.raises(UsageError, match="/timestamp: it counts"):
             open_foreign(str(tmp_path / "x.zarr"))
     array.attrs.update(units="days since 2500-01-01", calendar="standard")
     with pytest.raises(DatasetError, match="int64 ns can't hold"):

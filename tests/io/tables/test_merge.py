@@ -98,14 +98,14 @@ def test_keys_that_repeat_are_refused_with_their_place(tables):
     left, right = (tt.read_index(f"{root}/{name}") for name in ("sensors", "labels"))
     twice = pd.concat([right, right.iloc[[3]]])
     words = (
-        r"2 rows of the right frame share their key, first at position 3 and again at 12 \(log_id drive-0, "
-        rf"timestamp \d+: row 3 of {root}/labels/index/drive-0\.parquet, row 3 of {root}/labels/index/drive-0"
+        r"2 rows of the right frame share their key, first at position 3 and again at 12 \(log_id drive-1, "
+        rf"timestamp \d+: row 3 of {root}/labels/index/drive-1\.parquet, row 3 of {root}/labels/index/drive-1"
     )
     with pytest.raises(UsageError, match=words):
         tt.merge(left, twice, on=ON)
     with pytest.raises(
         UsageError,
-        match=r"rows of the right frame share their key, first at position 0.*drive-0.*swap the sides",
+        match=r"rows of the right frame share their key, first at position 0.*drive-1.*swap the sides",
     ):
         tt.merge(left, right, on="log_id")
 

@@ -82,12 +82,12 @@ def test_a_data_frame_becomes_a_table(tmp_path):
     tt.write_table(f"{tmp_path}/t", frame, index=["small", "ok", "text"])
     index = tt.read_index(f"{tmp_path}/t")
     assert index[["log_id", "timestamp", "text"]].values.tolist() == [
-        ["a", 1, "yy"],
         ["b", 2, ""],
         ["b", 3, "x"],
+        ["a", 1, "yy"],
     ]
     assert (index.small.dtype, index.ok.dtype) == (np.uint8, bool)
-    row = tt.row_loader(index).get_row(2)
+    row = tt.row_loader(index).get_row(1)
     assert_rows_equal(row, frame.iloc[0].to_dict())
     assert (row["small"].dtype, row["ratio"].dtype, row["boxes"].dtype) == (np.uint8, np.float32, np.float64)
 

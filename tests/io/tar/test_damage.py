@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import logloom.datasets
 from logloom.errors import DatasetError, LogloomError
+from logloom.io.foreign import open_foreign
 from logloom.io.tar import TarReader, TarWriter
 from logloom.io.tar.npy import npy_header, read_npy
 from logloom.io.tar.stream import stream_samples
-from logloom.schema import Schema
+from logloom.schema import ColumnType, Schema
 from tests.io.tar.rows import TYPES, digests, random_block, schema_of
 
 SCHEMA = schema_of([TYPES[0], TYPES[11], TYPES[-1], TYPES[-2], TYPES[-4]])
@@ -234,6 +236,44 @@ def replaced(shard, tmp_path, old, new):
 def test_a_member_that_says_something_else_is_an_error(shard, tmp_path, old, new, words):
     with pytest.raises(DatasetError, match=rf"changed.tar: car/drive/\d+\..* at byte \d+: .*{words}"):
         read_all(replaced(shard, tmp_path, old, new))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "more", "words"),
+    [
+        ("f8", "1e999", "", "v is no float64"),
+        ("f4", "1e39", "", "v is no float32"),
+        ("f4", "0.1", "", "v is no float32"),
+        ("i8", "NaN", "", "v is no int64"),
+        ("u8", str(2**64), "", "v is no uint64"),
+        ("f8", "1.0", ', "meta": {"nan": {"v": "7ff8000000000001"}}', "with the bits of a NaN"),
+        ("f8", "Infinity", ', "meta": {"nan": {"v": "7ff8000000000001"}}', "with the bits of a NaN"),
+        ("f8", "NaN", ', "meta": {"nan": {"v": "3ff0000000000000"}}', "bits of no NaN"),
+        ("f8", "NaN", ', "meta": {"nan": {"v": "7ff0000000000000"}}', "bits of no NaN"),
+        ("f4", "NaN", ', "meta": {"nan": {"v": "7ff8000000000001"}}', "is no float"),
+        ("f8", "NaN", ', "meta": {"nan": {"v": "ζff8000000000001"}}', "v is no float64"),
+        ("f8", "NaN", ', "meta": {"nan": {"v": 1}}', "is no float"),
+        ("f8", "NaN", ', "meta": {"nan": ["v"]}', "no object of objects"),
+        ("f8", "NaN", ', "meta": "nan"', "no object of objects"),
+        ("f8", "1.0", ', "meta": {"dtypes": {"v": "float32"}}', "it says float32"),
+        ("u8", "1", ', "meta": {"dtypes": {"v": [[1]]}}', "it says"),
+        ("f8", '{"f8": "3ff0000000000000"}', "", "stands for a finite number"),
+        ("f8", '{"f4": "7fc00000"}', "", "is no float"),
+    ],
+)
+def test_a_number_that_is_none_of_the_type_is_an_error(tmp_path, dtype, value, more, words):
+    text = f'{{"log_id": "d", "timestamp": 0, "v": {value}{more}}}\n'.encode()
+    with tarfile.open(tmp_path / "bad.tar", "w") as tar:
+        info = tarfile.TarInfo("d/0.meta.json")
+        info.size = len(text)
+        tar.addfile(info, io.BytesIO(text))
+    schema = Schema({"v": ColumnType(np.dtype(dtype))})
+    with pytest.raises(DatasetError, match=rf"bad.tar: d/0.meta.json at byte \d+: .*{words}"):
+        list(TarReader(tmp_path / "bad.tar", schema).blocks())
+    with contextlib.suppress(LogloomError, KeyError):  # or the samples are others', of one member
+        assert np.isinf(logloom.datasets.open(tmp_path)[0]["v"]) == (value == "Infinity")
+    with contextlib.suppress(LogloomError):
+        open_foreign(str(tmp_path))
 
 
 @settings(max_examples=200)

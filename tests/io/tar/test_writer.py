@@ -14,8 +14,10 @@ import webdataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import logloom.datasets
 from logloom.blocks import Block, Ragged
 from logloom.errors import UsageError
+from logloom.io.foreign import open_foreign
 from logloom.io.tar import TarReader, TarWriter
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from tests.io.tar.rows import TYPES, cut, random_block, schema_of, schemas
@@ -83,7 +85,7 @@ def test_tarfile_reads_every_member_with_its_values(tmp_path):
             assert array.tobytes() == block.columns[name][row].tobytes()
         meta = json.loads(data[f"{key}.meta.json"])
         assert list(meta) == [
-            "log_id", "timestamp", "speed", "weather", "camera.front.age", "camera.front.available"
+            "log_id", "timestamp", "speed", "weather", "camera.front.age", "camera.front.available", "meta"
         ]  # fmt: skip
         assert meta["timestamp"] == stamp
         assert meta["camera.front.age"] == block.columns["camera.front.age"][row]
@@ -142,8 +144,77 @@ def test_webdataset_iterates_with_the_same_values(tmp_path):
                 assert sample[f"{name}.bin"] == expected.tobytes()
             elif ctype.kind == "string":
                 assert sample["meta.json"][name] == expected.tobytes().decode()
-            elif np.isfinite(expected):
-                assert sample["meta.json"][name] == expected
+            else:
+                assert np.array_equal(sample["meta.json"][name], expected, equal_nan=True)
+
+
+NUMBERS = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
+
+
+def extremes(dtype):
+    """Values of a type that others would change, each in a row: the ends of its range, NaNs of any bits."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return np.array([True, False])
+    if dtype.kind != "f":
+        info = np.iinfo(dtype)
+        return np.array([info.max, info.min, info.max // 2 + 1, 1], dtype)
+    quiet = int(np.array([np.nan], dtype).view(f"u{dtype.itemsize}")[0])
+    sign = 1 << 8 * dtype.itemsize - 1
+    bits = np.array([quiet, quiet | sign, quiet | 1, quiet ^ (quiet & -quiet) | 1], f"u{dtype.itemsize}")
+    info = np.finfo(dtype)
+    return np.concatenate(
+        [bits.view(dtype), np.array([np.inf, -np.inf, -0.0, info.max, info.smallest_subnormal], dtype)]
+    )
+
+
+def write_numbers(path, dtype):
+    values = extremes(dtype)
+    schema = Schema({"v": ColumnType(np.dtype(dtype))})
+    write(path, schema, [Block("d", "p", 0, {"timestamp": np.arange(len(values)), "v": values})])
+    return schema, values
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_every_number_is_one_to_json_and_to_webdataset(tmp_path, dtype):
+    _, values = write_numbers(tmp_path / "shard.tar", dtype)
+    with tarfile.open(tmp_path / "shard.tar") as tar:
+        read = [json.loads(tar.extractfile(member).read())["v"] for member in tar]
+    shards = webdataset.WebDataset(str(tmp_path / "shard.tar"), shardshuffle=False)
+    for found in (read, [sample["meta.json"]["v"] for sample in shards.decode()]):
+        assert str(found) == str(values.tolist())
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_a_folder_of_shards_opens_with_the_numbers_that_were_written_to_the_bit(tmp_path, dtype):
+    schema, values = write_numbers(tmp_path / "shard.tar", dtype)
+    (block,) = TarReader(tmp_path / "shard.tar", schema).blocks()
+    opened = logloom.datasets.open(tmp_path)
+    for found in (block.columns["v"], np.array([row["v"] for row in opened])):
+        assert (found.dtype, found.tobytes()) == (values.dtype, values.tobytes())
+    foreign = open_foreign(str(tmp_path))
+    (log,) = foreign.logs()
+    (block,) = foreign.part_blocks(log.log_id, log.parts[0])
+    assert (block.columns["v"].dtype, block.columns["v"].tobytes()) == (values.dtype, values.tobytes())
+
+
+def test_more_is_said_of_a_nan_only_where_its_bits_are_others(tmp_path):
+    write_numbers(tmp_path / "shard.tar", "f8")
+    with tarfile.open(tmp_path / "shard.tar") as tar:
+        said = [json.loads(tar.extractfile(member).read()).get("meta") for member in tar]
+    bits = ["fff8000000000000", "7ff8000000000001", "7ff0000000000001"]
+    assert said == [None, *({"nan": {"v": one}} for one in bits), *[None] * 5]
+
+
+def test_earlier_shards_with_floats_as_bits_are_still_read(tmp_path):
+    text = b'{"log_id": "d", "timestamp": 0, "v": {"f8": "7ff8000000000001"}}\n'
+    with tarfile.open(tmp_path / "shard.tar", "w") as tar:
+        info = tarfile.TarInfo("d/0.meta.json")
+        info.size = len(text)
+        tar.addfile(info, io.BytesIO(text))
+    row = TarReader(tmp_path / "shard.tar", Schema({"v": ColumnType(np.dtype("f8"))}))[0]
+    assert row["v"].view("u8") == 0x7FF8000000000001
+    assert np.isnan(logloom.datasets.open(tmp_path)[0]["v"])
 
 
 def test_an_empty_bytes_value_is_a_member_of_length_zero(tmp_path):
