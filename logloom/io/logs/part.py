@@ -276,7 +276,7 @@ def open_part(container: Container, options: OpenOptions) -> LogPart:
     """
     file = container.file
     if file.size == 0:
-        raise LogReadError(f"{file.uri}: is empty; the recorder never wrote to it. Leave it out.")
+        raise LogReadError(f"{file.uri}: empty file (the writer probably crashed); exclude it")
     try:
         index = own_index(container)
     except LogReadError:
