@@ -16,6 +16,7 @@ from logloom.errors import OF_CONTENT, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TopicInfo
 from logloom.io.logs.decoding.languages import definition_of
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
+from logloom.io.logs.recorded import is_static
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as text
 from logloom.recipe.values import duration_text
@@ -108,6 +109,7 @@ def suggest(
         others = {log_id: uris[log_id] for log_id in uris.keys() - whole.keys()}
         return suggest(whole, storage_options, on_error="skip", skipped=others, on_left_out=on_left_out)
     found.unusable |= {name: made for name, made in proposed.items() if isinstance(made, str)}
+    found.static = {t.name for t in topics if _is_static(t, found.columns.get(t.name, ()))}
     topics = [topic.spread(found.per_time.get(topic.name, 1.0)) for topic in topics]
     head: dict[str, Any] = {
         "name": _dataset_name(logs),
@@ -140,6 +142,13 @@ def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
                 messages = known.messages + info.num_messages
                 found[name] = _SuggestedTopic(known.info, known.log, messages, max(known.period, period))
     return [found[name] for name in sorted(found)]
+
+
+def _is_static(topic: _SuggestedTopic, columns: Sequence[Candidate] = ()) -> bool:
+    """Whether all its columns take the last message, as a latched topic's do: that may be much older."""
+    if not topic.period or is_static(topic.name):
+        return True
+    return bool(columns) and all(column.policy == "static" for column in columns)
 
 
 # --- the head -------------------------------------------------------------------------------------------
@@ -324,7 +333,7 @@ def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str,
     keys = {"topic": topic.name, **column.keys}
     if keys.get("as") == "image" and topic.name in found.image_dtypes:
         keys["dtype"] = found.image_dtypes[topic.name]
-    if column.policy == "static" or not topic.period:
+    if column.policy == "static" or _is_static(topic):
         return keys | {"resample": "static"}
     if topic.name in found.per_time and POLICIES[column.policy].uses == "two":
         keys["resample"] = "nearest"
