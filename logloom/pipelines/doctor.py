@@ -2,14 +2,14 @@
 
 Here: the answer of `logloom doctor`. Messages are looked at stretch by stretch, so that memory doesn't grow
 with the length of a log. No Beam.
-Elsewhere: what was seen so far (doctor_watch), what the answer is made of, and what counts as strange
-(doctor_findings), the columns of tables (doctor_tables), frames (doctor_frames), what damage is and how
-reading goes on behind it (logloom.io.logs), printing (logloom.cli).
+Elsewhere: what was seen so far (doctor_watch), what the answer is made of (doctor_findings), what is strange
+about times (doctor_times), the columns of tables (doctor_tables), frames (doctor_frames), what damage is and
+how reading goes on behind it (logloom.io.logs), printing (logloom.cli).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogReadError, TruncatedLogError
+from logloom.blocks import Ragged
+from logloom.errors import OF_CONTENT, LogReadError, TruncatedLogError
 from logloom.io.logs.base import (
     MAX_TIME,
     MIN_TIME,
+    FieldSpec,
     Log,
     LogSummary,
     OpenOptions,
+    Refusal,
     TopicRequest,
     unfinished_words,
 )
@@ -34,15 +37,18 @@ from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart, own_index
-from logloom.io.logs.raw import Decoder
-from logloom.pipelines.doctor_findings import Diagnosis, HealthFinding, LostRange, judge
+from logloom.io.logs.raw import Decoder, RawMessages
+from logloom.io.logs.recorded import Recorded
+from logloom.pipelines.doctor_findings import SALVAGE, SALVAGED, Diagnosis, HealthFinding, LostRange
 from logloom.pipelines.doctor_frames import examine_calibrations, examine_frames
+from logloom.pipelines.doctor_times import judge_times
 from logloom.pipelines.doctor_watch import Examination
 from logloom.words import counted
 
 STRETCH_BYTES = 64 << 20
 
-_SALVAGE = "`on_error: salvage` uses what is whole"
+_FRAMES = ("transforms[].child_frame_id", "child_frame_id", "header.frame_id", "frame_id")
+_MAX_FRAME = 256  # characters
 
 TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see doctor_tables
 
@@ -80,12 +86,19 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
         finding = HealthFinding("unreadable", files.uris[0], 0, "", 0, str(error), remedy)
         return Diagnosis(files.log_id, tuple(files.uris), findings=(finding, *of_tables))
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
-    strange = (finding for topic in topics for finding in judge(topic, summary.uris[0]))
+    strange = (*_emptiness(summary), *judge_times(topics, found.recorded, summary.uris[0]))
     findings = (*found.findings, *of_tables, *strange, *examine_frames(log), *examine_calibrations(log))
     lost = tuple(found.lost)
     return Diagnosis(
         files.log_id, summary.uris, summary.size, topics, findings, lost, unchecked=found.unchecked
     )
+
+
+def _emptiness(summary: LogSummary) -> Iterator[HealthFinding]:
+    """That a log has no messages, so that a build of it alone has no rows."""
+    if not summary.num_messages:
+        message = "it has no messages (the writer probably crashed)"
+        yield HealthFinding("empty", summary.uris[0], None, "", 0, message, "exclude it")
 
 
 def _examine_tables(
@@ -101,10 +114,10 @@ def _examine_tables(
 
 def _examine_files(log: ContainerLog) -> Examination:
     """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
-    found = Examination(unchecked=0)
+    found = Examination(Recorded(()), unchecked=0)
     decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
     for part in log.parts:
-        remedy = f"{part.container.remedy}; {_SALVAGE}"
+        remedy = f"{part.container.remedy}; {SALVAGED}"
         reindex = getattr(part.container, "reindex", "")
         if part.index.is_scanned and not part.index.lost and (broken := _broken_index(part, remedy)):
             found.findings.append(broken)
@@ -129,15 +142,27 @@ def _examine_files(log: ContainerLog) -> Examination:
     files = {part.uri for part in log.parts}
     for refusal in log.summary.refusals:
         if refusal.uri not in files:
-            remedy = f"copy the log again; {_SALVAGE}"
-            found.findings.append(HealthFinding("missing", refusal.uri, None, "", 0, refusal.reason, remedy))
+            found.findings.append(
+                HealthFinding(
+                    "missing",
+                    refusal.uri,
+                    None,
+                    "",
+                    0,
+                    refusal.reason,
+                    f"copy the log again; {SALVAGED}",
+                    recipe=SALVAGE,
+                )
+            )
     for topic, (uri, offset, length, unit) in sorted(found.first_unfit.items()):
         count = found.watched(topic).unfit
         message = (
             f"{counted(count, 'message')} of {topic} can't be read by the definition; "
             f"the first has {counted(length, 'byte')}"
         )
-        found.findings.append(HealthFinding("unfit", uri, offset, topic, count, message, _SALVAGE, unit))
+        found.findings.append(
+            HealthFinding("unfit", uri, offset, topic, count, message, SALVAGED, unit, recipe=SALVAGE)
+        )
     return found
 
 
@@ -147,7 +172,7 @@ def _broken_index(part: LogPart, remedy: str) -> HealthFinding | None:
         own_index(part.container)
     except LogReadError as error:
         kind = "truncated" if isinstance(error, TruncatedLogError) else "damaged"
-        return HealthFinding(kind, part.uri, None, "", 0, str(error), remedy)
+        return HealthFinding(kind, part.uri, None, "", 0, str(error), remedy, recipe=SALVAGE)
     return None
 
 
@@ -171,7 +196,7 @@ def _decoder(log: ContainerLog, topic: str, found: Examination) -> Decoder | Non
         return log.decoder(topic)
     except LogReadError as error:
         uri = log.summary.uris[0]
-        remedy = "leave the topic out, or install a package that decodes it"
+        remedy = "leave the topic out, as `info --recipe` does, or install a package that decodes it"
         found.findings.append(HealthFinding("undecodable", uri, None, topic, 0, str(error), remedy))
         return None
 
@@ -187,6 +212,9 @@ def _watch(
 ) -> None:
     """Looks at a topic's messages in one chunk."""
     watched = found.watched(topic)
+    strays = found.recorded.are_strays(chunk.log_time[rows])
+    watched.strays += int(strays.sum())
+    rows = rows[~strays]
     if decoder is None:
         watched.add(chunk.log_time[rows], None)
         return
@@ -195,7 +223,8 @@ def _watch(
     raw = gathering.raw()
     fits = decoder.check(raw)
     has_header = decoder.time_source(("header",)) is not None
-    watched.add(raw.log_time[fits], decoder.header_time(raw)[fits] if has_header else None)
+    stamps = decoder.header_time(raw)[fits] if has_header else None
+    watched.add(raw.log_time[fits], stamps, _frames_of(decoder, raw, np.flatnonzero(fits)))
     if not fits.all():
         row = int(np.argmin(fits))
         watched.unfit += int((~fits).sum())
@@ -203,23 +232,48 @@ def _watch(
         found.first_unfit.setdefault(topic, (part.uri, where, int(raw.length[row]), origin.unit))
 
 
+def _frames_of(
+    decoder: Decoder, raw: RawMessages, fits: NDArray[np.intp]
+) -> Callable[[NDArray[np.intp]], Sequence[Hashable] | None]:
+    """From numbers of messages, among those that fit, to their frames; see `WatchedTopic.add`."""
+
+    def frames(rows: NDArray[np.intp]) -> Sequence[Hashable] | None:
+        messages = raw.take(fits[rows])
+        for path in _FRAMES:
+            spec = FieldSpec((path,), strings=_MAX_FRAME)
+            try:
+                ctype = decoder.column_type(spec)
+                values = decoder.take(messages, spec) if ctype.kind != "bytes" else None
+            except OF_CONTENT:
+                continue
+            if isinstance(values, Ragged) and len(values.values):
+                return [row.tobytes() for row in values]
+        return None
+
+    return frames
+
+
 def _examine_spans(log: Log) -> Examination:
     """Reads a log of another kind span by span, by what every `Log` offers."""
-    found = Examination()
+    found = Examination(Recorded(()))
     summary = log.summary
     for refusal in summary.refusals:
         where = LostRange(refusal.uri, refusal.offset, 0)
         lost = {refusal.topic: refusal.num_messages}
-        found.lose("damaged", where, refusal.reason, lost, _SALVAGE, refusal.unit)
+        found.lose("damaged", where, refusal.reason, lost, SALVAGED, refusal.unit)
+    unfit: dict[str, list[Refusal]] = {}
     for start, stop in spans(summary):
         request = TopicRequest(start, stop, ("header", "log"), None)
         for topic, messages in log.read(dict.fromkeys(summary.topics, request)).items():
-            for refusal in messages.refused:
-                where = LostRange(refusal.uri, refusal.offset, 0)
-                lost = {topic: refusal.num_messages}
-                found.lose("unfit", where, refusal.reason, lost, _SALVAGE, refusal.unit)
+            unfit.setdefault(topic, []).extend(messages.refused)
             has_header = log.time_source(topic, ("header",)) is not None
             found.watched(topic).add(messages.log_time, messages.time if has_header else None)
+    for topic, refused in sorted(unfit.items()):
+        if refused:
+            where = LostRange(refused[0].uri, refused[0].offset, 0)
+            lost = {topic: sum(refusal.num_messages for refusal in refused)}
+            others = f", and {counted(len(refused) - 1, 'other one')}" if len(refused) > 1 else ""
+            found.lose("unfit", where, f"{refused[0].reason}{others}", lost, SALVAGED, refused[0].unit)
     return found
 
 
