@@ -88,7 +88,10 @@ def _sampled(plan: BuildPlan, log: PlannedLog, source: Log) -> tuple[int, float,
     span = Span(start, stop, (ticks[0], ticks[1]) if ticks else None)
     name = log.task.log_id
     labels = plan.labels.of(name) if plan.labels is not None else {}
-    rows = build_blocks(source, name, plan.job.plan, span, max_bytes=SAMPLE_BYTES, labels=labels)
+    how = plan.job.open_options.on_error
+    rows = build_blocks(
+        source, name, plan.job.plan, span, max_bytes=SAMPLE_BYTES, labels=labels, on_error=how
+    )
     blocks = iter(rows)
     found = 0, 0.0, 0
     for _ in range(_TIMED):

@@ -7,16 +7,18 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel
 
-from logloom.errors import UsageError
+from logloom.errors import LogReadError, RecipeError, StorageError, UsageError
 from logloom.io.formats import format_named
 from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.outline import Outline
+from logloom.io.logs.remembered import topic_kinds
 from logloom.io.manifest import Manifest
 from logloom.io.referring import ReferringFormat
 from logloom.io.shards import LogRecord
@@ -25,7 +27,7 @@ from logloom.io.stretches import Ints
 from logloom.io.version_files import check_root
 from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.plan_catalogue import check_index
-from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State
+from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State, list_failures
 from logloom.pipelines.plan_video import video_notes
 from logloom.pipelines.planned import BuildPlan, PlannedLog
 from logloom.pipelines.standing import (
@@ -38,11 +40,16 @@ from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
 from logloom.recipe.mistakes import Mistake
+from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size
-from logloom.transforms.derive import load_files, modules_of, read_files
+from logloom.transforms.columns import RowPlan
+from logloom.transforms.derive import NOT_OF_THE_LOG, load_files, modules_of, read_files
 from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import LogJob, LogTask
+from logloom.transforms.partition import failure_of
+from logloom.transforms.resolve import hold_to
 from logloom.transforms.results import Failure
+from logloom.transforms.topics import named_topics
 from logloom.uris import shown
 from logloom.words import counted, human_seconds, some_of
 
@@ -102,6 +109,7 @@ def plan_build(
     parent, following = next_version(store)
     before = Before(parent)
     logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out)
+    logs.known = Schema.from_json(parent.schema) if parent is not None else None
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
@@ -217,16 +225,20 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
     """Those of the logs that are built; a build has checked those of the others.
 
     Raises:
-        UsageError: lists the logs whose names an output can't hold.
+        UsageError: lists the logs whose names an output can't hold, under `on_error: fail`.
+        LogReadError: these are all logs.
     """
-    problems = [
-        problem
-        for log in logs.files.at(logs.rows(State.OPENED, State.LEFT))
+    found = [
+        (row, log, problem)
+        for row, log in logs.at(logs.rows(State.OPENED, State.LEFT))
         for output, options in outputs.items()
         for problem in format_named(output).check_log(options, log.log_id, log.uris[0])
     ]
-    if problems:
+    problems = [problem for _, _, problem in found]
+    if problems and logs.options.on_error == "fail":
         raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
+    for row, log in {row: log for row, log, _ in found}.items():
+        logs.leave_out(row, log, "; ".join(problem for at, _, problem in found if at == row))
 
 
 def _compared(job: LogJob, before: Before, logs: PlanLogs) -> Ints:
@@ -271,14 +283,14 @@ def _against_parent(
     """Sorts the logs into those to read, those whose records stay, and those that are gone."""
     parent, compared = before.parent, _compared(job, before, logs)
     purged = logs.purged(before)
-    planned = list(_to_build(job, recipe, logs, before, purged))
+    planned, unfit = _to_build(job, recipe, logs, before, purged)
     notes = [*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_sample_note(logs, len(compared))]
     mended = [log.task.log_id for log in planned if log.task.replaces is not None]
     notes += [*_mended_note(mended), *_waiting(job.store, recipe, logs, before)]
     notes += [log.warning for log in planned if log.warning]
     notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
-    unreadable = [_unreadable(recipe, log, message) for log, message in logs.failed]
+    unreadable = [*unfit, *(_unreadable(recipe, log, message) for log, message in logs.failed)]
     there = before.left_out | logs.unsettled | purged
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
     vanished = _vanished(job, recipe, gone, before)
@@ -323,11 +335,19 @@ def _against_parent(
 
 def _to_build(
     job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, purged: Collection[str]
-) -> Iterator[PlannedLog]:
-    """Those of the opened logs whose records don't stay."""
+) -> tuple[list[PlannedLog], list[LogRecord]]:
+    """Those of the opened logs whose records don't stay, and records of those that can't be built.
+
+    Raises:
+        LogReadError: some can't be built, under `on_error: fail`; lists all of them.
+    """
     opened = logs.rows(State.OPENED)
     tasks = (task_of(job, recipe, logs, row, log) for row, log in logs.at(opened))
     stand, parts = standing(job, recipe, logs, before, opened), replaced_parts(logs, before, opened)
+    planned: list[PlannedLog] = []
+    failed: list[Failure] = []
+    records: list[LogRecord] = []
+    held = _Held(job.plan, recipe)
     for task, stands, part in zip(tasks, stand, parts.to_pylist(), strict=True):
         if task.log_id in purged or stands:
             continue
@@ -335,7 +355,36 @@ def _to_build(
             (record,) = before.records([task.log_id])
             is_same = record.content_id == task.content_id
             task = replace(task, before=record.key, replaces=part if is_same else None)
-        yield PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan)
+        try:
+            held.check(task.log_id, logs.opened[task.log_id])
+            planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
+        except (RecipeError, StorageError, *NOT_OF_THE_LOG):
+            raise
+        except Exception as error:  # whatever is odd about a log stays in that log
+            failed.append(failure_of(job, task.log_id, "", error))
+            records.append(skipped_record(task, failed[-1:]))
+    if failed and job.on_error == "fail":
+        raise LogReadError(list_failures((failure.message for failure in failed), len(logs.files)))
+    return planned, records
+
+
+class _Held:
+    """Holds opened logs to a plan; those that define topics alike once.
+
+    Under `on_error: fail` the plan was made of all of them, and fits.
+    """
+
+    def __init__(self, plan: RowPlan, recipe: Recipe):
+        self._plan, self._recipe = plan, recipe
+        self._named = named_topics(recipe)
+        self._fit = set[tuple[Any, ...]]()
+
+    def check(self, log_id: str, log: Outline) -> None:
+        """See `hold_to`."""
+        kind = tuple(sorted(topic_kinds(log.summary, self._named).items()))
+        if self._recipe.on_error_mode != "fail" and kind not in self._fit:
+            hold_to(self._plan, self._recipe, log_id, log)
+            self._fit.add(kind)
 
 
 def _told_by_workers(left: ListedTasks, rows: Ints, before: Before, logs: PlanLogs) -> ListedTasks:

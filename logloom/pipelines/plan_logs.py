@@ -37,7 +37,9 @@ from logloom.pipelines.versions import Before, namesake_notes, purged_notes
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import expand_logs, open_options
+from logloom.schema import Schema
 from logloom.transforms.columns import RowPlan
+from logloom.transforms.derive import NOT_OF_THE_LOG
 from logloom.transforms.resolve import resolve
 from logloom.transforms.topics import Alike, named_topics
 from logloom.uris import shown
@@ -126,6 +128,7 @@ class PlanLogs(Mapping[str, Outline]):
         self.failed: list[tuple[LogFiles, str]] = []
         self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
         self._outline = outlines()
+        self.known: Schema | None = None  # columns of the version before
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
         if self.labels.types:
             known = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
@@ -283,8 +286,22 @@ class PlanLogs(Mapping[str, Outline]):
                 else:
                     self.opened[log.log_id] = result
                 self._on_opened(done, len(files))
+        self._check_failed()
+
+    def leave_out(self, row: int, log: LogFiles, why: str) -> None:
+        """Leaves a log out that was to be built, like one that can't be read.
+
+        Raises:
+            LogReadError: see `open`.
+        """
+        self._states[row] = State.FAILED
+        self.opened.pop(log.log_id, None)
+        self.failed.append((log, why))
+        self._check_failed()
+
+    def _check_failed(self) -> None:
         if self.failed and (self.options.on_error == "fail" or np.all(self._states == State.FAILED)):
-            raise LogReadError(_list_failures(self.failed, len(self.files)))
+            raise LogReadError(list_failures((why for _, why in self.failed), len(self.files)))
 
     def _open(self, log: LogFiles) -> Outline | str:
         try:
@@ -292,6 +309,10 @@ class PlanLogs(Mapping[str, Outline]):
             check_files(log, lambda uris: open_log(uris, self.options))
         except LogReadError as error:
             return str(error)
+        except (LogloomError, *NOT_OF_THE_LOG):
+            raise
+        except Exception as error:  # whatever else a library raises of a log
+            return f"{log.uris[0]}: {type(error).__name__}: {error}"
         return opened
 
     def resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
@@ -338,11 +359,12 @@ class PlanLogs(Mapping[str, Outline]):
         while self.num_remembered:
             failed = len(self.failed)
             try:
-                return resolve(self._recipe, self, allow_derive, self._alike(), self.labels.types)
+                return resolve(self._recipe, self, allow_derive, self._alike(), self.labels.types, self.known)
             except OF_CONTENT:
                 # Without those that turned out to be unreadable, where these may be skipped.
                 self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
-        return resolve(self._recipe, self or self._waiting, allow_derive, labels=self.labels.types)
+        logs = self or self._waiting
+        return resolve(self._recipe, logs, allow_derive, labels=self.labels.types, known=self.known)
 
     def at(self, rows: Ints) -> Iterator[tuple[int, LogFiles]]:
         """Logs with their positions."""
@@ -433,8 +455,9 @@ def save_memory(memory: Memory | None, store: Store) -> None:
         return
 
 
-def _list_failures(failed: Iterable[tuple[LogFiles, str]], total: int) -> str:
-    lines = [message for _, message in failed]
+def list_failures(failed: Iterable[str], total: int) -> str:
+    """Why logs can't be built, as one text."""
+    lines = list(failed)
     if len(lines) == 1:
         return lines[0]
     return f"{len(lines)} of {counted(total, 'log')} can't be read:\n" + "\n".join(

@@ -16,7 +16,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from logloom.errors import OF_CONTENT, CommitConflictError, DatasetError, StorageError
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.entries import Entry, read_log_part, write_log_part
 from logloom.io.log_statistics import of_units, write_statistics
 from logloom.io.logs.base import Refusal
@@ -55,9 +55,9 @@ from logloom.words import counted, some_of
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     """Reconciles a log's partitions and writes its part of the manifest.
 
-    Under on_error skip, a log with any failure of its own loses all its partitions; under salvage, one whose
-    rows can't be made or written: nothing says which of them would be whole. Of a source that is converted
-    the damaged parts alone are left out: they were whole once, and say themselves that they no longer are.
+    Under on_error skip and salvage, a log with any failure of its own loses all its partitions: nothing says
+    which of them would be whole. (What salvage reads past is no failure.) Of a source that is converted the
+    damaged parts alone are left out: they were whole once, and say themselves that they no longer are.
     """
     # Beam hands them over in any order, and the manifest says what kept a log from being built.
     done = sorted(results, key=lambda result: (len(result.partition), result.partition))
@@ -74,9 +74,14 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
         if not failures and _are_as_before(job, log, entries):
             return LogOutcome(log.log_id, None, memory=memory)
         record = _record(job, log, entries, failures)
-    except OF_CONTENT as error:
-        failed = Failure(log.log_id, "", "log", str(error))
-        return LogOutcome(log.log_id, None, (failed,), memory=memory)
+    except StorageError:
+        raise
+    except LogloomError as error:
+        failures = (Failure(log.log_id, "", "log", str(error)),)
+        # What is damaged in the root is no fault of a log.
+        if not isinstance(job, LogJob) or "log" not in job.left_out or isinstance(error, DatasetError):
+            return LogOutcome(log.log_id, None, failures, memory=memory)
+        record = skipped_record(log, failures)
     units = record.units or 0
     built = sum(result.built for result in done) if units else 0
     seconds = sum(result.seconds for result in done)

@@ -44,8 +44,8 @@ from logloom.uris import is_local
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
 READING_SEMANTICS = 1
-# Kinds of failures for which a log is left out, by on_error.
-_LEFT_OUT = {"skip": ("log", "derive", "rows", "worker"), "salvage": ("derive", "rows", "worker")}
+# Kinds of failures for which a log is left out, but for `on_error: fail`.
+_LEFT_OUT = ("log", "derive", "rows", "worker")
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class LogJob(Job):
 
     @property
     def left_out(self) -> Sequence[str]:
-        return _LEFT_OUT.get(self.on_error, ())
+        return () if self.on_error == "fail" else _LEFT_OUT
 
     @cached_property
     def plan_identity(self) -> str:
@@ -316,7 +316,10 @@ class LogJob(Job):
         assert isinstance(span, Span)
         load_files(self.py_files)
         source, labels = opened(self, log), self.labels_of(log)
-        return build_blocks(source, log.log_id, self.plan, span, max_bytes=self.block_bytes, labels=labels)
+        how = self.open_options.on_error
+        return build_blocks(
+            source, log.log_id, self.plan, span, max_bytes=self.block_bytes, labels=labels, on_error=how
+        )
 
     def labels_of(self, log: LogTask) -> dict[str, LogLabels]:
         """The labels of a log, by column; none of one that nobody labelled.

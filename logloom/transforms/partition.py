@@ -64,7 +64,7 @@ def build_partition(job: Job, partition: PartitionTask) -> PartitionResult:
     except (StorageError, *NOT_OF_THE_LOG):
         raise  # the fault of this machine or store, not of the log
     except Exception as error:  # whatever a format or a library raises of a log's values
-        return PartitionResult(log, span.name, (), (_failure(job, partition, error),))
+        return PartitionResult(log, span.name, (), (failure_of(job, log.log_id, span.name, error),))
     entries = _counted_once(entry for output in blank if (entry := found[output] or built.get(output)))
     seconds = time.perf_counter() - began
     rows = max((entry.rows for entry in entries), default=0)
@@ -82,16 +82,19 @@ def _counted_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(once)
 
 
-def _failure(job: Job, partition: PartitionTask, error: Exception) -> Failure:
-    """An error of building a partition as a failure of its log."""
-    log, span = partition.log, partition.span
+def failure_of(job: Job, log_id: str, partition: str, error: Exception) -> Failure:
+    """An error of planning or building a log as its failure.
+
+    Args:
+        partition: "" for the log as a whole.
+    """
     kind = next((kind for of, kind in job.failure_kinds.items() if isinstance(error, of)), "rows")
     if kind == "rows" and isinstance(error.__cause__, NOT_OF_THE_LOG):
         kind = "machine"
     message = str(error) if isinstance(error, LogloomError) else f"{type(error).__name__}: {error}"
     if not isinstance(error, LogloomError):
-        _log.warning("%s %s: %s", log.log_id, span.name, message, exc_info=error)
-    return Failure(log.log_id, span.name, kind, message)
+        _log.warning("%s %s: %s", log_id, partition, message, exc_info=error)
+    return Failure(log_id, partition, kind, message)
 
 
 def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:

@@ -15,10 +15,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from logloom.blocks import Ragged, Values, empty
+from logloom.blocks import Ragged, Values, empty, take
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.labels.stored import LogLabels
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, LogSummary, Messages, Refusal, TopicRequest
+from logloom.io.logs.base import (
+    MAX_TIME,
+    MIN_TIME,
+    FieldSpec,
+    Log,
+    LogSummary,
+    Messages,
+    OnError,
+    Refusal,
+    TopicRequest,
+)
+from logloom.io.logs.decoding.partly import take_partly
 from logloom.io.logs.redacted import RedactedLog, RedactedMessages, lie_in
 from logloom.io.video.frames import UNDECODABLE
 from logloom.resample import kernels
@@ -45,31 +56,41 @@ class Static:
     Attributes:
         value: one row of the column's type, or none where the log has no such message.
         log_time: of the message; ages are counted from it, since a static message may have no stamp.
+        refused: the last messages of the topic that can't be used.
     """
 
     value: Values
     log_time: int = 0
+    refused: tuple[Refusal, ...] = ()
 
 
-def read_statics(log: Log, plan: RowPlan) -> dict[str, Static]:
+def read_statics(log: Log, plan: RowPlan, on_error: OnError = "fail") -> dict[str, Static]:
     """The static columns of a log, by name.
 
     Raises:
-        LogReadError: a message doesn't fit its definition.
+        LogReadError: a message doesn't fit its definition, and none may be refused.
         LogloomError: a value doesn't fit the column's dtype.
     """
-    return {c.name: _read_static(log, c) for c in plan.columns if c.sampling.rules.uses == "topic"}
+    return {c.name: _read_static(log, c, on_error) for c in plan.columns if c.sampling.rules.uses == "topic"}
 
 
-def _read_static(log: Log, column: ColumnPlan) -> Static:
+def _read_static(log: Log, column: ColumnPlan, on_error: OnError) -> Static:
     messages = log.last_message(column.topic) if column.topic in log.summary.topics else None
-    if messages is None or len(messages) == 0:
+    if messages is None:
         return Static(empty(column.ctype))
-    value = _checked(column, messages.take(column.spec, np.arange(1)))
+    refused = tuple(messages.refused)
+    if len(messages) == 0:
+        return Static(empty(column.ctype), refused=refused)
+    value, _, reasons = _taken(column, messages, column.spec, np.arange(1), on_error)
+    if value is None:
+        uri = log.summary.uris[0]
+        lost = _refusals(uri, column, messages, reasons)
+        return Static(empty(column.ctype), refused=(*refused, *lost))
+    value = _checked(column, value)
     adapt = _adapter(column)
     with np.errstate(all="ignore"):
         value = cast_values(adapt(value) if adapt else value, column.ctype, column.name, messages.log_time)
-    return Static(value, int(messages.log_time[0]))
+    return Static(value, int(messages.log_time[0]), refused)
 
 
 class SpanValues(NamedTuple):
@@ -80,6 +101,7 @@ class SpanValues(NamedTuple):
         frames: the trees that poses are looked up in.
         labels: of the log, by column.
         point_times: of columns whose points are deskewed.
+        on_error: what becomes of a message that can't be decoded.
     """
 
     statics: Mapping[str, Static]
@@ -87,6 +109,7 @@ class SpanValues(NamedTuple):
     videos: Mapping[str, VideoValues]
     labels: Mapping[str, LogLabels] = {}
     point_times: Mapping[str, PointTimes] = {}
+    on_error: OnError = "fail"
 
 
 class Piece:
@@ -107,7 +130,7 @@ class Piece:
                 point_times = shared.point_times.get(column.name)
                 deskewing = Deskewing(column, shared.frames, point_times) if point_times else None
                 self.columns[column.name] = Sampled(
-                    column, messages, self.ticks, span, uri, video, deskewing, wanted
+                    column, messages, self.ticks, span, uri, video, deskewing, wanted, shared.on_error
                 )
         for looked in plan.transforms:
             at = self.columns[looked.at] if looked.at else None
@@ -192,10 +215,11 @@ class Sampled:
         video: VideoValues | None = None,
         deskewing: Deskewing | None = None,
         wanted: Times | None = None,
+        on_error: OnError = "fail",
     ):
         self._column, self._messages, self._span, self._uri = column, messages, span, uri
-        self._video, self._deskewing = video, deskewing
-        self._made: tuple[Indices, Column] | None = None  # rows whose clouds were deskewed
+        self._video, self._deskewing, self._on_error = video, deskewing, on_error
+        self._made: tuple[Indices, Column] | None = None  # rows that were made only to know which there are
         self._lacking: Counter[str] = Counter()
         none = np.empty(0, np.int64)
         self._times = none if messages is None else messages.time
@@ -222,8 +246,29 @@ class Sampled:
         """The messages that a tick uses, in the order of their times."""
         return self.usable[self._choice.used(tick)]
 
+    @property
+    def may_lose(self) -> bool:
+        """Whether a tick with a message may turn out to be unavailable once its value is made."""
+        is_lenient = self._messages is not None and may_refuse(self._column, self._on_error)
+        return self._video is not None or self._column.deskew is not None or is_lenient
+
+    def made_available(self, ticks: Indices) -> Mask:
+        """(n,) at which of some of the piece's ticks there is a value, kept until it is asked for."""
+        self._made = ticks, self._make(ticks)
+        return self._made[1][2]
+
     def rows(self, ticks: Indices) -> Column:
         """The column at some of the piece's ticks."""
+        made, self._made = self._made, None
+        if made is not None and np.isin(ticks, made[0]).all():
+            if len(ticks) == len(made[0]):
+                return made[1]
+            values, ages, available = made[1]
+            at = np.searchsorted(made[0], ticks)
+            return take(values, at), ages[at], available[at]
+        return self._make(ticks)
+
+    def _make(self, ticks: Indices) -> Column:
         column, choice = self._column, self._choice.select(ticks)
         used = self.usable[choice.rows]
         if (
@@ -233,17 +278,20 @@ class Sampled:
         ):
             values, is_right = self._video.take(self._messages.position[used])
             if not is_right.all():
-                self._lose(self._messages, used[~is_right])
+                self._lose(self._messages, dict.fromkeys(used[~is_right].tolist(), UNDECODABLE))
                 choice = self._choice.select(ticks)
             return choice.apply(values, column.ctype, column.name)
         if column.sampling.rules.takes == "nothing" or self._messages is None or len(used) == 0:
-            values = empty(column.message_type)
-        else:
-            values = _checked(column, self._messages.take(column.spec, used))
-            if column.deskew is not None and self._deskewing is None:
-                raise LogReadError(f"{self._uri}: {column.topic}: no message tells the times of its points")
-            if self._deskewing is not None:
-                return self._deskewed(self._deskewing, ticks, used, values)
+            return choice.apply(empty(column.message_type), column.ctype, column.name, _adapter(column))
+        found, is_right, reasons = _taken(column, self._messages, column.spec, used, self._on_error)
+        values = empty(column.message_type) if found is None else _checked(column, found)
+        if reasons:
+            self._lose(self._messages, reasons)
+            choice, used = self._choice.select(ticks), used[is_right]
+        if column.deskew is not None and self._deskewing is None:
+            raise LogReadError(f"{self._uri}: {column.topic}: no message tells the times of its points")
+        if self._deskewing is not None:
+            return self._deskewed(self._deskewing, ticks, used, values)
         return choice.apply(values, column.ctype, column.name, _adapter(column))
 
     def _deskewed(self, deskewing: Deskewing, ticks: Indices, used: Indices, values: Values) -> Column:
@@ -252,18 +300,19 @@ class Sampled:
         Args:
             values: of the messages `used`.
         """
-        # Where a column is required its rows are made twice: to know which there are, and to be written.
-        made, self._made = self._made, None
-        if made is not None and np.array_equal(made[0], ticks):
-            return made[1]
         assert self._messages is not None
-        column, choice = self._column, self._choice.select(ticks)
+        column = self._column
+        times, is_right, reasons = _taken(column, self._messages, deskewing.spec, used, self._on_error)
+        if reasons:
+            self._lose(self._messages, reasons)
+            used, values = used[is_right], take(values, np.flatnonzero(is_right))
+        choice = self._choice.select(ticks)
         clouds, ages, available = choice.apply(values, column.ctype, column.name)
-        times = self._messages.take(deskewing.spec, used)
         rows, lost = [], []
         for i, tick in enumerate(choice.ticks.tolist()):
             cloud = clouds[i]
             if available[i]:
+                assert times is not None
                 slot = int(np.searchsorted(used, self.usable[choice.used(i)[0]]))
                 cloud, reason = deskewing.move(cloud, times[slot], tick - int(ages[i]), tick)
                 if reason != FOUND:
@@ -277,9 +326,7 @@ class Sampled:
             lo, hi = self._choice.lo.copy(), self._choice.hi.copy()
             lo[ticks[lost]] = hi[ticks[lost]] = 0
             self._choice = replace(self._choice, lo=lo, hi=hi)
-        found = Ragged.from_rows(rows, column.ctype), ages, available
-        self._made = ticks, found
-        return found
+        return Ragged.from_rows(rows, column.ctype), ages, available
 
     def lacking(self) -> Mapping[str, int]:
         """How many ticks have a cloud that can't be deskewed, by reason; of rows that were made."""
@@ -300,36 +347,46 @@ class Sampled:
         refused = np.array([bool(reason) for reason in reasons])
         own = np.flatnonzero(refused & within(self._times, self._span)).tolist()
         self.usable = np.flatnonzero(~refused)
-        self._refused = tuple(self._refusal(messages, i, reasons[i]) for i in own)
+        self._refused = _refusals(self._uri, self._column, messages, {i: reasons[i] for i in own})
 
-    def _lose(self, messages: Messages, lost: Indices) -> None:
-        """Makes messages unavailable that were chosen, and turn out to have no right picture.
+    def _lose(self, messages: Messages, reasons: Mapping[int, str]) -> None:
+        """Refuse messages that were chosen, and turn out to have no value.
 
-        Their neighbours don't take their place: a tick may not depend on what else was decoded.
+        Their neighbours don't take their place: a tick may not depend on what else was decoded. Windows of
+        several values go on without them.
+
+        Args:
+            reasons: by the number of the message.
         """
-        choice = self._choice
-        at = np.flatnonzero(np.isin(self.usable[choice.order], lost))
-        gone = (choice.lo < choice.hi) & np.isin(choice.lo, at)
-        lo, hi = np.where(gone, 0, choice.lo), np.where(gone, 0, choice.hi)
-        self._choice = replace(choice, lo=lo, hi=hi)
-        self._refused += tuple(self._refusal(messages, i, UNDECODABLE) for i in lost.tolist())
-
-    def _refusal(self, messages: Messages, row: int, why: str) -> Refusal:
-        column, position = self._column, int(messages.position[row])
-        reason = f"column {column.name}: {why}"
-        return Refusal(self._uri, -1, column.topic, position, int(messages.log_time[row]), reason)
+        choice, rules = self._choice, self._column.sampling.rules
+        at = np.flatnonzero(np.isin(self.usable[choice.order], list(reasons)))
+        lo, hi = np.searchsorted(at, choice.lo), np.searchsorted(at, choice.hi)  # how many lie before these
+        if rules.gathers or rules.takes == "numbers":
+            self._choice = replace(
+                choice,
+                order=np.delete(choice.order, at),
+                times=np.delete(choice.times, at),
+                lo=choice.lo - lo,
+                hi=choice.hi - hi,
+            )
+        else:
+            has_lost = lo < hi
+            self._choice = replace(
+                choice, lo=np.where(has_lost, 0, choice.lo), hi=np.where(has_lost, 0, choice.hi)
+            )
+        self._refused += _refusals(self._uri, self._column, messages, reasons)
 
     def _refuse_zero_norms(self, messages: Messages) -> None:
         """Leaves out rotations that are none, before neighbours are chosen."""
-        column = self._column
-        values = _checked(column, messages.take(column.spec, self.usable))
+        column, every = self._column, self.usable
+        found, is_right, reasons = _taken(column, messages, column.spec, every, self._on_error)
+        values = empty(column.message_type) if found is None else _checked(column, found)
         assert isinstance(values, np.ndarray)
-        zero = kernels.has_zero_norm(values)
-        own = np.flatnonzero(zero & within(self._times, self._span)).tolist()
-        self.usable = np.flatnonzero(~zero)
-        self._refused = tuple(
-            self._refusal(messages, i, "a quaternion of norm zero is no rotation") for i in own
-        )
+        is_right[is_right] = ~kernels.has_zero_norm(values)
+        self.usable = every[is_right]
+        own = every[~is_right & within(self._times, self._span)].tolist()
+        why = {i: reasons.get(i, "a quaternion of norm zero is no rotation") for i in own}
+        self._refused = _refusals(self._uri, column, messages, why)
 
 
 class Still:
@@ -373,6 +430,41 @@ def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
         return Ragged(matrices, values.shapes) if isinstance(values, Ragged) else matrices
 
     return to_matrices
+
+
+def may_refuse(column: ColumnPlan, on_error: OnError) -> bool:
+    """Whether a column refuses messages that can't be decoded; else they are an error of their log."""
+    return on_error == "salvage" or (on_error == "skip" and column.spec.adapter == "image")
+
+
+def _taken(
+    column: ColumnPlan, messages: Messages, spec: FieldSpec, rows: Indices, on_error: OnError
+) -> tuple[Values | None, Mask, Mapping[int, str]]:
+    """Values of messages of a column, without those that it refuses; see `take_partly`.
+
+    Raises:
+        LogReadError: a message can't be decoded, and none may be refused.
+    """
+    if not may_refuse(column, on_error):
+        return messages.take(spec, rows), np.ones(len(rows), np.bool_), {}
+    return take_partly(lambda some: messages.take(spec, some), rows)
+
+
+def _refusals(
+    uri: str, column: ColumnPlan, messages: Messages, reasons: Mapping[int, str]
+) -> tuple[Refusal, ...]:
+    """The refusals of messages by a column, by their numbers."""
+    return tuple(
+        Refusal(
+            uri,
+            -1,
+            column.topic,
+            int(messages.position[row]),
+            int(messages.log_time[row]),
+            f"column {column.name}: {why.removeprefix(f'{uri}: ')}",
+        )
+        for row, why in sorted(reasons.items())
+    )
 
 
 def _checked(column: ColumnPlan, values: Values) -> Values:

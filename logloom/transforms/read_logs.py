@@ -97,7 +97,8 @@ def _plan_partitions(log: Source, plan: RowPlan, options: OpenOptions) -> Iterat
 
 def _make_rows(piece: Piece, plan: RowPlan, options: OpenOptions, max_bytes: int) -> Iterable[Block]:
     log_id, uris, labels, span = piece
-    return build_blocks(open_log(uris, options), log_id, plan, span, max_bytes=max_bytes, labels=labels)
+    log, how = open_log(uris, options), options.on_error
+    return build_blocks(log, log_id, plan, span, max_bytes=max_bytes, labels=labels, on_error=how)
 
 
 class GroupRows(beam.PTransform):

@@ -15,9 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from logloom import where
-from logloom.errors import OF_CONTENT, UsageError
+from logloom.errors import OF_CONTENT, LogReadError, UsageError
 from logloom.io.formats import format_named
-from logloom.io.logs.base import Log, TimeSource
+from logloom.io.logs.base import FieldSpec, Log, TimeSource
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, TopicColumn, TransformColumn
 from logloom.recipe.columns import Deskew, FramePair
 from logloom.recipe.mistakes import Mistake
@@ -38,9 +38,11 @@ from logloom.transforms.columns import (
     clock_topics,
 )
 from logloom.transforms.deskew import deskew_plan
+from logloom.transforms.fitting import unfit_columns
 from logloom.transforms.resolve_frames import frame_mistakes, pose_plan, topic_mistakes, transform_plan
 from logloom.transforms.resolve_types import (
     OF_VIDEO,
+    WAYS_ON,
     MistakenError,
     check_video,
     key_of,
@@ -49,7 +51,7 @@ from logloom.transforms.resolve_types import (
     settled_spec,
     spec_of,
 )
-from logloom.transforms.topics import Alike, ResolvedTopic, TopicsOfLogs
+from logloom.transforms.topics import MAX_NAMED, Alike, ResolvedTopic, TopicsOfLogs
 from logloom.validation import Path
 
 
@@ -59,6 +61,7 @@ def resolve(
     allow_derive: Sequence[str] = (),
     alike: Sequence[Alike] = (),
     labels: Mapping[str, ColumnType] | None = None,
+    known: Schema | None = None,
 ) -> tuple[RowPlan, tuple[str, ...]]:
     """What workers need to make the rows of these logs, and notes for people: topics that some logs lack.
 
@@ -68,6 +71,9 @@ def resolve(
         alike: logs beside these of which it is known what topics they have; `logs` has them by their log_ids,
             too. Only the first that defines a topic in its way is asked for.
         labels: types of rows of columns of labels, which tables tell, or versions that were made of them.
+        known: columns of the version before. Where logs disagree about a field, and the recipe doesn't stop
+            at that (`on_error`), the plan follows the logs whose rows have these types; else most logs; else
+            the first by name.
 
     Raises:
         RecipeError: topics that no log has, fields that no message has, policies, time sources and outputs
@@ -76,7 +82,7 @@ def resolve(
     """
     if not (logs or alike):
         raise UsageError("a recipe can't be resolved without logs")
-    return _Resolving(recipe, logs, allow_derive, alike, labels or {}).plan()
+    return _Resolving(recipe, logs, allow_derive, alike, labels or {}, known).plan()
 
 
 def hold_to(plan: RowPlan, recipe: Recipe, log_id: str, log: Log) -> None:
@@ -84,6 +90,8 @@ def hold_to(plan: RowPlan, recipe: Recipe, log_id: str, log: Log) -> None:
 
     Raises:
         RecipeError: what it defines doesn't fit; says all of it.
+        LogReadError: likewise, where `on_error` says that the log is left out. Under salvage, columns that it
+            doesn't fit are no reason.
     """
     _Resolving(recipe, {log_id: log}, (), (), {}).hold_to(plan)
 
@@ -98,8 +106,11 @@ class _Resolving:
         allow_derive: Sequence[str],
         alike: Sequence[Alike],
         labels: Mapping[str, ColumnType],
+        known: Schema | None = None,
     ):
         self._labels = labels
+        self._known = {} if known is None else known.columns
+        self._contains = recipe.on_error_mode != "fail"  # whether what is wrong in one log stays in that log
         self._allow_derive = allow_derive
         self._recipe = recipe
         self._logs = logs
@@ -160,15 +171,58 @@ class _Resolving:
         return plan, (*self._notes, *lacking)
 
     def hold_to(self, plan: RowPlan) -> None:
-        (log_id,) = self._logs
+        ((log_id, log),) = self._logs.items()
+        self._check_required(plan)
+        if self._contains:
+            self._contain_misfits(plan, log)
+        else:
+            self._check_columns(plan, log_id)
+        for pose in plan.lookups:
+            variants = {topic: self._topics.of(topic).variants for topic in (*pose.topics, *pose.static)}
+            self._mistakes += topic_mistakes(("columns", pose.name), variants, self._logs)
+        for name in clock_topics(plan.clock):
+            if self._topics.of(name).variants:
+                self._sources(name)
+        if self._mistakes and self._contains:
+            # Without lines of the recipe: records say it, and shall be the same wherever that lies.
+            said = (f"{'.'.join(map(str, mistake.path))}: {mistake.message}" for mistake in self._mistakes)
+            raise LogReadError(f"log {log_id} doesn't fit the recipe: {'; '.join(dict.fromkeys(said))}")
+        if self._mistakes:
+            raise self._recipe.places.error(self._mistakes)
+
+    def _check_required(self, plan: RowPlan) -> None:
+        """
+        Raises:
+            RecipeError: the log lacks topics that no log may lack.
+        """
         for column in plan.columns:
-            wanted = self._recipe.columns[column.name]
-            assert isinstance(wanted, TopicColumn)
-            topic, path = self._topics.of(column.topic), ("columns", column.name)
             try:
-                self._check_there(path, wanted, topic)
-                if not topic.variants:
-                    continue
+                wanted = self._topic_column(column)
+                self._check_there(("columns", column.name), wanted, self._topics.of(column.topic))
+            except MistakenError as wrong:
+                self._mistakes += wrong.mistakes
+        if self._mistakes and self._contains:
+            raise self._recipe.places.error(self._mistakes)
+
+    def _contain_misfits(self, plan: RowPlan, log: Log) -> None:
+        """Takes down which columns a log doesn't fit; under salvage they are unavailable in its rows."""
+        if self._recipe.on_error_mode == "salvage":
+            return
+        topics = {column.name: column.topic for column in plan.columns}
+        for name, why in unfit_columns(plan, log).items():
+            if log.summary.topics[topics[name]].num_messages:
+                self._mistakes.append(Mistake(("columns", name), why))
+
+    def _check_columns(self, plan: RowPlan, log_id: str) -> None:
+        for column in plan.columns:
+            wanted, topic, path = (
+                self._topic_column(column),
+                self._topics.of(column.topic),
+                ("columns", column.name),
+            )
+            if not topic.variants:
+                continue
+            try:
                 if POLICIES[wanted.resample].uses != "topic":
                     self._sources(column.topic)
                 found = message_type(path, wanted, column.spec, topic, self._logs, self._topics.num_logs)
@@ -178,16 +232,13 @@ class _Resolving:
             if found != column.message_type:
                 what = f"{column.message_type} in those that the plan was made of but {found} in log {log_id}"
                 self._mistakes.append(
-                    Mistake((*path, key_of(wanted)), f"logs disagree about its type: {what}")
+                    Mistake((*path, key_of(wanted)), f"logs disagree about its type: {what}; {WAYS_ON}")
                 )
-        for pose in plan.lookups:
-            variants = {topic: self._topics.of(topic).variants for topic in (*pose.topics, *pose.static)}
-            self._mistakes += topic_mistakes(("columns", pose.name), variants, self._logs)
-        for name in clock_topics(plan.clock):
-            if self._topics.of(name).variants:
-                self._sources(name)
-        if self._mistakes:
-            raise self._recipe.places.error(self._mistakes)
+
+    def _topic_column(self, column: ColumnPlan) -> TopicColumn:
+        wanted = self._recipe.columns[column.name]
+        assert isinstance(wanted, TopicColumn)
+        return wanted
 
     # --- topics -----------------------------------------------------------------------------------------
 
@@ -202,7 +253,9 @@ class _Resolving:
         named = topic in self._recipe.time.topics
         path: Path = ("time", "topics", topic) if named else ("time", "by")
         sources = self._recipe.time.sources(topic)
-        self._mistakes += [Mistake(path, problem) for problem in self._topics.unstamped(topic, sources)]
+        problems = list(self._topics.unstamped(topic, sources))
+        if not self._contains or len(problems) == len(self._topics.of(topic).variants):
+            self._mistakes += [Mistake(path, problem) for problem in problems]
         return sources
 
     def _clock_of_messages(self) -> TopicClock | SyncClock:
@@ -225,9 +278,9 @@ class _Resolving:
         path: Path = ("columns", name)
         if not self._check_known(column.topic, (*path, "topic")):
             raise MistakenError
-        topic = self._topics.of(column.topic)
+        topic = self._agreed(name, column, self._topics.of(column.topic))
         sampling = self._sampling(column)
-        spec = settled_spec(path, column, spec_of(column, topic), topic, self._logs)
+        spec = self._spec(path, column, topic)
         found = message_type(path, column, spec, topic, self._logs, self._topics.num_logs)
         if spec.adapter in OF_VIDEO:
             check_video(path, column)
@@ -251,6 +304,50 @@ class _Resolving:
         )
         return self._deskewed(plan, column.deskew, topic) if column.deskew else plan
 
+    def _spec(self, path: Path, column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
+        tries = len(topic.some) if self._contains else 1
+        return settled_spec(path, column, spec_of(column, topic), topic, self._logs, tries)
+
+    def _agreed(self, name: str, column: TopicColumn, topic: ResolvedTopic) -> ResolvedTopic:
+        """The topic as the plan follows it, where logs disagree and the recipe doesn't stop at that.
+
+        It follows those whose rows have the type of the version before, else the type that most logs have,
+        else that of the first log by name. Where no log has a type, all are left, to say what is wrong.
+        """
+        if not self._contains or len(topic.variants) == 1:
+            return topic
+        path: Path = ("columns", name)
+        kinds: dict[tuple[bool, FieldSpec, ColumnType], list[str]] = {}
+        sources = self._recipe.time.sources(column.topic)
+        is_static = POLICIES[column.resample].uses == "topic"
+        for log_id in topic.variants:
+            one = topic.only([log_id])
+            try:
+                spec = self._spec(path, column, one)
+                found = message_type(path, column, spec, one, self._logs, self._topics.num_logs)
+                ctype = row_type_of(path, column, found)
+                if not is_static and self._logs[log_id].time_source(column.topic, sources) is None:
+                    continue
+            except (MistakenError, *OF_CONTENT):
+                continue
+            before = self._known.get(name)
+            is_known = before is not None and (before.dtype, before.shape) == (ctype.dtype, ctype.shape)
+            kinds.setdefault((is_known, spec, found), []).append(log_id)
+        if not kinds:
+            return topic
+
+        def weight(kind: tuple[bool, FieldSpec, ColumnType]) -> tuple[bool, int]:
+            return kind[0], sum(topic.counts[log_id] for log_id in kinds[kind])
+
+        chosen = max(kinds, key=weight)  # of equals the first, which is that of the first log by name
+        if others := sorted(topic.variants.keys() - set(kinds[chosen])):
+            same, different = kinds[chosen][0], ", ".join(others[:MAX_NAMED])
+            self._notes.append(
+                f"{name}: logs disagree about {column.topic}: the dataset takes {chosen[2]} (log {same}); "
+                f"logs like {different} have something else"
+            )
+        return topic.only(kinds[chosen])
+
     def _deskewed(self, column: ColumnPlan, wanted: Deskew, topic: ResolvedTopic) -> ColumnPlan:
         """The plan of a column with how its points are moved."""
         path: Path = ("columns", column.name, "deskew")
@@ -265,15 +362,18 @@ class _Resolving:
                     *(replace(m, path=(*path, "pose", "topic")) for m in wrong.mistakes)
                 ) from wrong
         pose = pose_plan(column.name, tf, column.max_delay)
-        try:
-            log = self._logs[topic.first] if topic.first else None
-            plan, note = deskew_plan(log, column, wanted, pose)
-        except OF_CONTENT as error:
-            whose = f" (log {topic.first})" if topic.first else ""
-            raise MistakenError(Mistake(path, f"{error}{whose}")) from error
-        several = f" (log {topic.first}; in each log its own clouds tell)"
-        self._notes.append(note + several * (self._topics.num_logs > 1))
-        return replace(column, deskew=plan)
+        failed: list[Mistake] = []
+        for first in topic.some[: None if self._contains else 1] or ("",):
+            try:
+                plan, note = deskew_plan(self._logs[first] if first else None, column, wanted, pose)
+            except OF_CONTENT as error:
+                whose = f" (log {first})" if first else ""
+                failed.append(Mistake(path, f"{error}{whose}"))
+                continue
+            several = f" (log {first}; in each log its own clouds tell)"
+            self._notes.append(note + several * (self._topics.num_logs > 1))
+            return replace(column, deskew=plan)
+        raise MistakenError(failed[0])
 
     def _transform_plan(self, name: str, column: TransformColumn) -> TransformPlan:
         self._check_frames(("columns", name, "tf"), column.tf)

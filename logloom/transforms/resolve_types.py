@@ -31,6 +31,13 @@ _VIDEO = re.compile(r"CompressedVideo|FFMPEGPacket|H26[45]|ffmpeg_image|theora",
 _ROTATION = "rotation_matrix"
 
 
+# What to do about a log that defines a field otherwise than others.
+WAYS_ON = (
+    "leave logs that differ out (on_error: skip, or `!` in `logs`), or make the column unavailable in them "
+    "(on_error: salvage)"
+)
+
+
 class MistakenError(Exception):
     """A column can't be planned; what is wrong with it, where that isn't listed yet."""
 
@@ -55,18 +62,30 @@ def spec_of(column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
 
 
 def settled_spec(
-    path: Path, column: TopicColumn, spec: FieldSpec, topic: ResolvedTopic, logs: Mapping[str, Log]
+    path: Path,
+    column: TopicColumn,
+    spec: FieldSpec,
+    topic: ResolvedTopic,
+    logs: Mapping[str, Log],
+    tries: int = 1,
 ) -> FieldSpec:
-    """The spec with what only a message tells; one of the first log that has any stands for all."""
-    if not topic.first:
-        return spec
-    try:
-        log = logs[topic.first]
-        if column.adapter == "image" and holds_video(log, column.topic):
-            return replace(spec, adapter=VIDEO)
-        return settled(log, column.topic, spec)
-    except OF_CONTENT as error:
-        raise MistakenError(Mistake((*path, "as"), f"{error} (log {topic.first})")) from error
+    """The spec with what only a message tells; one of the first log that has any stands for all.
+
+    Args:
+        tries: how many logs are asked where the first ones can't tell.
+    """
+    failed: list[Mistake] = []
+    for log_id in topic.some[:tries]:
+        try:
+            log = logs[log_id]
+            if column.adapter == "image" and holds_video(log, column.topic):
+                return replace(spec, adapter=VIDEO)
+            return settled(log, column.topic, spec)
+        except OF_CONTENT as error:
+            failed.append(Mistake((*path, "as"), f"{error} (log {log_id})"))
+    if failed:
+        raise MistakenError(failed[0])
+    return spec
 
 
 def message_type(
@@ -105,7 +124,7 @@ def message_type(
             mistakes.append(Mistake((*path, "topic"), why))
     if len(types) > 1:
         kinds = " but ".join(f"{kind} in log {log_id}" for kind, log_id in types.items())
-        mistakes.append(Mistake((*path, key), f"logs disagree about its type: {kinds}"))
+        mistakes.append(Mistake((*path, key), f"logs disagree about its type: {kinds}; {WAYS_ON}"))
     if mistakes:
         raise MistakenError(*mistakes)
     found = next(iter(types))

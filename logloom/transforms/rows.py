@@ -19,22 +19,23 @@ from numpy.typing import NDArray
 from logloom import where
 from logloom.blocks import Block, Ragged, Values, empty, take
 from logloom.digests import RowsDigest
-from logloom.errors import UsageError
+from logloom.errors import LogReadError, UsageError
 from logloom.io.labels.stored import LogLabels
-from logloom.io.logs.base import Log, Refusal
+from logloom.io.logs.base import Log, OnError, Refusal
 from logloom.row_splits import COLUMN
 from logloom.schema import TIMESTAMP
 from logloom.transforms import derive, memory
 from logloom.transforms.columns import DerivedPlan, RowPlan, Span
+from logloom.transforms.fitting import fitted
 from logloom.transforms.labels import LabelCounts, Labelled
 from logloom.transforms.lookups import Looked, read_trees
-from logloom.transforms.pieces import Piece, Sampled, SpanValues, read_statics
+from logloom.transforms.pieces import Piece, Sampled, SpanValues, Static, read_statics
 from logloom.transforms.point_times import times_in
 from logloom.transforms.resample import Indices, Times
 from logloom.transforms.row_splitting import RowSplitter, joined_runs
 from logloom.transforms.spans import ByteIndex, cut
 from logloom.transforms.tally import ColumnTally, Seen, Tally, add_up, within
-from logloom.transforms.video import VideoValues, video_values
+from logloom.transforms.video import video_values
 
 # What the C library hands out again, once it was freed, are blocks of up to 32 MiB. Larger ones come as fresh
 # pages, and clearing these takes longer than filling them.
@@ -50,6 +51,7 @@ def build_blocks(
     *,
     max_bytes: int,
     labels: Mapping[str, LogLabels] | None = None,
+    on_error: OnError = "fail",
 ) -> RowStream:
     """The rows of a span, to be iterated once.
 
@@ -57,13 +59,14 @@ def build_blocks(
         max_bytes: of the messages that are read at a time, and of a block, about. A block has at least one
             row, and with more than one no more than `BLOCK_BYTES`.
         labels: of the log, by column; a column that isn't there has none.
+        on_error: whether messages that can't be decoded are refused ("salvage"; of pictures also "skip").
 
     Raises (while iterating):
         LogReadError: the log is damaged, under `on_error: fail`.
         UsageError: columns of one topic disagree about its message time, or the filter about the columns.
         LogloomError: a value doesn't fit its column, or a derived column's function fails.
     """
-    return RowStream(log, log_id, plan, span, max_bytes, labels or {})
+    return RowStream(log, log_id, plan, span, max_bytes, labels or {}, on_error)
 
 
 class RowStream:
@@ -77,8 +80,9 @@ class RowStream:
         span: Span,
         max_bytes: int,
         labels: Mapping[str, LogLabels],
+        on_error: OnError,
     ):
-        self._labels = labels
+        self._labels, self._on_error = labels, on_error
         self._log, self._log_id, self._plan, self._span = log, log_id, plan, span
         self._max_bytes = max(1, max_bytes)
         self._budget = _RowBudget(plan, max_bytes)
@@ -102,24 +106,33 @@ class RowStream:
 
     def __iter__(self) -> Iterator[Block]:
         log, plan, span = self._log, self._plan, self._span
-        statics = read_statics(log, plan)
-        point_times = times_in(log, plan)
-        frames = read_trees(log, plan, span, point_times)
-        shared = SpanValues(statics, frames, video_values(log, plan), self._labels, point_times)
+        unfit: Mapping[str, Refusal] = {}
+        if self._on_error == "salvage":
+            plan, unfit = fitted(plan, log)
+        statics = read_statics(log, plan, self._on_error)
+        try:
+            point_times = times_in(log, plan)
+            frames = read_trees(log, plan, span, point_times)
+        except UsageError as error:  # what its frames or points are is of the log, not of the recipe
+            raise LogReadError(f"{log.summary.uris[0]}: {error}") from error
+        videos = video_values(log, plan)
+        shared = SpanValues(statics, frames, videos, self._labels, point_times, self._on_error)
         sizes = ByteIndex(log.summary)
-        accounts = _Accounts(plan, span, shared)
+        accounts = _Accounts(plan, span, shared, unfit)
         for piece in cut(span, plan, log.summary, self._max_bytes, sizes):
             messages = sizes.between(piece.start, piece.stop)
             # Whoever writes rows holds them once more.
             with memory.ROWS.reserved(messages + 2 * self._budget.bytes_of(piece)):
-                yield from self._blocks_of(piece, shared, accounts)
+                yield from self._blocks_of(piece, plan, shared, accounts)
         self._tally = accounts.tally()
 
-    def _blocks_of(self, piece: Span, shared: SpanValues, accounts: _Accounts) -> Iterator[Block]:
+    def _blocks_of(
+        self, piece: Span, plan: RowPlan, shared: SpanValues, accounts: _Accounts
+    ) -> Iterator[Block]:
         """A method of its own, so that a piece is gone from memory before the next is read."""
-        part = Piece(self._log, self._plan, piece, shared)
+        part = Piece(self._log, plan, piece, shared)
         for ticks in self._budget.groups(accounts.drop_unavailable(part)):
-            group = accounts.drop_undecodable(part, ticks, shared.videos)
+            group = accounts.drop_undecodable(part, ticks)
             columns = self._maker.rows(part, group, accounts)
             for rows in self._budget.blocks(columns):
                 block = columns if rows is None else {n: take(v, rows) for n, v in columns.items()}
@@ -185,8 +198,8 @@ def _row_bytes(columns: Mapping[str, Values]) -> NDArray[np.int64]:
 class _Accounts:
     """What is counted while a span is made."""
 
-    def __init__(self, plan: RowPlan, span: Span, shared: SpanValues):
-        self._plan, self._span, self._statics = plan, span, shared.statics
+    def __init__(self, plan: RowPlan, span: Span, shared: SpanValues, unfit: Mapping[str, Refusal]):
+        self._plan, self._span, self._statics, self._unfit = plan, span, shared.statics, unfit
         self._frames = shared.frames
         self._lacking: dict[str, Counter[str]] = {c.name: Counter() for c in plan.lookups}
         self._labels = {c.name: LabelCounts(c, shared.labels.get(c.name)) for c in plan.labels}
@@ -211,12 +224,13 @@ class _Accounts:
             kept &= ~missing
         return np.flatnonzero(kept)
 
-    def drop_undecodable(self, part: Piece, ticks: Indices, videos: Mapping[str, VideoValues]) -> Indices:
-        """Those of the ticks at which required pictures can be decoded, and clouds deskewed; only making them
+    def drop_undecodable(self, part: Piece, ticks: Indices) -> Indices:
+        """Those of the ticks at which required values can be decoded, and clouds deskewed; only making them
         tells."""
         for name in self._plan.require:
-            if (name in videos or name in self._deskewed) and len(ticks):
-                _, _, available = part.columns[name].rows(ticks)
+            column = part.columns[name]
+            if isinstance(column, Sampled) and column.may_lose and len(ticks):
+                available = column.made_available(ticks)
                 self.dropped[f"require {name}"] += int((~available).sum())
                 ticks = ticks[available]
         return ticks
@@ -240,11 +254,12 @@ class _Accounts:
 
     def tally(self) -> Tally:
         columns = {
-            c.name: ColumnTally(used=min(self.rows, len(self._statics[c.name].value)))
+            c.name: _tally_of_static(self._statics[c.name], self.rows)
             if c.sampling.rules.uses == "topic"
             else add_up(self._seen[c.name], c.sampling, self._span)
             for c in self._plan.columns
         }
+        columns |= {name: ColumnTally(refused=(refusal,)) for name, refusal in self._unfit.items()}
         dropped = {reason: count for reason, count in self.dropped.items() if count}
         owned = dict(sorted(self._owned.items()))
         purged = {topic: count for topic, count in sorted(self._purged.items()) if count}
@@ -266,6 +281,10 @@ class _Accounts:
             joined_runs(self.splits),
             self._frames.last_at,
         )
+
+
+def _tally_of_static(static: Static, rows: int) -> ColumnTally:
+    return ColumnTally(used=min(rows, len(static.value)), refused=static.refused)
 
 
 class _RowMaker:

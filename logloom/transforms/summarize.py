@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from logloom.errors import OF_CONTENT, LogReadError
+from logloom.errors import OF_CONTENT, LogReadError, StorageError
 from logloom.io.entries import read_log_part
 from logloom.io.logs.base import unfinished_words
 from logloom.io.logs.log_list import LogFiles
@@ -29,8 +29,9 @@ from logloom.io.logs.remembered import Memory, RememberedLog
 from logloom.io.video.index import video_index
 from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import packed
+from logloom.transforms.derive import NOT_OF_THE_LOG
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, opened, opened_now
-from logloom.transforms.partition import plan_bundles
+from logloom.transforms.partition import failure_of, plan_bundles
 from logloom.transforms.resolve import hold_to
 from logloom.transforms.results import Failure
 from logloom.transforms.topics import named_topics
@@ -70,8 +71,10 @@ def summarize(job: LogJob, log: LogTask) -> Opened:
             if topic in found.summary.topics:
                 video_index(found, topic)  # once, before many partitions ask for it
         return Opened(log, None, bundles, int(found.summary.chunk_bytes.sum()))
-    except LogReadError as error:
-        return Opened(log, Failure(log.log_id, "", "log", str(error)))
+    except (StorageError, *NOT_OF_THE_LOG):
+        raise  # the fault of this machine or store, not of the log
+    except Exception as error:  # whatever is odd about a log stays in that log
+        return Opened(log, failure_of(job, log.log_id, "", error))
 
 
 def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
@@ -83,7 +86,6 @@ def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
     recipe = job.held_to
     if log.content_id or recipe is None:
         return log, None
-    kind = "log"
     try:
         found = opened_now(job, log.log_id, log.uris)
         check_files(LogFiles(log.log_id, log.uris), lambda uris: open_log(uris, job.open_options))
@@ -94,11 +96,14 @@ def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
         before = read_log_part(job.store, log.replaces) if log.replaces else []
         if any(unit.content_id != content_id for unit in before):
             log = replace(log, replaces=None)
-        kind = "recipe"
         hold_to(job.plan, recipe, log.log_id, found)
     except OF_CONTENT as error:
-        kind = kind if isinstance(error, LogReadError) else "recipe"
+        kind = "log" if isinstance(error, LogReadError) else "recipe"
         return log, Failure(log.log_id, "", kind, str(error))
+    except (StorageError, *NOT_OF_THE_LOG):
+        raise
+    except Exception as error:  # whatever else a library raises of a log
+        return log, failure_of(job, log.log_id, "", error)
     for uri, why in found.summary.unfinished.items():
         _log.warning("%s: %s; what is in it now is built", uri, unfinished_words(why))
     return log, None

@@ -12,7 +12,7 @@ spans may use; the union of both is taken when all spans are there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,8 @@ from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
 from logloom.io.metadata import Count, Text, checked
 from logloom.transforms.columns import RateClock, RowPlan, Sampling, Span
 from logloom.transforms.ticks import tick_range
+
+WHOLE_TOPIC = -1  # the position of a refusal of all messages of a topic, which a column can't take
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -250,30 +252,46 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
                     f"{place}: topic {topic} has {messages} messages by the index, but {usable} were read, "
                     f"{refused} refused and {purged} purged. This build is not safe to use; please report it."
                 )
-        account = _topic_account(plan, topic, (messages, usable, refused), tallies, place)
+        known = {refusal.position for refusal in lost if refusal.topic == topic}
+        account = _topic_account(plan, topic, (messages, usable, refused), known, tallies, place)
         accounts[topic] = replace(account, purged=purged)
     return accounts
 
 
 def _topic_account(
-    plan: RowPlan, topic: str, counts: tuple[int, int, int], tallies: Sequence[Tally], place: str
+    plan: RowPlan,
+    topic: str,
+    counts: tuple[int, int, int],
+    lost: Set[int],
+    tallies: Sequence[Tally],
+    place: str,
 ) -> TopicAccount:
+    """
+    Args:
+        lost: positions of what the reader refused.
+    """
     messages, usable, refused = counts
+    is_unfit = False
     columns: dict[str, ColumnAccount] = {}
     unusable: set[int] = set()
     for column in plan.columns:
         if column.topic != topic:
             continue
         parts = [tally.columns.get(column.name, ColumnTally()) for tally in tallies]
+        own = {refusal.position for part in parts for refusal in part.refused} - lost
+        if WHOLE_TOPIC in own:
+            is_unfit = True
+            columns[column.name] = ColumnAccount(0, 0, messages)
+            continue
         if column.sampling.rules.uses == "topic":
             # Stamps don't matter to it, so it may well use a message that other columns can't.
             used = max((part.used for part in parts), default=0)
-            columns[column.name] = ColumnAccount(used, messages - used, 0)
+            unusable |= own
+            columns[column.name] = ColumnAccount(used, messages - used - len(own), len(own))
             continue
         outside = {position for part in parts for position in part.used_outside}
         edge = {position for part in parts for position in part.unused_edge}
         used = sum(part.used for part in parts) + len(outside & edge)
-        own = {refusal.position for part in parts for refusal in part.refused}
         unusable |= own
         not_chosen = usable - used - len(own)
         if not_chosen < 0:
@@ -282,7 +300,7 @@ def _topic_account(
                 f"which has {usable} usable ones. This build is not safe to use; please report it."
             )
         columns[column.name] = ColumnAccount(used, not_chosen, refused + len(own))
-    return TopicAccount(messages, refused + len(unusable), columns)
+    return TopicAccount(messages, messages if is_unfit else refused + len(unusable), columns)
 
 
 def _check_ticks(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally], place: str) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from logloom.io.logs.base import Log, TimeSource
@@ -44,15 +44,28 @@ class ResolvedTopic:
 
     Attributes:
         variants: for each way in which logs define it, the first log that does so.
-        first: log with a message of it; "" where there is none.
+        some: the first logs with a message of it; a few of each variant.
+        counts: how many logs with a message of it define it as in a variant, by that one's first log.
         absent: the first of the logs that lack it, or have it without a message; a few.
         num_absent: how many there are.
     """
 
     variants: Mapping[str, TopicKind]
-    first: str
+    some: tuple[str, ...]
+    counts: Mapping[str, int]
     absent: tuple[str, ...]
     num_absent: int
+    _of_variants: Mapping[str, tuple[str, ...]]
+
+    @property
+    def first(self) -> str:
+        """The first log with a message of it; "" where there is none."""
+        return self.some[0] if self.some else ""
+
+    def only(self, variants: Collection[str]) -> ResolvedTopic:
+        """The topic as some of its variants define it."""
+        some = sorted(itertools.chain.from_iterable(self._of_variants[log_id] for log_id in variants))
+        return replace(self, variants={log: self.variants[log] for log in variants}, some=tuple(some))
 
     @property
     def absent_words(self) -> str:
@@ -74,6 +87,12 @@ def named_topics(recipe: Recipe) -> set[str]:
     return {*columns, *clock, *recipe.time.topics, *transforms}
 
 
+def _first_of(groups: Sequence[Alike]) -> tuple[str, ...]:
+    """The first logs by name of some groups; a few."""
+    some = heapq.merge(*(logs.first(MAX_NAMED) for logs in groups))
+    return tuple(itertools.islice(some, MAX_NAMED))
+
+
 class TopicsOfLogs:
     """What logs say of topics; looks at each topic once."""
 
@@ -93,22 +112,23 @@ class TopicsOfLogs:
     def of(self, topic: str) -> ResolvedTopic:
         if topic not in self._found:
             variants: dict[tuple[str, ...], tuple[str, TopicKind]] = {}
+            having: dict[str, list[Alike]] = {}
             absent: list[Alike] = []
-            first = ""
             for logs in self._alike:
                 kind = logs.topics.get(topic)
                 if kind is not None:
-                    variants.setdefault(kind[:4], (logs.first(1)[0], kind))
+                    log_id, _ = variants.setdefault(kind[:4], (logs.first(1)[0], kind))
+                    having.setdefault(log_id, []).extend([logs] if kind.has_messages else [])
                 if kind is None or not kind.has_messages:
                     absent.append(logs)
-                else:
-                    first = first or logs.first(1)[0]
-            some = heapq.merge(*(logs.first(MAX_NAMED) for logs in absent))
+            named = {log_id: _first_of(known) for log_id, known in having.items()}
             self._found[topic] = ResolvedTopic(
                 dict(variants.values()),
-                first,
-                tuple(itertools.islice(some, MAX_NAMED)),
+                tuple(sorted(itertools.chain.from_iterable(named.values()))),
+                {log_id: sum(len(logs.log_ids) for logs in known) for log_id, known in having.items()},
+                _first_of(absent),
                 sum(len(logs.log_ids) for logs in absent),
+                named,
             )
         return self._found[topic]
 

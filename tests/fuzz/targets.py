@@ -211,6 +211,23 @@ def _json(folder: pathlib.Path) -> None:
         writer.finish()
 
 
+def _pictures(folder: pathlib.Path) -> None:
+    """A file each: what guards the bytes of a log doesn't guard what a camera sent."""
+    from tests.io.logs.test_pictures import SINGLE, several, sound
+
+    for name in SINGLE:
+        (folder / name).write_bytes(sound(name))
+    (folder / "several").write_bytes(several())
+
+
+def read_pictures(folder: pathlib.Path) -> None:
+    """Checks the structure of pictures."""
+    from logloom.io.logs.decoding.pictures import structure_problem
+
+    for path in sorted(folder.iterdir()):
+        assert isinstance(structure_problem(path.read_bytes()), str)
+
+
 def _video(codec: str) -> Callable[[pathlib.Path], None]:
     """Packets, a file each: what guards the bytes of a log doesn't guard what a camera sent."""
 
@@ -715,6 +732,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
         yield f"tables-{suffix[1:]}", Target(_tables(suffix), read_logs)
     for codec in ("h264", "h265", "av1", "vp9"):
         yield f"video-{codec}", Target(_video(codec), _read_video(codec))
+    yield "pictures", Target(_pictures, read_pictures)
     yield "video-index", Target(_video_index, read_video_index_of_stranger)
     yield "root", Target(_root, read_root)
     yield "split-root", Target(_split_root, read_split_root)

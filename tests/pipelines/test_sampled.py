@@ -218,22 +218,37 @@ def test_a_skipped_log_has_the_same_record_whoever_found_it_unreadable(archive):
     assert files(archive / "all") == files(archive / "some")
 
 
-@pytest.mark.parametrize("on_error", ["fail", "skip"])
-def test_a_log_that_disagrees_fails_with_its_name_and_the_recipe_s_line_as_in_a_plan(
-    archive, on_error, opened
-):
+def test_a_log_that_disagrees_fails_with_its_name_and_the_recipe_s_line_as_in_a_plan(archive, opened):
     write_log(archive / "logs/car-3.mcap", {"/can": (OTHER_SPEED, speeds(count=12))})
     said = r"drive\.yaml:5: columns\.speed\.field: logs disagree .*: float64 in .* but int32 in log car-3"
-    more = f"on_error: {on_error}\n"
     with pytest.raises(RecipeError, match=said):
-        planned(archive, more, sample=None)
+        planned(archive, sample=None)
     with pytest.raises(LogReadError, match=said):
-        build(planned(archive, more))
+        build(planned(archive))
     assert not (archive / "root/versions").exists()
     # What the build has seen, the next plan knows.
     opened.clear()
     with pytest.raises(RecipeError, match=r"float64 in log car-0 but int32 in log car-3"):
-        planned(archive, more)
+        planned(archive)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "salvage"])
+def test_a_log_that_disagrees_is_contained_alike_whoever_opens_it(archive, on_error):
+    write_log(archive / "logs/car-3.mcap", {"/can": (OTHER_SPEED, speeds(count=12))})
+    more = f"on_error: {on_error}\n"
+    for root, sample in (("all", None), ("some", 2)):
+        manifest = build(planned(archive, more, root=root, sample=sample)).manifest
+        (record,) = [one for one in manifest.logs if one.log_id == "car-3"]
+        assert "its type is int32 in this log, and float64 in the dataset" in record.reasons[0]
+        assert (record.status, record.rows > 0) == (
+            ("skipped", False) if on_error == "skip" else ("salvaged", True)
+        )
+        assert manifest.logs.statuses == {"whole": 6, record.status: 1}
+        assert planned(archive, more, root=root, sample=sample).up_to_date
+    assert files(archive / "all") == files(archive / "some")
+    write_log(archive / "logs/new.mcap", {"/can": (OTHER_SPEED, speeds(count=12))})
+    manifest = build(planned(archive, more, root="some")).manifest
+    assert manifest.logs.statuses == {"whole": 6, record.status: 2}
 
 
 def test_a_log_without_a_topic_that_none_may_lack_fails_the_build(archive):

@@ -6,8 +6,11 @@ import pytest
 from logloom.errors import RecipeError
 from logloom.io.logs.opening import open_log
 from logloom.recipe import Recipe
+from logloom.schema import ColumnType, Schema
 from logloom.transforms.columns import Sampling, SyncClock
+from logloom.transforms.fitting import unfit_columns
 from logloom.transforms.resolve import resolve
+from logloom.transforms.resolve_types import WAYS_ON
 from tests.transforms.ros2_logs import COMMAND, POSE, SPEED, START, VIDEO, header, speeds, write_log
 
 POSES = [
@@ -155,10 +158,45 @@ def test_logs_that_disagree_about_a_selected_field_are_both_named(log, tmp_path)
     made = recipe("a: {topic: /can, field: speed}\nb: {topic: /can, field: gear}")
     assert mistakes(made, drive=log, other=other) == [
         "recipe.yaml:5: columns.a.field: logs disagree about its type: "
-        "float64 in log drive but float32 in log other"
+        f"float64 in log drive but float32 in log other; {WAYS_ON}"
     ]
     # About what nobody selects they may disagree.
     resolve(recipe("b: {topic: /can, field: gear}"), {"drive": log, "other": other})
+
+
+@pytest.mark.parametrize("mode", ["skip", "salvage"])
+def test_where_a_log_may_disagree_the_version_before_decides_then_most_logs_then_the_first(
+    log, tmp_path, mode
+):
+    kind = (SPEED[0], SPEED[1].replace("float64 speed", "float32 speed"))
+    odd = [open_log([write_log(tmp_path / f"{i}.mcap", {"/can": (kind, speeds())})]) for i in range(2)]
+    lacking = (SPEED[0], SPEED[1].replace("float64 speed", "float64 pace"))
+    without = open_log([write_log(tmp_path / "w.mcap", {"/can": (lacking, speeds())})])
+    made = recipe("a: {topic: /can, field: speed}\nb: {topic: /can, field: gear}", f"on_error: {mode}\n")
+    wide, narrow = ColumnType(np.dtype("<f8")), ColumnType(np.dtype("<f4"))
+
+    def resolved(known=None, **logs):
+        plan, notes = resolve(made, logs, known=known and Schema({"a": known}))
+        (note,) = [note for note in notes if "disagree" in note]
+        return (
+            plan.columns[0].message_type,
+            note,
+            {name: unfit_columns(plan, one) for name, one in logs.items()},
+        )
+
+    found, note, unfit = resolved(b=log, c=odd[0], a=without)
+    assert found == wide  # of two types, once each, that of the first log by name
+    assert note == (
+        "a: logs disagree about /can: the dataset takes float64 (log b); logs like a, c have something else"
+    )
+    assert unfit["b"] == {}
+    assert unfit["c"] == {"a": "its type is float32 in this log, and float64 in the dataset"}
+    assert "car_msgs/Speed has no 'speed'" in unfit["a"]["a"]
+    assert resolved(b=log, c=odd[0], d=odd[1])[0] == narrow
+    assert resolved(wide, b=log, c=odd[0], d=odd[1])[0] == wide
+    assert resolved(ColumnType(np.dtype("i1")), b=log, c=odd[0], d=odd[1])[0] == narrow
+    with pytest.raises(RecipeError, match="car_msgs/Speed has no 'speed'"):
+        resolve(made, {"a": without})
 
 
 def test_thousands_of_logs_cost_one_look_at_each_definition(log):

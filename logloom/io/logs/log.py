@@ -30,6 +30,7 @@ from logloom.io.logs.base import (
     TopicRequest,
 )
 from logloom.io.logs.container import Chunk, Container
+from logloom.io.logs.decoding.pictures import has_pictures, picture_problems
 from logloom.io.logs.gathering import Gathering, is_sparse
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import LogPart, damage_error, open_part
@@ -37,7 +38,7 @@ from logloom.io.logs.places import places_of
 from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.raw import Decoder, RawMessages
 from logloom.io.logs.sidecar import BOUNDS, Sidecars
-from logloom.io.logs.stamps import log_range, stamp, within
+from logloom.io.logs.stamps import Stamped, log_range, misfit_words, stamp, within, without_broken_pictures
 from logloom.schema import ColumnType
 
 ContainerType = Callable[[LogFile, OpenOptions], Container]
@@ -70,6 +71,7 @@ class Wanted:
     Attributes:
         first, last: log times between which its messages lie.
         damage: stretches that hold messages of the topic and are broken.
+        has_pictures: whether its messages are compressed pictures.
     """
 
     request: TopicRequest
@@ -79,6 +81,16 @@ class Wanted:
     last: int
     found: Gathering
     damage: list[Refusal]
+    has_pictures: bool
+
+    def stamped(
+        self, raw: RawMessages, max_delay: int | None, asked: Callable[[Stamped], NDArray[np.bool_]]
+    ) -> Stamped:
+        """Message times, and which messages are refused; of pictures, those asked for are looked into."""
+        found = stamp(raw, self.decoder, self.source, max_delay)
+        if not self.has_pictures:
+            return found
+        return without_broken_pictures(found, raw, self.decoder, asked(found))
 
 
 class ContainerLog:
@@ -155,6 +167,8 @@ class ContainerLog:
         """See `Log.last_message`."""
         decoder = self._decoder(topic)
         source = decoder.time_source(("header", "log")) or "log"
+        are_pictures = has_pictures(self._infos[topic][0], decoder)
+        damage: list[Refusal] = []
         refused: list[Refusal] = []
         for part in reversed(self._parts):
             for number in np.unique(part.shares(topic)["stretch"])[::-1].tolist():
@@ -163,18 +177,25 @@ class ContainerLog:
                 rows = np.flatnonzero(part.rows_of(chunk, topic))
                 found.add(chunk, rows, part.origin(number), is_sparse=True)
                 raw = found.raw()
-                fits = decoder.check(raw)
-                refused += _damage_of(part, number, chunk, topic)
-                refused += _refusals(found, raw, ~fits, lambda _: "it doesn't fit its definition")
-                whole = np.flatnonzero(fits)[-1:]
+                damage += _damage_of(part, number, chunk, topic)
+                last, reasons = _last_usable(raw, decoder, are_pictures)
+                refused += _refusals(
+                    found, raw, np.isin(np.arange(len(raw)), list(reasons)), reasons.__getitem__
+                )
                 if self._options.on_error != "salvage":
-                    self._raise_damage(refused)
-                if len(whole):
-                    raw = raw.take(whole)
+                    self._raise_damage(damage)
+                if self._options.on_error == "fail":
+                    self._raise_refused(refused)
+                if len(last):
+                    raw = raw.take(last)
                     time = decoder.header_time(raw) if source == "header" else raw.log_time
-                    return DecodedMessages(topic, time, raw.log_time, raw.position, refused, raw, decoder)
+                    return DecodedMessages(
+                        topic, time, raw.log_time, raw.position, [*damage, *refused], raw, decoder
+                    )
         raw = Gathering(topic).raw()
-        return DecodedMessages(topic, raw.log_time, raw.log_time, raw.position, refused, raw, decoder)
+        return DecodedMessages(
+            topic, raw.log_time, raw.log_time, raw.position, [*damage, *refused], raw, decoder
+        )
 
     @property
     def sidecars(self) -> Sidecars:
@@ -216,7 +237,8 @@ class ContainerLog:
 
     def _raise_refused(self, refused: Sequence[Refusal]) -> None:
         if refused:
-            raise damage_error(refused, "give the topic another time or a larger max_delay, or leave it out")
+            way = "leave the topic out (or, for a wrong time, give it another time or a larger max_delay)"
+            raise damage_error(refused, way)
 
     @lazy
     def _infos(self) -> dict[str, list[TopicInfo]]:
@@ -273,7 +295,10 @@ class ContainerLog:
                 f"{self._uris[0]}: topic {topic} has none of the times {', '.join(request.time)}; "
                 "its log time is always there: add log"
             )
-        return Wanted(request, source, decoder, *log_range(request, source), Gathering(topic), [])
+        are_pictures = has_pictures(self._infos[topic][0], decoder)
+        return Wanted(
+            request, source, decoder, *log_range(request, source), Gathering(topic), [], are_pictures
+        )
 
     def _needed(self, part: LogPart, topic: str, want: Wanted) -> NDArray[np.int64]:
         """The stretches of a part that may hold what a request wants, or refusals it must name."""
@@ -381,8 +406,11 @@ def _refusals(
 def _select(want: Wanted) -> DecodedMessages:
     """The messages that a request gets, and the refusals that it answers for: those within it by log time."""
     request, raw = want.request, want.found.raw()
-    stamped = stamp(raw, want.decoder, want.source, request.max_delay)
-    mine = ~stamped.usable & within(raw.log_time, request.start, request.stop)
+    own = within(raw.log_time, request.start, request.stop)
+    stamped = want.stamped(
+        raw, request.max_delay, lambda found: own | within(found.time, request.start, request.stop)
+    )
+    mine = ~stamped.usable & own
     refused = _refusals(want.found, raw, mine, stamped.reason)
     # Leaving room for late messages, this read also meets damage that another one answers for.
     damage = [r for r in want.damage if r.num_messages and _is_within(r.log_time, request)]
@@ -392,6 +420,23 @@ def _select(want: Wanted) -> DecodedMessages:
     time = stamped.time if len(chosen) == len(stamped.time) else stamped.time[chosen]
     refused = [*damage, *refused]
     return DecodedMessages(raw.topic, time, raw.log_time, raw.position, refused, raw, want.decoder)
+
+
+def _last_usable(
+    raw: RawMessages, decoder: Decoder, are_pictures: bool
+) -> tuple[NDArray[np.intp], dict[int, str]]:
+    """The last message of a stretch that can be used, if any, and why those behind it are refused."""
+    fits = decoder.check(raw)
+    reasons: dict[int, str] = {}
+    for row in range(len(raw) - 1, -1, -1):
+        at = np.array([row])
+        if not fits[row]:
+            reasons[row] = misfit_words(raw, row)
+        elif are_pictures and (problems := picture_problems(raw, decoder, at)):
+            reasons |= problems
+        else:
+            return at, reasons
+    return np.empty(0, np.intp), reasons
 
 
 def _is_within(time: int, request: TopicRequest) -> bool:
@@ -409,7 +454,7 @@ def _scan_times(part: LogPart, wanted: Mapping[str, Wanted]) -> dict[str, NDArra
                 continue
             found = Gathering(topic)
             found.add(chunk, np.flatnonzero(part.rows_of(chunk, topic)), part.origin(number), is_sparse=False)
-            stamped = stamp(found.raw(), want.decoder, want.source, None)
+            stamped = want.stamped(found.raw(), None, lambda found: np.ones(len(found.time), np.bool_))
             times = stamped.time[stamped.usable]
             first, last = (int(times.min()), int(times.max())) if len(times) else (1, 0)
             refused = len(stamped.time) - len(times) + len(chunk.problems)

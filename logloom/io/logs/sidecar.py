@@ -23,7 +23,7 @@ from logloom.io.logs.base import TimeSource
 from logloom.io.logs.container import SHARE, STRETCH, Channel, FileIndex, LostBytes
 from logloom.io.storage import Store
 
-MAGIC = b"LLINDEX1"  # the digit counts up when scanning finds other things
+MAGIC = b"LLINDEX2"  # the digit counts up when scanning finds other things
 BOUNDS = np.dtype([("stretch", "<i8"), ("first", "<i8"), ("last", "<i8"), ("refused", "<i8")])
 
 

@@ -1,5 +1,8 @@
 """Message times: by which rule, within which bounds, and which messages are refused.
 
+A message that is refused here is refused in every column and output: for its length, its time, or the
+structure of the compressed picture that it is.
+
 Here: pure functions on `RawMessages`, a decoder and a request.
 Elsewhere: reading the messages (log), decoding them (decoding).
 """
@@ -7,12 +10,13 @@ Elsewhere: reading the messages (log), decoding them (decoding).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, TimeSource, TopicRequest
+from logloom.io.logs.decoding.pictures import picture_problems
 from logloom.io.logs.raw import Decoder, RawMessages
 
 
@@ -77,13 +81,34 @@ def stamp(raw: RawMessages, decoder: Decoder, source: TimeSource, max_delay: int
 
     def reason(row: int) -> str:
         if not fits[row]:
-            return f"its {raw.length[row]} bytes don't fit its definition"
+            return misfit_words(raw, row)
         if not known[row]:
             return f"its {source} time is {time[row]}, which is no time"
         delay = (int(time[row]) - int(log[row])) / 1e9
         return f"its {source} time lies {delay:+.3f} s from its log time, further than max_delay allows"
 
     return Stamped(time, fits & known & near, reason)
+
+
+def misfit_words(raw: RawMessages, row: int) -> str:
+    """Why a message is refused whose length isn't that of its fields."""
+    return f"its {raw.length[row]} bytes don't fit its definition"
+
+
+def without_broken_pictures(
+    stamped: Stamped, raw: RawMessages, decoder: Decoder, asked: NDArray[np.bool_]
+) -> Stamped:
+    """Refuse also those of the compressed pictures asked for whose structure is broken.
+
+    Args:
+        asked: (N,) the messages to look at; the others stay as they are.
+    """
+    problems = picture_problems(raw, decoder, np.flatnonzero(asked & stamped.usable))
+    if not problems:
+        return stamped
+    usable = stamped.usable.copy()
+    usable[list(problems)] = False
+    return replace(stamped, usable=usable, reason=lambda row: problems.get(row) or stamped.reason(row))
 
 
 def _log_time(raw: RawMessages) -> NDArray[np.int64]:
