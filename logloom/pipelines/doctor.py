@@ -31,6 +31,7 @@ from logloom.io.logs.base import (
     unfinished_words,
 )
 from logloom.io.logs.container import Chunk, LostBytes
+from logloom.io.logs.decoding.pictures import has_pictures, picture_problems
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.log_list import LogFiles
@@ -39,7 +40,15 @@ from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart, own_index
 from logloom.io.logs.raw import Decoder, RawMessages
 from logloom.io.logs.recorded import Recorded
-from logloom.pipelines.doctor_findings import SALVAGE, SALVAGED, Diagnosis, HealthFinding, LostRange
+from logloom.io.logs.stamps import misfit_words
+from logloom.pipelines.doctor_findings import (
+    SALVAGE,
+    SALVAGED,
+    Diagnosis,
+    HealthFinding,
+    LostRange,
+    share_of,
+)
 from logloom.pipelines.doctor_frames import examine_calibrations, examine_frames
 from logloom.pipelines.doctor_times import judge_times
 from logloom.pipelines.doctor_watch import Examination
@@ -116,6 +125,11 @@ def _examine_files(log: ContainerLog) -> Examination:
     """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
     found = Examination(Recorded(()), unchecked=0)
     decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
+    pictures = {
+        topic
+        for topic, decoder in decoders.items()
+        if decoder is not None and has_pictures(log.summary.topics[topic], decoder)
+    }
     for part in log.parts:
         remedy = f"{part.container.remedy}; {SALVAGED}"
         reindex = getattr(part.container, "reindex", "")
@@ -138,7 +152,7 @@ def _examine_files(log: ContainerLog) -> Examination:
                 where = LostRange(part.uri, origin.offset, length)
                 found.lose("damaged", where, "; ".join(chunk.problems[:4]), counts, remedy, origin.unit)
             for topic, rows in part.rows_by_topic(chunk).items():
-                _watch(found, part, number, chunk, topic, rows, decoders[topic])
+                _watch(found, part, number, chunk, topic, rows, decoders[topic], topic in pictures)
     files = {part.uri for part in log.parts}
     for refusal in log.summary.refusals:
         if refusal.uri not in files:
@@ -154,16 +168,20 @@ def _examine_files(log: ContainerLog) -> Examination:
                     recipe=SALVAGE,
                 )
             )
-    for topic, (uri, offset, length, unit) in sorted(found.first_unfit.items()):
-        count = found.watched(topic).unfit
-        message = (
-            f"{counted(count, 'message')} of {topic} can't be read by the definition; "
-            f"the first has {counted(length, 'byte')}"
-        )
-        found.findings.append(
-            HealthFinding("unfit", uri, offset, topic, count, message, SALVAGED, unit, recipe=SALVAGE)
-        )
+    found.findings += list(_refused(found))
     return found
+
+
+def _refused(found: Examination) -> Iterator[HealthFinding]:
+    """For each topic, its messages that don't fit their definition, and its broken pictures."""
+    for (topic, kind), first in sorted(found.refused.items()):
+        count, watched = first.num_messages, found.watched(topic)
+        which = share_of(count, watched.messages + watched.unfit, "message")
+        what = "can't be read by the definition" if kind == "unfit" else "contain no whole picture"
+        message = f"{which} of {topic} {what}; the first: {first.reason}"
+        yield HealthFinding(
+            kind, first.uri, first.offset, topic, count, message, SALVAGED, first.unit, recipe=SALVAGE
+        )
 
 
 def _broken_index(part: LogPart, remedy: str) -> HealthFinding | None:
@@ -209,6 +227,7 @@ def _watch(
     topic: str,
     rows: NDArray[np.intp],
     decoder: Decoder | None,
+    are_pictures: bool,
 ) -> None:
     """Looks at a topic's messages in one chunk."""
     watched = found.watched(topic)
@@ -222,14 +241,15 @@ def _watch(
     gathering.add(chunk, rows, origin, is_sparse=False)
     raw = gathering.raw()
     fits = decoder.check(raw)
+    reasons = {row: misfit_words(raw, row) for row in np.flatnonzero(~fits).tolist()}
+    found.refuse("unfit", raw, origin, reasons)
+    if are_pictures:
+        broken = picture_problems(raw, decoder, np.flatnonzero(fits))
+        found.refuse("picture", raw, origin, broken)
+        fits[list(broken)] = False
     has_header = decoder.time_source(("header",)) is not None
     stamps = decoder.header_time(raw)[fits] if has_header else None
     watched.add(raw.log_time[fits], stamps, _frames_of(decoder, raw, np.flatnonzero(fits)))
-    if not fits.all():
-        row = int(np.argmin(fits))
-        watched.unfit += int((~fits).sum())
-        where = origin.offset_of(int(raw.position[row]))
-        found.first_unfit.setdefault(topic, (part.uri, where, int(raw.length[row]), origin.unit))
 
 
 def _frames_of(

@@ -117,7 +117,7 @@ class TopicHealth:
             had too.
         late: stamps further than `MAX_SKEW` from their log time.
         unstamped: messages whose header stamp is no time (zero).
-        unfit: messages whose bytes don't fit their definition.
+        unfit: messages whose bytes don't fit their definition, and pictures that aren't whole.
         lost: messages that the index promises and damage took.
         strays: messages far from the recording, which nothing else counts.
     """
@@ -295,3 +295,8 @@ class Diagnosis:
             "topics": [topic.to_json() for topic in self.topics],
             "findings": [finding.to_json() for finding in self.findings],
         }
+
+
+def share_of(count: int, total: int, noun: str) -> str:
+    """`all 100 messages`, `3 of 100 messages`"""
+    return f"all {counted(total, noun)}" if count == total > 1 else f"{count:,} of {counted(total, noun)}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from logloom.io.logs.recorded import Recorded, is_static
-from logloom.pipelines.doctor_findings import LONG_GAP, MAX_SKEW, Gap, HealthFinding, TopicHealth
+from logloom.pipelines.doctor_findings import LONG_GAP, MAX_SKEW, Gap, HealthFinding, TopicHealth, share_of
 from logloom.recipe import yaml as text
 from logloom.transforms.sampling import MAX_DELAY
 from logloom.words import counted, human_duration, human_time, some_of
@@ -81,11 +81,6 @@ def _by_log_time(topic: str) -> str:
     return f"time: {text.flow({'topics': {topic: 'log'}})}"
 
 
-def _of(count: int, total: int, noun: str) -> str:
-    """`all 100 messages`, `3 of 100 messages`"""
-    return f"all {counted(total, noun)}" if count == total > 1 else f"{count:,} of {counted(total, noun)}"
-
-
 # --- stamps ---------------------------------------------------------------------------------------------
 
 
@@ -96,10 +91,10 @@ def _of_order(topic: TopicHealth, uri: str, is_set_back: bool) -> Iterator[Healt
         return HealthFinding(kind, uri, None, topic.topic, count, message, remedy, recipe=recipe)
 
     if topic.log_steps_back and not is_set_back:
-        message = f"its log time decreases at {_of(topic.log_steps_back, topic.messages, 'message')}"
+        message = f"its log time decreases at {share_of(topic.log_steps_back, topic.messages, 'message')}"
         yield finding("back", topic.log_steps_back, message, "rows are made by time, so nothing need be done")
     if topic.steps_back and not is_set_back:
-        messages = _of(topic.steps_back, topic.messages, "message")
+        messages = share_of(topic.steps_back, topic.messages, "message")
         message = f"its stamp decreases at {messages} (do several sources publish it?)"
         recipe = _by_log_time(topic.topic)
         remedy = f"in the recipe, `{recipe}`; or nothing, as rows are made by time"
@@ -107,7 +102,7 @@ def _of_order(topic: TopicHealth, uri: str, is_set_back: bool) -> Iterator[Healt
     if topic.duplicates and not (is_set_back and topic.skew is None):
         stamp = "stamp" if topic.skew else "log time"
         has = "has" if topic.duplicates == 1 else "have"
-        message = f"{_of(topic.duplicates, topic.messages, 'message')} {has} the {stamp} of another one"
+        message = f"{share_of(topic.duplicates, topic.messages, 'message')} {has} the {stamp} of another one"
         remedy = f"of equal {stamp}s the last in the log is used"
         recipe = _by_log_time(topic.topic) if topic.skew else ""
         remedy += f"; or, in the recipe, `{recipe}`" if recipe else ""
@@ -120,7 +115,7 @@ def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
         low, median, high = topic.skew
         furthest = low if -low > high else high
         message = (
-            f"the stamps of {_of(topic.late, topic.messages, 'message')} are more than "
+            f"the stamps of {share_of(topic.late, topic.messages, 'message')} are more than "
             f"{human_duration(MAX_SKEW)} from the log time, which a build refuses by default (the furthest "
             f"{human_duration(furthest)}, the median of all {human_duration(median)})"
         )
@@ -132,7 +127,7 @@ def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
         yield HealthFinding("late", uri, None, topic.topic, topic.late, message, remedy, recipe=recipe)
     if topic.unstamped:
         message = (
-            f'the stamps of {_of(topic.unstamped, topic.messages, "message")} are zero ("now"), which a '
+            f'the stamps of {share_of(topic.unstamped, topic.messages, "message")} are zero ("now"), which a '
             "build refuses by default"
         )
         recipe = _by_log_time(topic.topic)

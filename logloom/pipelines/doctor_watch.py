@@ -7,12 +7,14 @@ Elsewhere: going through a log (doctor), what is strange about what was seen (do
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
+from logloom.io.logs.gathering import Origin
+from logloom.io.logs.raw import RawMessages
 from logloom.io.logs.recorded import Recorded
 from logloom.io.logs.stamps import are_known, are_near
 from logloom.pipelines.doctor_findings import MAX_SKEW, SALVAGE, Gap, HealthFinding, LostRange, TopicHealth
@@ -200,8 +202,8 @@ class Examination:
     Attributes:
         recorded: when the log was recorded; its strays don't count.
         unchecked: see `Diagnosis`.
-        first_unfit: by topic, the file, offset and length of the first message that doesn't fit, and what the
-            offset counts.
+        refused: by topic and kind of finding, the first message that a build refuses for its content, which
+            counts all of them.
     """
 
     recorded: Recorded
@@ -209,7 +211,7 @@ class Examination:
     unchecked: int | None = None
     findings: list[HealthFinding] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
-    first_unfit: dict[str, tuple[str, int, int, str]] = field(default_factory=dict)
+    refused: dict[tuple[str, str], Refusal] = field(default_factory=dict)
 
     def watched(self, topic: str) -> WatchedTopic:
         return self.topics.setdefault(topic, WatchedTopic())
@@ -217,6 +219,19 @@ class Examination:
     def health(self, topic: str, summary: LogSummary) -> TopicHealth:
         info = summary.topics[topic]
         return self.watched(topic).health(topic, info.type, info.num_messages)
+
+    def refuse(self, kind: str, raw: RawMessages, origin: Origin, reasons: Mapping[int, str]) -> None:
+        """Takes messages of a stretch that a build refuses, given by the reasons why."""
+        if not reasons:
+            return
+        self.watched(raw.topic).unfit += len(reasons)
+        row = min(reasons)
+        position, log_time = int(raw.position[row]), int(raw.log_time[row])
+        offset = origin.offset_of(position)
+        new = Refusal(origin.uri, offset, raw.topic, position, log_time, reasons[row], 0, origin.unit)
+        first = self.refused.get((raw.topic, kind), new)
+        count = first.num_messages + len(reasons)
+        self.refused[raw.topic, kind] = replace(first, num_messages=count)
 
     def lose(
         self,

@@ -1,11 +1,13 @@
 """What doctor finds of times: topics that stop, stamps of no use, frames, logs without messages."""
 
+import io
 import random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.cache import CHUNKS
@@ -19,6 +21,7 @@ from tests.io.logs.making import MS, write_mcap
 from tests.pipelines.test_doctor import run
 from tests.transforms.ros2_logs import (
     COMMAND,
+    COMPRESSED,
     POSE,
     SECOND,
     SPEED,
@@ -222,6 +225,32 @@ def test_equal_stamps_of_one_frame_are_a_note(tmp_path):
     both += [(t + MS, tf(t, "odom")[1]) for t in every(20 * MS, 100)]
     found = look(write_log(tmp_path / "take.mcap", {"/tf": (TF, both)}))
     assert [(f.kind, f.count, f.severity) for f in found.findings] == [("twice", 100, "note")]
+
+
+# --- pictures
+
+
+def jpeg(size=64):
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (size, size, 3), np.uint8)).save(file, "jpeg")
+    return file.getvalue()
+
+
+def test_pictures_that_a_build_refuses_for_their_structure_are_counted_and_the_first_is_placed(tmp_path):
+    whole = jpeg()
+    data = [whole] * 60
+    data[20], data[40] = whole[: len(whole) // 2], b""
+    times = every(33 * MS, 60)
+    messages = [
+        (t, {"header": header(t), "format": "jpeg", "data": d}) for t, d in zip(times, data, strict=True)
+    ]
+    found = look(write_log(tmp_path / "take.mcap", {"/cam": (COMPRESSED, messages)}))
+    (finding,) = found.findings
+    assert (finding.kind, finding.count, finding.severity) == ("picture", 2, "damage")
+    assert finding.message.startswith(
+        "2 of 60 messages of /cam contain no whole picture; the first: a JPEG of"
+    )
+    assert (found.topics[0].messages, found.topics[0].unfit) == (58, 2)
 
 
 # --- logs without messages
