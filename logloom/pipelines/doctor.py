@@ -125,6 +125,8 @@ def _examine_files(log: ContainerLog) -> Examination:
     """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
     found = Examination(Recorded(()), unchecked=0)
     decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
+    if not any(decoders.values()):  # so that nothing of the log can be used
+        found.findings = [replace(finding, severity="damage") for finding in found.findings]
     pictures = {
         topic
         for topic, decoder in decoders.items()

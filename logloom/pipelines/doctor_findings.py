@@ -112,7 +112,7 @@ class TopicHealth:
         periods: ns, the intervals that a tenth, half and nine tenths of all don't exceed; 0 without any.
         skew: (min, median, max) in ns; None without header stamps.
         log_steps_back, steps_back: how often the log time, and the stamp, decreases from one message to the
-            next, the stamp among messages of one frame.
+            next, the stamp among messages of one frame that aren't late.
         duplicates: stamps (log times of topics without any) that a message of the same frame shortly before
             had too.
         late: stamps further than `MAX_SKEW` from their log time.

@@ -129,12 +129,12 @@ class WatchedTopic:
         log_time, stamp = log_time[known], stamp[known]
         if len(stamp) == 0:
             return
-        in_order = np.concatenate([self.last_stamp, stamp])
-        if (in_order[1:] <= in_order[:-1]).any():
-            self._count_out_of_order(in_order, frames(known))
-        self.last_stamp = stamp[-1:]
         near = are_near(stamp, log_time, MAX_SKEW)
         self.late += int((~near).sum())
+        in_order = np.concatenate([self.last_stamp, stamp[near]])
+        if (in_order[1:] <= in_order[:-1]).any():
+            self._count_out_of_order(in_order, frames(known[near]))
+        self.last_stamp = in_order[-1:]
         self._measure_gaps(stamp[near])
         # Stamps may be anything; half the range keeps their differences from wrapping around.
         skew = np.clip(stamp, MIN_TIME // 2, MAX_TIME // 2) - np.clip(log_time, 0, MAX_TIME // 2)

@@ -242,10 +242,10 @@ def test_strange_stamps_are_counted(tmp_path):
 
     stamped(20, messages[19].stamp)  # twice
     stamped(40, messages[40].stamp - 30 * MS)  # back, and again, the stamp of message 37
-    stamped(60, messages[60].stamp - 5 * SECOND)  # late, and back
+    stamped(60, messages[60].stamp - 5 * SECOND)  # late
     stamped(80, 0)  # unstamped
     topic = look(write_mcap(tmp_path / "drive.mcap", messages)).topics[0]
-    assert (topic.duplicates, topic.steps_back, topic.late, topic.unstamped) == (2, 2, 1, 1)
+    assert (topic.duplicates, topic.steps_back, topic.late, topic.unstamped) == (2, 1, 1, 1)
     assert topic.skew == (-5 * SECOND - 5 * MS, -5 * MS, -5 * MS)
 
 
