@@ -32,6 +32,7 @@ NOTES = (
 SALVAGE = "on_error: salvage"
 SALVAGED = f"`{SALVAGE}` uses what is whole"
 LISTED = 20  # findings of one kind that are printed
+FEW_LISTED = 3  # where most messages of a topic are lost, so that places say little
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,7 @@ class Diagnosis:
         )
 
     def lines(self) -> Iterator[str]:
-        """The findings for people, the first `LISTED` of each kind."""
+        """The findings for people, the first `LISTED` of each kind, and what topics lost most of."""
         if self.is_healthy:
             yield f"{self.log_id}: healthy"
         elif not self.is_damaged:
@@ -270,16 +271,21 @@ class Diagnosis:
                 f"note: {counted(self.unchecked, 'message has', 'messages have')} no checksum, so that a "
                 f"change of {'its' if self.unchecked == 1 else 'their'} bytes can't be noticed"
             )
+        worst = [topic for topic in self.topics if 2 * (topic.lost + topic.unfit) > topic.promised]
+        for topic in worst:
+            share = share_of(topic.lost + topic.unfit, topic.promised, "message")
+            yield f"lost: {topic.topic}: most of it, {share}"
+        most = FEW_LISTED if worst else LISTED
         listed: dict[str, int] = {}
         for finding in self.findings:
             listed[finding.kind] = listed.get(finding.kind, 0) + 1
-            if listed[finding.kind] <= LISTED:
+            if listed[finding.kind] <= most:
                 place = f"{finding.place}: " if finding.kind != "unreadable" else ""
                 note = "note: " if finding.severity == "note" else ""
                 yield f"{note}{finding.kind}: {place}{finding.message}\n    {finding.remedy}"
         for kind, count in listed.items():
-            if count > LISTED:
-                yield f"{kind}: {count - LISTED:,} more; --json lists them all"
+            if count > most:
+                yield f"{kind}: {count - most:,} more; --json lists them all"
 
     def to_json(self) -> dict[str, Any]:
         return {

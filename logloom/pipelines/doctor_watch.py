@@ -118,10 +118,13 @@ class WatchedTopic:
             return
         self.periods.add(periods)
         self.num_intervals += len(periods)
-        chosen = np.argsort(-periods, kind="stable")[:KEPT_GAPS]
-        found = map(Gap, times[chosen].tolist(), periods[chosen].tolist())
-        longest = sorted([*self.longest, *found], key=lambda gap: (-gap.length, gap.at))
-        self.longest = tuple(longest[:KEPT_GAPS])
+        least = self.longest[-1].length if len(self.longest) == KEPT_GAPS else 0
+        chosen = np.flatnonzero(periods > least)
+        chosen = chosen[np.argsort(-periods[chosen], kind="stable")[:KEPT_GAPS]]
+        if len(chosen):
+            found = map(Gap, times[chosen].tolist(), periods[chosen].tolist())
+            longest = sorted([*self.longest, *found], key=lambda gap: (-gap.length, gap.at))
+            self.longest = tuple(longest[:KEPT_GAPS])
 
     def _compare(self, log_time: Times, stamp: Times, frames: FramesOf) -> None:
         known = np.flatnonzero(are_known(stamp))

@@ -98,6 +98,20 @@ def test_a_flipped_byte_in_a_chunk_is_reported_with_its_offset_and_what_it_cost(
     assert "salvage" in damage.remedy
 
 
+def test_damage_that_most_messages_of_a_topic_share_is_told_in_a_line(tmp_path):
+    path = write_mcap(tmp_path / "drive.mcap", regular(400))
+    rows = open_log([str(path)]).parts[0].index.stretches
+    CHUNKS.clear()
+    for row in rows[: len(rows) * 2 // 3]:
+        flip(path, int(row["offset"] + row["record"] - 20))
+    found = look(path)
+    lost = found.topics[0].lost
+    lines = list(found.lines())
+    assert f"lost: /a: most of it, {lost} of 400 messages" in lines
+    assert len([line for line in lines if line.startswith("damaged: /") or "byte" in line]) == 3
+    assert f"damaged: {len(found.findings) - 3} more; --json lists them all" in lines
+
+
 def test_damage_that_costs_no_message_is_reported_too(tmp_path):
     path = write_mcap(tmp_path / "drive.mcap", regular())
     row = open_log([str(path)]).parts[0].index.stretches[3]
