@@ -48,7 +48,7 @@ from logloom.transforms.results import Failure, PartitionResult
 from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
-from logloom.transforms.tally import Tally, dropped_of, reconcile
+from logloom.transforms.tally import Tally, dropped_of, reconcile, strays_of
 from logloom.words import counted, some_of
 
 
@@ -114,7 +114,9 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> LogRe
     first_output, tallies, refusals = _tallied(job, log, entries)
     sums = reconcile(job.plan, opened(job, log).summary, tallies)
     rows = sum(entry.rows for entry in first_output)
-    refused = sum(topic.refused for topic in sums.values())
+    read = {topic for tally in tallies for topic in tally.owned}
+    strays = [stray for stray in strays_of(job.plan, opened(job, log).summary) if stray.topic not in read]
+    refused = sum(topic.refused for topic in sums.values()) + sum(stray.num_messages for stray in strays)
     planned = sum(tally.planned for tally in tallies)
     return LogRecord(
         log_id=log.log_id,
@@ -165,7 +167,9 @@ def _tallied(
     """The units of the first output, their tallies, and all that was refused of the log, each once."""
     first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
     tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
-    refusals = [*opened(job, log).summary.refusals, *(r for tally in tallies for r in tally.refusals)]
+    summary = opened(job, log).summary
+    lost = (refusal for tally in tallies for refusal in tally.refusals)
+    refusals = [*summary.refusals, *strays_of(job.plan, summary), *lost]
     return first_output, tallies, list(dict.fromkeys(refusals))
 
 

@@ -296,7 +296,8 @@ class LogJob(Job):
         """What rows depend on beside logs and plan: how logs are read."""
         options = self.open_options
         names = [list(options.time_names)] if options.time_names else []
-        return [READING_SEMANTICS, options.on_error, *names]
+        extent = [plain(options.extent)] if any(options.extent) else []
+        return [READING_SEMANTICS, options.on_error, *names, *extent]
 
     @property
     def schema(self) -> Schema:

@@ -23,8 +23,8 @@ together, form a run:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +60,7 @@ class Run:
         return sum(count for topic, count in self.messages.items() if not is_static(topic))
 
 
-@dataclass(frozen=True)
-class Stray:
+class Stray(NamedTuple):
     """A run that is no part of the recording, and why."""
 
     run: Run
@@ -76,7 +75,7 @@ class SetBack:
         position: of the first message after it; see `logloom.io.logs.base`.
         at: the latest log time before it, of the topics that were set back.
         to: the earliest after it.
-        after: ns from the start of the recording to `at`.
+        after: ns from the first message of its file to `at`.
         topics: those that were set back, in name order.
     """
 
@@ -92,6 +91,13 @@ class SetBack:
         return f"{_seconds(self.at - self.to)} at {_seconds(self.after)}"
 
 
+class Bound(NamedTuple):
+    """An end of a log that a recipe states: ns since the Unix epoch, or since the start of the log."""
+
+    ns: int
+    is_relative: bool = False
+
+
 @dataclass(frozen=True)
 class Recorded:
     """When a log was recorded.
@@ -100,11 +106,15 @@ class Recorded:
         runs: of the recording, in time order.
         strays: runs that are no part of it, in time order.
         set_backs: in the order of the files.
+        stated: the first and last time that a recipe states for it; an end is None where messages tell it.
+        around: where a recipe states an end, whole runs, and those beyond it; else empty.
     """
 
     runs: tuple[Run, ...]
     strays: tuple[Stray, ...] = ()
     set_backs: tuple[SetBack, ...] = ()
+    stated: tuple[int | None, int | None] = (None, None)
+    around: tuple[Run, ...] = ()
 
     @property
     def first(self) -> int:
@@ -121,6 +131,70 @@ class Recorded:
         """The last log time before each silence of over an hour, and the first after it."""
         return tuple((a.last, b.first) for a, b in zip(self.runs, self.runs[1:], strict=False))
 
+    @property
+    def read(self) -> tuple[Run, ...]:
+        """The runs whose messages are read, in time order: of all but strays."""
+        return self.around or self.runs
+
+    def within(self, first: Bound | None, last: Bound | None) -> Recorded:
+        """As a recipe states the extent. What lies beyond a stated end is no stray, only without ticks.
+
+        >>> facts = recorded(MessageTimes.of({"/x": np.arange(100) * 10**9}))
+        >>> part = facts.within(Bound(20 * 10**9, is_relative=True), Bound(30 * 10**9))
+        >>> (part.first // 10**9, part.last // 10**9)
+        (20, 30)
+        """
+        if first is None and last is None:
+            return self
+        stated = tuple(
+            None if bound is None else bound.ns + (self.first if bound.is_relative else 0)
+            for bound in (first, last)
+        )
+        start = self.first if stated[0] is None else stated[0]
+        stop = self.last if stated[1] is None else stated[1]
+        known = [*self.runs, *(stray.run for stray in self.strays)]
+        inside = sorted(
+            (replace(run, first=max(run.first, start), last=min(run.last, stop)) for run in known),
+            key=lambda run: run.first,
+        )
+        runs = [run for run in inside if run.first <= run.last]
+        if runs and runs[0].first - start <= HOUR:
+            runs[0] = replace(runs[0], first=start)
+        if runs and stop - runs[-1].last <= HOUR:
+            runs[-1] = replace(runs[-1], last=stop)
+        strays = tuple(
+            stray
+            for stray in self.strays
+            if (stated[0] is None and stray.run.last < start)
+            or (stated[1] is None and stray.run.first > stop)
+        )
+        around = sorted(
+            (run for run in known if run not in [stray.run for stray in strays]), key=lambda run: run.first
+        )
+        return replace(
+            self, runs=tuple(runs), strays=strays, stated=(stated[0], stated[1]), around=tuple(around)
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """As a sidecar keeps it, whatever a recipe states."""
+        return {
+            "runs": [_run_data(run) for run in self.runs],
+            "strays": [[*_run_data(stray.run), stray.reason] for stray in self.strays],
+            "set_backs": [[*one[:-1], list(one[-1])] for one in map(astuple, self.set_backs)],
+        }
+
+    @classmethod
+    def from_data(cls, data: Any) -> Recorded:
+        """
+        Raises:
+            KeyError, TypeError, ValueError: it isn't what `to_data` gives.
+        """
+        return cls(
+            tuple(_run_of(*run) for run in data["runs"]),
+            tuple(Stray(_run_of(*run), str(reason)) for *run, reason in data["strays"]),
+            tuple(SetBack(*map(int, one), tuple(map(str, topics))) for *one, topics in data["set_backs"]),
+        )
+
     def num_strays(self, topic: str) -> int:
         """How many messages of a topic are strays."""
         return sum(stray.run.messages.get(topic, 0) for stray in self.strays)
@@ -131,6 +205,14 @@ class Recorded:
         for stray in self.strays:
             found |= (times >= stray.run.first) & (times <= stray.run.last)
         return found
+
+
+def _run_data(run: Run) -> list[Any]:
+    return [run.first, run.last, dict(run.messages)]
+
+
+def _run_of(first: Any, last: Any, messages: Any) -> Run:
+    return Run(int(first), int(last), {str(topic): int(count) for topic, count in dict(messages).items()})
 
 
 class Entries(NamedTuple):
@@ -156,6 +238,8 @@ class MessageTimes:
         first, last: (C,) log times of each stretch, in the order of the files.
         file: (C,) the number of its file, ascending.
         stretch, topic, count: (K,) how many messages of a topic each stretch has; by stretch, no zeros.
+        begin: (K,) log time of the first of these in the file, or one before it.
+        back: (K,) the most that the time decreases from one of these to the next, in ns; -1 where unknown.
         look: the messages of a stretch, given by number.
         is_ordered: whether the order of messages in a file is that in which they were recorded.
     """
@@ -167,6 +251,8 @@ class MessageTimes:
     stretch: Int64s
     topic: Int64s
     count: Int64s
+    begin: Int64s
+    back: Int64s
     look: Callable[[int], Entries]
     is_ordered: bool = True
     looked: dict[int, Entries] = field(default_factory=dict)
@@ -196,9 +282,19 @@ class MessageTimes:
             np.zeros(len(there), np.int64),
             there,
             counts[there],
+            np.array([times[numbers == i].min() for i in there.tolist()], np.int64),
+            np.full(len(there), -1, np.int64),
             lambda number: entries,
             is_ordered=positions is not None,
         )
+
+    @property
+    def suspicious(self) -> set[int]:
+        """The stretches that have to be looked into, at least."""
+        found = set(np.flatnonzero(self.last - self.first > HOUR).tolist())
+        for file in np.unique(self.file).tolist() if self.is_ordered else ():
+            found |= {stretch for stretch, _ in _latest_before(self, file)}
+        return found
 
     def entries(self, number: int) -> Entries:
         """The messages of a stretch; those looked at last are kept."""
@@ -388,18 +484,17 @@ def _latest_before(times: MessageTimes, file: int) -> dict[tuple[int, int], int 
     before the end of an earlier one with the same topic.
     """
     mine = times.file[times.stretch] == file
-    stretch, topic = times.stretch[mine], times.topic[mine]
-    order = np.lexsort((stretch, topic))
-    stretch, topic = stretch[order], topic[order]
+    order = np.flatnonzero(mine)
+    order = order[np.lexsort((times.stretch[order], times.topic[order]))]
+    stretch, topic, back = times.stretch[order], times.topic[order], times.back[order]
     starts = np.flatnonzero(np.append(True, topic[1:] != topic[:-1])[: len(topic)])
     known = np.zeros(len(topic), np.bool_)
     bounds = np.zeros(len(topic), np.int64)
     for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(topic)], strict=True):
         known[begin + 1 : end] = not is_static(times.topics[int(topic[begin])])
         bounds[begin + 1 : end] = np.maximum.accumulate(times.last[stretch[begin : end - 1]])
-    decreases = known & (times.first[stretch] < bounds - SET_BACK)
-    chosen = set(stretch[decreases].tolist())
-    chosen |= set(np.unique(stretch[times.last[stretch] - times.first[stretch] > SET_BACK]).tolist())
+    inside = np.where(back < 0, times.last[stretch] - times.first[stretch], back) > SET_BACK
+    chosen = set(stretch[inside | (known & (times.begin[order] < bounds - SET_BACK))].tolist())
     rows = np.flatnonzero(np.isin(stretch, list(chosen))).tolist()
     return {(int(stretch[i]), int(topic[i])): int(bounds[i]) if known[i] else None for i in rows}
 
@@ -451,7 +546,21 @@ def _set_back(times: MessageTimes, facts: Recorded, group: Sequence[_Decrease]) 
     then = {i for i in set(topic[is_then].tolist()) & begun if not is_static(times.topics[i])} | mine
     if 2 * len(mine) > len(then):
         names = tuple(sorted(times.topics[i] for i in mine))
-        yield SetBack(first.position, at, to, at - facts.first, names)
+        yield SetBack(first.position, at, to, at - _begin(times, facts, first.stretch), names)
+
+
+def _begin(times: MessageTimes, facts: Recorded, stretch: int) -> int:
+    """The log time of the first message of a file that is no stray.
+
+    Args:
+        stretch: one of the file.
+    """
+    for number in np.flatnonzero(times.file == times.file[stretch]).tolist():
+        found = times.entries(number).time
+        found = found[~facts.are_strays(found)]
+        if len(found):
+            return int(found[0])
+    return facts.first
 
 
 def _seconds(ns: int) -> str:

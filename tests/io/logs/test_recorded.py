@@ -60,6 +60,8 @@ def in_file(messages, size=1000, split=()):
         stretch,
         topic,
         count,
+        np.array([times[parts[i]].min() for i in stretch.tolist()]),
+        np.full(len(stretch), -1),
         look,
     )
     return recorded(found), sorted(set(looked))
