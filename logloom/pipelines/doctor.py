@@ -39,7 +39,7 @@ from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart, own_index
 from logloom.io.logs.raw import Decoder, RawMessages
-from logloom.io.logs.recorded import Recorded
+from logloom.io.logs.recorded import is_static
 from logloom.io.logs.stamps import misfit_words
 from logloom.pipelines.doctor_findings import (
     SALVAGE,
@@ -52,7 +52,7 @@ from logloom.pipelines.doctor_findings import (
 from logloom.pipelines.doctor_frames import examine_calibrations, examine_frames
 from logloom.pipelines.doctor_times import judge_times
 from logloom.pipelines.doctor_watch import Examination
-from logloom.words import counted
+from logloom.words import counted, human_time
 
 STRETCH_BYTES = 64 << 20
 
@@ -95,7 +95,11 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
         finding = HealthFinding("unreadable", files.uris[0], 0, "", 0, str(error), remedy)
         return Diagnosis(files.log_id, tuple(files.uris), findings=(finding, *of_tables))
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
-    strange = (*_emptiness(summary), *judge_times(topics, found.recorded, summary.uris[0]))
+    strange = (
+        *_emptiness(summary),
+        *_set_backs(log),
+        *judge_times(topics, found.recorded, summary.uris[0]),
+    )
     findings = (*found.findings, *of_tables, *strange, *examine_frames(log), *examine_calibrations(log))
     lost = tuple(found.lost)
     return Diagnosis(
@@ -108,6 +112,34 @@ def _emptiness(summary: LogSummary) -> Iterator[HealthFinding]:
     if not summary.num_messages:
         message = "it has no messages (the writer probably crashed)"
         yield HealthFinding("empty", summary.uris[0], None, "", 0, message, "exclude it")
+
+
+def _set_backs(log: Log) -> Iterator[HealthFinding]:
+    """The places at which the clock was set back."""
+    summary = log.summary
+    for found in summary.recorded.set_backs:
+        (place,) = log.places(found.topics[0], np.array([found.position]))
+        message = (
+            f"the clock was set back by {found.words} of the log ({human_time(found.at)}), so that two "
+            "passes overlap"
+        )
+        remedy = (
+            "in the recipe, `time: {set_back: first}` keeps what lies before it, `last` what lies after it, "
+            "and `split` makes logs of both"
+        )
+        yield HealthFinding(
+            "set_back",
+            place.uri,
+            place.offset,
+            ", ".join(found.topics),
+            sum(summary.topics[topic].num_messages for topic in found.topics),
+            message,
+            remedy,
+            place.unit,
+            recipe="time: {set_back: first}",
+            time=found.at,
+            duration=found.at - found.to,
+        )
 
 
 def _examine_tables(
@@ -123,7 +155,7 @@ def _examine_tables(
 
 def _examine_files(log: ContainerLog) -> Examination:
     """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
-    found = Examination(Recorded(()), unchecked=0)
+    found = Examination(log.summary.recorded, unchecked=0)
     decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
     if not any(decoders.values()):  # so that nothing of the log can be used
         found.findings = [replace(finding, severity="damage") for finding in found.findings]
@@ -233,9 +265,8 @@ def _watch(
 ) -> None:
     """Looks at a topic's messages in one chunk."""
     watched = found.watched(topic)
-    strays = found.recorded.are_strays(chunk.log_time[rows])
-    watched.strays += int(strays.sum())
-    rows = rows[~strays]
+    if found.recorded.strays and not is_static(topic):
+        rows = rows[~found.recorded.are_strays(chunk.log_time[rows])]
     if decoder is None:
         watched.add(chunk.log_time[rows], None)
         return
@@ -277,8 +308,8 @@ def _frames_of(
 
 def _examine_spans(log: Log) -> Examination:
     """Reads a log of another kind span by span, by what every `Log` offers."""
-    found = Examination(Recorded(()))
     summary = log.summary
+    found = Examination(summary.recorded)
     for refusal in summary.refusals:
         where = LostRange(refusal.uri, refusal.offset, 0)
         lost = {refusal.topic: refusal.num_messages}

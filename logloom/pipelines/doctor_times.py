@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from logloom.io.logs.recorded import Recorded, is_static
+from logloom.io.logs.recorded import Bound, Recorded, is_static
 from logloom.pipelines.doctor_findings import LONG_GAP, MAX_SKEW, Gap, HealthFinding, TopicHealth, share_of
 from logloom.recipe import yaml as text
+from logloom.recipe.values import moment_text
 from logloom.transforms.sampling import MAX_DELAY
 from logloom.words import counted, human_duration, human_time, some_of
 
@@ -53,6 +54,8 @@ def judge_times(topics: Sequence[TopicHealth], facts: Recorded, uri: str) -> Ite
     Args:
         uri: of the log's first file.
     """
+    yield from _strays(topics, facts, uri)
+    yield from _silences_of_all(facts, uri)
     own = {topic for place in facts.set_backs for topic in place.topics}
     for topic in topics:
         yield from _of_order(topic, uri, is_set_back=topic.topic in own)
@@ -81,6 +84,80 @@ def _by_log_time(topic: str) -> str:
     return f"time: {text.flow({'topics': {topic: 'log'}})}"
 
 
+# --- the recording --------------------------------------------------------------------------------------
+
+
+def _strays(topics: Sequence[TopicHealth], facts: Recorded, uri: str) -> Iterator[HealthFinding]:
+    """Messages far from the recording; a note if no topic needs more than its last message."""
+    sampled = {topic.topic for topic in topics if not _is_static(topic)}
+    for run, reason in facts.strays:
+        names = [name for name in run.messages if not is_static(name)]
+        if not names:
+            continue
+        count = sum(run.messages[name] for name in names)
+        until = "" if run.first == run.last else f" to {human_time(run.last)}"
+        message = (
+            f"{counted(count, 'message')} outside the recording, {reason}: {human_time(run.first)}{until}"
+        )
+        is_before = run.first < facts.first
+        recipe = _extent_line(facts.first, None) if is_before else _extent_line(None, facts.last)
+        is_refused = bool(sampled & set(names))
+        taken = "refuses them, with exit code 3" if is_refused else "takes them for static columns alone"
+        remedy = f"a build {taken}; in the recipe, `{recipe}` leaves them out"
+        yield HealthFinding(
+            "stray",
+            uri,
+            None,
+            some_of(names, MAX_NAMED),
+            count,
+            message,
+            remedy,
+            severity="damage" if is_refused else "note",
+            recipe=recipe,
+            time=run.first,
+            duration=run.last - run.first,
+        )
+
+
+def _silences_of_all(facts: Recorded, uri: str) -> Iterator[HealthFinding]:
+    """The longest of the silences of over an hour, or leaps of the clock."""
+    if not facts.silences:
+        return
+    begin, end = max(facts.silences, key=lambda silence: silence[1] - silence[0])
+    largest = max(facts.runs, key=lambda run: run.size)
+    others = sum(run.size for run in facts.runs) - largest.size
+    message = (
+        f"all topics are silent for {human_duration(end - begin)}, or the clock leapt, "
+        f"{human_duration(begin - facts.first)} after the log begins ({human_time(begin)}); a build makes no "
+        "rows there"
+    )
+    if len(facts.silences) > 1:
+        message += f", nor in {counted(len(facts.silences) - 1, 'other silence')} of over an hour"
+    first = largest.first if largest.first > facts.first else None
+    last = largest.last if largest.last < facts.last else None
+    recipe = _extent_line(first, last)
+    remedy = f"in the recipe, `{recipe}` keeps the largest part"
+    yield HealthFinding(
+        "silence",
+        uri,
+        None,
+        "",
+        others,
+        message,
+        remedy,
+        recipe=recipe,
+        time=begin,
+        duration=end - begin,
+    )
+
+
+def _extent_line(first: int | None, last: int | None) -> str:
+    """The line of a recipe that states an extent; None for an end that messages tell."""
+    ends = {"from": first, "to": last}
+    moments = [f"{key}: {moment_text(Bound(ns))}" for key, ns in ends.items() if ns is not None]
+    return f"time: {{{', '.join(moments)}}}"
+
+
 # --- stamps ---------------------------------------------------------------------------------------------
 
 
@@ -99,7 +176,7 @@ def _of_order(topic: TopicHealth, uri: str, is_set_back: bool) -> Iterator[Healt
         recipe = _by_log_time(topic.topic)
         remedy = f"in the recipe, `{recipe}`; or nothing, as rows are made by time"
         yield finding("back", topic.steps_back, message, remedy, recipe)
-    if topic.duplicates and not (is_set_back and topic.skew is None):
+    if topic.duplicates and not is_set_back:
         stamp = "stamp" if topic.skew else "log time"
         has = "has" if topic.duplicates == 1 else "have"
         message = f"{share_of(topic.duplicates, topic.messages, 'message')} {has} the {stamp} of another one"

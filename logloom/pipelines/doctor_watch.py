@@ -6,7 +6,7 @@ Elsewhere: going through a log (doctor), what is strange about what was seen (do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -74,7 +74,6 @@ class WatchedTopic:
     unstamped: int = 0
     unfit: int = 0
     lost: int = 0
-    strays: int = 0
     first: int = MAX_TIME
     last: int = MIN_TIME
     last_log: Times = field(default_factory=_NONE.copy)
@@ -111,6 +110,7 @@ class WatchedTopic:
         """Takes message times; those of several messages at one time count once."""
         times = np.unique(times)
         newest = self.newest[0] if len(self.newest) else MIN_TIME
+        self._fill_gaps(times[times < newest])
         times = np.concatenate([self.newest, times[times > newest]])
         self.newest = times[-1:]
         periods = np.diff(times)
@@ -122,9 +122,24 @@ class WatchedTopic:
         chosen = np.flatnonzero(periods > least)
         chosen = chosen[np.argsort(-periods[chosen], kind="stable")[:KEPT_GAPS]]
         if len(chosen):
-            found = map(Gap, times[chosen].tolist(), periods[chosen].tolist())
-            longest = sorted([*self.longest, *found], key=lambda gap: (-gap.length, gap.at))
-            self.longest = tuple(longest[:KEPT_GAPS])
+            self.longest = _longest(
+                [*self.longest, *map(Gap, times[chosen].tolist(), periods[chosen].tolist())]
+            )
+
+    def _fill_gaps(self, times: Times) -> None:
+        """Takes messages that come after others of a later time, as in a file whose chunks aren't in order.
+
+        Args:
+            times: (N,) ascending.
+        """
+        if not len(times) or not self.longest:
+            return
+        gaps: list[Gap] = []
+        for at, length in self.longest:
+            first, stop = np.searchsorted(times, [at, at + length])
+            edges = np.unique(np.concatenate([[at], times[first:stop], [at + length]]))
+            gaps += map(Gap, edges.tolist(), np.diff(edges).tolist())
+        self.longest = _longest(gaps)
 
     def _compare(self, log_time: Times, stamp: Times, frames: FramesOf) -> None:
         known = np.flatnonzero(are_known(stamp))
@@ -189,8 +204,12 @@ class WatchedTopic:
             unstamped=self.unstamped,
             unfit=self.unfit,
             lost=self.lost,
-            strays=self.strays,
+            strays=0,
         )
+
+
+def _longest(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+    return tuple(sorted(gaps, key=lambda gap: (-gap.length, gap.at))[:KEPT_GAPS])
 
 
 def _num_equal(times: Times) -> int:
@@ -221,7 +240,9 @@ class Examination:
 
     def health(self, topic: str, summary: LogSummary) -> TopicHealth:
         info = summary.topics[topic]
-        return self.watched(topic).health(topic, info.type, info.num_messages)
+        return replace(
+            self.watched(topic).health(topic, info.type, info.num_messages), strays=info.num_strays
+        )
 
     def refuse(self, kind: str, raw: RawMessages, origin: Origin, reasons: Mapping[int, str]) -> None:
         """Takes messages of a stretch that a build refuses, given by the reasons why."""

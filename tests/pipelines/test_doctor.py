@@ -265,7 +265,7 @@ def test_strange_stamps_are_counted(tmp_path):
 
 def test_a_log_time_that_runs_back_is_seen_across_chunks(tmp_path):
     messages = regular()
-    messages = messages[100:] + messages[:100]
+    messages = messages[:50] + messages[100:150] + messages[50:100] + messages[150:]
     found = look(write_mcap(tmp_path / "drive.mcap", messages))
     assert found.topics[0].log_steps_back == 1
     assert kinds(found) == ["back"]

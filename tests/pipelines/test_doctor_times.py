@@ -1,6 +1,7 @@
 """What doctor finds of times: topics that stop, stamps of no use, frames, logs without messages."""
 
 import io
+import itertools
 import random
 
 import numpy as np
@@ -17,7 +18,7 @@ from logloom.pipelines.doctor import examine
 from logloom.pipelines.doctor_times import judge_times
 from logloom.pipelines.doctor_watch import MAX_SKEW, WatchedTopic
 from logloom.recipe.parts import Time
-from tests.io.logs.making import MS, write_mcap
+from tests.io.logs.making import MS, ROS1, Message, ros1_payload, write_mcap
 from tests.pipelines.test_doctor import run
 from tests.transforms.ros2_logs import (
     COMMAND,
@@ -110,6 +111,19 @@ def test_topics_of_events_neither_stall_nor_stop(seed, count, kind):
     assert [f for f in judged(event=times, steady=steady) if f[1] == "/event"] == []
 
 
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=60, unique=True), st.data())
+def test_no_message_lies_in_a_gap_in_whatever_order_messages_come(times, data):
+    watched = WatchedTopic()
+    rest = [min(times), *data.draw(st.permutations([t for t in times if t != min(times)]))]
+    while rest:
+        count = data.draw(st.integers(1, len(rest)))
+        watched.add(np.array(rest[:count], np.int64), None)
+        rest = rest[count:]
+    ordered = sorted(times)
+    expected = {(a, b - a) for a, b in itertools.pairwise(ordered)}
+    assert set(watched.longest) == expected
+
+
 def test_a_topic_that_pauses_again_and_again_is_no_sensor_that_stalls():
     times = [t for start in range(0, 100, 10) for t in every(50 * MS, 60, START + start * SECOND)]
     assert judged(joystick=times, steady=every(10 * MS, 12000)) == []
@@ -150,6 +164,52 @@ def test_several_stalls_of_a_topic_are_one_finding():
     times = every(10 * MS, 3000)
     chosen = [t for i, t in enumerate(times) if not (1000 <= i < 1040 or 2000 <= i < 2045)]
     assert judged(x=chosen, y=times) == [("gap", "/x")]
+
+
+# --- the recording
+
+
+def test_strays_are_named_with_place_size_and_line_and_move_no_end_of_a_topic(tmp_path):
+    ticks = every(100 * MS, 100)
+    found = found_of(
+        tmp_path, x=[*every(100 * MS, 30, 0), *ticks, START + 40 * 365 * 86400 * SECOND], y=ticks
+    )
+    assert [(f.kind, f.topic, f.count, f.severity, f.recipe) for f in found.findings] == [
+        ("stray", "/x", 30, "damage", "time: {from: 2023-11-14T22:13:20Z}"),
+        ("stray", "/x", 1, "damage", "time: {to: 2023-11-14T22:13:29.9Z}"),
+    ]
+    assert (found.findings[0].time, found.findings[0].duration) == (0, 2900 * MS)
+    x = found.topics[0]
+    assert (x.first, x.last, x.messages, x.strays) == (ticks[0], ticks[-1], 100, 31)
+
+
+def test_a_stray_of_a_topic_with_one_message_is_a_note_as_a_build_takes_its_last_message(tmp_path):
+    found = found_of(tmp_path, event=[0], x=every(100 * MS, 100))
+    assert [(f.kind, f.topic, f.severity) for f in found.findings] == [("stray", "/event", "note")]
+
+
+def test_a_leap_of_the_clock_is_one_finding_with_the_line_that_keeps_the_largest_part(tmp_path):
+    times = every(100 * MS, 10) + every(100 * MS, 50, START + SECOND + 30 * 86400 * SECOND)
+    found = found_of(tmp_path, x=times, y=times)
+    (finding,) = found.findings
+    assert (finding.kind, finding.severity, finding.count) == ("silence", "note", 20)
+    assert finding.message.startswith("all topics are silent for 30 days, or the clock leapt, 900 ms after")
+    assert (finding.time, finding.recipe) == (times[9], "time: {from: 2023-12-14T22:13:21Z}")
+
+
+def test_a_clock_set_back_is_damage_with_its_size_place_and_line(tmp_path):
+    times = every(10 * MS, 500) + every(10 * MS, 500, START + 2 * SECOND)
+    messages = [Message("/q", t, t, t, ros1_payload(t, b"x")) for t in times]
+    schema = (ROS1[0], "ros1msg", ROS1[1].encode())
+    path = write_mcap(tmp_path / "take.mcap", messages, encoding="ros1", schema=schema, use_chunking=False)
+    (finding,) = [f for f in look(path).findings if f.kind != "index"]
+    assert (finding.kind, finding.severity, finding.topic) == ("set_back", "damage", "/q")
+    assert "set back by 3 s at 5 s of the log" in finding.message
+    assert finding.recipe == "time: {set_back: first}"
+    assert (finding.time, finding.duration) == (times[499], 2990 * MS)
+    record = path.read_bytes()[finding.offset :]
+    assert record[0] == 5  # a message of MCAP
+    assert int.from_bytes(record[15:23], "little") == times[500]
 
 
 # --- stamps
