@@ -39,6 +39,7 @@ from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import expand_logs, open_options
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.resolve import resolve
+from logloom.transforms.tally import check_clock
 from logloom.transforms.topics import Alike, named_topics
 from logloom.uris import shown
 from logloom.words import counted
@@ -290,6 +291,7 @@ class PlanLogs(Mapping[str, Outline]):
         try:
             opened = self._outline(open_log(log.uris, self.options, log.log_id))
             check_files(log, lambda uris: open_log(uris, self.options))
+            check_clock(opened.summary)
         except LogReadError as error:
             return str(error)
         return opened
