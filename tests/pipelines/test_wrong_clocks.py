@@ -205,3 +205,34 @@ def test_every_kind_of_file_shows_where_its_clock_was_set_back_and_its_strays(tm
         (topic,) = summary.topics.values()
         assert (summary.first, summary.last) == (topic.first, topic.last) == (T0, T0 + 69 * TICK), path
         assert (topic.num_messages, topic.num_strays) == (101, 1), path
+
+
+def test_a_suggested_recipe_takes_rate_and_tolerance_without_strays(tmp_path):
+    write(tmp_path / "drive.mcap", [*of("/event", 0), *of("/x", 0, 0, *ticks(50))])
+    done = command("info", str(tmp_path / "drive.mcap"), "--recipe")
+    assert "clock: {rate: 10}" in done.stdout
+    assert "tolerance: 200ms" in done.stdout
+    assert "/event" not in done.stdout
+    (tmp_path / "recipe.yaml").write_text(done.stdout)
+    built = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
+    assert built.returncode == 3, built.stderr
+    assert (record(tmp_path, "drive").rows, record(tmp_path, "drive").refused) == (50, 3)
+
+
+def test_a_suggested_recipe_keeps_the_first_part_of_a_log_whose_clock_was_set_back(tmp_path):
+    write(tmp_path / "back.mcap", of("/x", *ticks(50), *ticks(50, T0 - 25 * S)))
+    done = command("info", str(tmp_path / "back.mcap"), "--recipe")
+    assert "clock: {rate: 10}" in done.stdout
+    assert "set_back: first" in done.stdout
+    assert "the clock of back was set back by 29.9 s at 4.9 s" in done.stdout
+    (tmp_path / "recipe.yaml").write_text(done.stdout)
+    built = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
+    assert built.returncode == 0, built.stderr
+    assert record(tmp_path, "back").rows == 50
+
+
+def test_info_names_strays_and_clocks_set_back(tmp_path):
+    write(tmp_path / "drive.mcap", [*of("/event", 0), *SET_BACK])
+    done = command("info", str(tmp_path / "drive.mcap"))
+    assert "/event: 1 message outside the recording, logged before the year 2000" in done.stdout
+    assert "the clock was set back by 2.9 s at 4.9 s" in done.stdout

@@ -62,9 +62,14 @@ class TopicInfo:
     num_strays: int = 0
 
     @property
+    def num_recorded(self) -> int:
+        """How many messages are part of the recording."""
+        return self.num_messages - self.num_strays
+
+    @property
     def num_ticks(self) -> int:
         """How many ticks it gives as a clock, at most; messages at one time are one tick."""
-        return self.num_messages - self.num_strays if self.num_times is None else self.num_times
+        return self.num_recorded if self.num_times is None else self.num_times
 
 
 @dataclass(frozen=True)
