@@ -69,6 +69,7 @@ def open_options(
         redactions=redactions,
         time_names=recipe.time.name,
         extent=(recipe.time.from_, recipe.time.to),
+        set_back=recipe.time.set_back or "",
     )
 
 

@@ -58,7 +58,7 @@ MAX_FILE_BYTES = 16 << 20
 _LATER = ("keep", "settle")  # keys that came after the first versions
 _LATER_OF_TABLE = ("host", "index")  # likewise, of `logs` that a table lists
 _LATER_OF_COLUMN = ("deskew", "frame")
-_LATER_OF_TIME = ("name", "from", "to")  # likewise, of `time`
+_LATER_OF_TIME = ("name", "from", "to", "set_back")  # likewise, of `time`
 _OF_SYNC = ("sync", "within", "stamp", "match")  # likewise, of a `clock`
 _OF_ROW_SPLITS = ("position", "cell", "gap")  # likewise, of `split`
 

@@ -123,6 +123,8 @@ class Time(RecipePart):
         topics: `by` of single topics.
         name: patterns of names of tables that are one message each: "lidar_{ns}".
         from_, to: the extent of each log, where its messages don't tell it.
+        set_back: which messages count where a recorder's clock was set back: those before all such places,
+            or those after all of them.
     """
 
     by: Sources = ("header", "log")
@@ -131,6 +133,7 @@ class Time(RecipePart):
     name: TimeNames = ()
     from_: Moment | None = Field(None, alias="from")
     to: Moment | None = None
+    set_back: Literal["first", "last"] | None = None
 
     @model_validator(mode="after")
     def _has_a_length(self) -> Self:

@@ -297,7 +297,8 @@ class LogJob(Job):
         options = self.open_options
         names = [list(options.time_names)] if options.time_names else []
         extent = [plain(options.extent)] if any(options.extent) else []
-        return [READING_SEMANTICS, options.on_error, *names, *extent]
+        part = [{"set_back": options.set_back}] if options.set_back else []
+        return [READING_SEMANTICS, options.on_error, *names, *extent, *part]
 
     @property
     def schema(self) -> Schema:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogloomError
+from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
 from logloom.io.metadata import Count, Text, checked
 from logloom.transforms.columns import RateClock, RowPlan, Sampling, Span, clock_topics
@@ -27,6 +27,10 @@ from logloom.transforms.spans import tick_ranges
 from logloom.words import counted, human_time
 
 WHOLE_TOPIC = -1  # the position of a refusal of all messages of a topic, which a column can't take
+SET_BACK_REMEDY = (
+    "`time: {set_back: first}` in the recipe keeps the messages before, `last` those after; to have both, "
+    "cut the file there into logs of their own."
+)
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -280,6 +284,20 @@ def strays_of(plan: RowPlan, summary: LogSummary) -> Iterator[Refusal]:
                 at = human_time(run.first) + ("" if run.first == run.last else f" to {human_time(run.last)}")
                 why = f"{counted(count, 'message')} outside the recording, {reason}: {at}"
                 yield Refusal(uri, -1, topic, 0, run.first, why, count)
+
+
+def check_clock(summary: LogSummary) -> None:
+    """Checks that the clock of a log's recorder wasn't set back.
+
+    Raises:
+        LogReadError: it was: messages of overlapping passes would take turns in its rows.
+    """
+    if places := summary.recorded.set_backs:
+        where = ", ".join(place.words for place in places[:5]) + (" …" if len(places) > 5 else "")
+        raise LogReadError(
+            f"{summary.uris[0]}: the clock was set back by {where} (in the order of the file), so messages "
+            f"before and after lie at the same times. {SET_BACK_REMEDY}"
+        )
 
 
 def _topic_account(

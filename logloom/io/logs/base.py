@@ -62,9 +62,14 @@ class TopicInfo:
     num_strays: int = 0
 
     @property
+    def num_recorded(self) -> int:
+        """How many messages are part of the recording."""
+        return self.num_messages - self.num_strays
+
+    @property
     def num_ticks(self) -> int:
         """How many ticks it gives as a clock, at most; messages at one time are one tick."""
-        return self.num_messages - self.num_strays if self.num_times is None else self.num_times
+        return self.num_recorded if self.num_times is None else self.num_times
 
 
 @dataclass(frozen=True)
@@ -298,6 +303,8 @@ class OpenOptions:
         redactions: what was erased of logs, by BLAKE3 of their log_ids and by content ids; no ranges stand
             for a content that was erased as a whole.
         extent: the first and last time of a log that a recipe states; None where messages tell.
+        set_back: which part of a log counts whose clock was set back: "first", before all such places,
+            "last", after all of them; "" for the whole log.
     """
 
     on_error: OnError = "fail"
@@ -308,6 +315,7 @@ class OpenOptions:
     redactions: Redactions = field(default_factory=dict)
     time_names: tuple[str, ...] = ()
     extent: tuple[Bound | None, Bound | None] = (None, None)
+    set_back: Literal["", "first", "last"] = ""
 
     @property
     def known_by(self) -> str:

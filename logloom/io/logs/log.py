@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from logloom.blocks import Values
 from logloom.errors import LogReadError, UnknownEncodingError, UsageError
 from logloom.io.logs.base import (
+    MAX_TIME,
+    MIN_TIME,
     FieldSpec,
     LogSummary,
     MessagePlace,
@@ -75,6 +77,7 @@ class Wanted:
         first, last: log times between which its messages lie.
         damage: stretches that hold messages of the topic and are broken.
         has_pictures: whether its messages are compressed pictures.
+        part: the positions, first and last, of messages that count; None for all.
     """
 
     request: TopicRequest
@@ -85,6 +88,7 @@ class Wanted:
     found: Gathering
     damage: list[Refusal]
     has_pictures: bool
+    part: tuple[int, int] | None = None
 
     def stamped(
         self, raw: RawMessages, max_delay: int | None, asked: Callable[[Stamped], NDArray[np.bool_]]
@@ -137,16 +141,43 @@ class ContainerLog:
 
     @lazy
     def _recorded(self) -> Recorded:
-        """When it was recorded; kept beside its index where messages had to be looked at one by one."""
+        """When it was recorded, and what the recipe decides about that."""
+        facts = self._whole
+        if self._pass is not None:
+            entries = list(map(self._entries, range(len(self._message_times.first))))
+            topic, time = (np.concatenate([each[i] for each in entries]) for i in (0, 1))
+            names = self._message_times.topics
+            facts = recorded(MessageTimes.of({name: time[topic == i] for i, name in enumerate(names)}))
+        return facts.within(*self._options.extent)
+
+    @lazy
+    def _pass(self) -> tuple[int, int] | None:
+        """The positions, first and last, of the part that counts of a log whose clock was set back."""
+        places = [place.position for place in self._whole.set_backs]
+        if not (places and self._options.set_back):
+            return None
+        return (MIN_TIME, places[0] - 1) if self._options.set_back == "first" else (places[-1], MAX_TIME)
+
+    def _entries(self, number: int) -> Entries:
+        """The messages of a stretch that count."""
+        found = self._message_times.entries(number)
+        if self._pass is None:
+            return found
+        mine = (found.position >= self._pass[0]) & (found.position <= self._pass[1])
+        return Entries(found.topic[mine], found.time[mine], found.position[mine])
+
+    @lazy
+    def _whole(self) -> Recorded:
+        """When all of it was recorded; kept beside its index where many stretches had to be looked into."""
         times = self._message_times
         if self.sidecars.uri is None or len(times.suspicious) <= _FEW_LOOKS:
-            return recorded(times).within(*self._options.extent)
+            return recorded(times)
         name = content_id(*(part.container.file for part in self._parts), hash=self._options.hash)
         facts = self.sidecars.load_recorded(name)
         if facts is None:
             facts = recorded(times)
             self.sidecars.save_recorded(name, facts)
-        return facts.within(*self._options.extent)
+        return facts
 
     @lazy
     def _message_times(self) -> MessageTimes:
@@ -189,17 +220,18 @@ class ContainerLog:
         """
         times = np.stack([rows["first"], rows["last"]], axis=1).astype(np.int64)
         sizes = rows["size"].astype(np.int64)
-        wide = times[:, 1] - times[:, 0] > HOUR
+        wide = (times[:, 1] - times[:, 0] > HOUR) | (self._pass is not None)
         found = [times[~wide], np.empty((0, 2), np.int64)]
         shares = [sizes[~wide]]
         for number in np.flatnonzero(wide).tolist():
-            inside = np.sort(self._message_times.entries(number).time)
+            count = len(self._message_times.entries(number).time)
+            inside = np.sort(self._entries(number).time)
             for run in facts.read:
                 lo = int(np.searchsorted(inside, run.first))
                 hi = int(np.searchsorted(inside, run.last, "right"))
                 if lo < hi:
                     found.append(inside[[[lo, hi - 1]]])
-                    shares.append(sizes[[number]] * (hi - lo) // len(inside))
+                    shares.append(sizes[[number]] * (hi - lo) // count)
         return np.concatenate(found), np.concatenate(shares)
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
@@ -225,6 +257,8 @@ class ContainerLog:
             for number, chunk in part.chunks(np.array(sorted(takers), np.int64)):
                 self._take(part, number, chunk, takers[number])
         facts = self._recorded
+        for want in wanted.values():
+            want.part = self._pass
         selected = {topic: _select(want, facts) for topic, want in wanted.items()}
         if self._options.on_error != "salvage":
             self._raise_damage([r for want in wanted.values() for r in want.damage])
@@ -333,6 +367,8 @@ class ContainerLog:
         return found
 
     def _describe(self, topic: str) -> TopicInfo:
+        if self._pass is not None:
+            return self._describe_pass(topic)
         count = sum(int(part.shares(topic)["count"].sum()) for part in self._parts)
         damage = [lost for part in self._parts for lost in part.index.lost if lost.topic == topic]
         count += sum(lost.num_messages for lost in damage)
@@ -342,6 +378,16 @@ class ContainerLog:
         first, last = min((a for a, _ in spans), default=0), max((b for _, b in spans), default=0)
         info = self._infos[topic][0]
         return replace(info, num_messages=count, first=first, last=last, num_strays=strays)
+
+    def _describe_pass(self, topic: str) -> TopicInfo:
+        number = self._message_times.topics.index(topic)
+        entries = map(self._entries, range(len(self._message_times.first)))
+        time = np.concatenate([np.empty(0, np.int64), *(one.time[one.topic == number] for one in entries)])
+        strays = 0 if is_static(topic) else self._recorded.num_strays(topic)
+        kept = time[~self._recorded.are_strays(time)] if strays else time
+        first, last = (int(kept.min()), int(kept.max())) if len(kept) else (0, 0)
+        info = self._infos[topic][0]
+        return replace(info, num_messages=len(time), first=first, last=last, num_strays=strays)
 
     @lazy
     def _decoders(self) -> dict[str, Decoder]:
@@ -485,6 +531,8 @@ def _select(want: Wanted, facts: Recorded) -> DecodedMessages:
     Strays are neither: the summary counts them.
     """
     request, raw = want.request, want.found.raw()
+    if want.part is not None and not request.with_strays:
+        raw = raw.take(np.flatnonzero((raw.position >= want.part[0]) & (raw.position <= want.part[1])))
     if facts.strays and not (request.with_strays or is_static(raw.topic)):
         is_stray = facts.are_strays(raw.log_time)
         raw = raw.take(np.flatnonzero(~is_stray)) if is_stray.any() else raw
