@@ -52,6 +52,7 @@ from logloom.pipelines.doctor_findings import (
 from logloom.pipelines.doctor_frames import examine_calibrations, examine_frames
 from logloom.pipelines.doctor_times import judge_times
 from logloom.pipelines.doctor_watch import Examination
+from logloom.transforms.tally import SET_BACK_REMEDY
 from logloom.words import counted, human_time
 
 STRETCH_BYTES = 64 << 20
@@ -119,14 +120,7 @@ def _set_backs(log: Log) -> Iterator[HealthFinding]:
     summary = log.summary
     for found in summary.recorded.set_backs:
         (place,) = log.places(found.topics[0], np.array([found.position]))
-        message = (
-            f"the clock was set back by {found.words} of the log ({human_time(found.at)}), so that two "
-            "passes overlap"
-        )
-        remedy = (
-            "in the recipe, `time: {set_back: first}` keeps what lies before it, `last` what lies after it, "
-            "and `split` makes logs of both"
-        )
+        message = f"the clock was set back by {found.words} of the log ({human_time(found.at)})"
         yield HealthFinding(
             "set_back",
             place.uri,
@@ -134,7 +128,7 @@ def _set_backs(log: Log) -> Iterator[HealthFinding]:
             ", ".join(found.topics),
             sum(summary.topics[topic].num_messages for topic in found.topics),
             message,
-            remedy,
+            SET_BACK_REMEDY,
             place.unit,
             recipe="time: {set_back: first}",
             time=found.at,

@@ -88,8 +88,8 @@ def _by_log_time(topic: str) -> str:
 
 
 def _strays(topics: Sequence[TopicHealth], facts: Recorded, uri: str) -> Iterator[HealthFinding]:
-    """Messages far from the recording; a note if no topic needs more than its last message."""
-    sampled = {topic.topic for topic in topics if not _is_static(topic)}
+    """Messages far from the recording; a note if they are of topics of which the last message is taken."""
+    sampled = {topic.topic for topic in topics if not (_is_static(topic) and topic.messages)}
     for run, reason in facts.strays:
         names = [name for name in run.messages if not is_static(name)]
         if not names:

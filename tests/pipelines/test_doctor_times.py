@@ -183,9 +183,10 @@ def test_strays_are_named_with_place_size_and_line_and_move_no_end_of_a_topic(tm
     assert (x.first, x.last, x.messages, x.strays) == (ticks[0], ticks[-1], 100, 31)
 
 
-def test_a_stray_of_a_topic_with_one_message_is_a_note_as_a_build_takes_its_last_message(tmp_path):
-    found = found_of(tmp_path, event=[0], x=every(100 * MS, 100))
-    assert [(f.kind, f.topic, f.severity) for f in found.findings] == [("stray", "/event", "note")]
+@pytest.mark.parametrize(("times", "severity"), [([0], "damage"), ([0, START], "note")])
+def test_a_stray_is_a_note_where_a_build_takes_the_last_message_of_its_topic(tmp_path, times, severity):
+    found = found_of(tmp_path, map=times, x=every(100 * MS, 100))
+    assert [(f.kind, f.topic, f.severity) for f in found.findings] == [("stray", "/map", severity)]
 
 
 def test_a_leap_of_the_clock_is_one_finding_with_the_line_that_keeps_the_largest_part(tmp_path):

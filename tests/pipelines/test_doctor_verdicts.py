@@ -151,10 +151,11 @@ UNDAMAGED = {
     "log-times-decrease": in_mcap(shuffled),
     "null-floats": table(speed=pa.array([None, *np.arange(299.0)])),
     "nan": table(speed=np.where(np.arange(300) % 7 == 0, np.nan, 1.0)),
-    "stray-event": take(event=commands([0])),
+    "stray-latch": take(map=commands([0, START])),
     "leap": take(x=commands([*TICKS, *(t + 720 * HOUR for t in TICKS)])),
 }
 DAMAGED = {
+    "stray-event": take(event=commands([0])),
     "strays-of-1970": take(x=commands([*range(0, SECOND, 20 * MS), *TICKS])),
     "a-stray-years-ahead": take(x=commands([*TICKS, TICKS[-1] + 40 * 8766 * HOUR])),
     "without-messages": in_mcap(lambda messages: []),
@@ -216,6 +217,21 @@ def test_the_lines_of_the_findings_are_all_that_a_recipe_without_time_needs(tmp_
         data["time"]["topics"] = data["time"].get("topics", {}) | own.pop("topics", {})
         data["time"] |= own
     assert refused(data, tmp_path / "root") == ""
+
+
+def test_a_clock_set_back_is_damage_until_the_recipe_decides(tmp_path):
+    times = [*TICKS, *(t + 3 * SECOND for t in TICKS)]
+    path = in_mcap(lambda _: [Message("/a", t, t, t, ros1_payload(t, b"x")) for t in times])(tmp_path)
+    CHUNKS.clear()
+    (files,) = group_logs([str(path)])
+    (finding,) = examine(files, OpenOptions("salvage")).findings
+    assert (finding.kind, finding.severity) == ("set_back", "damage")
+    data = suggested(path) | {"time": {}}
+    why = refused(data, tmp_path / "root")
+    assert "the clock was set back by 3 s at 6 s" in finding.message
+    assert "the clock was set back by 3 s at 6 s" in why
+    decided = data | yaml.load(finding.recipe, yaml.BaseLoader)
+    assert refused(decided, tmp_path / "decided") == ""
 
 
 @pytest.mark.parametrize("name", ["stamps-of-zero", "some-stamps-of-zero", "late", "one-late", "replayed"])
