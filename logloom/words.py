@@ -53,6 +53,24 @@ def human_seconds(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def human_duration(duration_ns: int) -> str:
+    """A duration in ns for people, in three digits or two units.
+
+    >>> [human_duration(ns) for ns in (0, 10_000_000, 999_999_999, -4_990_000_000)]
+    ['0 s', '10 ms', '1 s', '-4.99 s']
+    >>> [human_duration(seconds * 10**9) for seconds in (90, 30 * 86400)]
+    ['1 min 30 s', '30 days']
+    """
+    if duration_ns == 0:
+        return "0 s"
+    sign, size = "-" if duration_ns < 0 else "", abs(duration_ns)
+    for unit, length in (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)):
+        if size < 999.5 * length and (unit != "s" or size < 59.95 * length):
+            return f"{sign}{size / length:.3g} {unit}"
+    days = size / (86400 * 10**9)
+    return f"{sign}{human_seconds(size / 1e9) if days < 2 else f'{round(days, 1):,g} days'}"
+
+
 def human_time(time_ns: int) -> str:
     """A time, ns since the Unix epoch, for people."""
     try:

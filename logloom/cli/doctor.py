@@ -44,5 +44,5 @@ def doctor(logs: LogsArgument, json: Json = False, storage_option: StorageOption
         print_json({"logs": [diagnosis.to_json() for diagnosis in found]})
     if not all(diagnosis.is_readable for diagnosis in found):
         raise typer.Exit(FAILED)
-    if not all(diagnosis.is_healthy for diagnosis in found):
+    if any(diagnosis.is_damaged for diagnosis in found):
         raise typer.Exit(NOT_WHOLE)

@@ -2,14 +2,14 @@
 
 Here: the answer of `logloom doctor`. Messages are looked at stretch by stretch, so that memory doesn't grow
 with the length of a log. No Beam.
-Elsewhere: what was seen so far (doctor_watch), what the answer is made of, and what counts as strange
-(doctor_findings), the columns of tables (doctor_tables), frames (doctor_frames), what damage is and how
-reading goes on behind it (logloom.io.logs), printing (logloom.cli).
+Elsewhere: what was seen so far (doctor_watch), what the answer is made of (doctor_findings), what is strange
+about times (doctor_times), the columns of tables (doctor_tables), frames (doctor_frames), what damage is and
+how reading goes on behind it (logloom.io.logs), printing (logloom.cli).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,32 +17,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogReadError, TruncatedLogError
+from logloom.blocks import Ragged
+from logloom.errors import OF_CONTENT, LogReadError, TruncatedLogError
 from logloom.io.logs.base import (
     MAX_TIME,
     MIN_TIME,
+    FieldSpec,
     Log,
     LogSummary,
     OpenOptions,
+    Refusal,
     TopicRequest,
     unfinished_words,
 )
 from logloom.io.logs.container import Chunk, LostBytes
+from logloom.io.logs.decoding.pictures import has_pictures, picture_problems
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart, own_index
-from logloom.io.logs.raw import Decoder
-from logloom.pipelines.doctor_findings import Diagnosis, HealthFinding, LostRange, judge
+from logloom.io.logs.raw import Decoder, RawMessages
+from logloom.io.logs.recorded import is_static
+from logloom.io.logs.stamps import misfit_words
+from logloom.pipelines.doctor_findings import (
+    SALVAGE,
+    SALVAGED,
+    Diagnosis,
+    HealthFinding,
+    LostRange,
+    share_of,
+)
 from logloom.pipelines.doctor_frames import examine_calibrations, examine_frames
+from logloom.pipelines.doctor_times import judge_times
 from logloom.pipelines.doctor_watch import Examination
-from logloom.words import counted
+from logloom.transforms.tally import SET_BACK_REMEDY
+from logloom.words import counted, human_time
 
 STRETCH_BYTES = 64 << 20
 
-_SALVAGE = "`on_error: salvage` uses what is whole"
+_FRAMES = ("transforms[].child_frame_id", "child_frame_id", "header.frame_id", "frame_id")
+_MAX_FRAME = 256  # characters
 
 TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see doctor_tables
 
@@ -80,12 +96,44 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
         finding = HealthFinding("unreadable", files.uris[0], 0, "", 0, str(error), remedy)
         return Diagnosis(files.log_id, tuple(files.uris), findings=(finding, *of_tables))
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
-    strange = (finding for topic in topics for finding in judge(topic, summary.uris[0]))
+    strange = (
+        *_emptiness(summary),
+        *_set_backs(log),
+        *judge_times(topics, found.recorded, summary.uris[0]),
+    )
     findings = (*found.findings, *of_tables, *strange, *examine_frames(log), *examine_calibrations(log))
     lost = tuple(found.lost)
     return Diagnosis(
         files.log_id, summary.uris, summary.size, topics, findings, lost, unchecked=found.unchecked
     )
+
+
+def _emptiness(summary: LogSummary) -> Iterator[HealthFinding]:
+    """That a log has no messages, so that a build of it alone has no rows."""
+    if not summary.num_messages:
+        message = "it has no messages (the writer probably crashed)"
+        yield HealthFinding("empty", summary.uris[0], None, "", 0, message, "exclude it")
+
+
+def _set_backs(log: Log) -> Iterator[HealthFinding]:
+    """The places at which the clock was set back."""
+    summary = log.summary
+    for found in summary.recorded.set_backs:
+        (place,) = log.places(found.topics[0], np.array([found.position]))
+        message = f"the clock was set back by {found.words} of the log ({human_time(found.at)})"
+        yield HealthFinding(
+            "set_back",
+            place.uri,
+            place.offset,
+            ", ".join(found.topics),
+            sum(summary.topics[topic].num_messages for topic in found.topics),
+            message,
+            SET_BACK_REMEDY,
+            place.unit,
+            recipe="time: {set_back: first}",
+            time=found.at,
+            duration=found.at - found.to,
+        )
 
 
 def _examine_tables(
@@ -101,10 +149,17 @@ def _examine_tables(
 
 def _examine_files(log: ContainerLog) -> Examination:
     """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
-    found = Examination(unchecked=0)
+    found = Examination(log.summary.recorded, unchecked=0)
     decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
+    if not any(decoders.values()):  # so that nothing of the log can be used
+        found.findings = [replace(finding, severity="damage") for finding in found.findings]
+    pictures = {
+        topic
+        for topic, decoder in decoders.items()
+        if decoder is not None and has_pictures(log.summary.topics[topic], decoder)
+    }
     for part in log.parts:
-        remedy = f"{part.container.remedy}; {_SALVAGE}"
+        remedy = f"{part.container.remedy}; {SALVAGED}"
         reindex = getattr(part.container, "reindex", "")
         if part.index.is_scanned and not part.index.lost and (broken := _broken_index(part, remedy)):
             found.findings.append(broken)
@@ -125,20 +180,36 @@ def _examine_files(log: ContainerLog) -> Examination:
                 where = LostRange(part.uri, origin.offset, length)
                 found.lose("damaged", where, "; ".join(chunk.problems[:4]), counts, remedy, origin.unit)
             for topic, rows in part.rows_by_topic(chunk).items():
-                _watch(found, part, number, chunk, topic, rows, decoders[topic])
+                _watch(found, part, number, chunk, topic, rows, decoders[topic], topic in pictures)
     files = {part.uri for part in log.parts}
     for refusal in log.summary.refusals:
         if refusal.uri not in files:
-            remedy = f"copy the log again; {_SALVAGE}"
-            found.findings.append(HealthFinding("missing", refusal.uri, None, "", 0, refusal.reason, remedy))
-    for topic, (uri, offset, length, unit) in sorted(found.first_unfit.items()):
-        count = found.watched(topic).unfit
-        message = (
-            f"{counted(count, 'message')} of {topic} can't be read by the definition; "
-            f"the first has {counted(length, 'byte')}"
-        )
-        found.findings.append(HealthFinding("unfit", uri, offset, topic, count, message, _SALVAGE, unit))
+            found.findings.append(
+                HealthFinding(
+                    "missing",
+                    refusal.uri,
+                    None,
+                    "",
+                    0,
+                    refusal.reason,
+                    f"copy the log again; {SALVAGED}",
+                    recipe=SALVAGE,
+                )
+            )
+    found.findings += list(_refused(found))
     return found
+
+
+def _refused(found: Examination) -> Iterator[HealthFinding]:
+    """For each topic, its messages that don't fit their definition, and its broken pictures."""
+    for (topic, kind), first in sorted(found.refused.items()):
+        count, watched = first.num_messages, found.watched(topic)
+        which = share_of(count, watched.messages + watched.unfit, "message")
+        what = "can't be read by the definition" if kind == "unfit" else "contain no whole picture"
+        message = f"{which} of {topic} {what}; the first: {first.reason}"
+        yield HealthFinding(
+            kind, first.uri, first.offset, topic, count, message, SALVAGED, first.unit, recipe=SALVAGE
+        )
 
 
 def _broken_index(part: LogPart, remedy: str) -> HealthFinding | None:
@@ -147,7 +218,7 @@ def _broken_index(part: LogPart, remedy: str) -> HealthFinding | None:
         own_index(part.container)
     except LogReadError as error:
         kind = "truncated" if isinstance(error, TruncatedLogError) else "damaged"
-        return HealthFinding(kind, part.uri, None, "", 0, str(error), remedy)
+        return HealthFinding(kind, part.uri, None, "", 0, str(error), remedy, recipe=SALVAGE)
     return None
 
 
@@ -171,7 +242,7 @@ def _decoder(log: ContainerLog, topic: str, found: Examination) -> Decoder | Non
         return log.decoder(topic)
     except LogReadError as error:
         uri = log.summary.uris[0]
-        remedy = "leave the topic out, or install a package that decodes it"
+        remedy = "leave the topic out, as `info --recipe` does, or install a package that decodes it"
         found.findings.append(HealthFinding("undecodable", uri, None, topic, 0, str(error), remedy))
         return None
 
@@ -184,9 +255,12 @@ def _watch(
     topic: str,
     rows: NDArray[np.intp],
     decoder: Decoder | None,
+    are_pictures: bool,
 ) -> None:
     """Looks at a topic's messages in one chunk."""
     watched = found.watched(topic)
+    if found.recorded.strays and not is_static(topic):
+        rows = rows[~found.recorded.are_strays(chunk.log_time[rows])]
     if decoder is None:
         watched.add(chunk.log_time[rows], None)
         return
@@ -194,32 +268,59 @@ def _watch(
     gathering.add(chunk, rows, origin, is_sparse=False)
     raw = gathering.raw()
     fits = decoder.check(raw)
+    reasons = {row: misfit_words(raw, row) for row in np.flatnonzero(~fits).tolist()}
+    found.refuse("unfit", raw, origin, reasons)
+    if are_pictures:
+        broken = picture_problems(raw, decoder, np.flatnonzero(fits))
+        found.refuse("picture", raw, origin, broken)
+        fits[list(broken)] = False
     has_header = decoder.time_source(("header",)) is not None
-    watched.add(raw.log_time[fits], decoder.header_time(raw)[fits] if has_header else None)
-    if not fits.all():
-        row = int(np.argmin(fits))
-        watched.unfit += int((~fits).sum())
-        where = origin.offset_of(int(raw.position[row]))
-        found.first_unfit.setdefault(topic, (part.uri, where, int(raw.length[row]), origin.unit))
+    stamps = decoder.header_time(raw)[fits] if has_header else None
+    watched.add(raw.log_time[fits], stamps, _frames_of(decoder, raw, np.flatnonzero(fits)))
+
+
+def _frames_of(
+    decoder: Decoder, raw: RawMessages, fits: NDArray[np.intp]
+) -> Callable[[NDArray[np.intp]], Sequence[Hashable] | None]:
+    """From numbers of messages, among those that fit, to their frames; see `WatchedTopic.add`."""
+
+    def frames(rows: NDArray[np.intp]) -> Sequence[Hashable] | None:
+        messages = raw.take(fits[rows])
+        for path in _FRAMES:
+            spec = FieldSpec((path,), strings=_MAX_FRAME)
+            try:
+                ctype = decoder.column_type(spec)
+                values = decoder.take(messages, spec) if ctype.kind != "bytes" else None
+            except OF_CONTENT:
+                continue
+            if isinstance(values, Ragged) and len(values.values):
+                return [row.tobytes() for row in values]
+        return None
+
+    return frames
 
 
 def _examine_spans(log: Log) -> Examination:
     """Reads a log of another kind span by span, by what every `Log` offers."""
-    found = Examination()
     summary = log.summary
+    found = Examination(summary.recorded)
     for refusal in summary.refusals:
         where = LostRange(refusal.uri, refusal.offset, 0)
         lost = {refusal.topic: refusal.num_messages}
-        found.lose("damaged", where, refusal.reason, lost, _SALVAGE, refusal.unit)
+        found.lose("damaged", where, refusal.reason, lost, SALVAGED, refusal.unit)
+    unfit: dict[str, list[Refusal]] = {}
     for start, stop in spans(summary):
         request = TopicRequest(start, stop, ("header", "log"), None)
         for topic, messages in log.read(dict.fromkeys(summary.topics, request)).items():
-            for refusal in messages.refused:
-                where = LostRange(refusal.uri, refusal.offset, 0)
-                lost = {topic: refusal.num_messages}
-                found.lose("unfit", where, refusal.reason, lost, _SALVAGE, refusal.unit)
+            unfit.setdefault(topic, []).extend(messages.refused)
             has_header = log.time_source(topic, ("header",)) is not None
             found.watched(topic).add(messages.log_time, messages.time if has_header else None)
+    for topic, refused in sorted(unfit.items()):
+        if refused:
+            where = LostRange(refused[0].uri, refused[0].offset, 0)
+            lost = {topic: sum(refusal.num_messages for refusal in refused)}
+            others = f", and {counted(len(refused) - 1, 'other one')}" if len(refused) > 1 else ""
+            found.lose("unfit", where, f"{refused[0].reason}{others}", lost, SALVAGED, refused[0].unit)
     return found
 
 

@@ -1,7 +1,7 @@
 """What an examination of a log says: findings, lost bytes, and the health of each topic.
 
-Here: values that print as tables or JSON, and what counts as strange in a topic's times. No Beam.
-Elsewhere: reading logs for it (doctor), printing (logloom.cli).
+Here: values that print as tables or JSON. No Beam.
+Elsewhere: reading logs for it (doctor), what is strange about times (doctor_times), printing (logloom.cli).
 Times are int64 nanoseconds since the Unix epoch. A *stamp* is a message's header stamp, its *skew* the stamp
 minus the log time.
 """
@@ -10,33 +10,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from logloom.io.logs.base import place
 from logloom.pipelines.info import rate
-from logloom.words import counted, human_bytes
+from logloom.words import counted, human_bytes, human_duration
 
-COLUMNS = ("topic", "messages", "Hz", "gap, s", "skew, ms", "back", "twice", "late", "lost")
+COLUMNS = ("topic", "messages", "interval", "longest", "skew", "back", "twice", "late", "lost")
 
 MAX_SKEW = 1_000_000_000  # ns; recipes refuse stamps further from their log time, unless they say otherwise
-LONG_GAP = 10  # times the usual period of a topic
-SHORTEST_GAP = 500_000_000  # ns; shorter silences are nobody's trouble
-NOTES = ("index", "back", "twice", "gap", "frames", "calibration")  # kinds of findings that cost no message
+MIN_INTERVALS = 20  # of a topic; fewer may be regular by chance
+REGULAR = 2  # times the median, which most intervals of a regular topic neither exceed nor fall below
+LONG_GAP = 10  # times the median interval of a regular topic
+MANY_GAPS = 3  # more make a topic one that pauses, if they are 1 % of its intervals or 20 % of its time
+SHORTEST_GAP = 20_000_000  # ns; a shorter gap leaves no row without a value
+# Kinds of findings that a build takes all messages in spite of.
+NOTES = (
+    "index", "back", "twice", "late", "unstamped", "begins", "ends", "gap", "silence", "undecodable",
+    "frames", "calibration",
+)  # fmt: skip
+SALVAGE = "on_error: salvage"
+SALVAGED = f"`{SALVAGE}` uses what is whole"
 LISTED = 20  # findings of one kind that are printed
+FEW_LISTED = 3  # where most messages of a topic are lost, so that places say little
 
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """One thing that is wrong or worth knowing, and the way out.
+    """A fault of a log, or something to know of it, and the remedy.
 
     Attributes:
-        kind: "unreadable", "missing", "index", "truncated", "damaged", "undecodable", "unfit", "unstamped",
-            "late", "back", "twice", "gap", "frames", "calibration", or of tables "nulls" or "types".
+        kind: see docs/commands.md.
         offset: in the file, of the chunk or record; None where the finding is about a topic as a whole.
         unit: what the offset counts; see `Refusal`.
         count: of messages (or bytes where nobody knows of messages) that it concerns.
         severity: "note" where a build takes all messages nevertheless; else "damage": something is lost, or a
             build refuses it.
+        recipe: the line of a recipe that the remedy names; "" where it names none.
+        time, duration: where it begins and how long it is, in ns; None where it has neither.
     """
 
     kind: str
@@ -48,6 +59,9 @@ class HealthFinding:
     remedy: str
     unit: str = "byte"
     severity: str = ""
+    recipe: str = ""
+    time: int | None = None
+    duration: int | None = None
 
     def __post_init__(self) -> None:
         if not self.severity:
@@ -60,6 +74,10 @@ class HealthFinding:
             return self.topic or self.uri
         return f"{self.uri} {place(self.unit, self.offset)}"
 
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        return data | {"time_ns": data.pop("time"), "duration_ns": data.pop("duration")}
+
 
 @dataclass(frozen=True)
 class LostRange:
@@ -70,6 +88,18 @@ class LostRange:
     length: int
 
 
+class Gap(NamedTuple):
+    """An interval between neighbouring messages of a topic.
+
+    Attributes:
+        at: the time of the message before it.
+        length: in ns.
+    """
+
+    at: int
+    length: int
+
+
 @dataclass(frozen=True)
 class TopicHealth:
     """What was seen of one topic.
@@ -77,16 +107,20 @@ class TopicHealth:
     Attributes:
         promised: messages by the index; messages: those that can be used.
         first, last: log times.
-        longest_gap, gap_at: ns between neighbouring messages, by their stamps where these are no later than
-            `MAX_SKEW`, else by log time; and the time before it.
-        period: ns, the median between neighbours; 0 with less than two messages.
+        longest: the longest intervals between messages, longest first, by their stamps where these are no
+            further than `MAX_SKEW` from the log time, else by log time.
+        num_intervals: how many of them are known.
+        periods: ns, the intervals that a tenth, half and nine tenths of all don't exceed; 0 without any.
         skew: (min, median, max) in ns; None without header stamps.
-        log_steps_back, steps_back: how often the log time, and the stamp, falls from one message to the next.
-        duplicates: stamps, of topics without any log times, that a message shortly before had too.
+        log_steps_back, steps_back: how often the log time, and the stamp, decreases from one message to the
+            next, the stamp among messages of one frame that aren't late.
+        duplicates: stamps (log times of topics without any) that a message of the same frame shortly before
+            had too.
         late: stamps further than `MAX_SKEW` from their log time.
         unstamped: messages whose header stamp is no time (zero).
-        unfit: messages whose bytes don't fit their definition.
+        unfit: messages whose bytes don't fit their definition, and pictures that aren't whole.
         lost: messages that the index promises and damage took.
+        strays: messages far from the recording, which nothing else counts.
     """
 
     topic: str
@@ -95,9 +129,9 @@ class TopicHealth:
     messages: int
     first: int
     last: int
-    longest_gap: int
-    gap_at: int
-    period: int
+    longest: tuple[Gap, ...]
+    num_intervals: int
+    periods: tuple[int, int, int]
     skew: tuple[int, int, int] | None
     log_steps_back: int
     steps_back: int
@@ -106,18 +140,78 @@ class TopicHealth:
     unstamped: int
     unfit: int
     lost: int
+    strays: int
+
+    @property
+    def period(self) -> int:
+        """The median interval in ns; 0 with less than two messages."""
+        return self.periods[1]
 
     @property
     def hz(self) -> float:
+        """Messages a second: of a regular topic by the median interval, of others on average."""
+        if self.is_regular:
+            return 1e9 / self.period
         return rate(self.messages, self.first, self.last)
 
+    @property
+    def is_regular(self) -> bool:
+        """Whether messages come at about equal intervals, so that a long one is a fault.
+
+        They don't on topics of events, and on those that pause again and again, as a joystick's do.
+        """
+        shortest, median, longest = self.periods
+        if self.num_intervals < MIN_INTERVALS or not longest <= REGULAR * median <= REGULAR**2 * shortest:
+            return False
+        length = sum(gap.length for gap in self._long)
+        is_often = len(self._long) * 100 > self.num_intervals or length * 5 > self.last - self.first
+        return not (len(self._long) > MANY_GAPS and is_often)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The intervals that are far too long for a regular topic; of very many the longest."""
+        return self._long if self.is_regular else ()
+
+    @property
+    def _long(self) -> tuple[Gap, ...]:
+        usual = max(LONG_GAP * self.period, SHORTEST_GAP)
+        return tuple(gap for gap in self.longest if gap.length > usual)
+
     def table_row(self) -> tuple[str, ...]:
-        skew = "/".join(f"{ns / 1e6:.1f}" for ns in self.skew) if self.skew else ""
+        skew = " / ".join(dict.fromkeys(map(human_duration, self.skew or ())))
+        interval = human_duration(self.period) if self.longest else ""
+        longest = human_duration(self.longest[0].length) if self.longest else ""
         back = self.steps_back + self.log_steps_back
-        counts = (back, self.duplicates, self.late + self.unstamped, self.lost + self.unfit)
-        gap = f"{self.longest_gap / 1e9:.3f}" if self.messages > 1 else ""
-        head = (self.topic, f"{self.messages:,}", f"{self.hz:.2f}", gap, skew)
+        lost = self.lost + self.unfit + self.strays
+        counts = (back, self.duplicates, self.late + self.unstamped, lost)
+        head = (self.topic, f"{self.messages:,}", interval, longest, skew)
         return (*head, *(f"{count:,}" if count else "" for count in counts))
+
+    def to_json(self) -> dict[str, Any]:
+        longest = self.longest[0] if self.longest else None
+        return {
+            "topic": self.topic,
+            "type": self.type,
+            "promised": self.promised,
+            "messages": self.messages,
+            "hz": round(self.hz, 3),
+            "is_regular": self.is_regular,
+            "first_ns": self.first,
+            "last_ns": self.last,
+            "period_ns": self.period,
+            "longest_gap_ns": longest.length if longest else 0,
+            "longest_gap_at_ns": longest.at if longest else None,
+            "gaps": [{"at_ns": gap.at, "length_ns": gap.length} for gap in self.gaps],
+            "skew_ns": dict(zip(("min", "median", "max"), self.skew, strict=True)) if self.skew else None,
+            "log_steps_back": self.log_steps_back,
+            "steps_back": self.steps_back,
+            "duplicates": self.duplicates,
+            "late": self.late,
+            "unstamped": self.unstamped,
+            "unfit": self.unfit,
+            "lost": self.lost,
+            "strays": self.strays,
+        }
 
 
 @dataclass(frozen=True)
@@ -139,7 +233,13 @@ class Diagnosis:
 
     @property
     def is_healthy(self) -> bool:
-        return all(finding.severity == "note" for finding in self.findings)
+        """Whether nothing was found, not even something to know."""
+        return not self.findings
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether messages are lost, or a build refuses some."""
+        return any(finding.severity == "damage" for finding in self.findings)
 
     @property
     def is_readable(self) -> bool:
@@ -161,85 +261,48 @@ class Diagnosis:
         )
 
     def lines(self) -> Iterator[str]:
-        """The findings for people, the first `LISTED` of each kind."""
+        """The findings for people, the first `LISTED` of each kind, and what topics lost most of."""
         if self.is_healthy:
             yield f"{self.log_id}: healthy"
+        elif not self.is_damaged:
+            yield f"{self.log_id}: no damage; {counted(len(self.findings), 'note')}"
         if self.unchecked and self.is_readable:
             yield (
                 f"note: {counted(self.unchecked, 'message has', 'messages have')} no checksum, so that a "
                 f"change of {'its' if self.unchecked == 1 else 'their'} bytes can't be noticed"
             )
+        worst = [topic for topic in self.topics if 2 * (topic.lost + topic.unfit) > topic.promised]
+        for topic in worst:
+            share = share_of(topic.lost + topic.unfit, topic.promised, "message")
+            yield f"lost: {topic.topic}: most of it, {share}"
+        most = FEW_LISTED if worst else LISTED
         listed: dict[str, int] = {}
         for finding in self.findings:
             listed[finding.kind] = listed.get(finding.kind, 0) + 1
-            if listed[finding.kind] <= LISTED:
+            if listed[finding.kind] <= most:
                 place = f"{finding.place}: " if finding.kind != "unreadable" else ""
                 note = "note: " if finding.severity == "note" else ""
                 yield f"{note}{finding.kind}: {place}{finding.message}\n    {finding.remedy}"
         for kind, count in listed.items():
-            if count > LISTED:
-                yield f"{kind}: {count - LISTED:,} more; --json lists them all"
+            if count > most:
+                yield f"{kind}: {count - most:,} more; --json lists them all"
 
     def to_json(self) -> dict[str, Any]:
-        topics = [asdict(topic) | {"hz": round(topic.hz, 3)} for topic in self.topics]
         return {
             "log_id": self.log_id,
             "uris": list(self.uris),
             "healthy": self.is_healthy,
+            "damaged": self.is_damaged,
             "readable": self.is_readable,
             "size": self.size,
             "bytes_lost": self.bytes_lost,
             "unchecked": self.unchecked,
             "lost": [asdict(part) for part in self.lost],
-            "topics": topics,
-            "findings": [asdict(finding) for finding in self.findings],
+            "topics": [topic.to_json() for topic in self.topics],
+            "findings": [finding.to_json() for finding in self.findings],
         }
 
 
-def judge(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
-    """What is strange about the times of a topic."""
-
-    def finding(kind: str, count: int, message: str, remedy: str) -> HealthFinding:
-        return HealthFinding(kind, uri, None, topic.topic, count, message, remedy)
-
-    by_log_time = f"in the recipe, `time: {{topics: {{{topic.topic}: log}}}}`"
-    if topic.log_steps_back:
-        message = (
-            f"its log time runs back at {topic.log_steps_back:,} of {counted(topic.messages, 'message')}"
-        )
-        yield finding("back", topic.log_steps_back, message, "rows are made by time, so nothing need be done")
-    if topic.steps_back:
-        message = f"its stamp runs back at {topic.steps_back:,} of {counted(topic.messages, 'message')}"
-        yield finding(
-            "back", topic.steps_back, message, f"see whether several sources publish it; or, {by_log_time}"
-        )
-    if topic.duplicates:
-        stamps = "stamps" if topic.skew else "log times"
-        are = "is that" if topic.duplicates == 1 else "are those"
-        message = f"{topic.duplicates:,} of {topic.messages:,} {stamps} {are} of another message"
-        remedy = f"of equal {stamps} the last in the log is used" + (
-            f"; or, {by_log_time}" if topic.skew else ""
-        )
-        yield finding("twice", topic.duplicates, message, remedy)
-    if topic.late and topic.skew:
-        low, _, high = topic.skew
-        furthest = low if -low > high else high
-        message = (
-            f"{topic.late:,} of {topic.messages:,} stamps {'lies' if topic.late == 1 else 'lie'} more than "
-            f"{MAX_SKEW / 1e9:g} s from {'its' if topic.late == 1 else 'their'} log time, "
-            f"the furthest {furthest / 1e9:+.3f} s"
-        )
-        yield finding(
-            "late", topic.late, message, f"set the clocks; or, {by_log_time} or `time: {{max_delay: none}}`"
-        )
-    if topic.unstamped:
-        are = "is" if topic.unstamped == 1 else "are"
-        message = f"{topic.unstamped:,} of {topic.messages:,} header stamps {are} zero, which is no time"
-        yield finding("unstamped", topic.unstamped, message, by_log_time)
-    usual = max(topic.period, (topic.last - topic.first) // max(1, topic.messages - 1))
-    if topic.longest_gap > max(LONG_GAP * usual, SHORTEST_GAP):
-        message = (
-            f"it is silent for {topic.longest_gap / 1e9:.3f} s after {topic.gap_at}, "
-            f"where one every {usual / 1e6:.1f} ms is usual"
-        )
-        yield finding("gap", 1, message, "a `tolerance` of its columns keeps old values out of rows")
+def share_of(count: int, total: int, noun: str) -> str:
+    """`all 100 messages`, `3 of 100 messages`"""
+    return f"all {counted(total, noun)}" if count == total > 1 else f"{count:,} of {counted(total, noun)}"

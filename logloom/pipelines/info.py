@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -58,7 +58,19 @@ class LogDescription:
             f"\n{topic}: its last calibration isn't its first; `--tree` says when it changes"
             for topic in self.recalibrated
         )
-        return f"{self.log_id}: {what} {when}{files}{videos}{changed}"
+        return f"{self.log_id}: {what} {when}{files}{videos}{changed}{self._clock_notes}"
+
+    @property
+    def _clock_notes(self) -> str:
+        """What lies outside the recording, and where its clock was set back."""
+        facts = self.summary.recorded
+        strays = "".join(
+            f"\n{topic}: {counted(count, 'message')} outside the recording, {stray.reason}: "
+            f"{human_time(stray.run.first)}"
+            for stray in facts.strays
+            for topic, count in stray.run.messages.items()
+        )
+        return strays + "".join(f"\nthe clock was set back by {place.words}" for place in facts.set_backs)
 
     def table_rows(self) -> list[tuple[str, ...]]:
         start = self.summary.first
@@ -67,9 +79,9 @@ class LogDescription:
                 t.topic,
                 t.type,
                 f"{t.num_messages:,}",
-                f"{rate(t.num_messages, t.first, t.last):.2f}",
-                f"{(t.first - start) / 1e9:.3f} s" if t.num_messages else "",
-                f"{(t.last - start) / 1e9:.3f} s" if t.num_messages else "",
+                f"{rate(t.num_recorded, t.first, t.last):.2f}",
+                f"{(t.first - start) / 1e9:.3f} s" if t.num_recorded else "",
+                f"{(t.last - start) / 1e9:.3f} s" if t.num_recorded else "",
                 self._silence(t),
             )
             for t in self.summary.topics.values()
@@ -78,7 +90,7 @@ class LogDescription:
     def _silence(self, topic: TopicInfo) -> str:
         """The longest known silence of a topic, where it is longer than usual."""
         longest = self.silences.get(topic.topic, 0)
-        usual = (topic.last - topic.first) / max(1, topic.num_messages - 1)
+        usual = (topic.last - topic.first) / max(1, topic.num_recorded - 1)
         return f"≥ {longest / 1e9:.3f} s" if longest > 2 * usual else ""
 
     def to_json(self) -> dict[str, Any]:
@@ -87,9 +99,9 @@ class LogDescription:
                 "topic": t.topic,
                 "type": t.type,
                 "messages": t.num_messages,
-                "hz": round(rate(t.num_messages, t.first, t.last), 3),
-                "first": t.first if t.num_messages else None,
-                "last": t.last if t.num_messages else None,
+                "hz": round(rate(t.num_recorded, t.first, t.last), 3),
+                "first": t.first if t.num_recorded else None,
+                "last": t.last if t.num_recorded else None,
                 **({"video": asdict(self.videos[t.topic])} if t.topic in self.videos else {}),
                 **({"recalibrated": True} if t.topic in self.recalibrated else {}),
             }
@@ -106,6 +118,7 @@ def longest_silence(log: ContainerLog, topic: str) -> int:
     longer; `doctor` looks at each message.
     """
     shares = np.concatenate([part.shares(topic)[["first", "last"]] for part in log.parts])
+    shares = shares[~log.summary.recorded.are_strays(shares["first"])]
     shares = shares[np.argsort(shares["first"], kind="stable")]
     between = shares["first"][1:] - np.maximum.accumulate(shares["last"])[:-1]
     return max(0, int(between.max(initial=0)))
@@ -124,6 +137,7 @@ def open_all(
     *,
     takes_unfinished: bool = False,
     lists_unusable: bool = False,
+    set_back: Literal["", "first", "last"] = "",
 ) -> tuple[dict[str, Log], dict[str, tuple[str, ...]]]:
     """The logs that files, folders or globs mean, and the URIs of those that are skipped; both by log_id.
 
@@ -132,6 +146,7 @@ def open_all(
         on_note: called with what was salvaged, skipped or is still being written.
         takes_unfinished: whether a log that its recorder hasn't closed is salvaged, whatever `on_error` says.
         lists_unusable: whether to read on over messages that can't be used, whatever `on_error` says.
+        set_back: see `OpenOptions`.
 
     Raises:
         UsageError: one matches nothing.
@@ -139,7 +154,7 @@ def open_all(
     """
     groups = group_logs(logs, storage_options)
     reads = "skip" if lists_unusable and on_error == "fail" else on_error
-    options = OpenOptions(reads, access_to(storage_options, groups))
+    options = OpenOptions(reads, access_to(storage_options, groups), set_back=set_back)
     opened: dict[str, Log] = {}
     skipped: dict[str, tuple[str, ...]] = {}
     for files in groups:
@@ -235,6 +250,15 @@ def suggested_recipe(
     """
     # A topic whose messages can't be used is left out, so that they need not fail.
     opened, skipped = open_all(logs, storage_options, on_error, on_note, lists_unusable=True)
+    set_back = {
+        log_id: places[0].words
+        for log_id, log in opened.items()
+        if (places := log.summary.recorded.set_backs)
+    }
+    if set_back:
+        opened, _ = open_all(
+            logs, storage_options, on_error, ignore_message, lists_unusable=True, set_back="first"
+        )
     return suggest(
         opened,
         with_access(storage_options, logs),
@@ -242,4 +266,5 @@ def suggested_recipe(
         skipped=skipped,
         on_skipped=on_note,
         on_left_out=on_left_out,
+        set_back=set_back,
     )

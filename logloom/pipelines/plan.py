@@ -302,6 +302,7 @@ def _against_parent(
     mended = [log.task.log_id for log in planned if log.task.replaces is not None]
     notes += [*_mended_note(mended), *_waiting(job.store, recipe, logs, before)]
     notes += [log.warning for log in planned if log.warning]
+    notes += [stray for log in planned for stray in log.strays]
     notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
     unreadable = [*unfit, *(_unreadable(recipe, log, message) for log, message in logs.failed)]

@@ -41,6 +41,7 @@ from logloom.schema import Schema
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.derive import NOT_OF_THE_LOG
 from logloom.transforms.resolve import resolve
+from logloom.transforms.tally import check_clock
 from logloom.transforms.topics import Alike, named_topics
 from logloom.uris import shown
 from logloom.words import counted
@@ -311,6 +312,7 @@ class PlanLogs(Mapping[str, Outline]):
         try:
             opened = self._outline(open_log(log.uris, self.options, log.log_id))
             check_files(log, lambda uris: open_log(uris, self.options))
+            check_clock(opened.summary)
         except LogReadError as error:
             return str(error)
         except (LogloomError, *NOT_OF_THE_LOG):

@@ -29,6 +29,7 @@ from logloom.transforms.columns import RowPlan, Span, clock_topics
 from logloom.transforms.finish import over_budget
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
+from logloom.transforms.tally import strays_of
 
 MANY = 1000  # partitions of a log; so many with few messages are told of
 
@@ -43,6 +44,7 @@ class PlannedLog:
         bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where
             messages are the clock.
         reads: (partitions, 2) int64, bytes of messages and chunks of the log in each span, its halo left out.
+        strays: what a build will refuse, since it lies outside the recording.
     """
 
     task: LogTask
@@ -51,6 +53,7 @@ class PlannedLog:
     num_ticks: int
     bounds: NDArray[np.int64]
     reads: NDArray[np.int64]
+    strays: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, task: LogTask, summary: LogSummary, plan: RowPlan) -> PlannedLog:
@@ -67,7 +70,8 @@ class PlannedLog:
         reads = [(sizes.between(s.start, s.stop), sizes.chunks(s.start, s.stop)) for s in spans]
         of_spans = np.array(reads, np.int64).reshape(-1, 2)
         size = int(summary.chunk_bytes.sum())
-        return cls(task, summary.num_messages, size, num_ticks, bounds, of_spans)
+        strays = tuple(f"{stray.uri}: {stray.topic}: {stray.reason}" for stray in strays_of(plan, summary))
+        return cls(task, summary.num_messages, size, num_ticks, bounds, of_spans, strays)
 
     @property
     def warning(self) -> str:

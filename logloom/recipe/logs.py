@@ -61,9 +61,15 @@ def open_options(
     redactions: Redactions = MappingProxyType({}),
 ) -> OpenOptions:
     """How the logs of a recipe are opened; see `OpenOptions`."""
-    mode, names = recipe.on_error_mode, recipe.time.name
     return OpenOptions(
-        mode, storage_options, sidecars, hash=recipe.hash, redactions=redactions, time_names=names
+        recipe.on_error_mode,
+        storage_options,
+        sidecars,
+        hash=recipe.hash,
+        redactions=redactions,
+        time_names=recipe.time.name,
+        extent=(recipe.time.from_, recipe.time.to),
+        set_back=recipe.time.set_back or "",
     )
 
 

@@ -58,6 +58,7 @@ MAX_FILE_BYTES = 16 << 20
 _LATER = ("keep", "settle")  # keys that came after the first versions
 _LATER_OF_TABLE = ("host", "index")  # likewise, of `logs` that a table lists
 _LATER_OF_COLUMN = ("deskew", "frame")
+_LATER_OF_TIME = ("name", "from", "to", "set_back")  # likewise, of `time`
 _OF_SYNC = ("sync", "within", "stamp", "match")  # likewise, of a `clock`
 _OF_ROW_SPLITS = ("position", "cell", "gap")  # likewise, of `split`
 
@@ -181,8 +182,9 @@ class Recipe(RecipePart):
             for key in _LATER_OF_COLUMN:
                 if column.get(key, ...) is None:
                     del column[key]
-        if not self.time.name:
-            data["time"] = {key: value for key, value in data["time"].items() if key != "name"}
+        data["time"] = {
+            key: value for key, value in data["time"].items() if key not in _LATER_OF_TIME or value
+        }
         if not self.clock.sync:
             data["clock"] = {key: value for key, value in data["clock"].items() if key not in _OF_SYNC}
         if self.split is not None:

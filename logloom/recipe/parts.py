@@ -22,6 +22,7 @@ from logloom.recipe.columns import Positive, RecipePart, Topic, as_list, text_ch
 from logloom.recipe.values import (
     Delay,
     LengthOfTime,
+    Moment,
     Percent,
     Rate,
     Share,
@@ -31,6 +32,7 @@ from logloom.recipe.values import (
     distance_text,
     duration_text,
     length_of_time,
+    moment_text,
 )
 from logloom.row_splits import RowSplit
 from logloom.validation import OneOrKeys
@@ -120,12 +122,25 @@ class Time(RecipePart):
         max_delay: ns; the furthest a message time may lie from its log time, None for any distance.
         topics: `by` of single topics.
         name: patterns of names of tables that are one message each: "lidar_{ns}".
+        from_, to: the extent of each log, where its messages don't tell it.
+        set_back: which messages count where a recorder's clock was set back: those before all such places,
+            or those after all of them.
     """
 
     by: Sources = ("header", "log")
     max_delay: Delay = 1_000_000_000
     topics: dict[Topic, Sources] = Field(default_factory=dict)
     name: TimeNames = ()
+    from_: Moment | None = Field(None, alias="from")
+    to: Moment | None = None
+    set_back: Literal["first", "last"] | None = None
+
+    @model_validator(mode="after")
+    def _has_a_length(self) -> Self:
+        first, last = self.from_, self.to
+        if first and last and first.is_relative == last.is_relative and first.ns > last.ns:
+            raise ValueError(f"from {moment_text(first)} to {moment_text(last)}: ends before it begins")
+        return self
 
     def sources(self, topic: str) -> tuple[TimeSource, ...]:
         """The sources of a topic's message times, the first that its messages have counts.

@@ -7,12 +7,14 @@ Durations are int nanoseconds, distances int millimetres, sizes int bytes, rates
 
 from __future__ import annotations
 
+import datetime
 import re
 from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, SerializationInfo
 
+from logloom.io.logs.recorded import Bound
 from logloom.where_grammar import MAX_DURATION, UNITS
 from logloom.words import shortened
 
@@ -30,6 +32,10 @@ _SIZE_UNITS = {
     "GB": 10**9,
     "TB": 10**12,
 }
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?"
+)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _QUANTITY = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?) ?([A-Za-zµ]*)")
 _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{1,40})?")
 
@@ -81,6 +87,44 @@ def delay(value: Any) -> int | None:
     if value is None:
         raise ValueError("expected a duration like 1s, or none")
     return None if value == "none" else length_of_time(value)
+
+
+def moment(value: Any) -> Bound:
+    """A time such as "2026-11-22T08:30:00Z", or as a duration since the start of a log, "90s".
+
+    Raises:
+        ValueError: neither; a time without a zone, with a hint.
+    """
+    if isinstance(value, Bound):
+        return value
+    found = _MOMENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        if isinstance(value, str) and not _QUANTITY.fullmatch(value.strip()):
+            raise ValueError(
+                f"{_shown(value)} is no time; write it like 2026-11-22T08:30:00Z, or as a duration since the "
+                "start of the log, like 90s"
+            )
+        return Bound(length_of_time(value, "90s"), is_relative=True)
+    date, clock, fraction, zone = found.groups()
+    if zone is None:
+        raise ValueError(f"{value} has no zone; write {value}Z for UTC, or its offset like {value}+01:00")
+    try:
+        time = datetime.datetime.fromisoformat(f"{date}T{clock}{zone.replace('Z', '+00:00')}")
+    except ValueError as error:
+        raise ValueError(f"{value} is no time: {error}") from None
+    ns = round((time - _EPOCH) / datetime.timedelta(seconds=1)) * 10**9 + int((fraction or "").ljust(9, "0"))
+    if not 0 <= ns < 2**63 - 1:
+        raise ValueError(f"{value} lies outside the years 1970 to 2262")
+    return Bound(ns)
+
+
+def moment_text(bound: Bound) -> str:
+    """How `moment` reads it: in UTC, or as a duration."""
+    if bound.is_relative:
+        return duration_text(bound.ns)
+    seconds, fraction = divmod(bound.ns, 10**9)
+    time = _EPOCH + datetime.timedelta(seconds=seconds)
+    return f"{time:%Y-%m-%dT%H:%M:%S}{f'.{fraction:09}'.rstrip('0') if fraction else ''}Z"
 
 
 def duration_text(nanoseconds: int) -> str:
@@ -217,6 +261,9 @@ Delay = Annotated[
     int | None,
     BeforeValidator(delay),
     PlainSerializer(lambda ns: "none" if ns is None else duration_text(ns), return_type=Any),
+]
+Moment = Annotated[
+    Bound, BeforeValidator(moment), PlainSerializer(moment_text, return_type=Any, when_used="unless-none")
 ]
 Size = Annotated[int, BeforeValidator(size), PlainSerializer(size_text, return_type=Any)]
 Rate = Annotated[Decimal, BeforeValidator(rate), PlainSerializer(_number, return_type=Any)]

@@ -50,7 +50,7 @@ from logloom.transforms.results import Failure, PartitionResult
 from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
-from logloom.transforms.tally import Tally, dropped_of, reconcile
+from logloom.transforms.tally import Tally, dropped_of, reconcile, strays_of
 from logloom.words import counted, some_of
 
 
@@ -121,7 +121,9 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple
     of_turns = list(turn_warnings(job.plan, turns_of(tallies)))
     warnings = (*of_turns, *lost_warnings(job.plan, summary, tallies))
     rows = sum(entry.rows for entry in first_output)
-    refused = sum(topic.refused for topic in sums.values())
+    read = {topic for tally in tallies for topic in tally.owned}
+    strays = [stray for stray in strays_of(job.plan, summary) if stray.topic not in read]
+    refused = sum(topic.refused for topic in sums.values()) + sum(stray.num_messages for stray in strays)
     planned = sum(tally.planned for tally in tallies)
     for column in (own for topic in sums.values() for own in topic.columns.values()):
         count(
@@ -181,7 +183,8 @@ def _tallied(
     first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
     tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
     # What the file lost comes before single messages that a column can't use.
-    lost = [*opened(job, log).summary.refusals, *(r for tally in tallies for r in tally.lost)]
+    summary = opened(job, log).summary
+    lost = [*summary.refusals, *strays_of(job.plan, summary), *(r for tally in tallies for r in tally.lost)]
     refusals = [*lost, *(r for tally in tallies for r in tally.refusals)]
     return first_output, tallies, list(dict.fromkeys(refusals))
 

@@ -96,7 +96,10 @@ def read_frames(
         first = start if start == MIN_TIME else max(MIN_TIME, start - max_delay)
         last = stop if stop == MAX_TIME else min(MAX_TIME, stop + max_delay)
     spans = dict.fromkeys(topics, (first, last)) | dict.fromkeys(static, (MIN_TIME, MAX_TIME))
-    requests = {topic: TopicRequest(*span, ("log",), None) for topic, span in spans.items()}
+    requests = {
+        topic: TopicRequest(*span, ("log",), None, with_strays=topic in static)
+        for topic, span in spans.items()
+    }
     there = {topic: request for topic, request in requests.items() if topic in log.summary.topics}
     reading = _TransformReading(tuple(there), frozenset(static), None if takes_far else max_delay)
     for topic, messages in log.read(there).items() if there else ():

@@ -297,7 +297,9 @@ class LogJob(Job):
         """What rows depend on beside logs and plan: how logs are read."""
         options = self.open_options
         names = [list(options.time_names)] if options.time_names else []
-        return [READING_SEMANTICS, options.on_error, *names]
+        extent = [plain(options.extent)] if any(options.extent) else []
+        part = [{"set_back": options.set_back}] if options.set_back else []
+        return [READING_SEMANTICS, options.on_error, *names, *extent, *part]
 
     @property
     def dependencies(self) -> Mapping[str, str]:

@@ -149,12 +149,16 @@ class Piece:
             return ticks, lie_in(ticks, log.ranges if isinstance(log, RedactedLog) else ()), {}
         if isinstance(plan.clock, SyncClock):
             found = synced(log, plan, plan.clock, self.messages, self.span)
-            return found.ticks, np.zeros(len(found.ticks), np.bool_), found.times
+            wanted = _stated(log, found.ticks)
+            ticks = found.ticks[wanted]
+            times = {topic: of_topic[wanted] for topic, of_topic in found.times.items()}
+            return ticks, np.zeros(len(ticks), np.bool_), times
         clock = self.messages.get(plan.clock.topic)
         times = clock.time if clock is not None else np.empty(0, np.int64)
         erased = clock.erased_times if isinstance(clock, RedactedMessages) else np.empty(0, np.int64)
         both = np.concatenate([times, erased])
         ticks = topic_ticks(both[within(both, self.span)])
+        ticks = ticks[_stated(log, ticks)]
         return ticks, ~np.isin(ticks, times), {}
 
     def num_purged(self, topic: str) -> int:
@@ -166,6 +170,12 @@ class Piece:
         times, counts = refused.reshape(-1, 2).T
         own = within(messages.erased_times, self.span).sum() + counts[within(times, self.span)].sum()
         return int(own)
+
+
+def _stated(log: Log, ticks: Times) -> Mask:
+    """Which ticks that messages tell lie in the extent that a recipe states; all where it states none."""
+    first, last = log.summary.recorded.stated
+    return (ticks >= (MIN_TIME if first is None else first)) & (ticks <= (MAX_TIME if last is None else last))
 
 
 def requests_of(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, TopicRequest]:

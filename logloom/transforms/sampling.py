@@ -51,6 +51,7 @@ class Sample:
     Attributes:
         delays: by topic, the most ns seen between a message's stamp and its log time.
         is_whole: whether all messages were seen.
+        static: topics whose last message counts whatever its stamp; `suggest` sets it.
         unstamped: topics with a stamp of zero, which can't be a message time.
         unusable: topics to leave out, and why.
         image_dtypes: of topics with raw images that aren't uint8.
@@ -64,6 +65,7 @@ class Sample:
 
     delays: dict[str, int] = field(default_factory=dict)
     is_whole: bool = True
+    static: set[str] = field(default_factory=set)
     unstamped: set[str] = field(default_factory=set)
     unusable: dict[str, str] = field(default_factory=dict)
     image_dtypes: dict[str, str] = field(default_factory=dict)
@@ -97,7 +99,8 @@ class Sample:
 
     @property
     def _used(self) -> dict[str, int]:
-        return {t: d for t, d in self.delays.items() if t not in self.unusable and t not in self.unstamped}
+        others = self.unusable.keys() | self.unstamped | self.static
+        return {topic: delay for topic, delay in self.delays.items() if topic not in others}
 
     @property
     def _far(self) -> set[str]:

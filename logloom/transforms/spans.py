@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def plan_spans(summary: LogSummary, plan: RowPlan) -> list[Span]:
     """The partitions of a log, in time order; none where the log has no ticks.
 
     They share out all of time: the first is open to `MIN_TIME`, the last to `MAX_TIME`. A span of a rate
-    clock names just the ticks that lie in the log's extent.
+    clock names just those of its ticks that are planned.
 
     Raises:
         LogReadError: the log's extent asks for more than a million partitions.
@@ -75,7 +76,7 @@ def plan_spans(summary: LogSummary, plan: RowPlan) -> list[Span]:
         spans = _rate_spans(summary, plan, plan.clock)
     else:
         infos = [summary.topics.get(topic) for topic in clock_topics(plan.clock)]
-        if not all(info is not None and info.num_messages for info in infos):
+        if not all(info is not None and info.num_ticks for info in infos):
             return []
         stamp = plan.clock.topic if isinstance(plan.clock, TopicClock) else plan.clock.stamp
         spans = _topic_spans(summary, plan, summary.topics[stamp])
@@ -104,30 +105,72 @@ def span_named(summary: LogSummary, plan: RowPlan, name: str) -> Span | None:
     return next((span for span in spans if span.name == name), None)
 
 
+class TickRange(NamedTuple):
+    """Ticks of a rate clock that follow each other.
+
+    Attributes:
+        first, stop: the range of k.
+        start: ns; the first message that they may use, or the first tick if that is earlier.
+    """
+
+    first: int
+    stop: int
+    start: int
+
+
+def tick_ranges(summary: LogSummary, plan: RowPlan) -> list[TickRange]:
+    """The ticks of a rate clock in a log's extent, without those in silences of over an hour.
+
+    In a silence there are only the ticks that a tolerance or window of a column reaches from a message.
+
+    Raises:
+        UsageError: the clock's rate is not usable.
+    """
+    assert isinstance(plan.clock, RateClock)
+    runs = summary.recorded.runs
+    samplings = [column.sampling for column in plan.columns if column.sampling.rules.uses != "topic"]
+    after = max([0, *(sampling.back + sampling.offset for sampling in samplings)])
+    before = max([0, *(sampling.forward - sampling.offset for sampling in samplings)])
+    found: list[TickRange] = []
+    for run in runs:
+        begin, end = max(runs[0].first, run.first - before), min(runs[-1].last, run.last + after)
+        first, stop = tick_range(plan.clock.rate, begin, end)
+        if first == stop:
+            continue
+        if found and first <= found[-1].stop:
+            found[-1] = found[-1]._replace(stop=max(stop, found[-1].stop))
+        else:
+            found.append(TickRange(first, stop, min(run.first, tick_time(plan.clock.rate, first))))
+    return found
+
+
 def _rate_spans(summary: LogSummary, plan: RowPlan, clock: RateClock) -> list[Span]:
-    """Spans of whole ticks: the grid of `plan.rows` ticks, halved where it holds too many bytes."""
-    first, stop = tick_range(clock.rate, summary.first, summary.last)
-    cells = range(first // plan.rows, -(-stop // plan.rows))
-    if first == stop:
-        return []
-    _check_number(len(cells), summary)
+    """Spans of whole ticks: the grid of `plan.rows` ticks, halved where it holds too many bytes.
+
+    Where ticks are left out, a span ends, and owns the time up to the next one.
+    """
+    ranges = tick_ranges(summary, plan)
+    grids = [range(one.first // plan.rows, -(-one.stop // plan.rows)) for one in ranges]
+    _check_number(sum(len(grid) for grid in grids), summary)
     sizes = ByteIndex(summary)
 
-    def span_of(lo: int, hi: int) -> Span | None:
-        ticks = max(lo, first), min(hi, stop)
-        if ticks[0] >= ticks[1]:
-            return None
-        start, end = (tick_time(clock.rate, k) for k in ticks)
-        return Span(start, end, ticks)
+    def spans_of(one: TickRange, end: int, grid: range) -> Iterator[Span]:
+        def span_of(lo: int, hi: int) -> Span | None:
+            ticks = max(lo, one.first), min(hi, one.stop)
+            if ticks[0] >= ticks[1]:
+                return None
+            start = one.start if ticks[0] == one.first else tick_time(clock.rate, ticks[0])
+            return Span(start, end if ticks[1] == one.stop else tick_time(clock.rate, ticks[1]), ticks)
 
-    def too_big(span: Span) -> bool:
-        assert span.ticks is not None
-        start = MIN_TIME if span.ticks[0] == first else span.start
-        end = MAX_TIME if span.ticks[1] == stop else span.stop
-        return sizes.between(start, end) > plan.bytes
+        def too_big(span: Span) -> bool:
+            start = MIN_TIME if span.ticks and span.ticks[0] == ranges[0].first else span.start
+            return sizes.between(start, span.stop) > plan.bytes
 
-    grid = ((j * plan.rows, (j + 1) * plan.rows) for j in cells)
-    return [span for lo, hi in grid for span in _halved(lo, hi, span_of, too_big)]
+        for j in grid:
+            yield from _halved(j * plan.rows, (j + 1) * plan.rows, span_of, too_big)
+
+    ends = [*(one.start for one in ranges[1:]), MAX_TIME][: len(ranges)]
+    return [span for one in zip(ranges, ends, grids, strict=True) for span in spans_of(*one)]
 
 
 def _topic_spans(summary: LogSummary, plan: RowPlan, info: TopicInfo) -> list[Span]:
@@ -163,7 +206,8 @@ def cut(
         sizes: of the same summary, when at hand.
     """
     sizes = sizes or ByteIndex(summary)
-    first, stop = max(span.start, summary.first), min(span.stop, summary.last + 1)
+    runs = summary.recorded.read
+    first, stop = max(span.start, runs[0].first), min(span.stop, runs[-1].last + 1)
     reaches = [c.sampling.back + c.sampling.forward for c in plan.columns]
     shortest = max([0, *reaches, *([2 * plan.clock.margin] if isinstance(plan.clock, SyncClock) else [])])
     tick_bytes = BYTES_PER_TICK * max(1, len(plan.columns) + 4 * len(plan.transforms) + len(plan.labels))

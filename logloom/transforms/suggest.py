@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from logloom.errors import OF_CONTENT, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TopicInfo
 from logloom.io.logs.decoding.languages import definition_of
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
+from logloom.io.logs.recorded import is_static
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as text
 from logloom.recipe.values import duration_text
@@ -76,6 +78,7 @@ def suggest(
     skipped: Mapping[str, Sequence[str]] | None = None,
     on_skipped: OnMessage = ignore_message,
     on_left_out: OnMessage = ignore_message,
+    set_back: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """A recipe, as YAML, whose URIs are absolute; every column has a comment that says where it comes from.
 
@@ -87,6 +90,7 @@ def suggest(
         skipped: by log_id, the URIs of logs that the recipe names, too, though they can't be opened.
         on_skipped: called with which other logs are damaged, under on_error "skip".
         on_left_out: called with which topics can't be used, and why.
+        set_back: by log_id, where its recorder's clock was set back; of these logs the first part counts.
 
     Raises:
         UsageError: no log, or none with messages that a column can hold.
@@ -106,14 +110,22 @@ def suggest(
             on_skipped(f"skipped: {log_id}: {error}")
         whole = {log_id: log for log_id, log in logs.items() if log_id not in found.damaged}
         others = {log_id: uris[log_id] for log_id in uris.keys() - whole.keys()}
-        return suggest(whole, storage_options, on_error="skip", skipped=others, on_left_out=on_left_out)
+        return suggest(
+            whole,
+            storage_options,
+            on_error="skip",
+            skipped=others,
+            on_left_out=on_left_out,
+            set_back=set_back,
+        )
     found.unusable |= {name: made for name, made in proposed.items() if isinstance(made, str)}
+    found.static = {t.name for t in topics if _is_static(t, found.columns.get(t.name, ()))}
     topics = [topic.spread(found.per_time.get(topic.name, 1.0)) for topic in topics]
     head: dict[str, Any] = {
         "name": _dataset_name(logs),
         "logs": [uri for log_id in sorted(uris) for uri in uris[log_id]],
         "log_id": _template(uris, storage_options),
-        "time": _time(topics, found),
+        "time": _time(topics, found) | ({"set_back": "first"} if set_back else {}),
         "clock": _clock(logs, topics, found),
     } | ({"on_error": on_error} if on_error != "fail" else {})
     lines: list[str] = []
@@ -126,7 +138,13 @@ def suggest(
         raise UsageError("no topic of these logs has a field that a column can hold:\n" + "\n".join(lines))
     for name in sorted(found.unusable):
         on_left_out(f"topic {name}: {found.unusable[name]}")
-    return "\n".join([*_head_lines(head, found), "columns:", *lines, "outputs:", f"  {_OUTPUT}: {{}}", ""])
+    places = "".join(
+        f"; the clock of {log_id} was set back by {words}, `last` keeps what follows"
+        for log_id, words in sorted(set_back.items())[:1]
+    )
+    return "\n".join(
+        [*_head_lines(head, found.comment + places), "columns:", *lines, "outputs:", f"  {_OUTPUT}: {{}}", ""]
+    )
 
 
 def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
@@ -134,12 +152,19 @@ def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
     found: dict[str, _SuggestedTopic] = {}
     for log_id in sorted(logs):
         for name, info in logs[log_id].summary.topics.items():
-            if info.num_messages:
-                period = (info.last - info.first) // (info.num_messages - 1) if info.num_messages > 1 else 0
+            if count := info.num_recorded:
+                period = (info.last - info.first) // (count - 1) if count > 1 else 0
                 known = found.get(name) or _SuggestedTopic(info, logs[log_id], 0, 0)
-                messages = known.messages + info.num_messages
+                messages = known.messages + count
                 found[name] = _SuggestedTopic(known.info, known.log, messages, max(known.period, period))
     return [found[name] for name in sorted(found)]
+
+
+def _is_static(topic: _SuggestedTopic, columns: Sequence[Candidate] = ()) -> bool:
+    """Whether all its columns take the last message, as a latched topic's do: that may be much older."""
+    if not topic.period or is_static(topic.name):
+        return True
+    return bool(columns) and all(column.policy == "static" for column in columns)
 
 
 # --- the head -------------------------------------------------------------------------------------------
@@ -178,10 +203,10 @@ def _clock(logs: Mapping[str, Log], all_topics: Sequence[_SuggestedTopic], found
     return {"topic": max(topics, key=lambda topic: topic.messages).name}
 
 
-def _head_lines(head: Mapping[str, Any], found: Sample) -> Iterator[str]:
+def _head_lines(head: Mapping[str, Any], time_comment: str) -> Iterator[str]:
     comments = {
         "logs": "URIs and globs; relative ones start at this file's folder",
-        "time": found.comment,
+        "time": printable(time_comment),
         "clock": "Hz, or {topic: ...} for a row per message",
     }
     for key, value in head.items():
@@ -324,7 +349,7 @@ def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str,
     keys = {"topic": topic.name, **column.keys}
     if keys.get("as") == "image" and topic.name in found.image_dtypes:
         keys["dtype"] = found.image_dtypes[topic.name]
-    if column.policy == "static" or not topic.period:
+    if column.policy == "static" or _is_static(topic):
         return keys | {"resample": "static"}
     if topic.name in found.per_time and POLICIES[column.policy].uses == "two":
         keys["resample"] = "nearest"

@@ -34,6 +34,7 @@ from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, opened, 
 from logloom.transforms.partition import failure_of, plan_bundles
 from logloom.transforms.resolve import hold_to
 from logloom.transforms.results import Failure
+from logloom.transforms.tally import check_clock
 from logloom.transforms.topics import named_topics
 from logloom.transforms.video import video_topics
 
@@ -96,6 +97,7 @@ def _held_to_plan(job: LogJob, log: LogTask) -> tuple[LogTask, Failure | None]:
         before = read_log_part(job.store, log.replaces) if log.replaces else []
         if any(unit.content_id != content_id for unit in before):
             log = replace(log, replaces=None)
+        check_clock(found.summary)
         hold_to(job.plan, recipe, log.log_id, found)
     except OF_CONTENT as error:
         kind = "log" if isinstance(error, LogReadError) else "recipe"

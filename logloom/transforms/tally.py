@@ -12,21 +12,26 @@ spans may use; the union of both is taken when all spans are there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogloomError
+from logloom.errors import LogloomError, LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
 from logloom.io.metadata import Count, Text, checked
 from logloom.resample.turns import TurnEvidence
-from logloom.transforms.columns import RateClock, RowPlan, Sampling, Span
-from logloom.transforms.ticks import tick_range
+from logloom.transforms.columns import RateClock, RowPlan, Sampling, Span, clock_topics
+from logloom.transforms.spans import tick_ranges
+from logloom.words import counted, human_time
 
 WHOLE_TOPIC = -1  # the position of a refusal of all messages of a topic, which a column can't take
+SET_BACK_REMEDY = (
+    "`time: {set_back: first}` in the recipe keeps the messages before, `last` those after; to have both, "
+    "cut the file there into logs of their own."
+)
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -247,9 +252,13 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
         refused = purged = 0
         if any(topic in tally.owned for tally in tallies):
             usable = sum(tally.owned.get(topic, 0) for tally in tallies)
-            refused = sum(refusal.num_messages for refusal in lost if refusal.topic == topic)
+            mine = [refusal for refusal in lost if refusal.topic == topic]
+            refused = sum(refusal.num_messages for refusal in mine)
+            refused += summary.topics[topic].num_strays
             purged = sum(tally.purged.get(topic, 0) for tally in tallies)
-            if damaged:
+            # The reader lists no stray, so that this is a chunk with strays of which some are lost.
+            lost_at = np.array([refusal.log_time for refusal in mine], np.int64)
+            if damaged or summary.recorded.are_strays(lost_at).any():
                 messages = max(messages, usable + refused + purged)
                 refused = messages - usable - purged
             elif messages != usable + refused + purged:
@@ -261,6 +270,39 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
         account = _topic_account(plan, topic, (messages, usable, refused), known, tallies, place)
         accounts[topic] = replace(account, purged=purged)
     return accounts
+
+
+def strays_of(plan: RowPlan, summary: LogSummary) -> Iterator[Refusal]:
+    """The messages outside a log's recording, as one refusal for each topic and run.
+
+    Topics that are used as static alone are exempt: their messages count at all times.
+    """
+    clock = clock_topics(plan.clock)
+    columns = [(c.topic, c.sampling.rules.uses == "topic") for c in plan.columns]
+    sampled = {topic for topic, is_static in columns if not is_static} | {*clock}
+    static = {topic for topic, is_static in columns if is_static}
+    static |= {topic for pose in plan.lookups for topic in pose.static}
+    uri = summary.uris[0] if summary.uris else "log"
+    for run, reason in summary.recorded.strays:
+        for topic, count in sorted(run.messages.items()):
+            if topic in summary.topics and summary.topics[topic].num_strays and topic not in static - sampled:
+                at = human_time(run.first) + ("" if run.first == run.last else f" to {human_time(run.last)}")
+                why = f"{counted(count, 'message')} outside the recording, {reason}: {at}"
+                yield Refusal(uri, -1, topic, 0, run.first, why, count)
+
+
+def check_clock(summary: LogSummary) -> None:
+    """Checks that the clock of a log's recorder wasn't set back.
+
+    Raises:
+        LogReadError: it was: messages of overlapping passes would take turns in its rows.
+    """
+    if places := summary.recorded.set_backs:
+        where = ", ".join(place.words for place in places[:5]) + (" …" if len(places) > 5 else "")
+        raise LogReadError(
+            f"{summary.uris[0]}: the clock was set back by {where} (in the order of the file), so messages "
+            f"before and after lie at the same times. {SET_BACK_REMEDY}"
+        )
 
 
 def _topic_account(
@@ -315,9 +357,9 @@ def _check_ticks(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally], p
     planned = sum(tally.planned for tally in tallies)
     kept = sum(tally.rows + sum(tally.dropped.values()) for tally in tallies)
     if isinstance(plan.clock, RateClock) and summary.num_messages:
-        first, stop = tick_range(plan.clock.rate, summary.first, summary.last)
-        if planned != stop - first:
-            raise LogloomError(f"{place}: {stop - first} ticks by its extent, but {planned} were planned")
+        expected = sum(one.stop - one.first for one in tick_ranges(summary, plan))
+        if planned != expected:
+            raise LogloomError(f"{place}: {expected} ticks by its extent, but {planned} were planned")
     if planned != kept:
         raise LogloomError(f"{place}: {planned} ticks planned, but {kept} became rows or were dropped")
 

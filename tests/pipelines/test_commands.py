@@ -335,7 +335,7 @@ BAD_USAGE = [
     (["verify", "empty", "--sample", "none"], 2, "'none': expected all, or sample:0.05"),
     (["build", "recipe.yaml", "--to", "r", "--log", "gone.mcap"], 2, "gone.mcap"),
     (["build", "recipe.yaml", "--to", "r", "--log", "no/*.mcap"], 2, "no/*.mcap"),
-    (["build", "recipe.yaml", "--to", "r", "--log", "empty.mcap"], 1, "empty.mcap: is empty"),
+    (["build", "recipe.yaml", "--to", "r", "--log", "empty.mcap"], 1, "empty.mcap: empty file"),
     (["build", "recipe.yaml", "--to", "r", "--log", "text.mcap"], 1, "text.mcap"),
     (["build", "recipe.yaml"], 2, "--to"),
     (["verify", "empty"], 2, "no version here"),

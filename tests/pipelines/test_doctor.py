@@ -70,7 +70,13 @@ def test_a_whole_log_is_healthy(tmp_path):
     assert found.is_healthy
     assert found.bytes_lost == 0
     a, b = found.topics
-    assert (a.topic, a.messages, a.promised, a.period, a.longest_gap) == ("/a", 200, 200, 10 * MS, 10 * MS)
+    assert (a.topic, a.messages, a.promised, a.period, a.longest[0].length) == (
+        "/a",
+        200,
+        200,
+        10 * MS,
+        10 * MS,
+    )
     assert a.skew == (-5 * MS, -5 * MS, -5 * MS)
     assert b.hz == pytest.approx(50)
     assert list(found.lines()) == ["drive: healthy"]
@@ -90,6 +96,20 @@ def test_a_flipped_byte_in_a_chunk_is_reported_with_its_offset_and_what_it_cost(
     assert damage.count == topic.lost == topic.promised - topic.messages > 0
     assert [(lost.offset, lost.length) for lost in found.lost] == [(row["offset"], row["record"])]
     assert "salvage" in damage.remedy
+
+
+def test_damage_that_most_messages_of_a_topic_share_is_told_in_a_line(tmp_path):
+    path = write_mcap(tmp_path / "drive.mcap", regular(400))
+    rows = open_log([str(path)]).parts[0].index.stretches
+    CHUNKS.clear()
+    for row in rows[: len(rows) * 2 // 3]:
+        flip(path, int(row["offset"] + row["record"] - 20))
+    found = look(path)
+    lost = found.topics[0].lost
+    lines = list(found.lines())
+    assert f"lost: /a: most of it, {lost} of 400 messages" in lines
+    assert len([line for line in lines if line.startswith("damaged: /") or "byte" in line]) == 3
+    assert f"damaged: {len(found.findings) - 3} more; --json lists them all" in lines
 
 
 def test_damage_that_costs_no_message_is_reported_too(tmp_path):
@@ -236,21 +256,25 @@ def test_strange_stamps_are_counted(tmp_path):
 
     stamped(20, messages[19].stamp)  # twice
     stamped(40, messages[40].stamp - 30 * MS)  # back, and again, the stamp of message 37
-    stamped(60, messages[60].stamp - 5 * SECOND)  # late, and back
+    stamped(60, messages[60].stamp - 5 * SECOND)  # late
     stamped(80, 0)  # unstamped
     topic = look(write_mcap(tmp_path / "drive.mcap", messages)).topics[0]
-    assert (topic.duplicates, topic.steps_back, topic.late, topic.unstamped) == (2, 2, 1, 1)
+    assert (topic.duplicates, topic.steps_back, topic.late, topic.unstamped) == (2, 1, 1, 1)
     assert topic.skew == (-5 * SECOND - 5 * MS, -5 * MS, -5 * MS)
 
 
 def test_a_log_time_that_runs_back_is_seen_across_chunks(tmp_path):
     messages = regular()
-    messages = messages[100:] + messages[:100]
+    messages = messages[:50] + messages[100:150] + messages[50:100] + messages[150:]
     found = look(write_mcap(tmp_path / "drive.mcap", messages))
     assert found.topics[0].log_steps_back == 1
     assert kinds(found) == ["back"]
-    assert found.is_healthy
-    assert {line.partition(": /a")[0] for line in found.lines()} == {"drive: healthy", "note: back"}
+    assert not found.is_damaged
+    assert [line.partition(": /a")[0] for line in found.lines()] == [
+        "drive: no damage; 2 notes",
+        "note: back",
+        "note: back",
+    ]
 
 
 def test_equal_log_times_of_a_topic_without_stamps_are_counted(tmp_path):
@@ -261,7 +285,7 @@ def test_equal_log_times_of_a_topic_without_stamps_are_counted(tmp_path):
     found = look(path)
     twice = next(f for f in found.findings if f.kind == "twice")
     assert (found.topics[0].duplicates, twice.count, twice.severity) == (3, 3, "note")
-    assert not found.is_healthy  # nobody decodes its messages
+    assert kinds(found) == ["twice", "undecodable"]
     assert twice.remedy == "of equal log times the last in the log is used"
 
 
@@ -270,8 +294,7 @@ def test_a_silence_is_a_gap_where_its_topic_is_not_usually_silent(tmp_path):
     messages = messages[:100] + messages[180:]
     found = look(write_mcap(tmp_path / "drive.mcap", messages))
     assert kinds(found) == ["gap"]
-    assert found.topics[0].longest_gap == 810 * MS
-    assert found.topics[0].gap_at == messages[99].stamp
+    assert found.topics[0].gaps == ((messages[99].stamp, 810 * MS),)
     assert look(write_mcap(tmp_path / "slow.mcap", regular(20, step=3 * SECOND))).is_healthy
 
 
@@ -302,7 +325,7 @@ def test_an_unreadable_file_does_not_keep_others_from_being_examined(tmp_path):
     write_mcap(tmp_path / "b.mcap", regular())
     bad, good = examine_all([str(tmp_path / "*.mcap")], {})
     assert not bad.is_readable
-    assert "is empty" in bad.findings[0].message
+    assert "empty file (the writer probably crashed); exclude it" in bad.findings[0].message
     assert good.is_healthy
 
 
@@ -313,7 +336,14 @@ def test_a_log_of_any_kind_is_examined_by_what_the_protocol_offers(tmp_path, mon
     monkeypatch.setattr(doctor, "ContainerLog", type("Other", (), {}))
     monkeypatch.setattr(doctor, "STRETCH_BYTES", 4000)
     by_spans = look(path)
-    assert by_spans.topics == by_files.topics
+    assert list(map(but_for_short_intervals, by_spans.topics)) == list(
+        map(but_for_short_intervals, by_files.topics)
+    )
+
+
+def but_for_short_intervals(topic):
+    """What doesn't depend on where messages that come late are read."""
+    return dataclasses.replace(topic, longest=topic.longest[:1], num_intervals=0, periods=topic.periods[1:2])
 
 
 def write_table(path, **columns):
@@ -461,11 +491,12 @@ def test_the_command_ends_with_a_code_that_says_what_it_found(tmp_path, shared_d
     damaged.write_bytes((shared_data / "logs" / "l5kit_scene.mcap").read_bytes()[:-200_000])
     assert run(damaged).returncode == 3
     (said,) = json.loads(strange.stdout)["logs"]
-    assert (said["healthy"], {finding["severity"] for finding in said["findings"]}) == (True, {"note"})
+    assert (said["healthy"], said["damaged"]) == (False, False)
+    assert {finding["severity"] for finding in said["findings"]} == {"note"}
     topics = {topic["topic"]: topic for topic in said["topics"]}
     assert sum(topic["messages"] for topic in said["topics"]) == 4093
     assert topics["/temperature"]["duplicates"] == 356
-    assert -0.72e9 < topics["/tf"]["skew"][0] < -0.7e9
+    assert -0.72e9 < topics["/tf"]["skew_ns"]["min"] < -0.7e9
     (tmp_path / "broken.mcap").write_bytes(b"")
     assert run(tmp_path / "broken.mcap").returncode == 1
     assert run(tmp_path / "none.mcap").returncode == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from logloom.io.logs.base import (
     TopicInfo,
     TopicRequest,
 )
+from logloom.io.logs.recorded import Bound, MessageTimes, Recorded, recorded
 from logloom.schema import ColumnType
 
 LOST = "its stamp is zero"
@@ -69,14 +71,28 @@ class MemoryLog:
     uri: str = "memory.mcap"
     refusals: tuple[Refusal, ...] = ()
     requests: list[Mapping[str, TopicRequest]] = field(default_factory=list)
+    extent: tuple[Bound | None, Bound | None] = (None, None)
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        times = {name: topic.log_times for name, topic in self.topics.items()}
+        return recorded(MessageTimes.of(times)).within(*self.extent)
 
     @property
     def summary(self) -> LogSummary:
-        none = np.empty(0, np.int64)
+        none, facts = np.empty(0, np.int64), self.recorded
+        kept = {name: t.log_times[~facts.are_strays(t.log_times)] for name, t in self.topics.items()}
         times = np.concatenate([none, *(t.log_times for t in self.topics.values())])
         positions = np.concatenate([none, *(t.positions for t in self.topics.values())])
         times = times[np.argsort(positions)]
         chunks = [times[i : i + self.chunk] for i in range(0, len(times), self.chunk)]
+        # As logs have it: a chunk that holds several runs stands for each of them.
+        chunks = [
+            inside
+            for chunk in chunks
+            for run in facts.read
+            if len(inside := chunk[(chunk >= run.first) & (chunk <= run.last)])
+        ]
         return LogSummary(
             uris=(self.uri,),
             size=100 * len(times),
@@ -89,16 +105,18 @@ class MemoryLog:
                     "ros2msg",
                     b"",
                     len(t.stamps),
-                    int(t.log_times.min(initial=MAX_TIME)) if len(t.stamps) else 0,
-                    int(t.log_times.max(initial=0)) if len(t.stamps) else 0,
+                    int(kept[name].min(initial=MAX_TIME)) if len(kept[name]) else 0,
+                    int(kept[name].max(initial=0)),
+                    num_strays=facts.num_strays(name),
                 )
                 for name, t in sorted(self.topics.items())
             },
-            first=int(times.min()) if len(times) else 0,
-            last=int(times.max()) if len(times) else 0,
+            first=facts.first,
+            last=facts.last,
             chunk_times=np.array([[c.min(), c.max()] for c in chunks], np.int64).reshape(-1, 2),
             chunk_bytes=np.array([100 * len(c) for c in chunks], np.int64),
             refusals=self.refusals,
+            known_times=facts,
         )
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
@@ -117,8 +135,10 @@ class MemoryLog:
         usable = topic.stamps != 0
         if request.max_delay is not None:
             usable &= delay <= request.max_delay
+        mine = ~self.recorded.are_strays(topic.log_times)
+        usable, refusable = usable & mine, ~usable & mine
         refused = []
-        for i in np.flatnonzero(~usable & _within(topic.log_times, request)).tolist():
+        for i in np.flatnonzero(refusable & _within(topic.log_times, request)).tolist():
             if self.on_error == "fail":
                 raise LogReadError(f"{self.uri}: {LOST}")
             refused.append(Refusal(self.uri, i, name, int(topic.positions[i]), int(topic.log_times[i]), LOST))

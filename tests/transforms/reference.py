@@ -29,13 +29,41 @@ def ticks_of(log, plan):
     if summary.num_messages == 0:
         return []
     step = Fraction(10**9) / Fraction(plan.clock.rate)
-    k = math.floor(summary.first / step) - 2
-    ticks = []
-    while (tick := math.floor(k * step)) <= summary.last:
-        if tick >= summary.first:
-            ticks.append(tick)
-        k += 1
-    return ticks
+    runs, _ = runs_of(log)
+    columns = [c.sampling for c in plan.columns if c.sampling.policy != "static"]
+    after = max([0, *(c.back + c.offset for c in columns)])
+    before = max([0, *(c.forward - c.offset for c in columns)])
+    ticks = set()
+    for run in runs:
+        first, last = max(runs[0][0], run[0] - before), min(runs[-1][-1], run[-1] + after)
+        k = math.floor(Fraction(first) / step) - 2
+        while (tick := math.floor(k * step)) <= last:
+            if tick >= first:
+                ticks.add(tick)
+            k += 1
+    return sorted(ticks)
+
+
+def runs_of(log):
+    """The log times of all topics, as runs of messages up to an hour apart, and those that are strays."""
+    hour, day, year_2000 = 3600 * 10**9, 86400 * 10**9, 946684800 * 10**9
+    runs = []
+    for time in sorted(t for topic in log.topics.values() for t in topic.log_times.tolist()):
+        if not runs or time - runs[-1][-1] > hour:
+            runs.append([])
+        runs[-1].append(time)
+    strays = [run for run in runs if run[-1] < year_2000 <= runs[-1][-1]]
+    known = [run for run in runs if run not in strays]
+    largest = max(known, key=len, default=None)
+    total = sum(map(len, known))
+    small = [
+        run
+        for run in known
+        if max(run[0] - largest[-1], largest[0] - run[-1]) > day
+        and (len(run) <= 3 or len(run) * 100 <= total)
+    ]
+    strays += small if 2 * sum(map(len, small)) < total else []
+    return [run for run in runs if run not in strays], strays
 
 
 def sets_of(log, clock):
@@ -52,9 +80,10 @@ def usable(log, topic, rule):
     """[(message time, position, index)] of the usable messages of a topic, in that order."""
     found = log.topics[topic]
     messages = []
+    strays = {time for run in runs_of(log)[1] for time in run}
     for i, (stamp, log_time) in enumerate(zip(found.stamps.tolist(), found.log_times.tolist(), strict=True)):
         too_late = rule.max_delay is not None and abs(stamp - log_time) > rule.max_delay
-        if stamp != 0 and not too_late:
+        if stamp != 0 and not too_late and log_time not in strays:
             messages.append((stamp, int(found.positions[i]), i))
     return sorted(messages)
 

@@ -28,13 +28,14 @@ from logloom.transforms.columns import (
 )
 from logloom.transforms.derive import derive
 from logloom.transforms.rows import build_blocks
-from logloom.transforms.spans import cut, plan_spans
+from logloom.transforms.spans import cut, plan_spans, tick_ranges
 from logloom.transforms.tally import Tally, reconcile
 from logloom.transforms.ticks import tick_range
 from tests.transforms import reference
 from tests.transforms.memory_log import MemoryLog, MemoryTopic
 
 MAX_DELAY = 10
+HOUR = 3600 * 10**9
 OBJECT = np.dtype([("id", "<i4"), ("size", "<f4", (2,))])
 TYPES = {
     "vector": ColumnType(np.dtype("<f8"), (2,)),
@@ -106,7 +107,22 @@ def a_random_log(rng):
         stamps = np.where(rng.random(n) < 0.05, 0, stamps)
         fields = {field: (ctype, values_of(field, rng, n)) for field, ctype in TYPES.items()}
         topics[name] = MemoryTopic(stamps, log_times, np.arange(n) * 7 + i, fields)
+    if rng.random() < 0.4:
+        for _ in range(rng.integers(1, 4)):
+            let_clock_leap(topics, int(offset), rng)
     return MemoryLog(topics)
+
+
+def let_clock_leap(topics, offset, rng):
+    """Moves the messages after some time, or single ones, by hours, days or decades, or to 1970."""
+    leap = int(rng.choice([HOUR + 1000, 20 * HOUR, 70 * HOUR, 40 * 9000 * HOUR, -offset]))
+    place, is_lonely = int(rng.integers(0, 81)), rng.random() < 0.4
+    for topic in topics.values():
+        times = topic.log_times
+        moved = rng.random(len(times)) < 0.04 if is_lonely else times - offset > place
+        moved &= times + leap > 0
+        for each in (times, topic.stamps):
+            each[moved & (each != 0)] += leap
 
 
 def a_random_column(name, rng):
@@ -241,16 +257,26 @@ def test_rows_do_not_depend_on_where_spans_are_cut(seed, cuts, max_bytes, clock)
     rng = np.random.default_rng(seed)
     log, plan = a_random_log(rng), a_random_plan(rng, (clock,))
     expected, used = reference.rows_of(log, plan)
-    base = min((int(t.log_times.min()) for t in log.topics.values() if len(t.log_times)), default=0)
-    bounds = [MIN_TIME, *sorted(base + c for c in cuts), MAX_TIME]
-    spans = [Span(start, stop) for start, stop in itertools.pairwise(bounds)]
+    if log.summary.num_messages == 0:
+        return
+    base = min(int(t.log_times.min()) for t in log.topics.values() if len(t.log_times))
+    runs = [run.first for run in log.summary.recorded.runs]
+    bounds = {b for start in (base, *runs) for c in cuts if (b := start + c) not in runs}
+    spans = [Span(*pair) for pair in itertools.pairwise([MIN_TIME, *sorted(bounds), MAX_TIME])]
     if isinstance(plan.clock, RateClock):
-        if log.summary.num_messages == 0:
+        ranges = tick_ranges(log.summary, plan)
+        starts = {one.start for one in ranges[1:]}
+        bounds = [MIN_TIME, *sorted(bounds | starts), MAX_TIME]
+        spans = []
+        for start, stop in itertools.pairwise(bounds):
+            own = [one for one in ranges if one.start <= start] or ranges[:1]
+            if not own:
+                continue
+            first, end, _ = own[-1]
+            k0, k1 = (min(max(tick_range(plan.clock.rate, b, b)[0], first), end) for b in (start, stop))
+            spans.append(Span(start, stop, (k0, k1)))
+        if not spans:
             return
-        first, stop = tick_range(plan.clock.rate, log.summary.first, log.summary.last)
-        ks = [first if b == MIN_TIME else tick_range(plan.clock.rate, b, b)[0] for b in bounds[:-1]] + [stop]
-        ks = [min(max(k, first), stop) for k in ks]
-        spans = [Span(s.start, s.stop, (a, b)) for s, a, b in zip(spans, ks[:-1], ks[1:], strict=True)]
     columns, tallies = built(log, plan, spans, max_bytes)
     check_rows(columns, expected, plan)
     check_sums(log, plan, tallies, used)

@@ -24,9 +24,11 @@ from tests.transforms.ros2_logs import (
     SECOND,
     SPEED,
     START,
+    TF,
     VIDEO,
     header,
     speeds,
+    transform,
     write_log,
 )
 
@@ -152,6 +154,19 @@ def test_stamps_from_another_day_are_scanned_for(tmp_path):
     recipe, text = suggested(path)
     assert recipe.time.max_delay is None
     assert "max_delay: none" in text
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_latched_transforms_older_than_the_recording_widen_no_bound(tmp_path, count):
+    latched = [
+        (START + i * SECOND, {"transforms": [transform(START - 3600 * SECOND, "base", f"camera{i}")]})
+        for i in range(count)
+    ]
+    path = write_log(tmp_path / "drive.mcap", {"/tf_static": (TF, latched), "/speed": (SPEED, speeds())})
+    recipe, _ = suggested(path)
+    assert recipe.time.max_delay == SECOND
+    assert recipe.columns["tf_static"].resample == "static"
+    build(plan_build(recipe, str(tmp_path / "root")), num_workers=1)
 
 
 def test_one_topic_with_a_clock_of_its_own_doesn_t_make_the_log_a_replay(tmp_path):

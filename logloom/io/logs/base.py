@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Values
 from logloom.digests import digest_of
+from logloom.io.logs.recorded import Bound, Recorded, Run
 from logloom.io.metadata import Text
 from logloom.schema import MAX_TIME as MAX_TIME
 from logloom.schema import MIN_TIME as MIN_TIME
@@ -44,8 +45,9 @@ class TopicInfo:
         definition_encoding: of the definition: "ros2msg", "ros1msg", "ros2idl", "protobuf", "jsonschema".
         definition: the message definition as the log holds it.
         num_messages: by the index.
-        first, last: log times of its first and last message; 0 when there are none.
-        num_times: distinct log times; None where the index doesn't tell.
+        first, last: log times of its first and last message without strays; 0 when there are none.
+        num_times: distinct log times without those of strays; None where the index doesn't tell.
+        num_strays: messages outside the recording; see `logloom.io.logs.recorded`.
     """
 
     topic: str
@@ -57,11 +59,17 @@ class TopicInfo:
     first: int
     last: int
     num_times: int | None = None
+    num_strays: int = 0
+
+    @property
+    def num_recorded(self) -> int:
+        """How many messages are part of the recording."""
+        return self.num_messages - self.num_strays
 
     @property
     def num_ticks(self) -> int:
         """How many ticks it gives as a clock, at most; messages at one time are one tick."""
-        return self.num_messages if self.num_times is None else self.num_times
+        return self.num_recorded if self.num_times is None else self.num_times
 
 
 @dataclass(frozen=True)
@@ -119,12 +127,13 @@ class LogSummary:
         uris: its files, in the order in which they are joined.
         content_id: BLAKE3 of sizes and first and last MiB of each file, or of all their bytes.
         topics: by topic name, in name order.
-        first, last: log times over all topics (the extent).
+        first, last: the extent: log times over all topics without strays, or what the recipe states.
         chunk_times: (C, 2) first and last log time of each stretch of the log (MCAP or bag chunks).
         chunk_bytes: (C,) uncompressed bytes of each.
         unfinished: by URI, how files show that their recorder never closed them.
         is_told_by_files: whether the content id depends on these files alone; not so where rows of a table
             may name others.
+        known_times: when it was recorded; None where only the extent is known.
     """
 
     uris: tuple[str, ...]
@@ -138,11 +147,20 @@ class LogSummary:
     refusals: tuple[Refusal, ...] = ()  # damage that the index already shows
     unfinished: Mapping[str, str] = field(default_factory=dict)
     is_told_by_files: bool = True
+    known_times: Recorded | None = None
 
     @property
     def num_messages(self) -> int:
         """Of all topics."""
         return sum(info.num_messages for info in self.topics.values())
+
+    @property
+    def recorded(self) -> Recorded:
+        """When it was recorded: its runs of messages, and what is no part of them."""
+        if self.known_times is not None:
+            return self.known_times
+        counts = {name: info.num_messages for name, info in self.topics.items() if info.num_messages}
+        return Recorded((Run(self.first, self.last, counts),) if counts else ())
 
 
 @dataclass(frozen=True)
@@ -153,12 +171,14 @@ class TopicRequest:
         time: the ways to stamp a message, the first that its definition has; header first by default.
         max_delay: the furthest a message time may lie from its log time, in ns; a message further away is
             refused. None means any distance, which costs one scan of the log (kept as a sidecar index).
+        with_strays: whether messages outside the recording count too, as those of static topics do.
     """
 
     start: int
     stop: int
     time: tuple[TimeSource, ...] = ("header", "log")
     max_delay: int | None = 1_000_000_000
+    with_strays: bool = False
 
 
 @dataclass(frozen=True)
@@ -282,6 +302,9 @@ class OpenOptions:
         hash: what content ids are made of: each file's "ends", or all its bytes, "full".
         redactions: what was erased of logs, by BLAKE3 of their log_ids and by content ids; no ranges stand
             for a content that was erased as a whole.
+        extent: the first and last time of a log that a recipe states; None where messages tell.
+        set_back: which part of a log counts whose clock was set back: "first", before all such places,
+            "last", after all of them; "" for the whole log.
     """
 
     on_error: OnError = "fail"
@@ -291,6 +314,8 @@ class OpenOptions:
     hash: Literal["ends", "full"] = "ends"
     redactions: Redactions = field(default_factory=dict)
     time_names: tuple[str, ...] = ()
+    extent: tuple[Bound | None, Bound | None] = (None, None)
+    set_back: Literal["", "first", "last"] = ""
 
     @property
     def known_by(self) -> str:

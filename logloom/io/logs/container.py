@@ -43,6 +43,8 @@ SHARE = np.dtype(
         ("count", "<i8"),  # of messages
         ("first", "<i8"),  # log times, where a scan found them; else those of the stretch
         ("last", "<i8"),
+        ("begin", "<i8"),  # log time of the message that lies first, where a scan found it; else `first`
+        ("back", "<i8"),  # the most that the time decreases from message to message; -1 where unknown
     ]
 )
 
@@ -167,8 +169,10 @@ class Container(Protocol):
     """One file. Keeps no handle; methods may be called from several threads.
 
     A container may also say, where its kind of file has indices, what gives one to a file that lacks it
-    (`reindex`, in words); what the offsets of its stretches count, where these aren't bytes (`unit`); and how
-    a file shows that its recorder hasn't closed it (`unfinished`, "" where it has).
+    (`reindex`, in words); what the offsets of its stretches count, where these aren't bytes (`unit`); how
+    a file shows that its recorder hasn't closed it (`unfinished`, "" where it has); and, with
+    `entries(stretch)`, what `times` gives of single messages: by channel their log times and their offsets in
+    the uncompressed stretch. Where it doesn't, stretches that need a closer look are read whole.
     """
 
     @property
@@ -302,8 +306,7 @@ class IndexBuilder:
         if len(chunk):
             for channel in np.unique(chunk.channel).tolist():
                 times = chunk.log_time[chunk.channel == channel]
-                share = (len(self.stretches), channel, len(times), int(times.min()), int(times.max()))
-                self.shares.append(share)
+                self.shares.append((len(self.stretches), channel, *share_of(times)))
             times = chunk.log_time
             span = int(times.min()), int(times.max())
             position = self.number << 32
@@ -346,7 +349,7 @@ class IndexBuilder:
 
     def drop_unknown_channels(self) -> None:
         """Lists messages as lost whose channel no record describes."""
-        for stretch, channel, count, first, _ in self.shares:
+        for stretch, channel, count, first, *_ in self.shares:
             if channel not in self.channels:
                 where = self.stretches[stretch]
                 self.lose(
@@ -374,12 +377,18 @@ class IndexBuilder:
         return FileIndex(self.channels, stretches, shares, self.number, lost, True, self.is_checked)
 
 
+def share_of(times: Int64s) -> tuple[int, int, int, int, int]:
+    """What an index has of the messages of a channel in a stretch, from their log times; see `SHARE`."""
+    back = max(0, -int(np.diff(times).min())) if len(times) > 1 else 0
+    return len(times), int(times.min()), int(times.max()), int(times[0]), back
+
+
 def index_of(
     channels: Mapping[int, Channel], stretches: Iterable[tuple[Any, ...]], shares: Iterable[tuple[int, ...]]
 ) -> FileIndex:
     """The index that a file brings itself; the stretches are all its chunks, by offset."""
     table = np.array(list(stretches), STRETCH)
-    parts = np.array(list(shares), SHARE)
+    parts = np.array([(*share, share[3], -1) for share in shares], SHARE)
     return FileIndex(channels, table, parts, len(table))
 
 

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from logloom.blocks import Values
 from logloom.errors import LogReadError, UnknownEncodingError, UsageError
 from logloom.io.logs.base import (
+    MAX_TIME,
+    MIN_TIME,
     FieldSpec,
     LogSummary,
     MessagePlace,
@@ -37,9 +39,12 @@ from logloom.io.logs.pictures import has_pictures, picture_problems
 from logloom.io.logs.places import places_of
 from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.raw import Decoder, RawMessages
+from logloom.io.logs.recorded import HOUR, Entries, MessageTimes, Recorded, is_static, recorded
 from logloom.io.logs.sidecar import BOUNDS, Sidecars
 from logloom.io.logs.stamps import Stamped, log_range, misfit_words, stamp, within, without_broken_pictures
 from logloom.schema import ColumnType
+
+_FEW_LOOKS = 16  # stretches that are looked into again each time that a log is opened
 
 ContainerType = Callable[[LogFile, OpenOptions], Container]
 
@@ -72,6 +77,7 @@ class Wanted:
         first, last: log times between which its messages lie.
         damage: stretches that hold messages of the topic and are broken.
         has_pictures: whether its messages are compressed pictures.
+        part: the positions, first and last, of messages that count; None for all.
     """
 
     request: TopicRequest
@@ -82,6 +88,7 @@ class Wanted:
     found: Gathering
     damage: list[Refusal]
     has_pictures: bool
+    part: tuple[int, int] | None = None
 
     def stamped(
         self, raw: RawMessages, max_delay: int | None, asked: Callable[[Stamped], NDArray[np.bool_]]
@@ -116,19 +123,116 @@ class ContainerLog:
         files = [part.container.file for part in parts]
         stretches = [part.index.stretches[part.index.with_messages] for part in parts]
         rows = np.concatenate(stretches)
-        times = np.stack([rows["first"], rows["last"]], axis=1)
+        facts = self._recorded
+        times, sizes = self._sizes(rows, facts)
         return LogSummary(
             tuple(part.uri for part in parts),
             sum(file.size for file in files),
             parts[0].content_id if len(parts) == 1 else content_id(*files, hash=self._options.hash),
             {topic: self._describe(topic) for topic in sorted(self._infos)},
-            int(times[:, 0].min()) if len(times) else 0,
-            int(times[:, 1].max()) if len(times) else 0,
-            times.astype(np.int64),
-            rows["size"].astype(np.int64),
+            facts.first,
+            facts.last,
+            times,
+            sizes,
             tuple(refusal for part in parts for refusal in part.refusals()),
             {part.uri: part.unfinished for part in parts if part.unfinished},
+            known_times=facts,
         )
+
+    @lazy
+    def _recorded(self) -> Recorded:
+        """When it was recorded, and what the recipe decides about that."""
+        facts = self._whole
+        if self._pass is not None:
+            entries = list(map(self._entries, range(len(self._message_times.first))))
+            topic, time = (np.concatenate([each[i] for each in entries]) for i in (0, 1))
+            names = self._message_times.topics
+            facts = recorded(MessageTimes.of({name: time[topic == i] for i, name in enumerate(names)}))
+        return facts.within(*self._options.extent)
+
+    @lazy
+    def _pass(self) -> tuple[int, int] | None:
+        """The positions, first and last, of the part that counts of a log whose clock was set back."""
+        places = [place.position for place in self._whole.set_backs]
+        if not (places and self._options.set_back):
+            return None
+        return (MIN_TIME, places[0] - 1) if self._options.set_back == "first" else (places[-1], MAX_TIME)
+
+    def _entries(self, number: int) -> Entries:
+        """The messages of a stretch that count."""
+        found = self._message_times.entries(number)
+        if self._pass is None:
+            return found
+        mine = (found.position >= self._pass[0]) & (found.position <= self._pass[1])
+        return Entries(found.topic[mine], found.time[mine], found.position[mine])
+
+    @lazy
+    def _whole(self) -> Recorded:
+        """When all of it was recorded; kept beside its index where many stretches had to be looked into."""
+        times = self._message_times
+        if self.sidecars.uri is None or len(times.suspicious) <= _FEW_LOOKS:
+            return recorded(times)
+        name = content_id(*(part.container.file for part in self._parts), hash=self._options.hash)
+        facts = self.sidecars.load_recorded(name)
+        if facts is None:
+            facts = recorded(times)
+            self.sidecars.save_recorded(name, facts)
+        return facts
+
+    @lazy
+    def _message_times(self) -> MessageTimes:
+        """The times of messages by stretch, as the index has them."""
+        topics = sorted(self._infos)
+        numbers = {topic: i for i, topic in enumerate(topics)}
+        firsts, lasts, files, shares, places = [], [], [], [], []
+        for at, part in enumerate(self._parts):
+            index, mine = part.index, part.index.with_messages
+            new = np.zeros(len(index.stretches), np.int64)
+            new[mine] = np.arange(len(mine)) + len(places)
+            of = {i: numbers[channel.topic] for i, channel in index.channels.items()}
+            found, inverse = np.unique(index.shares["channel"], return_inverse=True)
+            topic = np.array([of[i] for i in found.tolist()], np.int64)[inverse]
+            order = [index.shares[name] for name in ("count", "begin", "back")]
+            shares.append(np.stack([new[index.shares["stretch"]], topic, *order]))
+            firsts.append(index.stretches["first"][mine])
+            lasts.append(index.stretches["last"][mine])
+            files.append(np.full(len(mine), at))
+            places += [(part, i) for i in mine.tolist()]
+        of_shares = np.concatenate([np.empty((5, 0), np.int64), *shares], axis=1)
+
+        def look(number: int) -> Entries:
+            part, own = places[number]
+            channel, time, position = part.entries(own)
+            of = {i: numbers[found.topic] for i, found in part.index.channels.items()}
+            is_known = np.isin(channel, list(of))
+            topic = np.array([of[i] for i in channel[is_known].tolist()], np.int64)
+            return Entries(topic, time[is_known], position[is_known])
+
+        first, last, file = (
+            np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
+            for parts in (firsts, lasts, files)
+        )
+        return MessageTimes(topics, first, last, file, *of_shares, look)
+
+    def _sizes(self, rows: NDArray[Any], facts: Recorded) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(C, 2) first and last times of stretches, and (C,) their bytes; of a stretch that holds several
+        runs, those of each run of the recording.
+        """
+        times = np.stack([rows["first"], rows["last"]], axis=1).astype(np.int64)
+        sizes = rows["size"].astype(np.int64)
+        wide = (times[:, 1] - times[:, 0] > HOUR) | (self._pass is not None)
+        found = [times[~wide], np.empty((0, 2), np.int64)]
+        shares = [sizes[~wide]]
+        for number in np.flatnonzero(wide).tolist():
+            count = len(self._message_times.entries(number).time)
+            inside = np.sort(self._entries(number).time)
+            for run in facts.read:
+                lo = int(np.searchsorted(inside, run.first))
+                hi = int(np.searchsorted(inside, run.last, "right"))
+                if lo < hi:
+                    found.append(inside[[[lo, hi - 1]]])
+                    shares.append(sizes[[number]] * (hi - lo) // count)
+        return np.concatenate(found), np.concatenate(shares)
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         """See `Log.column_type`."""
@@ -152,7 +256,10 @@ class ContainerLog:
                     takers.setdefault(number, {})[topic] = wanted[topic]
             for number, chunk in part.chunks(np.array(sorted(takers), np.int64)):
                 self._take(part, number, chunk, takers[number])
-        selected = {topic: _select(want) for topic, want in wanted.items()}
+        facts = self._recorded
+        for want in wanted.values():
+            want.part = self._pass
+        selected = {topic: _select(want, facts) for topic, want in wanted.items()}
         if self._options.on_error != "salvage":
             self._raise_damage([r for want in wanted.values() for r in want.damage])
         if self._options.on_error == "fail":
@@ -260,12 +367,27 @@ class ContainerLog:
         return found
 
     def _describe(self, topic: str) -> TopicInfo:
+        if self._pass is not None:
+            return self._describe_pass(topic)
         count = sum(int(part.shares(topic)["count"].sum()) for part in self._parts)
         damage = [lost for part in self._parts for lost in part.index.lost if lost.topic == topic]
         count += sum(lost.num_messages for lost in damage)
-        spans = [part.extent(topic) for part in self._parts if len(part.shares(topic))]
+        strays = 0 if is_static(topic) else self._recorded.num_strays(topic)
+        extents = [part.extent(topic, self._recorded if strays else None) for part in self._parts]
+        spans = [extent for extent in extents if extent is not None]
         first, last = min((a for a, _ in spans), default=0), max((b for _, b in spans), default=0)
-        return replace(self._infos[topic][0], num_messages=count, first=first, last=last)
+        info = self._infos[topic][0]
+        return replace(info, num_messages=count, first=first, last=last, num_strays=strays)
+
+    def _describe_pass(self, topic: str) -> TopicInfo:
+        number = self._message_times.topics.index(topic)
+        entries = map(self._entries, range(len(self._message_times.first)))
+        time = np.concatenate([np.empty(0, np.int64), *(one.time[one.topic == number] for one in entries)])
+        strays = 0 if is_static(topic) else self._recorded.num_strays(topic)
+        kept = time[~self._recorded.are_strays(time)] if strays else time
+        first, last = (int(kept.min()), int(kept.max())) if len(kept) else (0, 0)
+        info = self._infos[topic][0]
+        return replace(info, num_messages=len(time), first=first, last=last, num_strays=strays)
 
     @lazy
     def _decoders(self) -> dict[str, Decoder]:
@@ -403,9 +525,17 @@ def _refusals(
     return made
 
 
-def _select(want: Wanted) -> DecodedMessages:
-    """The messages that a request gets, and the refusals that it answers for: those within it by log time."""
+def _select(want: Wanted, facts: Recorded) -> DecodedMessages:
+    """The messages that a request gets, and the refusals that it answers for: those within it by log time.
+
+    Strays are neither: the summary counts them.
+    """
     request, raw = want.request, want.found.raw()
+    if want.part is not None and not request.with_strays:
+        raw = raw.take(np.flatnonzero((raw.position >= want.part[0]) & (raw.position <= want.part[1])))
+    if facts.strays and not (request.with_strays or is_static(raw.topic)):
+        is_stray = facts.are_strays(raw.log_time)
+        raw = raw.take(np.flatnonzero(~is_stray)) if is_stray.any() else raw
     own = within(raw.log_time, request.start, request.stop)
     stamped = want.stamped(
         raw, request.max_delay, lambda found: own | within(found.time, request.start, request.stop)

@@ -107,7 +107,7 @@ def kind_of(uri: str, options: OpenOptions) -> Kind:
     """
     head = LogFile(uri, options.storage_options).head(HEAD_BYTES)
     if not head:
-        raise LogReadError(f"{uri}: is empty; the recorder never wrote to it. Leave it out.")
+        raise LogReadError(f"{uri}: empty file (the writer probably crashed); exclude it")
     known = kinds()
     for kind in known.values():
         if kind.matches(uri, head):

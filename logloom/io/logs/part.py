@@ -23,6 +23,7 @@ from logloom.io.logs.gathering import Origin
 from logloom.io.logs.inflate import inflated
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import LogFile, Scratch, content_id, fetches, read_ahead
+from logloom.io.logs.recorded import HOUR, Recorded
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.steps import step
 
@@ -211,15 +212,59 @@ class LogPart:
             for lost in self.index.lost
         )
 
-    def extent(self, topic: str) -> tuple[int, int]:
-        """First and last log time of a topic; (0, 0) without messages.
+    def entries(self, number: int) -> tuple[Int64s, Int64s, Int64s]:
+        """The channel, log time and position of each message of a stretch, in the order of the file.
+
+        They come from the file's own index records where it has any, else from the messages.
+        """
+        row = self.index.stretches[number]
+        base = int(row["position"]) + (self.base << 32)
+        look = None if self.index.is_scanned else getattr(self.container, "entries", None)
+        if look is not None:
+            try:
+                found = look(row)
+            except LogReadError:  # a message index may be damaged where the messages aren't
+                found = {}
+            if sum(len(times) for times, _ in found.values()) == sum(self.claims(number).values()):
+                none = np.empty(0, np.int64)
+                channel = np.repeat(
+                    np.array(list(found), np.int64), [len(times) for times, _ in found.values()]
+                )
+                time = np.concatenate([none, *(times for times, _ in found.values())])
+                offset = np.concatenate([none, *(offsets for _, offsets in found.values())])
+                order = np.argsort(offset, kind="stable")
+                return channel[order], time[order], base + offset[order]
+        ((_, chunk),) = self.chunks(np.array([number]))
+        return chunk.channel, chunk.log_time, base + chunk.offset
+
+    def extent(self, topic: str, recorded: Recorded | None = None) -> tuple[int, int] | None:
+        """First and last log time of a topic; None without messages.
 
         The index of a file tells times by stretch only; of the stretches where a topic may begin or end, the
         file's own index records are read.
+
+        Args:
+            recorded: whose strays don't count; None where the topic has none.
         """
         shares = self.shares(topic)
+        if recorded is not None:
+            rows = self.index.stretches[shares["stretch"]]
+            # Up to an hour long, a stretch lies within one run.
+            narrow = rows["last"] - rows["first"] <= HOUR
+            known = [self._without_strays(i, topic, recorded) for i in np.unique(shares["stretch"][~narrow])]
+            shares = shares[narrow & ~recorded.are_strays(rows["first"])]
+            spans = [span for span in (*known, self._extent_of(shares, topic)) if span is not None]
+            return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
+        return self._extent_of(shares, topic)
+
+    def _without_strays(self, number: int, topic: str, recorded: Recorded) -> tuple[int, int] | None:
+        channel, time, _ = self.entries(number)
+        time = time[np.isin(channel, self.channels[topic]) & ~recorded.are_strays(time)]
+        return (int(time.min()), int(time.max())) if len(time) else None
+
+    def _extent_of(self, shares: NDArray[Any], topic: str) -> tuple[int, int] | None:
         if len(shares) == 0:
-            return 0, 0
+            return None
         if self.index.is_scanned:
             return int(shares["first"].min()), int(shares["last"].max())
         numbers = np.unique(shares["stretch"])
@@ -276,7 +321,7 @@ def open_part(container: Container, options: OpenOptions) -> LogPart:
     """
     file = container.file
     if file.size == 0:
-        raise LogReadError(f"{file.uri}: is empty; the recorder never wrote to it. Leave it out.")
+        raise LogReadError(f"{file.uri}: empty file (the writer probably crashed); exclude it")
     try:
         index = own_index(container)
     except LogReadError:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from logloom.io.logs.base import TimeSource
 from logloom.io.logs.container import SHARE, STRETCH, Channel, FileIndex, LostBytes
+from logloom.io.logs.recorded import Recorded
 from logloom.io.storage import Store
 
 MAGIC = b"LLINDEX2"  # the digit counts up when scanning finds other things
@@ -78,6 +79,17 @@ class Sidecars:
     def save_bounds(self, content_id: str, topic: str, source: TimeSource, bounds: NDArray[Any]) -> None:
         data = {"topic": topic, "source": source, "bounds": bounds.tobytes()}
         self.save(_bounds_name(content_id, topic, source), data)
+
+    def load_recorded(self, content_id: str) -> Recorded | None:
+        """When a log was recorded, where messages had to be looked at to know."""
+        data = self.load(f"{content_id}.recorded")
+        try:
+            return None if data is None else Recorded.from_data(data)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def save_recorded(self, content_id: str, recorded: Recorded) -> None:
+        self.save(f"{content_id}.recorded", recorded.to_data())
 
     def load(self, name: str) -> dict[str, Any] | None:
         if self.uri is None:

@@ -35,6 +35,21 @@ def within(times: NDArray[np.int64], start: int, stop: int) -> NDArray[np.bool_]
     return (times >= start) & ((times < stop) | (stop == MAX_TIME))
 
 
+def are_known(stamp: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which stamps are times; zero is none."""
+    known: NDArray[np.bool_] = (stamp != 0) & (stamp != MIN_TIME) & (stamp != MAX_TIME)
+    return known
+
+
+def are_near(stamp: NDArray[np.int64], log: NDArray[np.int64], max_delay: int) -> NDArray[np.bool_]:
+    """Which stamps lie at most `max_delay` ns from their log times."""
+    # Log times are never negative, so only the sum can leave 64 bits.
+    near: NDArray[np.bool_] = (stamp >= log - max_delay) & (
+        stamp <= log + np.minimum(max_delay, MAX_TIME - log)
+    )
+    return near
+
+
 @dataclass(frozen=True)
 class Stamped:
     """Message times and what is wrong with them.
@@ -59,13 +74,10 @@ def stamp(raw: RawMessages, decoder: Decoder, source: TimeSource, max_delay: int
     fits = decoder.check(raw)
     log = raw.log_time
     time = {"header": decoder.header_time, "publish": _publish_time, "log": _log_time}[source](raw)
-    known = (time != 0) & (time != MIN_TIME) if source != "log" else np.ones(len(raw), bool)
-    known &= time != MAX_TIME
+    known = are_known(time) if source != "log" else time != MAX_TIME
     near = np.ones(len(raw), bool)
     if max_delay is not None and source != "log":
-        # Log times are never negative, so only the sum can leave 64 bits.
-        latest = log + np.minimum(max_delay, MAX_TIME - log)
-        near = (time >= log - max_delay) & (time <= latest)
+        near = are_near(time, log, max_delay)
 
     def reason(row: int) -> str:
         if not fits[row]:

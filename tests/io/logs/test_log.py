@@ -269,7 +269,7 @@ def test_what_cannot_be_opened_says_why(tmp_path):
     other.write_bytes(b"\xff\xd8\xff\xe0" + bytes(100))
     for path, what in [
         (tmp_path / "gone.mcap", "there is no such file"),
-        (empty, "is empty"),
+        (empty, "empty file"),
         (other, r"is no log of a known kind \(mcap, rosbag1"),
         (tmp_path, "can't be read"),
     ]:

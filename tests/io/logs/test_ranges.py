@@ -239,7 +239,7 @@ def test_the_head_of_a_remote_file_is_all_of_a_short_one(counting, size):
 
 def test_a_remote_file_that_is_empty_or_gone_is_no_log(counting):
     counting.pipe_file("/x.mcap", b"")
-    with pytest.raises(LogReadError, match=r"counting://x\.mcap: is empty"):
+    with pytest.raises(LogReadError, match=r"counting://x\.mcap: empty file"):
         open_log(["counting://x.mcap"])
     with pytest.raises(LogReadError, match=r"counting://y\.mcap: there is no such file"):
         open_log(["counting://y.mcap"])

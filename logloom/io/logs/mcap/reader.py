@@ -18,7 +18,7 @@ import numpy as np
 from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.base import MAX_TIME, Log, OpenOptions, unfinished_words
 from logloom.io.logs.compression import crc32
-from logloom.io.logs.container import Chunk, FileIndex, clipped, damaged_at, index_of, way_on
+from logloom.io.logs.container import Chunk, FileIndex, Int64s, clipped, damaged_at, index_of, way_on
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.mcap.messages import read_chunk, walked_chunk
@@ -179,14 +179,21 @@ class McapFile:
         return replace(chunk, is_checked=not cut and has_crc(data))
 
     def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
+        times = self.entries(stretch)
+        return {channel: (int(time.min()), int(time.max())) for channel, (time, _) in times.items()}
+
+    def entries(self, stretch: np.void) -> dict[int, tuple[Int64s, Int64s]]:
         start = int(stretch["offset"] + stretch["record"])
         data = self.file.read(start, int(stretch["offset"] + stretch["length"]))
         try:
             entries = index_entries(memoryview(data))
         except ValueError as error:
             raise damaged_at(self, start, str(error)) from error
-        times = {channel: clipped(part["time"]) for channel, part in entries.items() if len(part)}
-        return {channel: (int(part.min()), int(part.max())) for channel, part in times.items()}
+        return {
+            channel: (clipped(part["time"]), clipped(part["offset"]))
+            for channel, part in entries.items()
+            if len(part)
+        }
 
 
 def _has_room(tail: bytes) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from logloom.errors import LogReadError, TruncatedLogError, UnknownEncodingError
 from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.logs.container import Channel, Chunk, FileIndex, damaged_at, index_of, way_on
+from logloom.io.logs.container import Channel, Chunk, FileIndex, Int64s, damaged_at, index_of, way_on
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.rosbag1.messages import read_chunk, walked_chunk
@@ -132,14 +132,21 @@ class Rosbag1File:
         return read_chunk(data, self._max_chunk_bytes, bool(stretch["cut"]))
 
     def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
+        times = self.entries(stretch)
+        return {connection: (int(time.min()), int(time.max())) for connection, (time, _) in times.items()}
+
+    def entries(self, stretch: np.void) -> dict[int, tuple[Int64s, Int64s]]:
         offset, stop = int(stretch["offset"]), int(stretch["offset"] + stretch["length"])
         try:
             chunk = self._chunk_record(offset, stop)
             entries = index_entries(memoryview(self.file.read(min(offset + chunk.stop, stop), stop)))
         except ValueError as error:
             raise damaged_at(self, offset, str(error)) from error
-        times = {connection: nanoseconds(part) for connection, part in entries.items() if len(part)}
-        return {connection: (int(part.min()), int(part.max())) for connection, part in times.items()}
+        return {
+            connection: (nanoseconds(part), part["offset"].astype(np.int64))
+            for connection, part in entries.items()
+            if len(part)
+        }
 
     def _parse_index(self, data: memoryview, start: int, counts: tuple[int, int]) -> FileIndex:
         connections: dict[int, Channel] = {}

@@ -34,6 +34,7 @@ from logloom.io.logs.container import (
     Int64s,
     LostBytes,
     broken_chunk,
+    share_of,
 )
 from logloom.io.logs.inflate import inflate, is_deflated, joined
 from logloom.io.logs.lazy import lazy
@@ -368,7 +369,7 @@ def _stretches(rows: Int64s, window: Int64s) -> tuple[NDArray[Any], NDArray[Any]
         rows: (N, 4) id, topic, time and length, by id.
         window: (N,) ascending numbers; no stretch spans two.
     """
-    cut: list[tuple[tuple[Any, ...], tuple[int, int, int, int]]] = []
+    cut: list[tuple[tuple[Any, ...], tuple[int, ...]]] = []
     for topic in np.unique(rows[:, 1]).tolist():
         mine = rows[:, 1] == topic
         ids, _, times, lengths = rows[mine].T
@@ -377,9 +378,9 @@ def _stretches(rows: Int64s, window: Int64s) -> tuple[NDArray[Any], NDArray[Any]
         stops = np.append(starts[1:], len(ids))
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             first, span = int(ids[start]), int(ids[stop - 1] - ids[start] + 1)
-            extent = int(times[start:stop].min()), int(times[start:stop].max())
+            share = share_of(times[start:stop])
             size = int(lengths[start:stop].sum())
-            cut.append(((first, first, 0, span, size, *extent, True, False), (topic, stop - start, *extent)))
+            cut.append(((first, first, 0, span, size, *share[1:3], True, False), (topic, *share)))
     cut.sort()
     stretches = np.array([stretch for stretch, _ in cut], STRETCH)
     return stretches, np.array([(i, *share) for i, (_, share) in enumerate(cut)], SHARE)

@@ -95,7 +95,7 @@ class _BaseTableFile:
     def _source(self) -> Iterator[Any]:
         """The open file; what goes wrong with it names it."""
         if self._file.size == 0:
-            raise LogReadError(f"{self.uri}: is empty; whoever wrote it died. Leave it out.")
+            raise LogReadError(f"{self.uri}: empty file (the writer probably crashed); exclude it")
         options = self._options.storage_options
         with arrow_file(self.uri, options, self._damaged, LogReadError, cache_type="none") as source:
             yield source

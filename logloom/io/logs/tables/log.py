@@ -10,7 +10,7 @@ order. The position of a row is (group number << 32) | row in its group, groups 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import damage_error
 from logloom.io.logs.ranges import LogFile, content_id
+from logloom.io.logs.recorded import MessageTimes, Recorded, is_static, recorded
 from logloom.io.logs.stamps import within
 from logloom.io.logs.tables import named_files, sweeps
 from logloom.io.logs.tables.columns import definition_of, top_level, values_of
@@ -113,20 +114,28 @@ class TableLog:
     @lazy
     def summary(self) -> LogSummary:
         files = [LogFile(uri, self._options.storage_options) for uri in self._uris]
-        infos = {name: self._topics[name].info for name in sorted(self._topics)}
+        facts = self._recorded
+        infos = {name: _without_strays(self._topics[name], facts) for name in sorted(self._topics)}
         spans, sizes = self._spans()
         return LogSummary(
             self._uris,
             sum(file.size for file in files),
             self._content_id(files),
             infos,
-            int(spans[:, 0].min()) if len(spans) else 0,
-            int(spans[:, 1].max()) if len(spans) else 0,
+            facts.first,
+            facts.last,
             spans,
             sizes,
             tuple(self._damage),
+            known_times=facts,
             is_told_by_files=not any(named_files.text_columns(t.root) for t in self._topics.values()),
         )
+
+    @lazy
+    def _recorded(self) -> Recorded:
+        """When it was recorded. Rows of a table have no order but that of their times."""
+        times = {name: topic.time[topic.time != MIN_TIME] for name, topic in self._topics.items()}
+        return recorded(MessageTimes.of(times)).within(*self._options.extent)
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         found = self._topic(topic)
@@ -150,8 +159,10 @@ class TableLog:
                 raise UsageError(
                     f"{topic.files[0].uri}: rows of tables have no header; they have a log time: add log"
                 )
-            rows = np.flatnonzero(within(topic.time, request.start, request.stop) & (topic.time != MIN_TIME))
-            found[name] = self._messages(name, rows)
+            wanted = within(topic.time, request.start, request.stop) & (topic.time != MIN_TIME)
+            if self._recorded.strays and not (request.with_strays or is_static(name)):
+                wanted &= ~self._recorded.are_strays(topic.time)
+            found[name] = self._messages(name, np.flatnonzero(wanted))
         return found
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
@@ -294,10 +305,13 @@ class TableLog:
             edges = np.searchsorted(topic.group, np.arange(len(topic.groups) + 1))
             for number, (at, group) in enumerate(topic.groups):
                 times = topic.time[edges[number] : edges[number + 1]]
-                times = times[times != MIN_TIME]
-                if len(times):
-                    spans.append((int(times.min()), int(times.max())))
-                    sizes.append(topic.files[at].groups[group].num_bytes)
+                times = np.sort(times[times != MIN_TIME])
+                num_bytes = topic.files[at].groups[group].num_bytes
+                for run in self._recorded.read:
+                    inside = times[(times >= run.first) & (times <= run.last)]
+                    if len(inside):
+                        spans.append((int(inside[0]), int(inside[-1])))
+                        sizes.append(num_bytes * len(inside) // len(times))
         return np.array(spans, np.int64).reshape(-1, 2), np.array(sizes, np.int64)
 
 
@@ -349,6 +363,16 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
         np.repeat(np.arange(len(parts)), lengths),
         np.concatenate([np.empty(0, np.int64), *(np.arange(length) for length in lengths)]),
     )
+
+
+def _without_strays(topic: TableTopic, recorded: Recorded) -> TopicInfo:
+    """A topic as the summary has it, with the times of those rows that are no strays."""
+    strays = 0 if is_static(topic.info.topic) else recorded.num_strays(topic.info.topic)
+    if not strays:
+        return topic.info
+    known = topic.time[(topic.time != MIN_TIME) & ~recorded.are_strays(topic.time)]
+    first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
+    return replace(topic.info, first=first, last=last, num_times=len(np.unique(known)), num_strays=strays)
 
 
 def _untimed(topic: TableTopic) -> list[Refusal]:
