@@ -38,6 +38,7 @@ PURE = [
     "logloom.pipelines.show_rerun",
     "logloom.datasets.distances",
     "logloom.io.logs.decoding.clouds",
+    "logloom.io.logs.recorded",
     "logloom.io.logs.tables.names",
     "logloom.io.logs.tables.sweeps",
     "logloom.resample.kernels",

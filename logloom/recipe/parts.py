@@ -131,7 +131,7 @@ class Time(RecipePart):
     max_delay: Delay = 1_000_000_000
     topics: dict[Topic, Sources] = Field(default_factory=dict)
     name: TimeNames = ()
-    from_: Moment | None = Field(None, alias="from")
+    from_: Moment | None = Field(default=None, alias="from")
     to: Moment | None = None
     set_back: Literal["first", "last"] | None = None
 

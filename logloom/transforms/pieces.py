@@ -151,8 +151,8 @@ class Piece:
             found = synced(log, plan, plan.clock, self.messages, self.span)
             wanted = _stated(log, found.ticks)
             ticks = found.ticks[wanted]
-            times = {topic: of_topic[wanted] for topic, of_topic in found.times.items()}
-            return ticks, np.zeros(len(ticks), np.bool_), times
+            matched = {topic: times[wanted] for topic, times in found.times.items()}
+            return ticks, np.zeros(len(ticks), np.bool_), matched
         clock = self.messages.get(plan.clock.topic)
         times = clock.time if clock is not None else np.empty(0, np.int64)
         erased = clock.erased_times if isinstance(clock, RedactedMessages) else np.empty(0, np.int64)

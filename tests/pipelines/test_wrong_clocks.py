@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from logloom import datasets
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
 from tests.forking import command
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
-from tests.io.logs.making import Message, write_bag, write_mcap
+from tests.io.logs.making import Message, ros1_payload, toy_payload, write_bag, write_mcap
 
 S = 10**9
 T0 = 1_700_000_000 * S
@@ -187,17 +188,36 @@ def write_db3(path, messages):
     return path.glob("*.db3")
 
 
+def every_kind(folder, times):
+    def messages(data):
+        return [Message("/a", t, t, t, data) for t in times]
+
+    toys = messages(toy_payload(1, b"x" * 40))
+    yield write_mcap(folder / "indexed.mcap", toys)
+    yield write_mcap(folder / "no_index.mcap", toys, index_types=[])
+    yield write_mcap(folder / "no_chunks.mcap", toys, use_chunking=False)
+    yield write_bag(folder / "one.bag", messages(ros1_payload(1, b"x" * 40)))
+    yield from write_db3(folder / "bag", messages(b"\0\1\0\0\2\0\0\0x\0"))
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("part", ["first", "last"])
+def test_every_kind_of_file_gives_the_messages_of_a_part(tmp_path, part):
+    before, after = [0, *ticks(50)], [*ticks(50, T0 + 2 * S), T0 + 40 * 86400 * S]
+    for path in every_kind(tmp_path, [*before, *after]):
+        log = open_log([str(path)], OpenOptions(set_back=part))
+        (topic,) = log.summary.topics.values()
+        wanted = {"first": before[1:], "last": after[:-1]}[part]
+        found = log.read({"/a": TopicRequest(MIN_TIME, MAX_TIME, ("log",))})["/a"]
+        assert found.log_time.tolist() == wanted, path
+        assert (topic.num_messages, topic.num_strays) == (51, 1), path
+        assert (log.summary.first, log.summary.last) == (wanted[0], wanted[-1]), path
+        assert log.summary.recorded.set_backs == ()
+
+
 @pytest.mark.usefixtures("toy")
 def test_every_kind_of_file_shows_where_its_clock_was_set_back_and_its_strays(tmp_path):
-    messages = [Message("/a", t, t, t, b"x" * 40) for t in [0, *ticks(50), *ticks(50, T0 + 2 * S)]]
-    paths = [
-        write_mcap(tmp_path / "indexed.mcap", messages),
-        write_mcap(tmp_path / "no_index.mcap", messages, index_types=[]),
-        write_mcap(tmp_path / "no_chunks.mcap", messages, use_chunking=False),
-        write_bag(tmp_path / "one.bag", messages),
-        *write_db3(tmp_path / "bag", messages),
-    ]
-    for path in paths:
+    for path in every_kind(tmp_path, [0, *ticks(50), *ticks(50, T0 + 2 * S)]):
         summary = open_log([str(path)]).summary
         facts = summary.recorded
         assert [(p.at, p.to) for p in facts.set_backs] == [(T0 + 49 * TICK, T0 + 2 * S)], path

@@ -184,7 +184,8 @@ class ContainerLog:
         """The times of messages by stretch, as the index has them."""
         topics = sorted(self._infos)
         numbers = {topic: i for i, topic in enumerate(topics)}
-        firsts, lasts, files, shares, places = [], [], [], [], []
+        firsts, lasts, files, shares = [], [], [], []
+        places: list[tuple[LogPart, int]] = []
         for at, part in enumerate(self._parts):
             index, mine = part.index, part.index.with_messages
             new = np.zeros(len(index.stretches), np.int64)
@@ -199,6 +200,7 @@ class ContainerLog:
             files.append(np.full(len(mine), at))
             places += [(part, i) for i in mine.tolist()]
         of_shares = np.concatenate([np.empty((5, 0), np.int64), *shares], axis=1)
+        stretch, topics_of, count, begin, back = of_shares
 
         def look(number: int) -> Entries:
             part, own = places[number]
@@ -212,7 +214,7 @@ class ContainerLog:
             np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
             for parts in (firsts, lasts, files)
         )
-        return MessageTimes(topics, first, last, file, *of_shares, look)
+        return MessageTimes(topics, first, last, file, stretch, topics_of, count, begin, back, look)
 
     def _sizes(self, rows: NDArray[Any], facts: Recorded) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(C, 2) first and last times of stretches, and (C,) their bytes; of a stretch that holds several

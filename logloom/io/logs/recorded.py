@@ -192,7 +192,10 @@ class Recorded:
         return cls(
             tuple(_run_of(*run) for run in data["runs"]),
             tuple(Stray(_run_of(*run), str(reason)) for *run, reason in data["strays"]),
-            tuple(SetBack(*map(int, one), tuple(map(str, topics))) for *one, topics in data["set_backs"]),
+            tuple(
+                SetBack(int(position), int(at), int(to), int(after), tuple(map(str, topics)))
+                for position, at, to, after, topics in data["set_backs"]
+            ),
         )
 
     def num_strays(self, topic: str) -> int:

@@ -240,6 +240,13 @@ def test_static_topics_may_lie_in_any_order():
     assert in_file(messages)[0].set_backs == ()
 
 
+def test_what_a_sidecar_keeps_is_what_was_found():
+    times = [0, *range(1_700_000_000, 1_700_000_100), *range(1_700_000_050, 1_700_000_150)]
+    facts, _ = in_file([("/x", t * SECOND) for t in times], size=30)
+    assert len(facts.strays) == len(facts.set_backs) == 1
+    assert Recorded.from_data(facts.to_data()) == facts
+
+
 def test_ordinary_chunks_are_not_looked_into():
     messages = [(topic, t) for t in every(SECOND // 10, 500).tolist() for topic in ("/a", "/b")]
     facts, looked = in_file(messages, size=20)
