@@ -31,13 +31,13 @@ from logloom.io.logs.base import (
     unfinished_words,
 )
 from logloom.io.logs.container import Chunk, LostBytes
-from logloom.io.logs.decoding.pictures import has_pictures, picture_problems
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart, own_index
+from logloom.io.logs.pictures import has_pictures, picture_problems
 from logloom.io.logs.raw import Decoder, RawMessages
 from logloom.io.logs.recorded import is_static
 from logloom.io.logs.stamps import misfit_words
