@@ -44,7 +44,7 @@ from logloom.transforms.rows import build_blocks
 from logloom.uris import is_local
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
-READING_SEMANTICS = 1
+READING_SEMANTICS = 2
 # Kinds of failures for which a log is left out, but for `on_error: fail`.
 _LEFT_OUT = ("log", "derive", "rows", "worker")
 
