@@ -62,6 +62,7 @@ IN_A_FOLDER = [
     "logloom.datasets.dataset",
     "logloom.datasets.finding",
     "logloom.datasets.loader",
+    "logloom.durations",
     "logloom.datasets.opening",
     "logloom.io.bags.dataset_reader",
     "logloom.io.bags.dataset_writer",

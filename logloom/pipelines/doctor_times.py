@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from logloom.io.logs.recorded import Bound, Recorded, is_static
+from logloom.io.logs.recorded import Bound, RecordedTime, is_static
 from logloom.pipelines.doctor_findings import LONG_GAP, MAX_SKEW, Gap, HealthFinding, TopicHealth, share_of
 from logloom.recipe import yaml as text
 from logloom.recipe.values import moment_text
@@ -48,7 +48,7 @@ class _Silence(NamedTuple):
         return 2 * (self.topic.lost + self.topic.unfit) >= self.missing
 
 
-def judge_times(topics: Sequence[TopicHealth], facts: Recorded, uri: str) -> Iterator[HealthFinding]:
+def judge_times(topics: Sequence[TopicHealth], facts: RecordedTime, uri: str) -> Iterator[HealthFinding]:
     """What is strange about the times of a log's topics.
 
     Args:
@@ -73,7 +73,7 @@ def _is_static(topic: TopicHealth) -> bool:
     return is_static(topic.topic) or topic.first == topic.last
 
 
-def _extent(topics: Sequence[TopicHealth], facts: Recorded) -> tuple[int, int]:
+def _extent(topics: Sequence[TopicHealth], facts: RecordedTime) -> tuple[int, int]:
     if facts.runs:
         return facts.first, facts.last
     timed = [topic for topic in topics if topic.messages and not is_static(topic.topic)]
@@ -87,7 +87,7 @@ def _by_log_time(topic: str) -> str:
 # --- the recording --------------------------------------------------------------------------------------
 
 
-def _strays(topics: Sequence[TopicHealth], facts: Recorded, uri: str) -> Iterator[HealthFinding]:
+def _strays(topics: Sequence[TopicHealth], facts: RecordedTime, uri: str) -> Iterator[HealthFinding]:
     """Messages far from the recording; a note if they are of topics of which the last message is taken."""
     sampled = {topic.topic for topic in topics if not (_is_static(topic) and topic.messages)}
     for run, reason in facts.strays:
@@ -119,7 +119,7 @@ def _strays(topics: Sequence[TopicHealth], facts: Recorded, uri: str) -> Iterato
         )
 
 
-def _silences_of_all(facts: Recorded, uri: str) -> Iterator[HealthFinding]:
+def _silences_of_all(facts: RecordedTime, uri: str) -> Iterator[HealthFinding]:
     """The longest of the silences of over an hour, or leaps of the clock."""
     if not facts.silences:
         return
@@ -237,7 +237,7 @@ def _long_edge(topic: TopicHealth, extent: tuple[int, int]) -> int:
     return max(LONG_GAP * topic.period, min(LONG_EDGE, (extent[1] - extent[0]) // EDGE_SHARE))
 
 
-def _silences(topics: Sequence[TopicHealth], facts: Recorded) -> Iterator[_Silence]:
+def _silences(topics: Sequence[TopicHealth], facts: RecordedTime) -> Iterator[_Silence]:
     """The longest gap of each topic that isn't a silence of all, in time order."""
     found = []
     for topic in topics:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, LogSummary, Refusal
 from logloom.io.logs.gathering import Origin
 from logloom.io.logs.raw import RawMessages
-from logloom.io.logs.recorded import Recorded
+from logloom.io.logs.recorded import RecordedTime
 from logloom.io.logs.stamps import are_known, are_near
 from logloom.pipelines.doctor_findings import MAX_SKEW, SALVAGE, Gap, HealthFinding, LostRange, TopicHealth
 
@@ -228,7 +228,7 @@ class Examination:
             counts all of them.
     """
 
-    recorded: Recorded
+    recorded: RecordedTime
     topics: dict[str, WatchedTopic] = field(default_factory=dict)
     unchecked: int | None = None
     findings: list[HealthFinding] = field(default_factory=list)

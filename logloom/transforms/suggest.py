@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from logloom.errors import OF_CONTENT, UsageError
+from logloom.errors import OF_CONTENT, LogReadError, UsageError
 from logloom.io.logs.base import FieldSpec, Log, TopicInfo
 from logloom.io.logs.decoding.languages import definition_of
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
@@ -104,17 +104,12 @@ def suggest(
     found = sample(usable, logs, takes_refused=on_error != "fail")
     uris = {log_id: log.summary.uris for log_id, log in logs.items()} | dict(skipped or {})
     if found.damaged:
-        if on_error != "skip" or len(found.damaged) == len(logs):
-            raise next(iter(found.damaged.values()))
-        for log_id, error in found.damaged.items():
-            on_skipped(f"skipped: {log_id}: {error}")
-        whole = {log_id: log for log_id, log in logs.items() if log_id not in found.damaged}
-        others = {log_id: uris[log_id] for log_id in uris.keys() - whole.keys()}
+        whole = _without_damaged(logs, found.damaged, on_error, on_skipped)
         return suggest(
             whole,
             storage_options,
             on_error="skip",
-            skipped=others,
+            skipped={log_id: uris[log_id] for log_id in uris.keys() - whole.keys()},
             on_left_out=on_left_out,
             set_back=set_back,
         )
@@ -128,23 +123,48 @@ def suggest(
         "time": _time(topics, found) | ({"set_back": "first"} if set_back else {}),
         "clock": _clock(logs, topics, found),
     } | ({"on_error": on_error} if on_error != "fail" else {})
+    lines = _column_lines(topics, proposed, found, head["time"], logs)
+    for name in sorted(found.unusable):
+        on_left_out(f"topic {name}: {found.unusable[name]}")
+    of_time = found.comment + _set_back_words(set_back)
+    return "\n".join([*_head_lines(head, of_time), "columns:", *lines, "outputs:", f"  {_OUTPUT}: {{}}", ""])
+
+
+def _column_lines(
+    topics: Sequence[_SuggestedTopic],
+    proposed: Mapping[str, Candidates | str],
+    found: Sample,
+    time: Mapping[str, Any],
+    logs: Mapping[str, Log],
+) -> list[str]:
+    """The lines of all columns, below a comment on each topic; raises a UsageError where there is none."""
     lines: list[str] = []
     taken: dict[str, int] = {}
     for topic in topics:
         made = proposed[topic.name]
         own = made.left_out if isinstance(made, Candidates) else {}
-        lines += _topic_lines(topic, own, found, head["time"], logs, taken)
+        lines += _topic_lines(topic, own, found, time, logs, taken)
     if not taken:
         raise UsageError("no topic of these logs has a field that a column can hold:\n" + "\n".join(lines))
-    for name in sorted(found.unusable):
-        on_left_out(f"topic {name}: {found.unusable[name]}")
-    places = "".join(
-        f"; the clock of {log_id} was set back by {words}, `last` keeps what follows"
-        for log_id, words in sorted(set_back.items())[:1]
-    )
-    return "\n".join(
-        [*_head_lines(head, found.comment + places), "columns:", *lines, "outputs:", f"  {_OUTPUT}: {{}}", ""]
-    )
+    return lines
+
+
+def _without_damaged(
+    logs: Mapping[str, Log], damaged: Mapping[str, LogReadError], on_error: str, on_skipped: OnMessage
+) -> dict[str, Log]:
+    """The other logs; raises the first error where damage isn't skipped, or all logs have some."""
+    if on_error != "skip" or len(damaged) == len(logs):
+        raise next(iter(damaged.values()))
+    for log_id, error in damaged.items():
+        on_skipped(f"skipped: {log_id}: {error}")
+    return {log_id: log for log_id, log in logs.items() if log_id not in damaged}
+
+
+def _set_back_words(set_back: Mapping[str, str]) -> str:
+    """The end of a comment on the first log whose clock was set back; "" without any."""
+    for log_id, words in sorted(set_back.items()):
+        return f"; the clock of {log_id} was set back by {words}, `last` keeps what follows"
+    return ""
 
 
 def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:

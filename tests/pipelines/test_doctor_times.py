@@ -13,7 +13,7 @@ from PIL import Image
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.log_list import LogFiles
-from logloom.io.logs.recorded import Recorded
+from logloom.io.logs.recorded import RecordedTime
 from logloom.pipelines.doctor import examine
 from logloom.pipelines.doctor_times import judge_times
 from logloom.pipelines.doctor_watch import MAX_SKEW, WatchedTopic
@@ -61,7 +61,7 @@ def judged(**topics):
         watched = WatchedTopic()
         watched.add(np.array(times, np.int64), None)
         healths.append(watched.health(f"/{name}", "x/X", len(times)))
-    return [(finding.kind, finding.topic) for finding in judge_times(healths, Recorded(()), "take.mcap")]
+    return [(finding.kind, finding.topic) for finding in judge_times(healths, RecordedTime(()), "take.mcap")]
 
 
 # --- topics that stop

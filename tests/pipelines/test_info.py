@@ -95,7 +95,7 @@ def test_a_ros_1_bag_without_index_and_with_an_active_name_is_said_to_be_unfinis
     describe([str(renamed)], {}, on_note=told.append)
     assert any("is still being written" in note and "index_pos is 0" in note for note in told)
     found = logloom("doctor", renamed)
-    assert found.returncode == 3
+    assert found.returncode == 0  # a build takes what is in it, with a note
     assert "is still being written, or its recorder died" in found.stdout
     (tmp_path / "r.yaml").write_text(
         f"name: r\nlogs: [{renamed}]\nclock: {{rate: 1}}\noutputs: {{tar: {{}}}}\n"

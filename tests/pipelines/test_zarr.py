@@ -61,7 +61,7 @@ def test_the_programs_of_the_guide_run(root, tmp_path, monkeypatch, capsys):
     (tmp_path / "dataset.zarr").symlink_to(view(root))
     page = pathlib.Path(__file__).parents[2] / "docs" / "zarr.md"
     programs = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 2
+    assert len(programs) == 3
     for program in programs:
         exec(compile(program, str(page), "exec"), {})
     assert "(3, 3)" in capsys.readouterr().out  # a batch of positions

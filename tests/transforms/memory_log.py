@@ -19,7 +19,7 @@ from logloom.io.logs.base import (
     TopicInfo,
     TopicRequest,
 )
-from logloom.io.logs.recorded import Bound, MessageTimes, Recorded, recorded
+from logloom.io.logs.recorded import Bound, MessageTimes, RecordedTime, recorded
 from logloom.schema import ColumnType
 
 LOST = "its stamp is zero"
@@ -74,7 +74,7 @@ class MemoryLog:
     extent: tuple[Bound | None, Bound | None] = (None, None)
 
     @cached_property
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedTime:
         times = {name: topic.log_times for name, topic in self.topics.items()}
         return recorded(MessageTimes.of(times)).within(*self.extent)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Values
 from logloom.digests import digest_of
-from logloom.io.logs.recorded import Bound, Recorded, Run
+from logloom.io.logs.recorded import Bound, MessageRun, RecordedTime
 from logloom.io.metadata import Text
 from logloom.schema import MAX_TIME as MAX_TIME
 from logloom.schema import MIN_TIME as MIN_TIME
@@ -147,7 +147,7 @@ class LogSummary:
     refusals: tuple[Refusal, ...] = ()  # damage that the index already shows
     unfinished: Mapping[str, str] = field(default_factory=dict)
     is_told_by_files: bool = True
-    known_times: Recorded | None = None
+    known_times: RecordedTime | None = None
 
     @property
     def num_messages(self) -> int:
@@ -155,12 +155,12 @@ class LogSummary:
         return sum(info.num_messages for info in self.topics.values())
 
     @property
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedTime:
         """When it was recorded: its runs of messages, and what is no part of them."""
         if self.known_times is not None:
             return self.known_times
         counts = {name: info.num_messages for name, info in self.topics.items() if info.num_messages}
-        return Recorded((Run(self.first, self.last, counts),) if counts else ())
+        return RecordedTime((MessageRun(self.first, self.last, counts),) if counts else ())
 
 
 @dataclass(frozen=True)

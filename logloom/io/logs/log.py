@@ -39,7 +39,7 @@ from logloom.io.logs.pictures import has_pictures, picture_problems
 from logloom.io.logs.places import places_of
 from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.raw import Decoder, RawMessages
-from logloom.io.logs.recorded import HOUR, Entries, MessageTimes, Recorded, is_static, recorded
+from logloom.io.logs.recorded import HOUR, Entries, MessageTimes, RecordedTime, is_static, recorded
 from logloom.io.logs.sidecar import BOUNDS, Sidecars
 from logloom.io.logs.stamps import Stamped, log_range, misfit_words, stamp, within, without_broken_pictures
 from logloom.schema import ColumnType
@@ -140,7 +140,7 @@ class ContainerLog:
         )
 
     @lazy
-    def _recorded(self) -> Recorded:
+    def _recorded(self) -> RecordedTime:
         """When it was recorded, and what the recipe decides about that."""
         facts = self._whole
         if self._pass is not None:
@@ -167,7 +167,7 @@ class ContainerLog:
         return Entries(found.topic[mine], found.time[mine], found.position[mine])
 
     @lazy
-    def _whole(self) -> Recorded:
+    def _whole(self) -> RecordedTime:
         """When all of it was recorded; kept beside its index where many stretches had to be looked into."""
         times = self._message_times
         if self.sidecars.uri is None or len(times.suspicious) <= _FEW_LOOKS:
@@ -216,7 +216,7 @@ class ContainerLog:
         )
         return MessageTimes(topics, first, last, file, stretch, topics_of, count, begin, back, look)
 
-    def _sizes(self, rows: NDArray[Any], facts: Recorded) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _sizes(self, rows: NDArray[Any], facts: RecordedTime) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(C, 2) first and last times of stretches, and (C,) their bytes; of a stretch that holds several
         runs, those of each run of the recording.
         """
@@ -527,7 +527,7 @@ def _refusals(
     return made
 
 
-def _select(want: Wanted, facts: Recorded) -> DecodedMessages:
+def _select(want: Wanted, facts: RecordedTime) -> DecodedMessages:
     """The messages that a request gets, and the refusals that it answers for: those within it by log time.
 
     Strays are neither: the summary counts them.

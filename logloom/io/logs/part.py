@@ -23,7 +23,7 @@ from logloom.io.logs.gathering import Origin
 from logloom.io.logs.inflate import inflated
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.ranges import LogFile, Scratch, content_id, fetches, read_ahead
-from logloom.io.logs.recorded import HOUR, Recorded
+from logloom.io.logs.recorded import HOUR, RecordedTime
 from logloom.io.logs.sidecar import Sidecars
 from logloom.io.steps import step
 
@@ -237,7 +237,7 @@ class LogPart:
         ((_, chunk),) = self.chunks(np.array([number]))
         return chunk.channel, chunk.log_time, base + chunk.offset
 
-    def extent(self, topic: str, recorded: Recorded | None = None) -> tuple[int, int] | None:
+    def extent(self, topic: str, recorded: RecordedTime | None = None) -> tuple[int, int] | None:
         """First and last log time of a topic; None without messages.
 
         The index of a file tells times by stretch only; of the stretches where a topic may begin or end, the
@@ -257,7 +257,7 @@ class LogPart:
             return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
         return self._extent_of(shares, topic)
 
-    def _without_strays(self, number: int, topic: str, recorded: Recorded) -> tuple[int, int] | None:
+    def _without_strays(self, number: int, topic: str, recorded: RecordedTime) -> tuple[int, int] | None:
         channel, time, _ = self.entries(number)
         time = time[np.isin(channel, self.channels[topic]) & ~recorded.are_strays(time)]
         return (int(time.min()), int(time.max())) if len(time) else None

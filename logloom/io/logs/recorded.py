@@ -29,6 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.words import counted
+
 Int64s = NDArray[np.int64]
 
 SECOND = 10**9
@@ -42,7 +44,7 @@ KEPT = 64  # stretches whose messages are kept in memory
 
 
 @dataclass(frozen=True)
-class Run:
+class MessageRun:
     """Messages at most an hour apart.
 
     Attributes:
@@ -63,7 +65,7 @@ class Run:
 class Stray(NamedTuple):
     """A run that is no part of the recording, and why."""
 
-    run: Run
+    run: MessageRun
     reason: str
 
 
@@ -99,7 +101,7 @@ class Bound(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedTime:
     """When a log was recorded.
 
     Attributes:
@@ -110,11 +112,11 @@ class Recorded:
         around: where a recipe states an end, whole runs, and those beyond it; else empty.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[MessageRun, ...]
     strays: tuple[Stray, ...] = ()
     set_backs: tuple[SetBack, ...] = ()
     stated: tuple[int | None, int | None] = (None, None)
-    around: tuple[Run, ...] = ()
+    around: tuple[MessageRun, ...] = ()
 
     @property
     def first(self) -> int:
@@ -132,11 +134,11 @@ class Recorded:
         return tuple((a.last, b.first) for a, b in zip(self.runs, self.runs[1:], strict=False))
 
     @property
-    def read(self) -> tuple[Run, ...]:
+    def read(self) -> tuple[MessageRun, ...]:
         """The runs whose messages are read, in time order: of all but strays."""
         return self.around or self.runs
 
-    def within(self, first: Bound | None, last: Bound | None) -> Recorded:
+    def within(self, first: Bound | None, last: Bound | None) -> RecordedTime:
         """As a recipe states the extent. What lies beyond a stated end is no stray, only without ticks.
 
         >>> facts = recorded(MessageTimes.of({"/x": np.arange(100) * 10**9}))
@@ -184,7 +186,7 @@ class Recorded:
         }
 
     @classmethod
-    def from_data(cls, data: Any) -> Recorded:
+    def from_data(cls, data: Any) -> RecordedTime:
         """
         Raises:
             KeyError, TypeError, ValueError: it isn't what `to_data` gives.
@@ -210,12 +212,14 @@ class Recorded:
         return found
 
 
-def _run_data(run: Run) -> list[Any]:
+def _run_data(run: MessageRun) -> list[Any]:
     return [run.first, run.last, dict(run.messages)]
 
 
-def _run_of(first: Any, last: Any, messages: Any) -> Run:
-    return Run(int(first), int(last), {str(topic): int(count) for topic, count in dict(messages).items()})
+def _run_of(first: Any, last: Any, messages: Any) -> MessageRun:
+    return MessageRun(
+        int(first), int(last), {str(topic): int(count) for topic, count in dict(messages).items()}
+    )
 
 
 class Entries(NamedTuple):
@@ -317,21 +321,21 @@ def is_static(topic: str) -> bool:
     return topic.rpartition("/")[2] == "tf_static"
 
 
-def recorded(times: MessageTimes) -> Recorded:
+def recorded(times: MessageTimes) -> RecordedTime:
     """When a log was recorded.
 
     Only stretches that may hide a silence, a stray or a clock set back are looked into.
     """
     runs, strays = split_strays(runs_of(times))
-    facts = Recorded(runs, strays)
+    facts = RecordedTime(runs, strays)
     set_backs = set_backs_of(times, facts) if times.is_ordered else ()
-    return Recorded(runs, strays, set_backs)
+    return RecordedTime(runs, strays, set_backs)
 
 
 # --- runs and strays ------------------------------------------------------------------------------------
 
 
-def runs_of(times: MessageTimes) -> tuple[Run, ...]:
+def runs_of(times: MessageTimes) -> tuple[MessageRun, ...]:
     """The runs of a log's messages, in time order."""
     pieces = list(_pieces(times))
     if not pieces:
@@ -348,7 +352,7 @@ def runs_of(times: MessageTimes) -> tuple[Run, ...]:
     begins = np.flatnonzero(starts)
     ends = np.append(begins[1:], len(first)) - 1
     return tuple(
-        Run(begin, end, {times.topics[i]: int(row[i]) for i in np.flatnonzero(row).tolist()})
+        MessageRun(begin, end, {times.topics[i]: int(row[i]) for i in np.flatnonzero(row).tolist()})
         for begin, end, row in zip(first[order][begins].tolist(), latest[ends].tolist(), counts, strict=True)
     )
 
@@ -384,7 +388,7 @@ def _pieces(times: MessageTimes) -> Iterator[tuple[Int64s, Int64s, Int64s, Int64
         base += len(begins)
 
 
-def split_strays(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[Stray, ...]]:
+def split_strays(runs: Sequence[MessageRun]) -> tuple[tuple[MessageRun, ...], tuple[Stray, ...]]:
     """The runs of the recording, and the strays.
 
     A run is a stray if it lies before the year 2000 and another one doesn't; or if it lies more than a day
@@ -392,19 +396,19 @@ def split_strays(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[Stray, ...
     the messages or more together, none of them is one: a message a day is no row of strays. Runs of static
     topics alone are neither: their messages count, but not their time.
     """
-    counted = [run for run in runs if run.size] or list(runs)
-    if not counted:
+    sized = [run for run in runs if run.size] or list(runs)
+    if not sized:
         return (), ()
     reasons: dict[int, str] = {}
-    known = [run for run in counted if run.last >= YEAR_2000] or counted
-    for i, run in enumerate(counted):
+    known = [run for run in sized if run.last >= YEAR_2000] or sized
+    for i, run in enumerate(sized):
         if run.last < YEAR_2000 <= known[0].last:
             reasons[i] = "logged before the year 2000, unlike the rest"
     largest = max(known, key=lambda run: run.size)
     total = sum(run.size for run in known)
     small = {
         i: run
-        for i, run in enumerate(counted)
+        for i, run in enumerate(sized)
         if i not in reasons
         and _distance(run, largest) > DAY
         and (run.size <= FEW or run.size * SHARE <= total)
@@ -412,12 +416,12 @@ def split_strays(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[Stray, ...
     if 2 * sum(run.size for run in small.values()) < total:
         for i, run in small.items():
             side = "before" if run.first < largest.first else "after"
-            reasons[i] = f"logged {_distance(run, largest) // DAY} days {side} the rest"
-    kept = tuple(run for i, run in enumerate(counted) if i not in reasons)
-    return kept, tuple(Stray(counted[i], reason) for i, reason in sorted(reasons.items()))
+            reasons[i] = f"logged {counted(_distance(run, largest) // DAY, 'day')} {side} the rest"
+    kept = tuple(run for i, run in enumerate(sized) if i not in reasons)
+    return kept, tuple(Stray(sized[i], reason) for i, reason in sorted(reasons.items()))
 
 
-def _distance(run: Run, other: Run) -> int:
+def _distance(run: MessageRun, other: MessageRun) -> int:
     """The time between two runs, in ns."""
     return max(run.first - other.last, other.first - run.last)
 
@@ -435,7 +439,7 @@ class _Decrease(NamedTuple):
     stretch: int
 
 
-def set_backs_of(times: MessageTimes, facts: Recorded) -> tuple[SetBack, ...]:
+def set_backs_of(times: MessageTimes, facts: RecordedTime) -> tuple[SetBack, ...]:
     """The places at which most topics that then have messages were set back by more than a second.
 
     The order is that of each file. Strays and static topics don't count, nor does a file whose chunks are
@@ -455,7 +459,7 @@ def set_backs_of(times: MessageTimes, facts: Recorded) -> tuple[SetBack, ...]:
     return tuple(found)
 
 
-def _decreases(times: MessageTimes, facts: Recorded, file: int) -> Iterator[_Decrease]:
+def _decreases(times: MessageTimes, facts: RecordedTime, file: int) -> Iterator[_Decrease]:
     """Where times of a topic of a file decrease by more than a second."""
     latest = _latest_before(times, file)
     last_seen: dict[int, tuple[int, int]] = {}  # by topic, a stretch that was looked into and its last time
@@ -503,7 +507,7 @@ def _latest_before(times: MessageTimes, file: int) -> dict[tuple[int, int], int 
 
 
 def _last_before(
-    times: MessageTimes, facts: Recorded, stretch: int, topic: int, seen: tuple[int, int] | None
+    times: MessageTimes, facts: RecordedTime, stretch: int, topic: int, seen: tuple[int, int] | None
 ) -> int | None:
     """The log time of a topic's last message before a stretch, in the same file; None where it has none.
 
@@ -521,7 +525,7 @@ def _last_before(
     return None
 
 
-def _of_topic(times: MessageTimes, facts: Recorded, stretch: int, topic: int) -> Entries:
+def _of_topic(times: MessageTimes, facts: RecordedTime, stretch: int, topic: int) -> Entries:
     """The messages of a topic in a stretch that are no strays."""
     found = times.entries(stretch)
     rows = found.topic == topic
@@ -530,7 +534,7 @@ def _of_topic(times: MessageTimes, facts: Recorded, stretch: int, topic: int) ->
     return Entries(found.topic[rows], found.time[rows], found.position[rows])
 
 
-def _set_back(times: MessageTimes, facts: Recorded, group: Sequence[_Decrease]) -> Iterator[SetBack]:
+def _set_back(times: MessageTimes, facts: RecordedTime, group: Sequence[_Decrease]) -> Iterator[SetBack]:
     """The place of decreases that belong together, if they are most of the topics that then have messages."""
     if not group:
         return
@@ -552,7 +556,7 @@ def _set_back(times: MessageTimes, facts: Recorded, group: Sequence[_Decrease]) 
         yield SetBack(first.position, at, to, at - _begin(times, facts, first.stretch), names)
 
 
-def _begin(times: MessageTimes, facts: Recorded, stretch: int) -> int:
+def _begin(times: MessageTimes, facts: RecordedTime, stretch: int) -> int:
     """The log time of the first message of a file that is no stray.
 
     Args:

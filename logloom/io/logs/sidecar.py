@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from logloom.io.logs.base import TimeSource
 from logloom.io.logs.container import SHARE, STRETCH, Channel, FileIndex, LostBytes
-from logloom.io.logs.recorded import Recorded
+from logloom.io.logs.recorded import RecordedTime
 from logloom.io.storage import Store
 
 MAGIC = b"LLINDEX2"  # the digit counts up when scanning finds other things
@@ -80,15 +80,15 @@ class Sidecars:
         data = {"topic": topic, "source": source, "bounds": bounds.tobytes()}
         self.save(_bounds_name(content_id, topic, source), data)
 
-    def load_recorded(self, content_id: str) -> Recorded | None:
+    def load_recorded(self, content_id: str) -> RecordedTime | None:
         """When a log was recorded, where messages had to be looked at to know."""
         data = self.load(f"{content_id}.recorded")
         try:
-            return None if data is None else Recorded.from_data(data)
+            return None if data is None else RecordedTime.from_data(data)
         except (KeyError, TypeError, ValueError):
             return None
 
-    def save_recorded(self, content_id: str, recorded: Recorded) -> None:
+    def save_recorded(self, content_id: str, recorded: RecordedTime) -> None:
         self.save(f"{content_id}.recorded", recorded.to_data())
 
     def load(self, name: str) -> dict[str, Any] | None:

@@ -11,9 +11,9 @@ from logloom.io.logs.recorded import (
     SECOND,
     YEAR_2000,
     Entries,
+    MessageRun,
     MessageTimes,
-    Recorded,
-    Run,
+    RecordedTime,
     recorded,
     split_strays,
 )
@@ -86,7 +86,7 @@ def test_one_message_at_time_zero_is_a_stray():
     assert extent(facts) == (T0, T0 + 99 * SECOND // 10)
     (stray,) = facts.strays
     assert (stray.run, stray.reason) == (
-        Run(0, 0, {"/event": 1}),
+        MessageRun(0, 0, {"/event": 1}),
         "logged before the year 2000, unlike the rest",
     )
     assert (facts.num_strays("/event"), facts.num_strays("/x")) == (1, 0)
@@ -106,7 +106,7 @@ def test_a_log_that_lies_in_1970_as_a_whole_is_as_it_is():
 def test_one_message_years_ahead_is_a_stray():
     facts = of(x=[*every(SECOND // 10, 100), T0 + 40 * 365 * DAY])
     assert extent(facts) == (T0, T0 + 99 * SECOND // 10)
-    assert facts.strays[0].reason == "logged 14599 days after the rest"
+    assert facts.strays[0].reason == "logged 14,599 days after the rest"
 
 
 @pytest.mark.parametrize(("count", "strays"), [(3, 3), (4, 0), (100, 0)])
@@ -140,12 +140,12 @@ def test_a_stray_between_two_long_runs_is_found():
 def test_static_topics_alone_are_no_stray_and_move_no_extent():
     facts = of(**{"tf_static": [0], "robot/tf_static": [T0 - 40 * DAY], "x": every(SECOND, 10)})
     assert (extent(facts), facts.strays) == ((T0, T0 + 9 * SECOND), ())
-    assert of(tf_static=[5, 7]).runs == (Run(5, 7, {"/tf_static": 2}),)
+    assert of(tf_static=[5, 7]).runs == (MessageRun(5, 7, {"/tf_static": 2}),)
 
 
 def test_a_log_without_messages_has_no_runs():
-    assert recorded(MessageTimes.of({})) == Recorded(())
-    assert of(x=[]) == Recorded(())
+    assert recorded(MessageTimes.of({})) == RecordedTime(())
+    assert of(x=[]) == RecordedTime(())
 
 
 @given(
@@ -154,11 +154,11 @@ def test_a_log_without_messages_has_no_runs():
 )
 def test_runs_are_those_of_single_messages_however_a_file_is_cut_into_chunks(messages, size):
     messages = [(topic, T0 + hours * HOUR + 60 * SECOND * minutes) for hours, minutes, topic in messages]
-    facts = in_file(messages, size)[0] if messages else Recorded(())
+    facts = in_file(messages, size)[0] if messages else RecordedTime(())
     times = sorted(time for _, time in messages)
     breaks = [0, *(i + 1 for i, (a, b) in enumerate(itertools.pairwise(times)) if b - a > HOUR)]
     expected = [
-        Run(
+        MessageRun(
             times[a],
             times[b - 1],
             {
@@ -244,7 +244,7 @@ def test_what_a_sidecar_keeps_is_what_was_found():
     times = [0, *range(1_700_000_000, 1_700_000_100), *range(1_700_000_050, 1_700_000_150)]
     facts, _ = in_file([("/x", t * SECOND) for t in times], size=30)
     assert len(facts.strays) == len(facts.set_backs) == 1
-    assert Recorded.from_data(facts.to_data()) == facts
+    assert RecordedTime.from_data(facts.to_data()) == facts
 
 
 def test_ordinary_chunks_are_not_looked_into():

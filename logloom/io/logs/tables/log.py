@@ -41,7 +41,7 @@ from logloom.io.logs.decoding.unfit import UnfitError
 from logloom.io.logs.lazy import lazy
 from logloom.io.logs.part import damage_error
 from logloom.io.logs.ranges import LogFile, content_id
-from logloom.io.logs.recorded import MessageTimes, Recorded, is_static, recorded
+from logloom.io.logs.recorded import MessageTimes, RecordedTime, is_static, recorded
 from logloom.io.logs.stamps import within
 from logloom.io.logs.tables import named_files, sweeps
 from logloom.io.logs.tables.columns import definition_of, top_level, values_of
@@ -132,7 +132,7 @@ class TableLog:
         )
 
     @lazy
-    def _recorded(self) -> Recorded:
+    def _recorded(self) -> RecordedTime:
         """When it was recorded. Rows of a table have no order but that of their times."""
         times = {name: topic.time[topic.time != MIN_TIME] for name, topic in self._topics.items()}
         return recorded(MessageTimes.of(times)).within(*self._options.extent)
@@ -365,7 +365,7 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
     )
 
 
-def _without_strays(topic: TableTopic, recorded: Recorded) -> TopicInfo:
+def _without_strays(topic: TableTopic, recorded: RecordedTime) -> TopicInfo:
     """A topic as the summary has it, with the times of those rows that are no strays."""
     strays = 0 if is_static(topic.info.topic) else recorded.num_strays(topic.info.topic)
     if not strays:
