@@ -4,6 +4,7 @@ Here: manifests, versions by their names, and where the files lie:
 
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
     versions/00000007.blake3               its digest, see logloom.io.manifest_digest
+    versions/00000007.times.json           when it was made, see logloom.io.version_times
     versions/00000005.removed              says that this version is no more, see logloom.io.removals
     versions/shards/<digest>.parquet       what versions say of their logs, see logloom.io.shards
     runs/<number>/<run>.json               what became of one build that was to be that number

@@ -37,14 +37,14 @@ from logloom.io.version_files import (
     version_file,
     view_folder,
 )
+from logloom.io.version_times import CommitTimes, is_clock_set
 from logloom.pipelines.gc_needed import Needed, check_found, check_versions, kept_versions, view_users
 from logloom.pipelines.gc_removal import Collected, Removal
 from logloom.pipelines.merged_stats import MERGED
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
 from logloom.recipe import Keep
-from logloom.transforms.finish import outcome_name
-from logloom.words import human_seconds
+from logloom.words import human_seconds, human_time, some_of
 
 GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
@@ -60,7 +60,9 @@ _OF_RUN = re.compile(
     r"(?P<outcome>[0-9a-z]{1,32}(\.running)?\.json|[0-9a-z]{1,32}\.failures-[0-9a-f]+\.jsonl)|"
     r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}.*|(attempts|read)/.+"
 )
-_OF_VERSIONS = re.compile(r"shards|purged|intervals|tags(\.json)?|[0-9]{8}\.(json|blake3|removed)")
+_OF_VERSIONS = re.compile(
+    r"shards|purged|intervals|tags(\.json)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
+)
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
 
@@ -99,8 +101,9 @@ def collect_garbage(
     check_root(store)  # a stranger's folder may have one of these names, too
     store = as_laid_out(store)
     now = time.time() if dry_run else now_of(store)
-    check_grace(store, grace_s, now)
+    notes = check_grace(store, grace_s, now)
     collection = _Collection(store, now, now - grace_s, dry_run, on_progress)
+    collection.done.notes += notes
     collection.versions(keep)
     collection.units()
     collection.files()
@@ -112,21 +115,37 @@ def collect_garbage(
     return collection.done
 
 
-def check_grace(store: Store, grace_s: float, now: float) -> None:
-    """Raises UsageError unless the grace is longer than each build that the root tells of, or runs."""
+def check_grace(store: Store, grace_s: float, now: float) -> list[str]:
+    """Makes sure that the grace is longer than each build that the root tells of, or runs.
+
+    Returns:
+        What is to be said of builds of which nobody knows how long they took, since a clock was wrong.
+
+    Raises:
+        UsageError: it isn't longer.
+    """
+    notes = []
     for status in builds(store):
         if not status.started:
             continue
-        over = changed_at(store, outcome_name(status.version, status.run))
         heard = time.time() - max(status.heard, 0)
-        took = (now if not status.is_over else max(heard, over or 0.0)) - status.started
-        if took >= grace_s:
+        ended = max(heard, status.ended) if status.is_over else now
+        took = ended - status.started
+        is_known = is_clock_set(status.started, ended) and is_clock_set(ended, now)
+        if status.is_over and not is_known:
+            times = [human_time(int(seconds) * 10**9) for seconds in (status.started, ended)]
+            notes.append(
+                f"nobody knows how long the build of version {status.version} ({status.run}) took: it began "
+                f"{times[0]} and ended {times[1]}, so a clock was wrong"
+            )
+        elif took >= grace_s:
             what = "has been running for" if not status.is_over else "took"
             raise UsageError(
                 f"{store.uri}: the build of version {status.version} ({status.run}) {what} "
                 f"{human_seconds(took)}, and a grace of {human_seconds(grace_s)} isn't longer: a build may "
                 "count on what is as old as itself. Give a longer --grace"
             )
+    return notes
 
 
 class _Collection(Removal):
@@ -156,8 +175,7 @@ class _Collection(Removal):
         if rule is None or rule.tags == "all":
             back = {number for number in tags.intersection(before) if self._bring_back(number)}
             numbers, before = sorted({*numbers, *back}), [number for number in before if number not in back]
-        times = {number: changed_at(store, version_file(number)) or self._now for number in numbers}
-        kept = kept_versions(times, tags, rule)
+        kept = kept_versions(self._times(numbers, rule), tags, rule)
         used = [number for number in numbers if number not in kept and view_users(store, number)]
         for number in used:
             done.notes.append(f"version {number} stays, since tables elsewhere point into its view")
@@ -180,6 +198,19 @@ class _Collection(Removal):
         for number in self._expired:
             self._view(number)
         self._intervals({*numbers, *before})
+
+    def _times(self, numbers: Sequence[int], rule: Keep | None) -> dict[int, float | None]:
+        """When versions were committed, as far as that is recorded and a rule asks for it."""
+        if rule is None or not rule.daily:
+            return dict.fromkeys(numbers)
+        found = CommitTimes.of(self._store, numbers, self._now)
+        self.done.notes += [f"{problem}; the version stays" for problem in found.problems]
+        if found.missing:
+            self.done.notes.append(
+                f"nobody recorded when some versions were committed ({some_of(found.missing)}), so a rule of "
+                "days keeps them; `--keep-last` alone goes by their numbers"
+            )
+        return dict.fromkeys(numbers) | dict(found.known)
 
     def _bring_back(self, number: int) -> bool:
         """Takes the note back that a version with a tag is removed; gives whether it is there again.

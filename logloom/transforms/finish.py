@@ -29,6 +29,7 @@ from logloom.io.shards import DROPPED, LogRecord, total
 from logloom.io.storage import Store
 from logloom.io.stored import UNITS
 from logloom.io.version_files import runs_folder, version_file
+from logloom.io.version_times import clock, write_times
 from logloom.software import software
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.conversion import ConvertJob, converted_record
@@ -242,6 +243,7 @@ class Outcome:
         labels: that the build was given.
         whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
         unchanged: nothing was committed, since the parent version says all that this one would.
+        ended: when, in seconds since the Unix epoch; 0 where unknown.
     """
 
     version: Count
@@ -256,6 +258,7 @@ class Outcome:
     labels: Mapping[Text, Text] = field(default_factory=dict)
     whole: bool = True
     unchanged: bool = False
+    ended: Count = 0
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -319,6 +322,7 @@ def commit(
             outcome["committed"] = True
         except CommitConflictError as error:
             outcome["conflict"] = str(error)
+    outcome["ended"] = clock()
     job.store.replace(outcome_file(job), canonical(outcome))
     if outcome["committed"]:
         with contextlib.suppress(StorageError):  # marks that stay do no harm
@@ -425,6 +429,8 @@ def create_version(
     if not job.store.create(name, data) and job.store.read(name) != data:
         raise was_first(job)
     write_digest(job.store, job.number, data)
+    with contextlib.suppress(StorageError):  # the version is sound without them
+        write_times(job.store, job.number, job.started)
     return manifest
 
 

@@ -146,8 +146,8 @@ class World:
         return None if file is None else file.getvalue()
 
     def objects(self) -> dict[str, bytes]:
-        """What versions are made of."""
-        names = (name for name in self.names() if name.startswith(OF_VERSIONS))
+        """What versions are made of, but for their times."""
+        names = (name for name in self.names() if name.startswith(OF_VERSIONS) and ".times." not in name)
         return {name: self.read_object(name) for name in names}
 
     # --- errors
