@@ -290,8 +290,11 @@ def resolve_version(store: Store, version: int | str) -> int:
     if version == "latest":
         return numbers[-1]
     text = str(version).lstrip("v")
+    number = int(text) if _DIGITS.fullmatch(text) else None
+    if number in numbers:
+        return number
     tags = read_tags(store)
-    number = int(text) if _DIGITS.fullmatch(text) else tags.get(str(version))
+    number = tags.get(str(version)) if number is None else number
     if number is not None and number in numbers:
         return number
     if number is not None and number in lost:

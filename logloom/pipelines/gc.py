@@ -61,7 +61,7 @@ _OF_RUN = re.compile(
     r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}.*|(attempts|read)/.+"
 )
 _OF_VERSIONS = re.compile(
-    r"shards|purged|intervals|tags(\.json)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
+    r"shards|purged|intervals|tags(\.json|-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
 )
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 

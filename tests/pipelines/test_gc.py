@@ -104,6 +104,16 @@ def test_a_version_of_unknown_time_stays_where_days_are_asked_for(store, monkeyp
     assert collect_garbage(str(store.local), keep=LAST).kept == (5,)
 
 
+@pytest.mark.parametrize("folder", ["tags", "tags-again"])
+def test_a_version_stays_though_one_file_with_its_tag_is_lost(store, folder):
+    for number in (1, 2, 3):
+        commit_version(store, number, [f"log-{number}"])
+    tag(store, 2, ["gold"])
+    store.remove_all(f"versions/{folder}")
+    done = collect_garbage(str(store.local), keep=LAST)
+    assert (done.kept, done.unknown) == ((2, 3), [])
+
+
 def ended_build(store, number, began, heard, ended=0):
     """What a build of a number left that is over, and committed that version."""
     note = RunningNote("direct", "elsewhere", 1, began, heard)
