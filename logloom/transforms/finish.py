@@ -352,12 +352,18 @@ def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled])
         log = digest_of_log(record.log_id)
         is_redacted = isinstance(job, LogJob) and known.get(log) != purged.redactions.get(log)
         if record.part and (is_redacted or purged.has_rows_of(record.content_id)):
-            yield Failure(
-                record.log_id, "", "log", "was purged while this build ran; build again, without it"
-            )
+            yield _purged_meanwhile(record)
+    changes = LogRecords(job.store, job.changes, runs_folder(job.number))
+    for record in changes if len(purged) else ():
+        if record.part in purged.parts:
+            yield _purged_meanwhile(record)
     for what, place in removed_meanwhile(job, made, records_of(job, outcomes), assembled):
         message = f"{place}: removed by `logloom gc` while this build ran; build again"
         yield Failure(what, "", "readback", message)
+
+
+def _purged_meanwhile(record: LogRecord) -> Failure:
+    return Failure(record.log_id, "", "log", "was purged while this build ran; build again, without it")
 
 
 def is_whole(logs: LogRecords, within_budget: bool) -> bool:
