@@ -20,15 +20,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.metadata import STRICT, Count, checked, parsed, sealed, unsealed
 from logloom.io.storage import Store
 from logloom.io.tags import Version
-from logloom.words import human_time
+from logloom.words import human_time, some_of
 
 CLOCKS_APART_S = 300  # by which clocks of machines that are set may differ
 _SET_SINCE = 1_577_836_800  # 2020: an earlier time is that of a clock that nobody set
+_DAY_S = 86400
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WAY_OUT = "put it back from a backup, or remove it: then the version counts as one without a time"
 
@@ -176,6 +177,39 @@ def is_day(text: str) -> bool:
 def start_of_day(day: str) -> int:
     """In seconds since the Unix epoch; days are UTC's."""
     return int(datetime.datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp())
+
+
+def version_of_day(store: Store, day: str, numbers: Sequence[int]) -> int:
+    """The version of a day: the last one that was committed up to the day's end.
+
+    Args:
+        day: as in 2026-11-24.
+        numbers: of all versions, ascending, those that were removed among them.
+
+    Raises:
+        UsageError: there was none by then, or nobody knows which.
+    """
+    end, now = start_of_day(day) + _DAY_S, clock()
+    if end > now:
+        return numbers[-1]
+    known = CommitTimes.of(store, numbers, now).known
+    last = max((number for number, at in known.items() if at < end), default=0)
+    following = min((number for number, at in known.items() if at >= end), default=numbers[-1] + 1)
+    if unknown := [number for number in numbers if last < number < following]:
+        raise UsageError(
+            f"{store.uri}: nobody recorded when some versions were committed ({some_of(unknown)}), so the "
+            f"last one up to the end of {day} isn't known; name a version by its number"
+        )
+    if not last:
+        first = human_time(known[following] * 10**9)
+        raise UsageError(f"{store.uri}: no version up to the end of {day}: the first one is of {first}")
+    return last
+
+
+def first_since(store: Store, day: str, numbers: Sequence[int]) -> int:
+    """The first version that may have been committed on a day or after it; the next number for none."""
+    known = CommitTimes.of(store, numbers, clock()).known
+    return 1 + max((number for number, at in known.items() if at < start_of_day(day)), default=0)
 
 
 def time_problems(store: Store, number: int) -> Iterator[str]:

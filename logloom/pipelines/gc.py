@@ -12,20 +12,22 @@ Elsewhere: what versions need (logloom.pipelines.gc_needed), removing what is ol
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_folder
 from logloom.io.entries import unit_folder, unit_names
 from logloom.io.formats import referred_to
 from logloom.io.intervals import numbers_with
 from logloom.io.manifest import as_laid_out, no_version_at, read_manifest
+from logloom.io.past_logs import keep_past
 from logloom.io.removals import REMOVING, forget_removals, mark_removed, removed_file, removing
-from logloom.io.shards import SHARDS
+from logloom.io.shards import SHARDS, shard_file
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
 from logloom.io.tags import read_tags
@@ -61,7 +63,7 @@ _OF_RUN = re.compile(
     r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}.*|(attempts|read)/.+"
 )
 _OF_VERSIONS = re.compile(
-    r"shards|purged|intervals|tags(\.json|-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
+    r"shards|purged|intervals|past|tags(\.json|-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
 )
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
@@ -303,7 +305,7 @@ class _Collection(Removal):
     def files(self) -> None:
         """Removes parts of logs, shards and sidecar indices that nobody needs."""
         self._single("log parts", "logs", LOG_FILE, lambda match: f"logs/{match[0]}")
-        self._single("shards", SHARDS, _SHARD, lambda match: f"{SHARDS}/{match[0]}")
+        self._single("shards", SHARDS, _SHARD, lambda match: f"{SHARDS}/{match[0]}", before=self._keep_past)
         if self._needed.are_known:
             self._single("index", "index", _SIDECAR, lambda match: match[1], others=_OTHER_INDEX)
         versions = {*self.done.kept, *self.done.waiting}
@@ -319,12 +321,14 @@ class _Collection(Removal):
         pattern: re.Pattern[str],
         needed_as: Callable[[re.Match[str]], str],
         others: re.Pattern[str] = _NONE,
+        before: Callable[[Sequence[FoundFile]], None] = lambda files: None,
     ) -> None:
         """Removes files of a folder.
 
         Args:
             needed_as: what a file is called among the names that are needed.
             others: files that stay, or go otherwise.
+            before: called with files that are about to be removed.
         """
         files = listed(self._store, folder)
         found = ((file, pattern.fullmatch(file.name.removeprefix(f"{folder}/"))) for file in files)
@@ -333,8 +337,24 @@ class _Collection(Removal):
             names = [file.name for file, match in batch if not match]
             self.done.unknown += [n for n in names if not others.fullmatch(n.removeprefix(f"{folder}/"))]
             is_needed = self._needed.has([needed_as(match) for _, match in known])
-            old = [file for (file, _), needed in zip(known, is_needed, strict=True) if not needed]
-            self._remove_single(kind, [file for file in old if file.changed < self._cutoff])
+            unneeded = (file for (file, _), needed in zip(known, is_needed, strict=True) if not needed)
+            old = [file for file in unneeded if file.changed < self._cutoff]
+            before(old)
+            self._remove_single(kind, old)
+
+    def _keep_past(self, files: Sequence[FoundFile]) -> None:
+        """Keeps of shards, which are about to be removed, which logs versions had that are no more."""
+        if self._dry or not files:
+            return
+        names = {file.name for file in files}
+        for number in self._expired:
+            for manifest in check_versions(self._store, [number], may_lack=True):
+                logs = manifest.logs
+                for shard in logs.shards if logs.is_stored else ():
+                    if (name := shard_file(shard, logs.folder)) in names:
+                        names.discard(name)
+                        with contextlib.suppress(DatasetError):  # it is damaged: nobody can tell any more
+                            keep_past(self._store, shard, logs.folder)
 
     # --- what builds leave
 

@@ -4,15 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.io import version_times
 from logloom.io.storage import Store
 from logloom.io.version_times import (
     CLOCKS_APART_S,
     CommitTimes,
     _in_order,
+    first_since,
+    is_day,
     read_times,
     times_file,
+    version_of_day,
     write_times,
 )
 from tests.files import flip
@@ -57,6 +60,34 @@ def test_a_build_that_ended_before_it_began_has_no_time(store, monkeypatch):
     monkeypatch.setattr(version_times, "clock", lambda: START)
     write_times(store, 1, START + DAY)
     assert CommitTimes.of(store, [1], NOW).known == {}
+
+
+def test_the_version_of_a_day_is_the_last_one_up_to_its_end(store, monkeypatch):
+    commit_at(store, monkeypatch, {1: START, 2: START + DAY - 1, 3: START + DAY, 6: START + 9 * DAY})
+    monkeypatch.setattr(version_times, "clock", lambda: NOW)
+    numbers = [1, 2, 3, 4, 6]
+    assert version_of_day(store, "2026-01-01", numbers) == 2
+    assert version_of_day(store, "2026-01-10", numbers) == 6
+    assert version_of_day(store, "2026-05-01", numbers) == 6
+    assert version_of_day(store, "2199-01-01", [*numbers, 7]) == 7
+    with pytest.raises(
+        UsageError, match="no version up to the end of 2025-12-31: the first one is of 2026-01-01"
+    ):
+        version_of_day(store, "2025-12-31", numbers)
+    with pytest.raises(
+        UsageError, match=r"nobody recorded when some versions were committed \(4\), so the last"
+    ):
+        version_of_day(store, "2026-01-04", numbers)
+    with pytest.raises(UsageError, match=r"nobody recorded when some versions were committed \(7, 8\)"):
+        version_of_day(store, "2026-01-04", [7, 8])
+    assert [first_since(store, day, numbers) for day in ("2025-12-31", "2026-01-01", "2026-01-02")] == [
+        1,
+        1,
+        3,
+    ]
+    assert [first_since(store, day, numbers) for day in ("2026-01-03", "2026-01-11")] == [4, 7]
+    for text in ("2026-1-1", "2026-13-01", "latest", "7", "20260101"):
+        assert not is_day(text)
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "another's"])
