@@ -24,7 +24,7 @@ from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_folder
 from logloom.io.entries import unit_folder, unit_names
 from logloom.io.formats import referred_to
 from logloom.io.intervals import numbers_with
-from logloom.io.manifest import as_laid_out, no_version_at, read_manifest
+from logloom.io.manifest import as_laid_out, manifest_at, no_version_at, read_manifest
 from logloom.io.past_logs import keep_past
 from logloom.io.removals import REMOVING, forget_removals, mark_removed, removed_file, removing
 from logloom.io.shards import SHARDS, shard_file
@@ -43,6 +43,7 @@ from logloom.io.version_times import CommitTimes, is_clock_set
 from logloom.pipelines.gc_needed import Needed, check_found, check_versions, kept_versions, view_users
 from logloom.pipelines.gc_removal import Collected, Removal
 from logloom.pipelines.merged_stats import MERGED
+from logloom.pipelines.rollback import missing_from
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
 from logloom.recipe import Keep
@@ -224,6 +225,11 @@ class _Collection(Removal):
         if not self._store.exists(version_file(number)):
             return False  # somebody gave it up, since its manifest is lost
         is_young = (changed_at(self._store, note) or self._now) >= self._cutoff
+        if is_young and self._lacks_files(number):  # a copy made an old note young
+            self.done.notes.append(
+                f"version {number} has a tag, but was removed, and files of it are gone: it stays removed"
+            )
+            return False
         if self._dry:
             return is_young
         if is_young:
@@ -235,6 +241,11 @@ class _Collection(Removal):
             "bring it back"
         )
         return False
+
+    def _lacks_files(self, number: int) -> bool:
+        """Whether something is gone that a version names, as far as no later one does, too."""
+        manifest, newest = manifest_at(self._store, number), read_manifest(self._store)
+        return any(missing_from(self._store, manifest.logs, manifest.assembled, newest))
 
     def _take_out(self, number: int, tags: Collection[int]) -> None:
         """Notes that a version is removed, unless it got a tag since those were read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -84,13 +85,14 @@ def rollback(
     words = f"rollback to version {old.version}{f': {reason}' if reason else ''}"
     job = dataclasses.replace(Committed.of(store, old), **following, allow_empty=True, reason=words)
     if changes:
-        for problem in _missing(store, logs, (), newest):
+        for problem in missing_from(store, logs, (), newest):
             raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
         built = build(_plan(job, logs, newest), view=view, on_message=on_message)
         return RolledBack(built.manifest, built.view, left_out)
     job = dataclasses.replace(job, assembled=old.assembled)
     with Announced(job, "rollback"):  # so that `gc` and `purge` know of it before it looks
-        for problem in _missing(store, logs, old.assembled, newest):
+        lacking = missing_from(store, logs, old.assembled, newest)
+        for problem in itertools.chain(_purged_in(store, logs, old.assembled), lacking):
             raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
         assembled = [(part, (), len(read_assembled(store, part).portions)) for part in old.assembled]
         outcome = commit(job, LogOutcomes(version=logs.shards), assembled)
@@ -137,22 +139,29 @@ def _plan(job: Committed, logs: LogRecords, newest: Manifest) -> Plan:
     return Plan(job=job, changes=Before(newest).changes(records, sorted(going)))
 
 
-def _missing(
+def _purged_in(store: Store, logs: LogRecords, assembled: Sequence[Assembled]) -> Iterator[str]:
+    """What logs and outputs of a version name that was purged, though it may not have been removed yet."""
+    purged = Purged(store)
+    names = [f"logs/{part}.parquet" for part in logs.column("part").to_pylist() if part in purged.parts]
+    names += purged.folders.intersection(unit_folder(part.output, part.identity) for part in assembled)
+    for name in sorted(names):
+        yield f"{store.uri_of(name)}: was purged meanwhile; go back once more"
+
+
+def missing_from(
     store: Store, logs: LogRecords, assembled: Sequence[Assembled], newest: Manifest
 ) -> Iterator[str]:
-    """What logs and outputs of an earlier version name and isn't there, as where it was purged.
+    """What logs and outputs of an earlier version name and isn't there, but for what was purged.
 
     What the newest one names, too, isn't looked for.
     """
     purged = Purged(store)
     sound, problems = logs.whole()
     yield from problems
-    known = set(newest.logs.column("part").to_pylist()) - purged.parts
-    parts = [part for part in sound.column("part").to_pylist() if part and part not in known]
+    known = {"", *newest.logs.column("part").to_pylist(), *purged.parts}
+    parts = [part for part in sound.column("part").to_pylist() if part not in known]
 
     def lost(part: str) -> list[str]:
-        if part in purged.parts:  # though a purge that is on its way may not have removed it yet
-            return [f"{store.uri_of(f'logs/{part}.parquet')}: was purged meanwhile; go back once more"]
         try:
             folders = [f for entry in read_log_part(store, part, brief=True) for f in entry.folders]
         except DatasetError as error:
@@ -162,13 +171,14 @@ def _missing(
     for found in ahead(lost, parts, threads=8):
         yield from found
     for part in assembled:
-        if part not in newest.assembled or unit_folder(part.output, part.identity) in purged.folders:
-            try:
-                for place, file in assembled_files(store, part.identity, read_assembled(store, part)):
-                    if store.size(place) != file.size:
-                        yield f"{store.uri_of(place)}: missing"
-            except DatasetError as error:
-                yield str(error)
+        if part in newest.assembled or unit_folder(part.output, part.identity) in purged.folders:
+            continue
+        try:
+            for place, file in assembled_files(store, part.identity, read_assembled(store, part)):
+                if store.size(place) != file.size:
+                    yield f"{store.uri_of(place)}: missing"
+        except DatasetError as error:
+            yield str(error)
 
 
 def _raise(outcome: dict[str, Any]) -> None:

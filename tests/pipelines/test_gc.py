@@ -104,6 +104,20 @@ def test_a_version_of_unknown_time_stays_where_days_are_asked_for(store, monkeyp
     assert collect_garbage(str(store.local), keep=LAST).kept == (5,)
 
 
+def test_a_tag_brings_no_version_back_whose_files_are_gone(store, tmp_path):
+    for number in (1, 2):
+        commit_version(store, number, [f"log-{number}"])
+    tag(store, 1, ["gold"])
+    for _ in range(2):
+        collect_garbage(str(store.local), keep=Keep(last=1, tags="none"))
+        age(store.local, 30)
+    copy = tmp_path / "copy"  # in which the note of the removal is young
+    shutil.copytree(store.local, copy, copy_function=shutil.copyfile)
+    done = collect_garbage(str(copy), keep=LAST)
+    assert done.kept == (2,)
+    assert any("version 1 has a tag" in note and "it stays removed" in note for note in done.notes)
+
+
 @pytest.mark.parametrize("folder", ["tags", "tags-again"])
 def test_a_version_stays_though_one_file_with_its_tag_is_lost(store, folder):
     for number in (1, 2, 3):

@@ -20,6 +20,7 @@ from logloom.io.storage import Store
 from logloom.io.version_files import version_file
 from logloom.pipelines import gc_needed
 from logloom.pipelines import purge as purging
+from logloom.pipelines import rollback as rolling_back
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.history import follow, versions
@@ -158,6 +159,21 @@ def test_nobody_goes_back_to_a_log_that_a_purge_is_about_to_remove(store, monkey
         purge(str(store.local), ["a"])
     assert rollback(store, 1, view="none").left_out == ("a",)
     assert [record.log_id for record in read_manifest(store, 3).logs] == ["b"]
+
+
+def test_nobody_goes_back_to_a_log_that_is_purged_meanwhile(store, monkeypatch):
+    announced = rolling_back.Announced
+
+    def purged_before(*arguments):
+        assert purge(str(store.local), ["a"]).is_proven
+        return announced(*arguments)
+
+    monkeypatch.setattr(rolling_back, "Announced", purged_before)
+    with pytest.raises(
+        DatasetError, match=r"version 1 can't be gone back to: .*was purged meanwhile; go back"
+    ):
+        rollback(store, 1, view="none")
+    assert read_manifest(store).version == 2
 
 
 def test_nothing_is_erased_where_one_of_several_logs_is_unknown(store):
