@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     epilog=examples(
         "logloom diff /data/urban@6 /data/urban@7",
         "logloom diff /data/urban gold 7 --md",
+        "logloom diff /data/urban --since 2026-11-24",
         "logloom diff gs://datasets/urban /data/urban --json",
     )
 )
@@ -44,6 +45,13 @@ def diff(
             autocompletion=complete_version,
         ),
     ],
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="DATE|VERSION",
+            help="Compare one version with an earlier one: the last of a day (UTC, 2026-11-24), or this one.",
+        ),
+    ] = "",
     logs: Annotated[
         int, typer.Option("--logs", min=0, help="Name at most this many logs of each kind; all are counted.")
     ] = 20,
@@ -61,7 +69,7 @@ def diff(
     """Show what differs between two versions: logs, rows, columns, outputs, software and recipe."""
     from logloom.io.manifest import read_manifest, split_root
     from logloom.io.storage import Store
-    from logloom.pipelines.comparison import compare
+    from logloom.pipelines.comparison import compare, without_purged
     from logloom.pipelines.stats import MAX_LOGS, changed_statistics
 
     if md and json:
@@ -71,7 +79,11 @@ def diff(
         raise UsageError(
             f"one version of {versions[0]}: name two, or compare {versions[0]}@{versions[1]} with its parent"
         )
+    if since and len(versions) > 1:
+        raise UsageError("--since is compared with one version: give ROOT or ROOT@VERSION")
     chosen = [split_root(one) for one in _named(versions)]
+    if since:
+        chosen.insert(0, (chosen[0][0], since))
     stores = [Store.at(root, storage) for root, _ in chosen]
     found = [read_manifest(store, version) for store, (_, version) in zip(stores, chosen, strict=True)]
     if len(found) == 1:
@@ -81,6 +93,7 @@ def diff(
         stores, found = [store, store], [read_manifest(store, manifest.parent), manifest]
     names = [f"{store.uri}@{manifest.version}" for store, manifest in zip(stores, found, strict=True)]
     compared = compare((names[0], names[1]), found[0], found[1], logs)
+    compared = without_purged(compared, stores[0], found[0], found[1])
     changed = changed_statistics(
         (stores[0], stores[1]), (found[0], found[1]), None if statistics else MAX_LOGS
     )
@@ -95,8 +108,9 @@ def _is_version(text: str, store: Store) -> bool:
     """Whether a text says a version of a root, rather than another root."""
     from logloom.io.storage import Store
     from logloom.io.tags import read_tags
+    from logloom.io.version_times import is_day
 
-    is_named = re.fullmatch("v?[0-9]+|latest", text) or text in read_tags(store)
+    is_named = re.fullmatch("v?[0-9]+|latest", text) or is_day(text) or text in read_tags(store)
     return bool(is_named) and not Store.at(text).names()
 
 

@@ -63,9 +63,11 @@ def log(
     for one in found:
         if one.record is not None and not json:
             _print_stay(one, one.record)
+        elif one.removed and not one.problem and not json:
+            print_message(f"{_in_words(one.versions)}: had it, removed by `logloom gc`")
         if one.problem:
             print_message(f"{_in_words(one.versions)}: {one.problem}")
-    if any(one.problem for one in found):
+    if any(one.problem and not one.removed for one in found):
         raise typer.Exit(NOT_WHOLE)
 
 

@@ -57,9 +57,10 @@ def rollback(
         raise UsageError(
             f"{store.uri}: say which version to go back to, as in {store.uri}@{max(1, newest - 1)}"
         )
-    made, shown = run(store, version, reason, view=view.value, on_message=print_message)
+    made, shown, left_out = run(store, version, reason, view=view.value, on_message=print_message)
     print_message(f"version {made.version} of {store.uri}: {made.reason}")
     if json:
-        print_json({"version": made.version, "reason": made.reason, "view": shown, **made.totals})
+        result = {"version": made.version, "reason": made.reason, "view": shown, "left_out": left_out}
+        print_json({**result, **made.totals})
     else:
         print(shown or store.uri)

@@ -27,10 +27,28 @@ if TYPE_CHECKING:
     from logloom.pipelines.history import VersionSummary
 
 
-@app.command(epilog=examples("logloom versions /data/urban", "logloom versions gs://datasets/urban --json"))
+@app.command(
+    epilog=examples(
+        "logloom versions /data/urban",
+        "logloom versions /data/urban --since 2026-11-24",
+        "logloom versions gs://datasets/urban --json",
+    )
+)
 def versions(
     root: BareRoot,
-    last: Annotated[int, typer.Option(min=1, help="Show this many versions, the newest first.")] = 20,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Show this many versions, the newest first (default: 20; with --since, all of them)."
+        ),
+    ] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="DATE|VERSION",
+            help="Show versions committed on this day (UTC, 2026-11-24) or later, or from this version on.",
+        ),
+    ] = "",
     count_bytes: Annotated[
         bool | None,
         typer.Option(
@@ -48,7 +66,9 @@ def versions(
     from logloom.io.storage import Store
     from logloom.pipelines.history import versions as run
 
-    found = run(Store.at(root, parse_storage_options(storage_option)), last, count_bytes=count_bytes)
+    store = Store.at(root, parse_storage_options(storage_option))
+    last = 20 if last is None and not since else last
+    found = run(store, last, since=since, count_bytes=count_bytes)
     if json:
         print_json([dataclasses.asdict(one) for one in found])
     else:

@@ -4,6 +4,7 @@ Here: manifests, versions by their names, and where the files lie:
 
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
     versions/00000007.blake3               its digest, see logloom.io.manifest_digest
+    versions/00000007.times.json           when it was made, see logloom.io.version_times
     versions/00000005.removed              says that this version is no more, see logloom.io.removals
     versions/shards/<digest>.parquet       what versions say of their logs, see logloom.io.shards
     runs/<number>/<run>.json               what became of one build that was to be that number
@@ -47,6 +48,7 @@ from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.storage import Store
 from logloom.io.tags import Version, read_tags
 from logloom.io.version_files import all_versions, lost_manifest, version_file, version_numbers
+from logloom.io.version_times import is_day, version_of_day
 from logloom.schema import Schema
 from logloom.words import near_to
 
@@ -248,7 +250,7 @@ def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
 
     Args:
         store: the root.
-        version: a number, "latest", or a tag.
+        version: a number, "latest", a tag, or a day (UTC): the last version that was committed up to its end.
 
     Raises:
         UsageError: there is no such version; lists those there are.
@@ -280,7 +282,7 @@ def as_laid_out(store: Store) -> Store:
 
 
 def resolve_version(store: Store, version: int | str) -> int:
-    """The number of a version given by number, tag or "latest".
+    """The number of a version given by number, tag, "latest" or a day, as in 2026-11-24.
 
     Raises:
         UsageError: there is no such version; lists those there are.
@@ -294,8 +296,13 @@ def resolve_version(store: Store, version: int | str) -> int:
     if version == "latest":
         return numbers[-1]
     text = str(version).lstrip("v")
+    number = int(text) if _DIGITS.fullmatch(text) else None
+    if number in numbers:
+        return number
     tags = read_tags(store)
-    number = int(text) if _DIGITS.fullmatch(text) else tags.get(str(version))
+    number = tags.get(str(version)) if number is None else number
+    if is_dated := number is None and is_day(str(version)):
+        number = version_of_day(store, str(version), sorted(itertools.chain(*found)))
     if number is not None and number in numbers:
         return number
     if number is not None and number in lost:
@@ -303,7 +310,7 @@ def resolve_version(store: Store, version: int | str) -> int:
     known = [*map(str, numbers[-5:]), *sorted(tag for tag in tags if tags[tag] in numbers)]
     hint = near_to(text if text[:1].isalpha() else "", known)  # a number is near to too many
     if number in removed:
-        named = f" ({version})" if str(version) in tags else ""
+        named = f" ({version})" if str(version) in tags or is_dated else ""
         raise UsageError(f"{store.uri}: version {number}{named} was removed by `logloom gc`{hint}")
     raise UsageError(f"{store.uri}: no version {version!r:.100}{hint}")
 

@@ -126,6 +126,9 @@ def check_purged(plan: Plan) -> None:
     for task in dict.fromkeys(task for task, _ in plan.partitions) if len(purged) else ():
         if purged.has_rows_of(task.content_id):
             raise PurgedError(f"{task.log_id}: was purged since this build was planned; build again")
+    for record in plan.changes if len(purged) else ():  # of a rollback, those of an earlier version
+        if record.part in purged.parts:
+            raise PurgedError(f"{record.log_id}: was purged since this build was planned; build again")
 
 
 def with_view(job: Target, version: int, view: str, on_message: OnMessage, built: int, reused: int) -> Built:

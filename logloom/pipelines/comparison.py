@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from logloom.errors import RecipeError
 from logloom.io.manifest import Manifest
 from logloom.io.merging import SortedRows
+from logloom.io.purged import Purged, digest_of_log
 from logloom.io.records import LogRecords
 from logloom.io.shards import DROPPED, table_of, total
+from logloom.io.storage import Store
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as recipe_yaml
 from logloom.schema import ColumnType, Schema, dtype_to_json
@@ -229,6 +231,29 @@ def compare(names: tuple[str, str], before: Manifest, after: Manifest, limit: in
         _differing(before.dependencies, after.dependencies),
         tuple(_recipe_lines(names, before, after)),
     )
+
+
+def without_purged(
+    compared: VersionComparison, store: Store, before: Manifest, after: Manifest
+) -> VersionComparison:
+    """A comparison whose purged logs have the names of their tombstones, which don't tell their own.
+
+    Args:
+        store: the root of both versions.
+    """
+    purged = Purged(store)
+
+    def name(log_id: str) -> str:
+        found = (manifest.logs.find(log_id) for manifest in (before, after))
+        is_purged = any(record is not None and record.part in purged.parts for record in found)
+        return f"purged:{digest_of_log(log_id)[:16]}" if is_purged else log_id
+
+    if not purged.parts:
+        return compared
+    logs = compared.logs
+    changed = [{**one, "log_id": name(one["log_id"])} for one in logs.changed]
+    added, gone = ([*map(name, ids)] for ids in (logs.added, logs.gone))
+    return replace(compared, logs=replace(logs, added=added, gone=gone, changed=changed))
 
 
 def _type_text(ctype: ColumnType) -> str:

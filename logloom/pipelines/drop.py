@@ -61,13 +61,13 @@ def plan_drop(
         allow_empty=allow_empty or undo or not newest.totals.get("rows"),
         reason=f"{words}: {reason}" if reason else words,
     )
-    changes = {one.log_id: _gone(one) for one in _erased(store, newest)}  # else this would bring them back
-    changes |= {one.log_id: _gone(one) if undo else _dropped(one, reason) for one in records}
+    changes = {one.log_id: gone(one) for one in erased(store, newest)}  # else this would bring them back
+    changes |= {one.log_id: gone(one) if undo else _dropped(one, reason) for one in records}
     ordered = tuple(changes[log_id] for log_id in sorted(changes))
     return Plan(job=job, changes=ordered)
 
 
-def _erased(store: Store, manifest: Manifest) -> Iterator[LogRecord]:
+def erased(store: Store, manifest: Manifest) -> Iterator[LogRecord]:
     """The records of a version's logs that were purged since."""
     return manifest.logs.take(manifest.logs.where("part", Purged(store).parts))
 
@@ -79,5 +79,6 @@ def _dropped(record: LogRecord, reason: str) -> LogRecord:
     return LogRecord(*named, DROPPED, "", 0, 0, {}, 0, reasons, units=0, catalogue=record.catalogue)
 
 
-def _gone(record: LogRecord) -> LogRecord:
+def gone(record: LogRecord) -> LogRecord:
+    """The mark that a log leaves."""
     return dataclasses.replace(_dropped(record, ""), status=GONE)

@@ -12,20 +12,22 @@ Elsewhere: what versions need (logloom.pipelines.gc_needed), removing what is ol
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.ages import FoundFile, changed_at, listed, now_of, remove_folder
 from logloom.io.entries import unit_folder, unit_names
 from logloom.io.formats import referred_to
 from logloom.io.intervals import numbers_with
-from logloom.io.manifest import as_laid_out, no_version_at, read_manifest
+from logloom.io.manifest import as_laid_out, manifest_at, no_version_at, read_manifest
+from logloom.io.past_logs import keep_past
 from logloom.io.removals import REMOVING, forget_removals, mark_removed, removed_file, removing
-from logloom.io.shards import SHARDS
+from logloom.io.shards import SHARDS, shard_file
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
 from logloom.io.tags import read_tags
@@ -37,14 +39,15 @@ from logloom.io.version_files import (
     version_file,
     view_folder,
 )
+from logloom.io.version_times import CommitTimes, is_clock_set
 from logloom.pipelines.gc_needed import Needed, check_found, check_versions, kept_versions, view_users
 from logloom.pipelines.gc_removal import Collected, Removal
 from logloom.pipelines.merged_stats import MERGED
+from logloom.pipelines.rollback import missing_from
 from logloom.pipelines.status import builds
 from logloom.pipelines.view import COPIED
 from logloom.recipe import Keep
-from logloom.transforms.finish import outcome_name
-from logloom.words import human_seconds
+from logloom.words import human_seconds, human_time, some_of
 
 GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
@@ -60,7 +63,9 @@ _OF_RUN = re.compile(
     r"(?P<outcome>[0-9a-z]{1,32}(\.running)?\.json|[0-9a-z]{1,32}\.failures-[0-9a-f]+\.jsonl)|"
     r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}.*|(attempts|read)/.+"
 )
-_OF_VERSIONS = re.compile(r"shards|purged|intervals|tags(\.json)?|[0-9]{8}\.(json|blake3|removed)")
+_OF_VERSIONS = re.compile(
+    r"shards|purged|intervals|past|tags(\.json|-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
+)
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
 
@@ -99,8 +104,9 @@ def collect_garbage(
     check_root(store)  # a stranger's folder may have one of these names, too
     store = as_laid_out(store)
     now = time.time() if dry_run else now_of(store)
-    check_grace(store, grace_s, now)
+    notes = check_grace(store, grace_s, now)
     collection = _Collection(store, now, now - grace_s, dry_run, on_progress)
+    collection.done.notes += notes
     collection.versions(keep)
     collection.units()
     collection.files()
@@ -112,21 +118,37 @@ def collect_garbage(
     return collection.done
 
 
-def check_grace(store: Store, grace_s: float, now: float) -> None:
-    """Raises UsageError unless the grace is longer than each build that the root tells of, or runs."""
+def check_grace(store: Store, grace_s: float, now: float) -> list[str]:
+    """Makes sure that the grace is longer than each build that the root tells of, or runs.
+
+    Returns:
+        What is to be said of builds of which nobody knows how long they took, since a clock was wrong.
+
+    Raises:
+        UsageError: it isn't longer.
+    """
+    notes = []
     for status in builds(store):
         if not status.started:
             continue
-        over = changed_at(store, outcome_name(status.version, status.run))
         heard = time.time() - max(status.heard, 0)
-        took = (now if not status.is_over else max(heard, over or 0.0)) - status.started
-        if took >= grace_s:
+        ended = max(heard, status.ended) if status.is_over else now
+        took = ended - status.started
+        is_known = is_clock_set(status.started, ended) and is_clock_set(ended, now)
+        if status.is_over and not is_known:
+            times = [human_time(int(seconds) * 10**9) for seconds in (status.started, ended)]
+            notes.append(
+                f"nobody knows how long the build of version {status.version} ({status.run}) took: it began "
+                f"{times[0]} and ended {times[1]}, so a clock was wrong"
+            )
+        elif took >= grace_s:
             what = "has been running for" if not status.is_over else "took"
             raise UsageError(
                 f"{store.uri}: the build of version {status.version} ({status.run}) {what} "
                 f"{human_seconds(took)}, and a grace of {human_seconds(grace_s)} isn't longer: a build may "
                 "count on what is as old as itself. Give a longer --grace"
             )
+    return notes
 
 
 class _Collection(Removal):
@@ -156,8 +178,7 @@ class _Collection(Removal):
         if rule is None or rule.tags == "all":
             back = {number for number in tags.intersection(before) if self._bring_back(number)}
             numbers, before = sorted({*numbers, *back}), [number for number in before if number not in back]
-        times = {number: changed_at(store, version_file(number)) or self._now for number in numbers}
-        kept = kept_versions(times, tags, rule)
+        kept = kept_versions(self._times(numbers, rule), tags, rule)
         used = [number for number in numbers if number not in kept and view_users(store, number)]
         for number in used:
             done.notes.append(f"version {number} stays, since tables elsewhere point into its view")
@@ -181,6 +202,19 @@ class _Collection(Removal):
             self._view(number)
         self._intervals({*numbers, *before})
 
+    def _times(self, numbers: Sequence[int], rule: Keep | None) -> dict[int, float | None]:
+        """When versions were committed, as far as that is recorded and a rule asks for it."""
+        if rule is None or not rule.daily:
+            return dict.fromkeys(numbers)
+        found = CommitTimes.of(self._store, numbers, self._now)
+        self.done.notes += [f"{problem}; the version stays" for problem in found.problems]
+        if found.missing:
+            self.done.notes.append(
+                f"nobody recorded when some versions were committed ({some_of(found.missing)}), so a rule of "
+                "days keeps them; `--keep-last` alone goes by their numbers"
+            )
+        return dict.fromkeys(numbers) | dict(found.known)
+
     def _bring_back(self, number: int) -> bool:
         """Takes the note back that a version with a tag is removed; gives whether it is there again.
 
@@ -191,6 +225,11 @@ class _Collection(Removal):
         if not self._store.exists(version_file(number)):
             return False  # somebody gave it up, since its manifest is lost
         is_young = (changed_at(self._store, note) or self._now) >= self._cutoff
+        if is_young and self._lacks_files(number):  # a copy made an old note young
+            self.done.notes.append(
+                f"version {number} has a tag, but was removed, and files of it are gone: it stays removed"
+            )
+            return False
         if self._dry:
             return is_young
         if is_young:
@@ -202,6 +241,11 @@ class _Collection(Removal):
             "bring it back"
         )
         return False
+
+    def _lacks_files(self, number: int) -> bool:
+        """Whether something is gone that a version names, as far as no later one does, too."""
+        manifest, newest = manifest_at(self._store, number), read_manifest(self._store)
+        return any(missing_from(self._store, manifest.logs, manifest.assembled, newest))
 
     def _take_out(self, number: int, tags: Collection[int]) -> None:
         """Notes that a version is removed, unless it got a tag since those were read."""
@@ -272,7 +316,7 @@ class _Collection(Removal):
     def files(self) -> None:
         """Removes parts of logs, shards and sidecar indices that nobody needs."""
         self._single("log parts", "logs", LOG_FILE, lambda match: f"logs/{match[0]}")
-        self._single("shards", SHARDS, _SHARD, lambda match: f"{SHARDS}/{match[0]}")
+        self._single("shards", SHARDS, _SHARD, lambda match: f"{SHARDS}/{match[0]}", before=self._keep_past)
         if self._needed.are_known:
             self._single("index", "index", _SIDECAR, lambda match: match[1], others=_OTHER_INDEX)
         versions = {*self.done.kept, *self.done.waiting}
@@ -288,12 +332,14 @@ class _Collection(Removal):
         pattern: re.Pattern[str],
         needed_as: Callable[[re.Match[str]], str],
         others: re.Pattern[str] = _NONE,
+        before: Callable[[Sequence[FoundFile]], None] = lambda files: None,
     ) -> None:
         """Removes files of a folder.
 
         Args:
             needed_as: what a file is called among the names that are needed.
             others: files that stay, or go otherwise.
+            before: called with files that are about to be removed.
         """
         files = listed(self._store, folder)
         found = ((file, pattern.fullmatch(file.name.removeprefix(f"{folder}/"))) for file in files)
@@ -302,8 +348,24 @@ class _Collection(Removal):
             names = [file.name for file, match in batch if not match]
             self.done.unknown += [n for n in names if not others.fullmatch(n.removeprefix(f"{folder}/"))]
             is_needed = self._needed.has([needed_as(match) for _, match in known])
-            old = [file for (file, _), needed in zip(known, is_needed, strict=True) if not needed]
-            self._remove_single(kind, [file for file in old if file.changed < self._cutoff])
+            unneeded = (file for (file, _), needed in zip(known, is_needed, strict=True) if not needed)
+            old = [file for file in unneeded if file.changed < self._cutoff]
+            before(old)
+            self._remove_single(kind, old)
+
+    def _keep_past(self, files: Sequence[FoundFile]) -> None:
+        """Keeps of shards, which are about to be removed, which logs versions had that are no more."""
+        if self._dry or not files:
+            return
+        names = {file.name for file in files}
+        for number in self._expired:
+            for manifest in check_versions(self._store, [number], may_lack=True):
+                logs = manifest.logs
+                for shard in logs.shards if logs.is_stored else ():
+                    if (name := shard_file(shard, logs.folder)) in names:
+                        names.discard(name)
+                        with contextlib.suppress(DatasetError):  # it is damaged: nobody can tell any more
+                            keep_past(self._store, shard, logs.folder)
 
     # --- what builds leave
 

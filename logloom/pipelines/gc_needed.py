@@ -42,11 +42,12 @@ _NOTHING_REMOVED = "nothing was removed: nobody knows what that version needs"
 _PARTS = 64  # of logs, that are looked at together
 
 
-def kept_versions(times: Mapping[int, float], tagged: Iterable[int], keep: Keep | None) -> set[int]:
+def kept_versions(times: Mapping[int, float | None], tagged: Iterable[int], keep: Keep | None) -> set[int]:
     """The versions that stay.
 
     Args:
-        times: of all versions, when each was committed, in seconds since the Unix epoch.
+        times: of all versions, when each was committed, in seconds since the Unix epoch; None where that
+            isn't known: such a version stays where a rule asks for days.
         keep: None keeps all.
     """
     numbers = sorted(times)
@@ -55,8 +56,13 @@ def kept_versions(times: Mapping[int, float], tagged: Iterable[int], keep: Keep 
     kept = set(numbers[-(keep.last or 1) :])
     if keep.tags == "all":
         kept |= set(tagged) & times.keys()
-    newest_of_day = {datetime.datetime.fromtimestamp(times[n], datetime.UTC).date(): n for n in numbers}
-    kept |= {newest_of_day[day] for day in sorted(newest_of_day, reverse=True)[: keep.daily or 0]}
+    if keep.daily:
+        timed = {n: at for n in numbers if (at := times[n]) is not None}
+        kept |= times.keys() - timed.keys()
+        newest_of_day = {
+            datetime.datetime.fromtimestamp(at, datetime.UTC).date(): n for n, at in timed.items()
+        }
+        kept |= {newest_of_day[day] for day in sorted(newest_of_day, reverse=True)[: keep.daily]}
     return kept
 
 

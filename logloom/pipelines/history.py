@@ -8,7 +8,8 @@ Elsewhere: comparing two versions (logloom.pipelines.comparison), what builds le
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -17,13 +18,15 @@ from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.log_statistics import read_statistics
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
-from logloom.io.manifest import Manifest, manifest_at, no_version_at
+from logloom.io.manifest import Manifest, manifest_at, no_version_at, resolve_version
+from logloom.io.past_logs import had_log
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
 from logloom.io.version_files import all_versions, lost_manifest
+from logloom.io.version_times import first_since, is_day, read_times
 from logloom.pipelines.comparison import LogChanges, sums_of
 from logloom.pipelines.log_counts import reason_in_words
 from logloom.pipelines.status import builds_of
@@ -39,7 +42,8 @@ class VersionSummary:
     """A version in a few words.
 
     Attributes:
-        started: when its build began, in seconds since 1970 by that machine's clock; None where unknown.
+        started, committed: when its build began, and when it ended with this version, in seconds since 1970
+            by the clocks of those machines; None where unknown.
         run, engine: of the build that committed it; "" where unknown.
         reason: why somebody made it, where no build did.
         logs, rows, units: that it holds; None where that can't be told.
@@ -54,6 +58,7 @@ class VersionSummary:
     name: str = ""
     tags: tuple[str, ...] = ()
     started: int | None = None
+    committed: int | None = None
     run: str = ""
     engine: str = ""
     reason: str = ""
@@ -68,13 +73,15 @@ class VersionSummary:
 
 
 def versions(
-    store: Store, last: int | None = None, *, count_bytes: bool | None = None
+    store: Store, last: int | None = None, *, since: str = "", count_bytes: bool | None = None
 ) -> list[VersionSummary]:
     """The versions of a root, the newest first.
 
     Args:
         store: the root.
         last: only the newest so many; None for all.
+        since: only those that were committed on this day or later, as in 2026-11-24, but for those of unknown
+            time; or from this version on, by number or tag. "" for all.
         count_bytes: whether to read the parts of all logs for their sizes; None does it where they are few.
 
     Returns:
@@ -83,12 +90,17 @@ def versions(
     Raises:
         UsageError: there is no version.
     """
-    numbers, _, lost = all_versions(store)
+    numbers, removed, lost = all_versions(store)
     if not (numbers or lost):
         raise no_version_at(store)
     shown = sorted([*numbers, *lost])
-    shown = shown[-last:] if last is not None else shown
     tags = read_tags(store)
+    if since:
+        is_dated = is_day(since) and since not in tags
+        first = first_since(store, since, sorted([*shown, *removed])) if is_dated else None
+        first = resolve_version(store, since) if first is None else first
+        shown = [number for number in shown if number >= first]
+    shown = shown[-last:] if last is not None else shown
     sizes: dict[str, int] = {}
     purged = Purged(store)
     found = []
@@ -161,11 +173,15 @@ def _changes(parent: Manifest, manifest: Manifest) -> Mapping[str, int] | None:
 
 
 def _with_run(store: Store, summary: VersionSummary) -> VersionSummary:
-    """What runs/ tells of the build that made it; the rest of a version stands without it."""
+    """What is recorded of the build that made it; the rest of a version stands without it."""
+    with contextlib.suppress(LogloomError):
+        if times := read_times(store, summary.version):
+            summary = replace(summary, started=times.started or None, committed=times.committed)
     with contextlib.suppress(LogloomError):
         done = [one for one in builds_of(store, summary.version) if one.state == "committed"]
         for one in done[-1:]:  # two that committed the same bytes: the first
-            return replace(summary, started=one.started or None, run=one.run, engine=one.engine)
+            started = summary.started or one.started or None
+            return replace(summary, started=started, run=one.run, engine=one.engine)
     return summary
 
 
@@ -208,6 +224,7 @@ class LogStay:
             purged.
         columns: what the build counted of its columns (see docs/statistics.md); None where it didn't, or the
             log was purged.
+        removed: these versions had it, and were removed by `logloom gc`; no more is known.
         problem: why no more is known.
     """
 
@@ -216,10 +233,11 @@ class LogStay:
     units: tuple[tuple[str, Entry], ...] = field(default=(), repr=False)
     columns: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
     problem: str = ""
+    removed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """See docs/versions.md."""
-        named = {"versions": list(self.versions), "problem": self.problem}
+        named = {"versions": list(self.versions), "problem": self.problem, "removed": self.removed}
         if self.record is None:
             return named
         units = [
@@ -279,11 +297,12 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
 
     Returns:
         What each range of versions says of it, and its units; of one that is damaged or lost, the problem.
+        Then the removed versions that had it, and those of which that isn't known.
 
     Raises:
-        UsageError: no version that can be read has this log.
+        UsageError: no version that can be read has this log, or had it.
     """
-    numbers, _, lost = all_versions(store)
+    numbers, removed, lost = all_versions(store)
     if not (numbers or lost):
         raise no_version_at(store)
     found: list[LogStay] = []
@@ -304,11 +323,50 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
         elif record is not None:
             found.append(LogStay((number,), record))
         last = record
-    if not any(one.record for one in found):
+    past = _past_of(store, log_id, removed)
+    if not any(one.record for one in found) and not any(one.removed and not one.problem for one in past):
+        found += past
         problems = "".join(f"\nversion {one.versions[0]}: {one.problem}" for one in found)
         where = where_logs_are(store.uri, newest, log_id)
         raise UsageError(f"{store.uri}: no version has a log {log_id!r}{where}{problems}")
-    return [_with_extent(store, one) for one in reversed(found)]
+    return [*(_with_extent(store, one) for one in reversed(found)), *past]
+
+
+def _past_of(store: Store, log_id: str, removed: Sequence[int]) -> list[LogStay]:
+    """The removed versions that had a log, or of which nobody kept that; successive ones as one, the newest
+    first.
+    """
+    known: dict[str, bool | None] = {}
+    had = {number: _had(store, number, log_id, known) for number in removed}
+    found: list[LogStay] = []
+    for _, run in itertools.groupby(removed, lambda number: had[number]):
+        numbers = tuple(run)
+        if had[numbers[0]] is None:
+            why = "was removed by `logloom gc`, and nobody kept which logs it had"
+            found.append(LogStay(numbers, None, problem=why, removed=True))
+        elif had[numbers[0]]:
+            found.append(LogStay(numbers, None, removed=True))
+    return found[::-1]
+
+
+def _had(store: Store, number: int, log_id: str, known: dict[str, bool | None]) -> bool | None:
+    """Whether a removed version had a log; None where that can't be told.
+
+    Args:
+        known: by the digest of a shard whether that had it; takes what is found.
+    """
+    try:
+        logs = manifest_at(store, number).logs
+        shard = logs.shard_for(log_id)
+        if shard is None or not shard.digest:
+            return shard is not None and logs.find(log_id) is not None
+        if shard.digest not in known:
+            known[shard.digest] = had_log(store, shard.digest, log_id)
+        if known[shard.digest] is None:  # it hasn't been removed yet
+            known[shard.digest] = logs.find(log_id) is not None
+        return known[shard.digest]
+    except LogloomError:
+        return None
 
 
 def _with_extent(store: Store, stay: LogStay) -> LogStay:

@@ -29,6 +29,7 @@ from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
+from logloom.io.tags import mend_tags
 from logloom.io.version_files import version_file, version_numbers
 from logloom.pipelines.plan import resolved_references
 from logloom.pipelines.repair_assembled import assemble_again
@@ -218,10 +219,11 @@ class _Mending:
         labels = list(damaged_labels(store, manifest, manifest.logs))
         found += labels
         self._done += [Mended(one.log_id, "", one.message, WAY_OUT) for one in labels if not dry_run]
-        beside = problems_beside(store, manifest.version)
-        found += beside
-        self._done += [Mended("", "", *one.message.split(": ", 1)) for one in beside if not dry_run]
+        found += problems_beside(store, manifest.version)
         if not dry_run:
+            self._done += [Mended("", "", store.uri_of(name)) for name in mend_tags(store)]
+            left = problems_beside(store, manifest.version)
+            self._done += [Mended("", "", *one.message.split(": ", 1)) for one in left]
             store.settle(["logs", "versions"])
             self._mend_views(readable)
             write_digest(store, manifest.version, store.read(version_file(manifest.version)))

@@ -52,6 +52,7 @@ class BuildStatus:
         heard: seconds since the last sign of life, of the engine where it was asked; -1: none.
         detached: its command has ended; the engine is asked.
         units, units_read_back: of the version's new logs, by all attempts at this version.
+        ended: when it did, seconds since the Unix epoch, by the machine that committed; 0 where unknown.
         failed: partitions.
         whole: nothing of a version that was committed is salvaged or skipped beyond the recipe's budget.
         lacking: which logs of a version that was committed aren't whole, where it isn't and is still there.
@@ -67,6 +68,7 @@ class BuildStatus:
     job_id: str = ""
     place: str = ""
     started: int = 0
+    ended: int = 0
     heard: int = -1
     detached: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -263,6 +265,7 @@ def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
         failed=outcome.failed,
         failure_files=tuple(outcome.failure_files),
         whole=outcome.whole,
+        ended=outcome.ended,
     )
 
 

@@ -33,6 +33,7 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.tags import tag_problems
 from logloom.io.version_files import view_folder
+from logloom.io.version_times import time_problems
 from logloom.pipelines.verify_claims import Claims, Finding, manifest_state, whole_logs
 from logloom.pipelines.verify_logs import check_spans, derive_again, job_again, task_of
 from logloom.pipelines.view import view_files
@@ -270,8 +271,9 @@ class _Checking:
 
 
 def problems_beside(store: Store, number: int) -> list[Finding]:
-    """What is wrong with what people made of a version: tags, and intervals that were saved with it."""
-    return [Finding("", "", text) for text in (*tag_problems(store), *problems_of(store, number))]
+    """What is wrong with what no manifest names: tags, a version's times, and intervals saved with it."""
+    texts = (*tag_problems(store), *time_problems(store, number), *problems_of(store, number))
+    return [Finding("", "", text) for text in texts]
 
 
 def sampled_logs(version: int, count: int, sample: str) -> tuple[Sequence[int], str]:

@@ -28,6 +28,7 @@ from logloom.io.row_counts import rows_by_split
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.io.version_files import all_versions, lost_manifest, runs_folder
+from logloom.io.version_times import clock
 from logloom.schema import Schema
 from logloom.transforms.job import Target
 from logloom.words import counted, near_to, some_of
@@ -48,13 +49,13 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
     Raises:
         DatasetError: the manifest of the newest one is lost, or damaged.
     """
-    run = new_run()
+    begun = {"run": new_run(), "started": clock()}
     numbers = all_versions(store)
     if numbers.is_newest_lost:
         raise lost_manifest(store, numbers.lost[-1])  # whose number would be taken by another version
     if not numbers.there:
         store = replace(store, fan_out=fan_out_of_new(store))
-        return None, {"store": store, "number": numbers.next, "parent": None, "run": run}
+        return None, {"store": store, "number": numbers.next, "parent": None, **begun}
     number = numbers.there[-1]
     newest = manifest_at(store, number)  # which gc may have removed since: then another build was first
     store = replace(store, fan_out=newest.fan_out)
@@ -64,7 +65,7 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
         "parent": number,
         "parent_digest": digest_of_manifest(store, number),
         "assembled": newest.assembled,
-        "run": run,
+        **begun,
     }
 
 

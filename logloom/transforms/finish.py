@@ -29,6 +29,7 @@ from logloom.io.shards import DROPPED, LogRecord, total
 from logloom.io.storage import Store
 from logloom.io.stored import UNITS
 from logloom.io.version_files import runs_folder, version_file
+from logloom.io.version_times import clock, write_times
 from logloom.metrics import count
 from logloom.software import software
 from logloom.transforms.column_warnings import lost_warnings, turn_warnings, turns_of
@@ -268,6 +269,7 @@ class Outcome:
         whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
         unchanged: nothing was committed, since the parent version says all that this one would.
         warnings: of logs that were built, the first few.
+        ended: when, in seconds since the Unix epoch; 0 where unknown.
     """
 
     version: Count
@@ -283,6 +285,7 @@ class Outcome:
     whole: bool = True
     unchanged: bool = False
     warnings: tuple[Text, ...] = ()
+    ended: Count = 0
 
 
 def read_outcome(job: Target) -> Outcome:
@@ -347,6 +350,7 @@ def commit(
             outcome["committed"] = True
         except CommitConflictError as error:
             outcome["conflict"] = str(error)
+    outcome["ended"] = clock()
     job.store.replace(outcome_file(job), canonical(outcome))
     if outcome["committed"]:
         with contextlib.suppress(StorageError):  # marks that stay do no harm
@@ -376,12 +380,18 @@ def _removed(job: Target, outcomes: LogOutcomes, assembled: Sequence[Assembled])
         log = digest_of_log(record.log_id)
         is_redacted = isinstance(job, LogJob) and known.get(log) != purged.redactions.get(log)
         if record.part and (is_redacted or purged.has_rows_of(record.content_id)):
-            yield Failure(
-                record.log_id, "", "log", "was purged while this build ran; build again, without it"
-            )
+            yield _purged_meanwhile(record)
+    changes = LogRecords(job.store, job.changes, runs_folder(job.number))
+    for record in changes if len(purged) else ():
+        if record.part in purged.parts:
+            yield _purged_meanwhile(record)
     for what, place in removed_meanwhile(job, made, records_of(job, outcomes), assembled):
         message = f"{place}: removed by `logloom gc` while this build ran; build again"
         yield Failure(what, "", "readback", message)
+
+
+def _purged_meanwhile(record: LogRecord) -> Failure:
+    return Failure(record.log_id, "", "log", "was purged while this build ran; build again, without it")
 
 
 def is_whole(logs: LogRecords, within_budget: bool) -> bool:
@@ -454,6 +464,8 @@ def create_version(
     if not job.store.create(name, data) and job.store.read(name) != data:
         raise was_first(job)
     write_digest(job.store, job.number, data)
+    with contextlib.suppress(StorageError):  # the version is sound without them
+        write_times(job.store, job.number, job.started)
     return manifest
 
 

@@ -127,6 +127,7 @@ class Target:
         references: digests of the datasets that outputs point into, by output.
         reason: see `Manifest.reason`.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
+        started: when it was planned, seconds since the Unix epoch; stands beside the manifest and in runs/.
         labels: of this submission, for people and bills; they stand in runs/ alone.
         block_bytes: how many bytes of rows a worker holds at a time.
         bundle: how many partitions of a log pass through the engine together at most.
@@ -149,6 +150,7 @@ class Target:
     references: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     run: str = "again"
+    started: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     block_bytes: int = 64 << 20
     bundle: int = 1

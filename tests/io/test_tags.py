@@ -7,7 +7,7 @@ import pytest
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.metadata import canonical
 from logloom.io.storage import Store
-from logloom.io.tags import TAGS, change_tags, check_tag, read_tags, tag_problems
+from logloom.io.tags import AGAIN, TAGS, change_tags, check_tag, mend_tags, read_tags, tag_problems
 from tests import faulty
 
 
@@ -35,6 +35,7 @@ def test_of_many_that_tag_at_once_none_is_lost(store):
     expected = {f"t{number}-{turn}": number for number in range(1, 9) for turn in range(4)}
     assert read_tags(store) == expected
     assert len(store.names(TAGS)) == len(expected)
+    assert list(tag_problems(store)) == []
 
 
 def test_a_change_upon_one_that_came_first_is_made_again_upon_it(store):
@@ -53,7 +54,7 @@ def test_a_change_upon_one_that_came_first_is_made_again_upon_it(store):
 def test_a_change_that_changes_nothing_writes_nothing(store):
     change_tags(store, lambda tags: {"gold": 1})
     assert change_tags(store, lambda tags: {**tags, "gold": 1}) == {"gold": 1}
-    assert store.names(TAGS) == ["00000001.json"]
+    assert store.names(TAGS) == ["00000001.json"] == store.names(AGAIN)
 
 
 def test_tags_of_before_are_read_until_the_first_change_and_go_on_in_it(store):
@@ -96,20 +97,72 @@ def test_a_damaged_file_of_tags_is_named(store, data):
 def test_a_bit_that_flips_moves_no_tag(store):
     change_tags(store, lambda tags: {"gold": 3})
     change_tags(store, lambda tags: {**tags, "paper": 1})
-    name = f"{TAGS}/00000002.json"
-    store.replace(name, store.read(name).replace(b'"gold":3', b'"gold":2'))
-    with pytest.raises(DatasetError, match=r"00000002\.json: damaged or changed.*backup, or remove it"):
+    names = [f"{folder}/00000002.json" for folder in (TAGS, AGAIN)]
+    data = store.read(names[0])
+    for name in names:
+        store.replace(name, data.replace(b'"gold":3', b'"gold":2'))
+    with pytest.raises(
+        DatasetError, match=r"tags/00000002\.json: damaged or changed.*backup, or remove this"
+    ):
         read_tags(store)
-    (problem,) = tag_problems(store)
-    assert "00000002.json" in problem
-    store.remove(name)
+    assert all(name in problem for name, problem in zip(names, tag_problems(store), strict=True))
+    assert mend_tags(store) == []
+    for name in names:
+        store.remove(name)
     assert read_tags(store) == {"gold": 3}
     assert list(tag_problems(store)) == []
+
+
+@pytest.mark.parametrize("folder", [TAGS, AGAIN])
+@pytest.mark.parametrize("how", ["gone", "flipped", "another change's"])
+def test_one_of_the_two_files_with_tags_is_enough_and_the_other_is_written_again(store, folder, how):
+    change_tags(store, lambda tags: {"gold": 3})
+    change_tags(store, lambda tags: {**tags, "paper": 1})
+    name = f"{folder}/00000002.json"
+    sound = store.read(name)
+    if how == "gone":
+        store.remove(name)
+    else:
+        other = store.read(f"{folder}/00000001.json")
+        store.replace(name, other if how == "another change's" else sound.replace(b'"gold":3', b'"gold":2'))
+    assert read_tags(store) == {"gold": 3, "paper": 1}
+    (problem,) = tag_problems(store)
+    assert name in problem
+    assert mend_tags(store) == [name]
+    assert store.read(name) == sound
+    assert list(tag_problems(store)) == []
+
+
+def test_a_folder_of_tags_that_is_lost_takes_no_tag_with_it(store):
+    for number in (1, 2):
+        change_tags(store, lambda tags, number=number: {**tags, f"t{number}": number})
+    store.remove_all(TAGS)
+    assert read_tags(store) == {"t1": 1, "t2": 2}
+    assert change_tags(store, lambda tags: {**tags, "t3": 3}) == {"t1": 1, "t2": 2, "t3": 3}
+    assert store.names(TAGS) == ["00000003.json"]
+
+
+def test_whoever_tags_again_after_a_kill_between_both_files_writes_the_second(store):
+    change_tags(store, lambda tags: {"gold": 3})
+    store.remove(f"{AGAIN}/00000001.json")
+    change_tags(store, lambda tags: {**tags, "gold": 3})
+    assert store.names(TAGS) == store.names(AGAIN) == ["00000001.json"]
+
+
+def test_files_that_name_different_versions_are_both_named(store):
+    change_tags(store, lambda tags: {"gold": 3})
+    other = Store.at(f"{store.uri}-other")
+    change_tags(other, lambda tags: {"gold": 2})
+    store.replace(f"{AGAIN}/00000001.json", other.read(f"{AGAIN}/00000001.json"))
+    (problem,) = tag_problems(store)
+    assert f"{AGAIN}/00000001.json: names other versions than" in problem
+    assert read_tags(store) == {"gold": 3}
 
 
 def test_the_tags_of_one_change_arent_those_of_another(store):
     for number in (1, 2):
         change_tags(store, lambda tags, number=number: {**tags, f"t{number}": number})
+    store.remove_all(AGAIN)
     first, second = (f"{TAGS}/0000000{number}.json" for number in (1, 2))
     store.replace(second, store.read(first))
     with pytest.raises(DatasetError, match=r"00000002\.json: the tags after another change, 1"):

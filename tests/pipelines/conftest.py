@@ -59,11 +59,13 @@ def build_at(recipe: Recipe, root: pathlib.Path, num_workers: int = 1, beside: b
 
 
 def digests(root: pathlib.Path) -> dict[str, str]:
-    """Digest of every file of a dataset, but for the mutable ones (runs/, index/, tmp/)."""
+    """Digest of every file of a dataset, but for times of versions, and for runs/, index/ and tmp/."""
     return {
         path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).parts[0] not in ("runs", "index", "tmp")
+        if path.is_file()
+        and path.relative_to(root).parts[0] not in ("runs", "index", "tmp")
+        and not path.name.endswith(".times.json")
     }
 
 

@@ -7,11 +7,12 @@ from decimal import Decimal
 import pytest
 
 import logloom.datasets
-from logloom.errors import CommitConflictError, DatasetError, LogReadError, UsageError
+from logloom.errors import CommitConflictError, DatasetError, LogReadError, PurgedError, UsageError
 from logloom.io.manifest import read_manifest
 from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
 from logloom.io.version_files import version_file, version_numbers
+from logloom.pipelines import rollback as rolling_back
 from logloom.pipelines.build import build
 from logloom.pipelines.comparison import compare
 from logloom.pipelines.drop import plan_drop
@@ -146,7 +147,8 @@ def test_going_back_commits_what_the_earlier_version_says(grown, root):
     recipe, _ = grown
     store = Store.at(str(root))
     before = digests(root)
-    made, shown = rollback(store, 1, "a loose camera")
+    made, shown, left_out = rollback(store, 1, "a loose camera")
+    assert left_out == ()
     old = read_manifest(store, 1)
     assert (made.version, made.parent, made.reason) == (3, 2, "rollback to version 1: a loose camera")
     for name in ("logs", "assembled", "recipe", "schema", "plan", "outputs", "totals", "name"):
@@ -198,3 +200,75 @@ def test_the_commands_say_what_they_made(root):
     done = command("rollback", f"{root}@1", "--json", "--reason", "x")
     assert json.loads(done.stdout)["version"] == 3, done.stderr
     assert command("drop", str(root), gone).returncode == 2
+
+
+def test_what_was_dropped_stays_so_through_a_rollback_until_somebody_takes_that_back(grown, root):
+    recipe, _ = grown
+    store = Store.at(str(root))
+    gone = read_manifest(store, 2).logs[1].log_id
+    build(plan_drop(store, [gone], "asked"))
+    dropped = read_manifest(store, 3)
+    with pytest.raises(UsageError, match="version 3 already says what version 1 does"):
+        rollback(store, 1)  # which never had it
+    with pytest.raises(UsageError, match="version 3 already says what version 2 does"):
+        rollback(store, 2)
+    other = recipe.model_copy(update={"clock": recipe.clock.model_copy(update={"rate": Decimal(5)})})
+    build_at(other, root)
+    said: list[str] = []
+    made, shown, left_out = rollback(store, 2, "back", on_message=said.append)
+    assert (made.version, made.reason, left_out) == (5, "rollback to version 2: back", (gone,))
+    assert any(f"left out, as somebody dropped them ({gone})" in line for line in said)
+    assert (made.logs, made.assembled) == (dropped.logs, dropped.assembled)
+    assert made.recipe == read_manifest(store, 2).recipe
+    assert view_of(root, 5) == view_of(root, 3)
+    assert shown == str(root / "v00000005")
+    assert findings(root, 5) == []
+    assert plan_build(recipe, str(root)).up_to_date
+    build(plan_drop(store, [gone], undo=True))
+    build_at(other, root)
+    rollback(store, 5)  # where it was dropped, which somebody has taken back since
+    assert read_manifest(store).logs.find(gone) is None
+    build_at(recipe, root)
+    assert view_of(root, 9) == view_of(root, 2)
+
+
+def test_going_back_before_a_purge_gives_the_version_without_the_log(grown, root):
+    recipe, _ = grown
+    store = Store.at(str(root))
+    kept, erased = (record.log_id for record in read_manifest(store, 2).logs)
+    rollback(store, 1)
+    assert purge(str(root), [erased]).is_proven
+    done = command("rollback", f"{root}@2", "--json")
+    assert done.returncode == 2, done.stderr
+    assert "version 3 already says what version 2 does" in done.stderr
+    other = recipe.model_copy(update={"clock": recipe.clock.model_copy(update={"rate": Decimal(5)})})
+    build_at(other, root)
+    done = command("rollback", f"{root}@2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert f"1 log left out, purged since then: {erased}" in done.stderr
+    assert json.loads(done.stdout)["left_out"] == [erased]
+    assert view_of(root, 5) == view_of(root, 1)
+    assert [record.log_id for record in read_manifest(store).logs] == [kept]
+    assert findings(root, 5) == []
+
+
+def test_a_rollback_that_was_planned_before_a_purge_commits_nothing_of_the_log(grown, root, monkeypatch):
+    store = Store.at(str(root))
+    kept, erased = (record.log_id for record in read_manifest(store, 2).logs)
+    build(plan_drop(store, [kept]))
+    build(plan_drop(store, [erased], allow_empty=True))
+    build(plan_drop(store, [erased], undo=True))
+    planned = rolling_back._plan
+
+    def purged_meanwhile(*arguments):
+        plan = planned(*arguments)
+        assert purge(str(root), [erased]).is_proven
+        return plan
+
+    monkeypatch.setattr(rolling_back, "_plan", purged_meanwhile)
+    with pytest.raises(PurgedError, match=f"{erased}: was purged since this build was planned"):
+        rollback(store, 2)
+    assert version_numbers(store) == [1, 2, 3, 4, 5]
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="version 5 already says what version 2 does"):
+        rollback(store, 2)  # without both

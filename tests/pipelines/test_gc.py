@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import logloom.io.tables as tables
 from logloom.cli.gc import seconds
 from logloom.errors import CommitConflictError, DatasetError, ReadBackError, StorageError, UsageError
-from logloom.io import ages, removals
+from logloom.io import ages, removals, version_times
 from logloom.io.entries import ENTRY, read_log_part, unit_names, write_log_part
 from logloom.io.manifest import open_root, read_manifest, resolve_version
 from logloom.io.merging import write_records
@@ -33,6 +33,7 @@ from logloom.io.version_files import (
     version_numbers,
     view_folder,
 )
+from logloom.io.version_times import write_times
 from logloom.pipelines import gc, gc_removal, tagging, versions
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
@@ -42,7 +43,7 @@ from logloom.pipelines.purge import purge
 from logloom.pipelines.tagging import tag
 from logloom.recipe import Keep, Recipe
 from logloom.transforms import assembly, finished, taking
-from logloom.transforms.finish import create_version
+from logloom.transforms.finish import Outcome, create_version, outcome_name
 from logloom.transforms.finished import finished_unit
 from logloom.transforms.running_note import RunningNote
 from logloom.transforms.taking import removed_meanwhile, taken_unit
@@ -70,6 +71,93 @@ def test_retention_keeps_the_last_ones_those_of_days_and_those_with_tags():
     assert len(by_day) == 3
     assert all(a - b == 2 for a, b in zip(sorted(by_day)[1:-1], sorted(by_day), strict=False))
     assert kept_versions({}, (), Keep(last=3)) == set()
+    assert kept_versions(times | {1: None, 2: None}, (), Keep(last=1)) == {8}
+    assert kept_versions(times | {1: None, 2: None}, (), Keep(daily=1)) == {1, 2, 8}
+
+
+def nights(store, monkeypatch, days):
+    """Versions, each committed on one of some days, by number; None for one whose commit was killed."""
+    for number, day in days.items():
+        commit_version(store, number, [f"log-{number}"])
+        if day is not None:
+            monkeypatch.setattr(version_times, "clock", lambda day=day: int(time.time() - (30 - day) * DAY))
+            write_times(store, number, 0)
+
+
+def test_days_are_those_of_commits_whatever_dates_a_copy_gave_files(store, monkeypatch, tmp_path):
+    nights(store, monkeypatch, {1: 1, 2: 2, 3: 2, 4: 3, 5: 5})
+    copy = tmp_path / "copy"
+    shutil.copytree(store.local, copy, copy_function=shutil.copyfile)  # all of today
+    assert collect_garbage(str(copy), keep=Keep(daily=4)).kept == (1, 3, 4, 5)
+    age(store.local, 300)
+    assert collect_garbage(str(store.local), keep=Keep(daily=2)).kept == (4, 5)
+
+
+def test_a_version_of_unknown_time_stays_where_days_are_asked_for(store, monkeypatch):
+    nights(store, monkeypatch, {1: 1, 2: None, 3: 25, 4: 3, 5: 4})
+    done = collect_garbage(str(store.local), keep=Keep(daily=1))
+    assert (done.kept, done.removed) == ((2, 3, 5), (1, 4))
+    assert any(
+        note.startswith("nobody recorded when some versions were committed (2)") for note in done.notes
+    )
+    assert any(note.startswith("version 3: was committed") for note in done.notes)
+    assert collect_garbage(str(store.local), keep=LAST).kept == (5,)
+
+
+def test_a_tag_brings_no_version_back_whose_files_are_gone(store, tmp_path):
+    for number in (1, 2):
+        commit_version(store, number, [f"log-{number}"])
+    tag(store, 1, ["gold"])
+    for _ in range(2):
+        collect_garbage(str(store.local), keep=Keep(last=1, tags="none"))
+        age(store.local, 30)
+    copy = tmp_path / "copy"  # in which the note of the removal is young
+    shutil.copytree(store.local, copy, copy_function=shutil.copyfile)
+    done = collect_garbage(str(copy), keep=LAST)
+    assert done.kept == (2,)
+    assert any("version 1 has a tag" in note and "it stays removed" in note for note in done.notes)
+
+
+@pytest.mark.parametrize("folder", ["tags", "tags-again"])
+def test_a_version_stays_though_one_file_with_its_tag_is_lost(store, folder):
+    for number in (1, 2, 3):
+        commit_version(store, number, [f"log-{number}"])
+    tag(store, 2, ["gold"])
+    store.remove_all(f"versions/{folder}")
+    done = collect_garbage(str(store.local), keep=LAST)
+    assert (done.kept, done.unknown) == ((2, 3), [])
+
+
+def ended_build(store, number, began, heard, ended=0):
+    """What a build of a number left that is over, and committed that version."""
+    note = RunningNote("direct", "elsewhere", 1, began, heard)
+    store.replace(f"{runs_folder(number)}/abc.running.json", canonical(dataclasses.asdict(note)))
+    outcome = Outcome(number, True, (), "", "", 1, 0, ended=ended)
+    store.replace(outcome_name(number, "abc"), canonical(dataclasses.asdict(outcome)))
+
+
+def test_how_long_a_build_took_is_what_it_recorded_not_the_date_of_a_copy(store, tmp_path):
+    commit_version(store, 1, ["a"])
+    began = int(time.time() - 9 * DAY)
+    ended_build(store, 1, began, began + 4000)
+    copy = tmp_path / "copy"
+    shutil.copytree(store.local, copy, copy_function=shutil.copyfile)
+    assert collect_garbage(str(copy)).kept == (1,)
+    with pytest.raises(UsageError, match="took 1 h 6 min"):
+        collect_garbage(str(copy), grace_s=3600)
+    ended_build(store, 1, began, began + 4000, ended=began + 7200)
+    with pytest.raises(UsageError, match="took 2 h 0 min"):
+        collect_garbage(str(store.local), grace_s=3600)
+
+
+@pytest.mark.parametrize("began", [60, int(time.time() + 30 * DAY)], ids=["never-set", "ahead"])
+def test_a_build_whose_clock_was_wrong_is_reported_and_refuses_no_collection(store, began):
+    commit_version(store, 1, ["a"])
+    ended_build(store, 1, began, int(time.time()), ended=int(time.time()))
+    done = collect_garbage(str(store.local))
+    assert [note.partition(" took")[0] for note in done.notes] == [
+        "nobody knows how long the build of version 1 (abc)"
+    ]
 
 
 def test_what_nobody_needs_goes_once_it_is_old_and_all_else_stays_to_the_byte(store):

@@ -11,27 +11,34 @@ from logloom.cli.log import _reasons
 from logloom.cli.tables import table_lines
 from logloom.cli.versions import _cells
 from logloom.errors import UsageError
-from logloom.io import log_statistics
+from logloom.io import log_statistics, version_times
 from logloom.io.entries import read_log_part
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
 from logloom.io.manifest import read_manifest, resolve_version
 from logloom.io.merging import write_records
+from logloom.io.past_logs import PAST
+from logloom.io.purged import digest_of_log
 from logloom.io.records import LogRecords
 from logloom.io.removals import removed_file
 from logloom.io.shards import LogRecord, shard_file
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
 from logloom.io.version_files import version_file
+from logloom.io.version_times import read_times, times_file, write_times
 from logloom.pipelines import history, stats
 from logloom.pipelines.comparison import LogChanges, compare
+from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.history import follow, versions
+from logloom.pipelines.purge import purge
 from logloom.pipelines.stats import column_statistics
 from logloom.pipelines.tagging import tag, untag
-from logloom.recipe import Recipe
+from logloom.recipe import Keep, Recipe
 from tests.forking import command
 from tests.pipelines.conftest import build_at
-from tests.pipelines.roots import commit_version
+from tests.pipelines.roots import age, commit_version
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
+
+JANUARY = 1_767_225_600  # 2026
 
 
 def record(number: int, **changes) -> LogRecord:
@@ -177,6 +184,7 @@ def test_a_version_without_the_notes_of_its_build_is_of_an_unknown_time(grown, t
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(path.read_bytes())
     (root / version_file(1)).unlink()
+    (root / times_file(2)).unlink()
     (root / removed_file(1)).touch()
     done = command("versions", str(root), "--no-bytes")
     assert done.returncode == 0
@@ -190,6 +198,91 @@ def test_a_version_without_the_notes_of_its_build_is_of_an_unknown_time(grown, t
     assert done.returncode == 3
     assert "version 1: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def nights(store, monkeypatch, days):
+    """Versions, each committed on one of some days of January 2026, by number; None for an unknown one."""
+    for number, (day, logs) in enumerate(days, 1):
+        commit_version(store, number, logs)
+        if day is not None:
+            at = JANUARY + (day - 1) * 86400 + 3600
+            monkeypatch.setattr(version_times, "clock", lambda at=at: at)
+            write_times(store, number, at - 600)
+    monkeypatch.setattr(version_times, "clock", lambda: JANUARY + 300 * 86400)
+
+
+def test_a_build_records_when_it_began_and_committed(grown):
+    for number in (1, 2):
+        times = read_times(grown, number)
+        assert 0 < times.committed - 3600 < times.started <= times.committed
+    newest, first = versions(grown)
+    assert (newest.started, newest.committed) == (times.started, times.committed)
+    assert first.committed <= newest.started
+
+
+def test_a_day_names_its_last_version_unless_that_is_a_tag(store, monkeypatch):
+    nights(store, monkeypatch, [(1, "a"), (1, "ab"), (3, "abc"), (7, "abcd")])
+    assert resolve_version(store, "2026-01-01") == resolve_version(store, "2026-01-02") == 2
+    assert read_manifest(store, "2026-01-05").version == 3
+    with pytest.raises(UsageError, match="no version up to the end of 2025-12-31"):
+        resolve_version(store, "2025-12-31")
+    tag(store, 1, ["2026-01-05"])
+    assert resolve_version(store, "2026-01-05") == 1
+    with pytest.raises(UsageError, match="no version '2026-02-30'"):
+        resolve_version(store, "2026-02-30")
+    store.replace(removed_file(2), b"")
+    with pytest.raises(UsageError, match=r"version 2 \(2026-01-02\) was removed by `logloom gc`"):
+        resolve_version(store, "2026-01-02")
+    assert [one.version for one in versions(store, since="2026-01-03")] == [4, 3]
+    assert [one.version for one in versions(store, since="2026-01-01")] == [4, 3, 1]
+    assert [one.version for one in versions(store, since="2026-01-05")] == [4, 3, 1]  # the tag
+    assert [one.version for one in versions(store, since="2026-01-08")] == []
+    store.remove(times_file(4))
+    assert [one.version for one in versions(store, since="2026-01-08")] == [4]
+
+
+def test_commands_take_days(store, monkeypatch):
+    nights(store, monkeypatch, [(1, "a"), (2, "ab"), (3, "bc")])
+    said = json.loads(command("versions", store.uri, "--since", "2026-01-02", "--json").stdout)
+    assert [one["version"] for one in said] == [3, 2]
+    said = json.loads(command("diff", store.uri, "--since", "2026-01-01", "--json").stdout)
+    assert (said["before"], said["after"]) == (f"{store.uri}@1", f"{store.uri}@3")
+    assert (said["logs"]["added"], said["logs"]["gone"]) == (["b", "c"], ["a"])
+    said = json.loads(command("diff", f"{store.uri}@2026-01-02", "--since", "1", "--json").stdout)
+    assert (said["before"], said["after"]) == (f"{store.uri}@1", f"{store.uri}@2")
+    done = command("diff", f"{store.uri}@1", f"{store.uri}@2", "--since", "1")
+    assert done.returncode == 2
+    assert "--since is compared with one version" in done.stderr
+    assert purge(store.uri, ["a"]).is_proven
+    done = command("diff", store.uri, "--since", "2026-01-01")
+    assert f"- purged:{digest_of_log('a')[:16]}" in done.stdout
+    assert "- a\n" not in done.stdout
+
+
+def test_which_versions_had_a_log_is_known_of_removed_ones_too(store, monkeypatch):
+    nights(store, monkeypatch, [(1, "ab"), (2, "ab"), (3, "bc"), (4, "a"), (5, "c")])
+    gone = read_manifest(store, 1).logs.shards[0]
+    for _ in range(2):
+        collect_garbage(store.uri, keep=Keep(last=1))
+        assert [(one.versions, one.removed) for one in follow(store, "a")] == [((4,), True), ((1, 2), True)]
+        stays = [(one.versions, one.removed) for one in follow(store, "c")]
+        assert stays == [((5,), False), ((3,), True)]
+        age(store.local, 30)
+    assert not store.exists(shard_file(gone))
+    with pytest.raises(UsageError, match="no version has a log 'd'"):
+        follow(store, "d")
+    done = command("log", store.uri, "a")
+    assert (done.returncode, done.stderr) == (
+        0,
+        "version 4: had it, removed by `logloom gc`\nversions 1 to 2: had it, removed by `logloom gc`\n",
+    )
+    said = json.loads(command("log", store.uri, "a", "--json").stdout)
+    assert said == [{"versions": v, "problem": "", "removed": True} for v in ([4], [1, 2])]
+    assert collect_garbage(store.uri).unknown == []
+    store.remove(f"{PAST}/{gone.digest}")  # as of earlier software
+    found = follow(store, "a")
+    assert [(one.versions, bool(one.problem)) for one in found] == [((4,), False), ((1, 2), True)]
+    assert command("log", store.uri, "c").returncode == 0
 
 
 def test_a_version_whose_manifest_is_lost_is_listed(tmp_path):

@@ -30,12 +30,14 @@ def root() -> str:
 
 
 def objects(root: str) -> dict[str, bytes]:
-    """Every object of a dataset by name, but for the mutable ones."""
+    """Every object of a dataset by name, but for the mutable ones and times of versions."""
     fs = fsspec.filesystem("memory")
     there = root.removeprefix("memory:/")
     names = {name: name.removeprefix(f"{there}/") for name in fs.find(there)}
     return {
-        short: fs.cat_file(name) for name, short in names.items() if not short.startswith(("runs/", "index/"))
+        short: fs.cat_file(name)
+        for name, short in names.items()
+        if not short.startswith(("runs/", "index/")) and ".times." not in short
     }
 
 

@@ -18,9 +18,10 @@ from logloom.io.metadata import canonical
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
-from logloom.io.version_files import version_file, version_numbers
+from logloom.io.version_files import version_file
 from logloom.pipelines import gc_needed
 from logloom.pipelines import purge as purging
+from logloom.pipelines import rollback as rolling_back
 from logloom.pipelines.build import build
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.history import follow, versions
@@ -174,9 +175,23 @@ def test_nobody_goes_back_to_a_log_that_a_purge_is_about_to_remove(store, monkey
     monkeypatch.setattr(purging, "removing", dies)
     with pytest.raises(KeyboardInterrupt):
         purge(str(store.local), ["a"])
-    with pytest.raises(DatasetError, match=r"version 1 can't be gone back to: .*was purged"):
-        rollback(store, 1)
-    assert version_numbers(store) == [1, 2]
+    assert rollback(store, 1, view="none").left_out == ("a",)
+    assert [record.log_id for record in read_manifest(store, 3).logs] == ["b"]
+
+
+def test_nobody_goes_back_to_a_log_that_is_purged_meanwhile(store, monkeypatch):
+    announced = rolling_back.Announced
+
+    def purged_before(*arguments):
+        assert purge(str(store.local), ["a"]).is_proven
+        return announced(*arguments)
+
+    monkeypatch.setattr(rolling_back, "Announced", purged_before)
+    with pytest.raises(
+        DatasetError, match=r"version 1 can't be gone back to: .*was purged meanwhile; go back"
+    ):
+        rollback(store, 1, view="none")
+    assert read_manifest(store).version == 2
 
 
 def test_nothing_is_erased_where_one_of_several_logs_is_unknown(store):
@@ -340,11 +355,13 @@ def test_versions_and_what_they_said_of_a_log_are_told_after_a_purge(store):
     assert (stay.versions, stay.units) == ((1, 2), ())
 
 
-def test_nothing_goes_back_to_a_version_of_which_a_log_was_purged(store):
+def test_a_version_is_gone_back_to_without_its_purged_logs(store):
     purge(str(store.local), ["b"])  # which the newest version names, too
-    with pytest.raises(DatasetError, match=r"version 1 can't be gone back to: .*was purged"):
-        rollback(store, 1)
-    assert version_numbers(store) == [1, 2]
+    said: list[str] = []
+    made, _, left_out = rollback(store, 1, view="none", on_message=said.append)
+    assert (left_out, made.version) == (("b",), 3)
+    assert "1 log left out, purged since then: b" in said
+    assert [record.log_id for record in made.logs] == ["a"]
 
 
 @pytest.fixture(scope="module")

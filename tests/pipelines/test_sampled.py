@@ -48,8 +48,8 @@ def planned(
 
 
 def files(root: pathlib.Path) -> dict[str, bytes]:
-    """All files of a root that versions are made of."""
-    found = (path for path in root.rglob("*") if path.is_file())
+    """All files of a root that versions are made of, but for their times."""
+    found = (path for path in root.rglob("*") if path.is_file() and ".times." not in path.name)
     names = {path: str(path.relative_to(root)) for path in found}
     return {
         n: path.read_bytes() for path, n in names.items() if not n.startswith(("index/", "runs/", "tmp/"))

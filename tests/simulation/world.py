@@ -146,8 +146,8 @@ class World:
         return None if file is None else file.getvalue()
 
     def objects(self) -> dict[str, bytes]:
-        """What versions are made of."""
-        names = (name for name in self.names() if name.startswith(OF_VERSIONS))
+        """What versions are made of, but for their times."""
+        names = (name for name in self.names() if name.startswith(OF_VERSIONS) and ".times." not in name)
         return {name: self.read_object(name) for name in names}
 
     # --- errors
@@ -213,9 +213,13 @@ class World:
             self.scheduler.begin()
             wanted = self.rng.randint(1, 4)
             usual = "no version", "version removed", "the same"
-            with self.expect(*usual, "first", "rollback collected", "collecting", "purged", "erased"):
+            other = "rollback collected", "purged", "all dropped"
+            with self.expect(*usual, *other, *BUILDING):
                 tombs = self.tombs()
-                self.check_new(rollback(self.store, wanted, view="none")[0].version, tombs)
+                made = rollback(self.store, wanted, view="none").manifest
+                self.check_new(made.version, tombs)
+                before = manifest_at(self.store, made.parent)
+                assert dropped_in(made) == dropped_in(before), "a rollback brings back what was dropped"
 
     def drop(self, name):
         for undo in (False, True):
@@ -407,14 +411,16 @@ class World:
     def finish(self) -> list[str]:
         """Builds a version of all logs that weren't purged, which meets no faults; gives their names."""
         purged = Purged(self.store)
-        if version_numbers(self.store):
-            dropped = [one.log_id for one in read_manifest(self.store).logs if one.status == "dropped"]
-            if dropped:
-                build_eagerly(plan_drop(self.store, dropped, undo=True), random.Random(0))
+        if version_numbers(self.store) and (dropped := dropped_in(read_manifest(self.store))):
+            build_eagerly(plan_drop(self.store, dropped, undo=True), random.Random(0))
         names = [name for name in LOGS if not purged.has_named(name)]
         if names:
             build_all(self, names)
         return names
+
+
+def dropped_in(manifest):
+    return [one.log_id for one in manifest.logs if one.status == "dropped"]
 
 
 def build_all(world, names=LOGS):

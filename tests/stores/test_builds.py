@@ -38,7 +38,9 @@ def findings(store, root, **choices):
 
 def immutable(store, root):
     return {
-        name: data for name, data in store.objects(root).items() if not name.startswith(("runs/", "index/"))
+        name: data
+        for name, data in store.objects(root).items()
+        if not name.startswith(("runs/", "index/")) and ".times." not in name
     }
 
 
