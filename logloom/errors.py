@@ -11,6 +11,7 @@ Each is a subclass of the one that it hangs from:
     |-- DatasetError             what lies in a dataset is damaged, missing or of another kind
     |   |-- PurgedError          what is asked for was erased on purpose
     |   `-- ReadBackError        what was read back differs from what was written
+    |-- AfterCommitError         a version was committed; what follows, as its view, failed (exit code 4)
     |-- CommitConflictError      another build committed this version first
     `-- StorageError             a disk or an object store refused
 """
@@ -21,6 +22,7 @@ import traceback
 from logloom.uris import shown
 
 __all__ = [
+    "AfterCommitError",
     "CommitConflictError",
     "DatasetError",
     "LogReadError",
@@ -72,6 +74,10 @@ class PurgedError(DatasetError):
 
 class ReadBackError(DatasetError):
     """What was read back differs from what was written."""
+
+
+class AfterCommitError(LogloomError):
+    """A version was committed, or is up to date; what follows, such as making its view, failed."""
 
 
 class CommitConflictError(LogloomError):
