@@ -11,6 +11,8 @@ Each is a subclass of the one that it hangs from:
     |-- DatasetError             what lies in a dataset is damaged, missing or of another kind
     |   |-- PurgedError          what is asked for was erased on purpose
     |   `-- ReadBackError        what was read back differs from what was written
+    |-- AfterCommitError         a version was committed; what follows, as its view, failed (exit code 4)
+    |-- BesideError              another build of the version runs
     |-- CommitConflictError      another build committed this version first
     `-- StorageError             a disk or an object store refused
 """
@@ -21,6 +23,8 @@ import traceback
 from logloom.uris import shown
 
 __all__ = [
+    "AfterCommitError",
+    "BesideError",
     "CommitConflictError",
     "DatasetError",
     "LogReadError",
@@ -76,6 +80,10 @@ class ReadBackError(DatasetError):
 
 class BesideError(LogloomError):
     """Another build of the same version runs."""
+
+
+class AfterCommitError(LogloomError):
+    """A version was committed, or is up to date; what follows, such as making its view, failed."""
 
 
 class CommitConflictError(LogloomError):

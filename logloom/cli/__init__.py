@@ -1,8 +1,8 @@
 """The `logloom` command. Thin: parse, call, print; a file for each command.
 
 Exit codes: 0 done and whole; 1 failed; 2 bad usage or recipe; 3 done, but something was salvaged, skipped or
-found different; 130 and 143 stopped by SIGINT and SIGTERM. Everything heavy is imported inside a command, so
-that `--help` is quick.
+found different; 4 a version was committed, but what follows failed; 130 and 143 stopped by SIGINT and
+SIGTERM. Everything heavy is imported inside a command, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Annotated, Any
 import typer
 
 from logloom import __version__
-from logloom.cli.common import BAD_USAGE, FAILED, STOPPED, TERMINATED, app, print_message
-from logloom.errors import LogloomError, UsageError
+from logloom.cli.common import AFTER_COMMIT, BAD_USAGE, FAILED, STOPPED, TERMINATED, app, print_message
+from logloom.cli.streams import kept_open, reopen_closed
+from logloom.errors import AfterCommitError, LogloomError, UsageError
 from logloom.extras import spare_pandas
 from logloom.uris import shown
 
@@ -33,6 +34,21 @@ from logloom.cli import view, gc, purge, convert, label, demo  # noqa: F401
 # isort: on
 
 _GOES_ON = "; a build keeps what is finished: build again to go on"
+# They go on where their result can't be printed; others have nothing else to do.
+_CHANGE_ROOTS = {
+    "build",
+    "convert",
+    "drop",
+    "rollback",
+    "tag",
+    "untag",
+    "view",
+    "gc",
+    "purge",
+    "repair",
+    "label",
+}
+_CODES = {UsageError: BAD_USAGE, AfterCommitError: AFTER_COMMIT}
 _ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
 
 
@@ -56,6 +72,10 @@ def _root(
 def main() -> None:
     """The `logloom` command: errors become one message and an exit code."""
     arguments, debug = _without_debug(sys.argv[1:])
+    verb = next((argument for argument in arguments if not argument.startswith("-")), "")
+    reopen_closed()
+    kept_open("stderr")
+    out = kept_open("stdout") if verb in _CHANGE_ROOTS else None
     terminated = threading.Event()
 
     def terminate(*_: Any) -> None:
@@ -70,21 +90,25 @@ def main() -> None:
     try:
         code = app(arguments, prog_name="logloom", standalone_mode=False)
         sys.stdout.flush()  # here, where it can be told that it fails
+        if out is not None and out.problem:
+            print_message(
+                f"logloom: {verb} is done, but its result can't be written to stdout: {out.problem}"
+            )
+            code = code or AFTER_COMMIT
     except LogloomError as error:
         if debug:
             print_message(shown(traceback.format_exc().rstrip()))
         print_message("\n".join([f"logloom: {error}", *getattr(error, "__notes__", ())]))
-        code = BAD_USAGE if isinstance(error, UsageError) else FAILED
+        code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), FAILED)
     except (typer.Abort, KeyboardInterrupt):
         code = STOPPED
     except BrokenPipeError:
-        sys.stderr.close()
+        _discard_stdout()
         code = FAILED
     except Exception as error:
         code = _report_unforeseen(error, debug)
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
-        command = next((argument for argument in arguments if not argument.startswith("-")), "")
-        print_message(f"logloom: stopped{_GOES_ON if command == 'build' else ''}")
+        print_message(f"logloom: stopped{_GOES_ON if verb == 'build' else ''}")
         code = TERMINATED if terminated.is_set() else STOPPED
     _leave(code or 0)
 
@@ -106,11 +130,15 @@ def _report_unforeseen(error: Exception, debug: bool) -> int:
         return int(getattr(error, "exit_code", BAD_USAGE))
     if isinstance(error, OSError) and _is_of_printing(error):
         print_message(f"logloom: what is printed can't be written to stdout: {error.strerror or error}")
-        # What is left of it would fail once more, as Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
     else:
         _print_internal(error, debug)
     return FAILED
+
+
+def _discard_stdout() -> None:
+    """Keep what is left in the buffer of stdout from failing once more, as Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_of_printing(error: OSError) -> bool:

@@ -18,7 +18,7 @@ from logloom.words import counted, printable, printable_lines
 if TYPE_CHECKING:
     from logloom.io.manifest import Manifest
 
-FAILED, BAD_USAGE, NOT_WHOLE, STOPPED, TERMINATED = 1, 2, 3, 130, 143
+FAILED, BAD_USAGE, NOT_WHOLE, AFTER_COMMIT, STOPPED, TERMINATED = 1, 2, 3, 4, 130, 143
 PIPE_WIDTH = 160  # of a table, where there is no terminal
 
 app = typer.Typer(

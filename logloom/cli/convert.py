@@ -13,6 +13,7 @@ from logloom.cli.common import (
     NOT_WHOLE,
     app,
     examples,
+    given_root,
     parse_storage_options,
     print_json,
     print_message,
@@ -45,9 +46,16 @@ class ConvertOptions:
     """What to convert, and into what."""
 
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="ROOT[@VERSION] of logloom, or a dataset of another tool.")
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="ROOT[@VERSION] of logloom, or a dataset of another tool.",
+            callback=given_root,
+        ),
     ]
-    destination: Annotated[str, typer.Argument(metavar="DST", help="Folder or URI of the new dataset.")]
+    destination: Annotated[
+        str, typer.Argument(metavar="DST", help="Folder or URI of the new dataset.", callback=given_root)
+    ]
     format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="Format to write: {formats}.")]
     plain: Annotated[
         bool,

@@ -27,6 +27,17 @@ if TYPE_CHECKING:
 
 MANY = 10**8  # versions, more than a root can have
 
+KeepLast = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-last",
+        "--keep",
+        min=1,
+        max=MANY,
+        help="Keep this many of the newest versions (default: the recipe's).",
+    ),
+]
+
 
 @app.command(
     epilog=examples(
@@ -38,15 +49,10 @@ MANY = 10**8  # versions, more than a root can have
 def gc(
     root: BareRoot,
     *,
-    keep_last: Annotated[
-        int | None,
-        typer.Option(min=1, max=MANY, help="Keep this many of the newest versions (default: the recipe's)."),
-    ] = None,
+    keep_last: KeepLast = None,
     keep_daily: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=MANY, help="Keep the newest version of each of the last N days that have one."
-        ),
+        typer.Option(min=1, max=MANY, help="Keep the newest version of each of the last N days with one."),
     ] = None,
     keep_tags: Annotated[
         bool, typer.Option("--keep-tags/--no-keep-tags", help="Keep versions that have a tag.")

@@ -35,7 +35,7 @@ _ROWS = re.compile(rf"(.+?):({_TIME})?\.\.({_TIME})?")
 
 @app.command(
     epilog=examples(
-        "logloom purge /data/urban --log 2026-11-22-car-7 --dry-run",
+        "logloom purge /data/urban 2026-11-22-car-7 --dry-run",
         "logloom purge /data/urban --log gs://drives/2026-11-22-car-7.mcap --reason 'request 1187'",
         "logloom purge /data/urban --rows 2026-11-22-car-7:2026-11-22T08:30:00Z..2026-11-22T08:30:12.5Z",
         "logloom purge /data/urban --rows 2026-11-22-car-7:1795336200000000000.. --json",
@@ -43,10 +43,14 @@ _ROWS = re.compile(rf"(.+?):({_TIME})?\.\.({_TIME})?")
 )
 def purge(
     root: BareRoot,
+    logs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[LOG_ID|FILE]...", help="Logs to erase, by log_id, path or URI."),
+    ] = None,
     *,
     log: Annotated[
         list[str] | None,
-        typer.Option(metavar="LOG_ID|FILE", help="Log to erase, by log_id, path or URI. May be repeated."),
+        typer.Option(metavar="LOG_ID|FILE", help="The same as an option. May be repeated."),
     ] = None,
     rows: Annotated[
         list[str] | None,
@@ -80,7 +84,7 @@ def purge(
     with steps("looking through all files", quiet=quiet) as on_progress:
         done = run(
             root,
-            log or [],
+            [*(logs or []), *(log or [])],
             [_erased_time(text) for text in rows or []],
             reason=reason,
             dry_run=dry_run,

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import AllowDerive, OnError, PyFiles, mode_of, parse_storage_options, print_message
+from logloom.cli.common import (
+    AllowDerive,
+    OnError,
+    PyFiles,
+    given_root,
+    mode_of,
+    parse_storage_options,
+    print_message,
+)
 from logloom.errors import UsageError
 from logloom.extras import without_collection
 
@@ -31,7 +39,10 @@ class RecipeOptions:
         list[str],
         typer.Argument(metavar="RECIPE|LOG...", help="A recipe (.yaml), or logs to build without one."),
     ]
-    to: Annotated[str, typer.Option("--to", metavar="ROOT", help="Folder or URI of the dataset.")]
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="ROOT", help="Folder or URI of the dataset.", callback=given_root),
+    ]
     log: Annotated[
         list[str] | None,
         typer.Option(

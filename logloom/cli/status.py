@@ -11,6 +11,7 @@ from logloom.cli.common import (
     StorageOption,
     app,
     examples,
+    given_root,
     parse_storage_options,
     print_folded,
     print_json,
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from logloom.io.storage import Store
     from logloom.pipelines.status import BuildStatus
 
-BuildRoot = Annotated[str, typer.Argument(metavar="ROOT", help="The folder or URI that builds write to.")]
+BuildRoot = Annotated[
+    str, typer.Argument(metavar="ROOT", help="The folder or URI that builds write to.", callback=given_root)
+]
 
 
 @app.command(epilog=examples("logloom status /data/urban", "logloom status gs://datasets/urban --json"))

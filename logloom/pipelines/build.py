@@ -22,11 +22,13 @@ from typing import Any, TypeVar
 from blake3 import blake3
 
 from logloom.errors import (
+    AfterCommitError,
     CommitConflictError,
     DatasetError,
     LogloomError,
     LogReadError,
     ReadBackError,
+    StorageError,
     UsageError,
 )
 from logloom.extras import beam_needed
@@ -155,13 +157,19 @@ def _committed(job: Target, finished: Finished, view: str, num_workers: int, on_
     """The version that a job has ended with, and its view; raises what kept it from being committed."""
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, job)
-    sweep_runs(job.store, job.number)
     number = job.parent if outcome.unchanged and job.parent is not None else job.number
-    made = with_view(job, number, view, on_message, outcome.built, outcome.reused)
+    try:
+        sweep_runs(job.store, job.number)
+        made = with_view(job, number, view, on_message, outcome.built, outcome.reused)
+        if len(made.manifest.logs) >= log_statistics.MANY_LOGS:  # few builds need what this imports
+            merging = importlib.import_module("logloom.pipelines.merged_stats")
+            merging.keep_merged(job.store, made.manifest, num_workers, on_message)
+    except StorageError as error:
+        raise AfterCommitError(
+            f"version {number} of {job.store.uri} is committed, but what follows failed: {error}\n"
+            "The next build does it"
+        ) from error
     made = dataclasses.replace(made, warnings=outcome.warnings)
-    if len(made.manifest.logs) >= log_statistics.MANY_LOGS:  # few builds need what this imports
-        merging = importlib.import_module("logloom.pipelines.merged_stats")
-        merging.keep_merged(job.store, made.manifest, num_workers, on_message)
     return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
 
 

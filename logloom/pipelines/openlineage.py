@@ -7,9 +7,11 @@ Elsewhere: lineage of single values (logloom.pipelines.head_why).
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime
 import json
+import os
 import time
 import urllib.error
 import urllib.request
@@ -33,6 +35,8 @@ _SPEC = "https://openlineage.io/spec"
 _EVENT = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _MAX_INPUTS = 100
 _TIMEOUT_S = 10.0
+TOKEN = "OPENLINEAGE_API_KEY"  # as for OpenLineage's own client
+USER = "LOGLOOM_OPENLINEAGE_USER"  # "name:password"
 
 
 @contextlib.contextmanager
@@ -156,13 +160,23 @@ def _send(target: str, body: Mapping[str, Any], on_message: OnMessage) -> None:
         on_message(f"warning: no OpenLineage event could be sent to {shown(target)}: {shown(str(error))}")
 
 
+def _authorization() -> dict[str, str]:
+    """Who sends events, by the environment: a token, or else a user with a password; nothing without both."""
+    if token := os.environ.get(TOKEN, ""):
+        return {"Authorization": f"Bearer {token}"}
+    if user := os.environ.get(USER, ""):
+        return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
+    return {}
+
+
 def _post(url: str, data: bytes) -> None:
     """Posts an event, a few times where that may help.
 
     Raises:
         OSError: it was refused, or nobody answered.
     """
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method="POST")
+    headers = {"Content-Type": "application/json", **_authorization()}
+    request = urllib.request.Request(url, data, headers, method="POST")
     for wait in (*WAITS, None):
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S):

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
-from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.errors import AfterCommitError, DatasetError, LogloomError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
 from logloom.io.disk import NO_LINKS, sync, sync_all
@@ -238,7 +238,7 @@ def viewing(store: Store, version: int, *, copies: bool = False) -> Iterator[Non
         yield
     except LogloomError as error:
         command = f"logloom view {store.uri}@{version}{' --copy' if copies else ''}"
-        raise type(error)(
+        raise AfterCommitError(
             f"version {version} of {store.uri} is committed, but its view could not be made: {error}\n"
             f"`{command}` makes the view"
         ) from error

@@ -1,5 +1,7 @@
 """Commands on versions, given no root, no version or no number: each says what is wrong, and a way out."""
 
+import json
+
 import pytest
 import typer
 
@@ -107,3 +109,19 @@ def test_what_makes_no_sense_is_said_with_a_way_out(root, arguments, problem):
     said = refused(*(argument.replace("ROOT", root.uri) for argument in arguments))
     assert problem.replace("ROOT", root.uri) in said
     assert read_tags(root) == {"gold": 1}
+
+
+def test_an_empty_folder_to_build_into_is_refused_as_elsewhere(tmp_path):
+    for words in (
+        ["build", "recipe.yaml", "--to", ""],
+        ["plan", "recipe.yaml", "--to", ""],
+        ["convert", "", "x"],
+    ):
+        assert "names no root: give a dataset's folder" in refused(*words)
+
+
+def test_what_is_guessed_of_purge_and_gc_works(root, capsys):
+    app(["purge", root.uri, "car", "--dry-run", "--json"], prog_name="logloom", standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["logs"] == ["car"]
+    app(["gc", root.uri, "--keep", "1", "--no-keep-tags"], prog_name="logloom", standalone_mode=False)
+    assert "version 1: removed" in capsys.readouterr().out

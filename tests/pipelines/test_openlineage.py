@@ -82,10 +82,15 @@ def plan(drive, tmp_path):
     return plan_build(drive.recipe(), str(tmp_path / "root"), limit=1)
 
 
+class Sent(list):
+    """Events; `senders` are what each came with as its sender."""
+
+
 @pytest.fixture
 def collector():
     """An address, the events that were posted there, and the answers that it gives first."""
-    events, answers = [], []
+    events, answers, senders = Sent(), [], []
+    events.senders = senders
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
@@ -93,6 +98,7 @@ def collector():
             code = answers.pop(0) if answers else 201
             if code < 300:
                 events.append(json.loads(body))
+                senders.append(self.headers.get("Authorization"))
             self.send_response(code)
             self.end_headers()
 
@@ -214,6 +220,15 @@ def test_events_are_posted_again_where_the_collector_was_busy(plan, collector, m
     assert [event["eventType"] for event in events] == ["START", "FAIL"]
     assert events[-1]["run"]["facets"]["errorMessage"]["message"] == "interrupted"
     assert not said
+
+
+def test_a_sender_is_known_by_a_token_or_a_user_of_the_environment(collector, monkeypatch):
+    url, events, _ = collector
+    for name, value in ((None, ""), (openlineage.USER, "ann:secret"), (openlineage.TOKEN, "t0ken")):
+        if name:
+            monkeypatch.setenv(name, value)
+        openlineage._send(url, {"n": 1}, pytest.fail)
+    assert events.senders == [None, "Basic YW5uOnNlY3JldA==", "Bearer t0ken"]
 
 
 def test_a_collector_that_refuses_or_is_not_there_is_a_warning(plan, collector, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from blake3 import blake3
 
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
-from logloom.io.logs.listing import Listed, entry_of, is_disk, listed, local_stamp
+from logloom.io.logs.listing import Listed, entry_of, is_disk, is_hidden_name, listed, local_stamp
 from logloom.io.logs.opening import kinds
 
 T = TypeVar("T")
@@ -132,7 +132,9 @@ class Folders:
         return self._once(fs, folder, "entries", find)
 
     def _files(self, fs: Any, folder: str) -> list[str]:
-        return sorted(name for name, entry in self._entries(fs, folder).items() if entry.kind != "directory")
+        """The files in a folder, sorted, without hidden ones."""
+        entries = self._entries(fs, folder)
+        return sorted(n for n, one in entries.items() if one.kind != "directory" and not is_hidden_name(n))
 
     def _bag(self, fs: Any, folder: str) -> tuple[str, ...]:
         """The files of a ROS 2 bag; none where the folder is none."""

@@ -15,7 +15,7 @@ import datetime
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fsspec.implementations.local import LocalFileSystem
@@ -51,6 +51,9 @@ def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], di
     """The files and the folders that match a glob, each sorted, and what lies in the folders that had to be
     listed whole for it.
 
+    As in a shell, `*` and `**` match no name that begins with a dot: what a copy leaves behind, and what
+    macOS keeps beside a file. A part of the pattern that begins with a dot does.
+
     Stores that list all below a prefix at once do so where the pattern has more than one level: a request for
     a thousand objects. Others list folder by folder.
 
@@ -62,17 +65,39 @@ def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], di
     names: tuple[list[str], list[str]] = [], []
     if getattr(fs, "globs_itself", False) and not fs.lists_below:
         own_way = fs.glob(pattern + "/" * ends_with_slash, detail=True)
+        is_hidden = _hidden_by(pattern)
         for name in sorted(own_way):
-            names[own_way[name]["type"] == "directory"].append(name)
+            if not is_hidden(name):
+                names[own_way[name]["type"] == "directory"].append(name)
         return *names, {}
     found, root, prefix = _found(fs, pattern, now_ns)
+    is_hidden = _hidden_by(pattern)
     matches = re.compile(glob_translate(pattern + "/" * ends_with_slash)).match
     slash = "/" if ends_with_slash or pattern.endswith("/**") else ""
     for name in sorted(found):
         is_folder = found[name].kind == "directory"
-        if matches(name + slash if is_folder else name):
+        if matches(name + slash if is_folder else name) and not is_hidden(name):
             names[is_folder].append(name)
     return *names, _by_folder(found, root, prefix)
+
+
+def is_hidden_name(name: str) -> bool:
+    """Whether the last part of a path begins with a dot."""
+    return name.rsplit("/", 1)[-1].startswith(".")
+
+
+def _hidden_by(pattern: str) -> Callable[[str], bool]:
+    """Return the test for paths that a glob leaves out because a part of them begins with a dot."""
+    dotted = [part for part in pattern.split("/") if part.startswith(".")]
+    is_asked_for = re.compile("|".join(map(glob_translate, dotted))).match if dotted else None
+
+    def is_hidden(path: str) -> bool:
+        if "/." not in path and not path.startswith("."):
+            return False
+        parts = (part for part in path.split("/") if part.startswith("."))
+        return any(is_asked_for is None or not is_asked_for(part) for part in parts)
+
+    return is_hidden
 
 
 def _by_folder(found: dict[str, Listed], root: str, prefix: str) -> dict[str, dict[str, Listed]]:

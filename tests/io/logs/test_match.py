@@ -103,6 +103,30 @@ def test_a_folder_is_listed_once_however_many_of_its_files_are_named(monkeypatch
     fs.rm("/match-many", recursive=True)
 
 
+@pytest.mark.parametrize("base", ["disk", "memory"])
+def test_hidden_files_match_only_a_pattern_that_begins_with_a_dot(tmp_path, base):
+    names = ("d01.mcap", "._d01.mcap", ".d01.tmp.mcap", ".trash/d02.mcap", "day/d03.mcap", "day/._d03.mcap")
+    bag = ("bag/bag_0.mcap", "bag/._bag_0.mcap")
+    where = str(tmp_path) if base == "disk" else f"memory://hidden{tmp_path.name}"
+    fs, folder = fsspec.url_to_fs(where)
+    for name in (*names, *bag):
+        fs.makedirs(f"{folder}/{name}".rpartition("/")[0], exist_ok=True)
+        fs.pipe_file(f"{folder}/{name}", b"")
+    fs.pipe_file(f"{folder}/bag/metadata.yaml", b"rosbag2_bagfile_information:\n  version: 5\n")
+
+    def found(*patterns: str) -> list[str]:
+        logs = expand_logs(recipe(list(patterns), log_id="{path}"), where)
+        return sorted(uri.rpartition(tmp_path.name)[2][1:] for log in logs for uri in log.uris)
+
+    assert found("*.mcap") == ["d01.mcap"]
+    assert found("**/*.mcap") == ["bag/bag_0.mcap", "d01.mcap", "day/d03.mcap"]
+    assert found("bag") == ["bag/bag_0.mcap"]
+    assert found("._*.mcap") == ["._d01.mcap"]
+    assert found(".*.mcap") == ["._d01.mcap", ".d01.tmp.mcap"]
+    assert found(".trash/*.mcap") == [".trash/d02.mcap"]
+    assert found("*/._*.mcap", "._*.mcap") == ["._d01.mcap", "bag/bag_0.mcap", "day/._d03.mcap"]
+
+
 def test_a_link_stands_for_what_it_leads_to(tmp_path):
     touch(tmp_path, "bag/drive_0.mcap", "bag/drive_1.mcap", "a.mcap")
     (tmp_path / "bag.mcap").symlink_to(tmp_path / "bag")
