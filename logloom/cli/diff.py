@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from logloom.pipelines.comparison import VersionComparison
 
 
+Since = Annotated[
+    str,
+    typer.Option(
+        metavar="DATE|VERSION",
+        help="Compare one version with an earlier one: the last of a day (UTC, 2026-11-24), or this one.",
+    ),
+]
+
+
 @app.command(
     epilog=examples(
         "logloom diff /data/urban@6 /data/urban@7",
@@ -45,13 +54,7 @@ def diff(
             autocompletion=complete_version,
         ),
     ],
-    since: Annotated[
-        str,
-        typer.Option(
-            metavar="DATE|VERSION",
-            help="Compare one version with an earlier one: the last of a day (UTC, 2026-11-24), or this one.",
-        ),
-    ] = "",
+    since: Since = "",
     logs: Annotated[
         int, typer.Option("--logs", min=0, help="Name at most this many logs of each kind; all are counted.")
     ] = 20,
