@@ -544,14 +544,18 @@ def _set_back(times: MessageTimes, facts: RecordedTime, group: Sequence[_Decreas
     inside = [times.entries(stretch) for stretch in range(first.stretch, stop + 1)]
     topic, time, position = (np.concatenate([part[i] for part in inside]) for i in range(3))
     is_after = position >= first.position
+    if facts.strays:
+        is_after &= ~facts.are_strays(time)
     caught_up = position[is_after & np.isin(topic, list(mine)) & (time >= at)]
     is_then = is_after & (position < caught_up.min(initial=np.iinfo(np.int64).max))
-    if facts.strays:
-        is_then &= ~facts.are_strays(time)
     earlier = (times.stretch < first.stretch) & (times.file[times.stretch] == times.file[first.stretch])
-    begun = set(times.topic[earlier].tolist()) | set(topic[~is_after].tolist())
-    then = {i for i in set(topic[is_then].tolist()) & begun if not is_static(times.topics[i])} | mine
-    if 2 * len(mine) > len(then):
+    begun = set(times.topic[earlier].tolist()) | set(topic[position < first.position].tolist())
+    of_mine = np.isin(topic, list(mine)) & is_after
+    latest = np.maximum.accumulate(np.where(of_mine, time, to))  # after the place, as messages go by
+    # A message of another topic that is nearer to the time before than to the one after contradicts.
+    others = topic[is_then & ~of_mine & (2 * (time - latest) > at - to)]
+    against = {i for i in set(others.tolist()) & begun - mine if not is_static(times.topics[i])}
+    if len(mine) > len(against):
         names = tuple(sorted(times.topics[i] for i in mine))
         yield SetBack(first.position, at, to, at - _begin(times, facts, first.stretch), names)
 

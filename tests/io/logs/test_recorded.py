@@ -223,6 +223,22 @@ def test_two_places_are_two():
     assert [found.position for found in facts.set_backs] == [40, 80]
 
 
+@given(
+    st.integers(1, 3),
+    st.lists(st.lists(st.integers(0, 399), max_size=3, unique=True), max_size=6),
+    st.integers(3, 500),
+)
+def test_topics_of_single_events_do_not_hide_it(regular, events, size):
+    # 20 Hz; from the 100th tick on all log times lie 3 s back.
+    messages = []
+    for i in range(400):
+        names = [f"/r{k}" for k in range(regular)] + [f"/e{k}" for k, at in enumerate(events) if i in at]
+        messages += [(name, T0 + i * SECOND // 20 - (3 * SECOND if i >= 100 else 0)) for name in names]
+    (found,) = in_file(messages, size)[0].set_backs
+    step = next(i for i in range(1, len(messages)) if messages[i][1] < messages[i - 1][1])
+    assert (found.words, found.position) == ("3 s at 5 s", step)
+
+
 def test_chunks_sorted_by_topic_are_no_clock_set_back():
     messages = [(topic, t) for topic in ("/a", "/b", "/c") for t in every(SECOND // 10, 200).tolist()]
     facts, looked = in_file(messages, size=5)
