@@ -26,6 +26,8 @@ MAX_NUMBERS = 16  # of a value; longer ones are hardly angles
 _NEAR = 1 / 8  # of a turn: so far from none or one a difference may be that counts as a step or a jump
 _ROUNDING = 1e-6  # of a turn; float32 has half of it
 _REST = 0.01  # of a turn, by which jumps may miss it whatever the steps beside them are
+_TURNED = 3  # turns that show a rotation
+_ONE_WAY = 20  # steps forward for each one backward, or the other way round, that make a rotation
 _SPAN = 1.02  # turns that values which wrap may span
 
 Mask = NDArray[np.bool_]
@@ -40,16 +42,39 @@ class Jumps:
         other: how many are near neither none nor one.
         rest: the least by which a whole one misses a turn; the turn itself where there is none.
         step: the largest of those near none.
+        forward, backward: how many go up, and down, the shorter way round.
+        turned: how many are longer than half a turn, so that their shorter way is the other one.
+        longest: the longest shorter way of these.
+        pace: the largest of the others.
     """
 
     whole: int = 0
     other: int = 0
     rest: float = TURNS["deg"]
     step: float = 0.0
+    forward: int = 0
+    backward: int = 0
+    turned: int = 0
+    longest: float = 0.0
+    pace: float = 0.0
 
     def __add__(self, more: Jumps) -> Jumps:
-        counts = self.whole + more.whole, self.other + more.other
-        return Jumps(*counts, min(self.rest, more.rest), max(self.step, more.step))
+        return Jumps(
+            self.whole + more.whole,
+            self.other + more.other,
+            min(self.rest, more.rest),
+            max(self.step, more.step),
+            self.forward + more.forward,
+            self.backward + more.backward,
+            self.turned + more.turned,
+            max(self.longest, more.longest),
+            max(self.pace, more.pace),
+        )
+
+    def is_rotation(self, slack: float) -> bool:
+        """Whether values turn one way all the time, and leave a turn by no more than they move otherwise."""
+        one_way = _ONE_WAY * min(self.forward, self.backward) <= max(self.forward, self.backward)
+        return self.turned >= _TURNED and one_way and self.longest <= self.pace + slack
 
 
 @dataclass(frozen=True)
@@ -84,7 +109,8 @@ class TurnEvidence:
         """Whether values stay within one turn, and jump by a whole one where they would leave it."""
         found, turn = self.jumps(unit), TURNS[unit]
         is_smooth = found.whole >= found.other and found.rest <= 2 * found.step + _REST * turn
-        return found.whole > 0 and is_smooth and self.high - self.low <= _SPAN * turn
+        is_angle = (found.whole > 0 and is_smooth) or found.is_rotation(_REST * turn)
+        return is_angle and self.high - self.low <= _SPAN * turn
 
     @property
     def fits_radians(self) -> bool:
@@ -113,7 +139,7 @@ def turn_evidence(values: Array, own: Mask, paired: Mask) -> tuple[TurnEvidence,
     """
     numbers = values.reshape(len(values), -1).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        steps = np.abs(numbers[1:] - numbers[:-1])[paired]
+        steps = (numbers[1:] - numbers[:-1])[paired]
     return tuple(
         TurnEvidence(*_extent(column[own]), rad=_jumps(steps[:, i], "rad"), deg=_jumps(steps[:, i], "deg"))
         for i, column in enumerate(numbers.T)
@@ -138,12 +164,20 @@ def _extent(values: Array) -> tuple[float, float, int]:
 
 def _jumps(steps: Array, unit: str) -> Jumps:
     turn = TURNS[unit]
-    steps = steps[np.isfinite(steps)]
+    signed = steps[np.isfinite(steps)]
+    steps = np.abs(signed)
     rests = np.abs(steps - turn)
     whole, small = rests <= _NEAR * turn, steps <= _NEAR * turn
+    turned = steps > turn / 2
+    shorter = np.where(turned, signed - np.copysign(turn, signed), signed)
     return Jumps(
         int(whole.sum()),
         int((~whole & ~small).sum()),
         float(rests[whole].min(initial=TURNS["deg"])),
         float(steps[small].max(initial=0.0)),
+        int(np.count_nonzero(shorter > 0)),
+        int(np.count_nonzero(shorter < 0)),
+        int(turned.sum()),
+        float(np.abs(shorter[turned]).max(initial=0.0)),
+        float(steps[~turned].max(initial=0.0)),
     )

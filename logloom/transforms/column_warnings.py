@@ -25,7 +25,7 @@ from logloom.words import counted
 
 Turns = Mapping[str, Sequence[TurnEvidence]]
 _ANGLES = ("linear", "angle", "mean")  # policies that change values which wrap, or don't
-_LEAST_JUMP = 0.8 * TURNS["rad"]
+_LEAST_JUMP = TURNS["rad"] / 2
 
 
 def may_wrap(column: ColumnPlan) -> bool:
@@ -97,7 +97,7 @@ def _misfit(column: ColumnPlan, turns: Sequence[TurnEvidence]) -> str:
         return _no_angle(topic, [one for one in turns if not one.fits_radians], wrapping)
     for unit, turn in (("rad", "2 pi"), ("deg", "360")):
         if wrapping[unit]:
-            jumps = counted(max(one.jumps(unit).whole for one in wrapping[unit]), "time")
+            jumps = counted(max(one.jumps(unit).turned for one in wrapping[unit]), "time")
             remedy = "`resample: angle`" if unit == "rad" else "`resample: nearest` (`angle` takes radians)"
             alone = (
                 "" if all(one.fits_radians for one in turns) or unit == "deg" else " in a column of its own"
@@ -119,10 +119,11 @@ def _no_angle(
     why = "without jumps by a turn" if is_within else "degrees, or no angle that wraps"
     remedy = "`resample: nearest`" if wrapping["deg"] else "`resample: linear`"
     alone = " in a column of its own" if wrapping["rad"] else ""
+    hint = "" if wrapping["deg"] or is_within else ", or `nearest` if they wrap"
     beyond = counted(max(one.beyond for one in misfits), "value")
     return (
         f"`resample: angle` takes directions in radians and changes {beyond} of {topic} beyond half a turn "
-        f"({low:.6g} to {high:.6g}: {why}); write {remedy}{alone}"
+        f"({low:.6g} to {high:.6g}: {why}); write {remedy}{alone}{hint}"
     )
 
 

@@ -133,7 +133,7 @@ def test_numbers_of_a_vector_are_told_apart(tmp_path):
     assert found.endswith("(2 pi) 5 times; write `resample: angle` in a column of its own")
     (found,) = warnings_of(path, columns.replace("linear", "angle"))
     assert "599 values of /car beyond half a turn (-4.99995 to 2995: degrees, or no" in found
-    assert found.endswith("; write `resample: linear` in a column of its own")
+    assert found.endswith("; write `resample: linear` in a column of its own, or `nearest` if they wrap")
 
 
 # --- plans and builds -----------------------------------------------------------------------------------

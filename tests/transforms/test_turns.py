@@ -63,6 +63,25 @@ def test_steering_wheels_fit_no_convention_of_directions_and_headings_do():
     assert shown(0.4 * np.sin(i)).fits_radians
 
 
+@given(
+    st.sampled_from(["rad", "deg"]),
+    st.floats(0.02, 0.45),
+    st.floats(0, 1),
+    st.sampled_from([1, -1]),
+    st.sampled_from([0.0, 0.5]),
+)
+def test_a_steady_rotation_wraps_however_fast_it_is(unit, rate, start, way, low):
+    turns = start + way * rate * np.arange(120)
+    found = shown(((turns + low) % 1 - low) * TURNS[unit])
+    assert found.wraps(unit)
+    assert not found.wraps("deg" if unit == "rad" else "rad")
+
+
+def test_a_ramp_that_starts_again_before_a_turn_is_no_rotation():
+    assert not shown(np.arange(200) % 6 * 0.8).wraps("rad")  # 0 to 4
+    assert not shown(np.arange(200) % 10 * 30.0).wraps("deg")  # 0 to 270
+
+
 def test_resets_and_noise_are_no_turns():
     i = np.arange(200)
     assert not shown(3.0 * np.sign(np.sin(i / 10 + 0.1))).wraps("rad")
