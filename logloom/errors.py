@@ -13,6 +13,7 @@ Each is a subclass of the one that it hangs from:
     |   `-- ReadBackError        what was read back differs from what was written
     |-- AfterCommitError         a version was committed; what follows, as its view, failed (exit code 4)
     |-- BesideError              another build of the version runs
+    |   `-- OvertakenError       ... and has committed it since this one was planned
     |-- CommitConflictError      another build committed this version first
     `-- StorageError             a disk or an object store refused
 """
@@ -29,6 +30,7 @@ __all__ = [
     "DatasetError",
     "LogReadError",
     "LogloomError",
+    "OvertakenError",
     "PurgedError",
     "ReadBackError",
     "RecipeError",
@@ -80,6 +82,10 @@ class ReadBackError(DatasetError):
 
 class BesideError(LogloomError):
     """Another build of the same version runs."""
+
+
+class OvertakenError(BesideError):
+    """Another build committed the version after this one was planned."""
 
 
 class AfterCommitError(LogloomError):

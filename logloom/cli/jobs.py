@@ -16,7 +16,7 @@ import typer
 
 from logloom.cli.common import Json, StorageOption, Verify, print_json, print_logs, print_message
 from logloom.cli.engines import EngineOptions, Workers, started
-from logloom.errors import BesideError, UsageError
+from logloom.errors import BesideError, OvertakenError, UsageError
 from logloom.io.steps import step
 from logloom.words import OnMessage, counted, human_bytes, ignore_message
 
@@ -127,6 +127,8 @@ def run_job(
         while True:
             try:
                 return _run_job(make_plan, options, engine, runner, view, around, steps)
+            except OvertakenError:  # by one that ended between planning and the announcement
+                pass
             except BesideError:  # both were announced at once, and the other one goes on
                 if not options.wait:
                     raise

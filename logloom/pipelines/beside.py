@@ -11,8 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from logloom.errors import BesideError
+from logloom.errors import BesideError, OvertakenError
 from logloom.io.storage import Store
+from logloom.io.version_files import version_file
 from logloom.pipelines import status
 from logloom.pipelines.status import BuildStatus
 from logloom.transforms.job import Target
@@ -44,7 +45,9 @@ def refuse_second(job: Target, on_message: OnMessage = ignore_message) -> None:
         raise _refusal(store, running[0])
 
 
-def take_turn(job: Target, announced: Announced, on_message: OnMessage = ignore_message) -> None:
+def take_turn(
+    job: Target, announced: Announced, on_message: OnMessage = ignore_message, *, replans: bool = False
+) -> None:
     """Make sure that one goes on of builds that were announced at once, so that none saw another before.
 
     Lamport's bakery: a build writes its note without a turn, takes a turn after those that it finds, waits
@@ -56,12 +59,21 @@ def take_turn(job: Target, announced: Announced, on_message: OnMessage = ignore_
     Args:
         announced: the note; one that takes no turn runs beside others.
         on_message: called with builds that are watched for a sign of life.
+        replans: the caller plans again where another build has ended since it planned.
 
     Raises:
         BesideError: another build goes on.
+        OvertakenError: another build has committed the version; only where the caller replans.
     """
     if announced.note.turn:
         return
+    _wait_for_turn(job, announced, on_message)
+    if replans and job.store.exists(version_file(job.number)):
+        where = f"version {job.number} of {job.store.uri}"
+        raise OvertakenError(f"another build committed {where} since this one was planned; build again")
+
+
+def _wait_for_turn(job: Target, announced: Announced, on_message: OnMessage) -> None:
     announced.update(turn=1 + max((one.turn for one in notes_of_others(job).values()), default=0))
     others = notes_of_others(job)
     while any(one.turn == 0 for one in others.values()):

@@ -114,7 +114,7 @@ def build(
         on_message: called with what the engine does, in words.
         steps: a folder in which workers on this machine record what takes their time (logloom.io.steps).
         beside: also where another build of the same version is known to run, of which only one commits.
-        looked: whether the caller looked for others already, as by `refuse_second`.
+        looked: whether the caller looked for others already (`refuse_second`), and plans again if overtaken.
 
     Returns:
         The version's manifest, its view, and what was built and counted. If there was nothing to build: those
@@ -144,7 +144,7 @@ def build(
     runner = runner or RunnerOptions("direct", workers=num_workers)
     # First, so that nobody takes what it hands on in runs/ for left behind.
     with Announced(plan.job, runner.name, num_units(plan), takes_turn=not beside) as announced:
-        take_turn(plan.job, announced, on_message)
+        take_turn(plan.job, announced, on_message, replans=looked)
         plan = prepared(plan)
         with watch(plan, sees_workers=runner.is_near or plan.job.store.local is not None) as watching:
             journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
@@ -195,7 +195,7 @@ def submit(
     if not looked:
         refuse_second(plan.job, on_message)
     with Announced(plan.job, runner.name, num_units(plan), detached=True, takes_turn=True) as announced:
-        take_turn(plan.job, announced, on_message)
+        take_turn(plan.job, announced, on_message, replans=looked)
         plan = prepared(plan)
         submitted = _run(plan, dataclasses.replace(runner, detach=True), on_message)
         assert isinstance(submitted, Submitted)

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logloom.errors import BesideError
+from logloom.cli.engines import EngineOptions
+from logloom.cli.jobs import JobOptions, View, run_job
+from logloom.errors import BesideError, OvertakenError
 from logloom.io.storage import Store
 from logloom.pipelines import beside
 from logloom.pipelines.beside import take_turn
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.versions import new_run
+from logloom.runners import RunnerOptions
 from logloom.transforms import running_note
 from logloom.transforms.running_note import Announced
 
@@ -157,3 +160,22 @@ def test_a_build_that_was_killed_before_it_chose_its_turn_blocks_nobody(job):
     announced.update()
     with Announced(job, "direct", takes_turn=True) as own:
         take_turn(job, own)
+
+
+def test_a_command_overtaken_after_it_planned_plans_again_and_is_up_to_date(drive, tmp_path):
+    plans = []
+
+    def make_plan():
+        plans.append(plan_build(drive.recipe(), str(tmp_path / "root"), limit=1))
+        if len(plans) == 1:  # another command is quicker
+            build(plan_build(drive.recipe(), str(tmp_path / "root"), limit=1), view="none")
+        return plans[-1]
+
+    runner = RunnerOptions("direct", workers=1)
+    options = JobOptions(quiet=True, view=View.none)
+    plan, built = run_job(make_plan, options, EngineOptions(), runner, View.none)
+    assert [one.up_to_date for one in plans] == [False, True]
+    assert plan is plans[-1]
+    assert (built.manifest.version, built.built, built.reused) == (1, 0, 0)
+    with pytest.raises(OvertakenError, match="another build committed version 1 of"):
+        build(plans[0], looked=True, view="none")
