@@ -16,7 +16,7 @@ from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
 from logloom.pipelines.plan import resolved_references
 from logloom.pipelines.planned import Plan
-from logloom.pipelines.versions import next_version, where_logs_are
+from logloom.pipelines.versions import check_whole, next_version, passes_of, where_logs_are
 from logloom.transforms.job import Committed
 from logloom.words import counted
 
@@ -26,7 +26,7 @@ def plan_drop(
 ) -> Plan:
     """Plans a version of the newest one's logs without some, or one that later builds may add them to again.
 
-    No log is read; what is assembled of many is put together anew without them.
+    No log is read; what is assembled of many is put together anew without them. A log takes its passes along.
 
     Args:
         reason: kept with each of them.
@@ -35,13 +35,16 @@ def plan_drop(
             version.
 
     Raises:
-        UsageError: the newest version doesn't have such a log, or nobody dropped it; lists all.
+        UsageError: the newest version doesn't have such a log, or nobody dropped it; lists all. Or one is a
+            pass of a log that isn't among them.
     """
     newest, following = next_version(store)
     if newest is None:
         raise no_version_at(store)
     store = following["store"]
-    chosen = {log_id: newest.logs.find(log_id) for log_id in sorted(set(log_ids))}
+    check_whole(store, newest.logs, log_ids)
+    named = [one.log_id for log_id in set(log_ids) for one in passes_of(newest.logs, log_id)]
+    chosen = {log_id: newest.logs.find(log_id) for log_id in sorted({*log_ids, *named})}
     wrong = [name for name, one in chosen.items() if one is None or (one.status == DROPPED) != undo]
     if wrong:
         what = "leaves out no" if undo else "doesn't have, or leaves out already,"

@@ -306,15 +306,17 @@ def _against_parent(
     notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
     unreadable = [*unfit, *(_unreadable(recipe, log, message) for log, message in logs.failed)]
-    there = before.left_out | logs.unsettled | purged
+    waiting = before.with_passes(logs.unsettled)
+    there = before.left_out.union(waiting, purged)
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
+    fewer = _passes_gone(gone, logs, before)
+    gone = [log_id for log_id in gone if log_id not in fewer]
     vanished = _vanished(job, recipe, gone, before)
-    waiting = before.having(logs.unsettled)
     _check_waiting(job, recipe, waiting, before)
     if isinstance(recipe.logs, LogTable):
         staying = before.records([*waiting, *(gone if recipe.vanished == "keep" else [])])
         check_index(logs.sources[0], recipe.logs.index, logs.files, staying)
-    lost = sorted([*([] if recipe.vanished == "keep" else gone), *before.having(purged)])
+    lost = sorted([*([] if recipe.vanished == "keep" else gone), *fewer, *before.having(purged)])
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
     notes += logs.namesake_notes(log.task.log_id for log in planned)
     changes = before.changes([*vanished, *unreadable], lost)
@@ -326,7 +328,7 @@ def _against_parent(
         compared=_told_by_workers(left, compared, before, logs),
         compared_bytes=logs.bytes_to_compare(compared),
         notes=tuple(notes),
-        dropped=tuple(gone),
+        dropped=tuple(sorted([*gone, *fewer])),
         up_to_date=parent is not None
         and not (planned or left or changes or len(compared))
         and is_unchanged(job, parent),
@@ -346,6 +348,13 @@ def _against_parent(
     # Whether files of damaged logs are whole now, only building them tells.
     may_stay = len(compared) > 0 or len(mended) > 0
     return replace(plan, job=replace(job, bundle=bundle, if_changed=may_stay))
+
+
+def _passes_gone(gone: Sequence[str], logs: PlanLogs, before: Before) -> set[str]:
+    """The passes of the newest version that are gone while their logs, which changed, are found."""
+    whole = before.later_passes(gone)
+    rows = logs.files.rows_of(whole.values()).tolist()
+    return {log_id for log_id, row in zip(whole, rows, strict=True) if row >= 0}
 
 
 def _to_build(

@@ -25,7 +25,7 @@ from logloom.io.logs.decoding import clouds
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.log_list import LogFiles, LogList, print_of
 from logloom.io.logs.match import NOT, access_to, check_files, has_settled, size_of_files, waiting_threads
-from logloom.io.logs.opening import open_log
+from logloom.io.logs.opening import open_log, with_passes
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.logs.ranges import HASHES, MIB
 from logloom.io.logs.remembered import CONTENT_LENGTH, Memory, RememberedLog
@@ -75,7 +75,8 @@ class PlanLogs(Mapping[str, Outline]):
         samples: of the opened, remembered ones that were opened to hold the recipe to.
         failed: logs that can't be read, and why.
         sources: absolute URIs and globs that `logs` names, or its table, without credentials.
-        unsettled: log_ids of logs whose files changed lately, so that they wait for a later build.
+        unsettled: log_ids of logs whose files changed lately, so that they wait for a later build; without
+            those of later passes.
         options: by which they are opened.
         labels: of them.
     """
@@ -112,10 +113,13 @@ class PlanLogs(Mapping[str, Outline]):
         sidecars = Sidecars.of(store)
         # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
         self._reads_all = recipe.hash == "full"
+        # How many passes a log has only opening it shows, so listings aren't enough then, either.
+        self._splits = recipe.time.set_back == "split"
         # What was remembered before some time was erased, as in a copy that was put back, counts no more.
         by = known_by(recipe.hash, self._purged.redactions, recipe.time.name)
         empty = Memory.of(by, self._topics)
-        self._before = empty if self._reads_all else Memory.load(sidecars, by, self._topics)
+        known_by_listing = not (self._reads_all or self._splits)
+        self._before = Memory.load(sidecars, by, self._topics) if known_by_listing else empty
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
         self._known_bags = folders.known_bags
@@ -123,13 +127,13 @@ class PlanLogs(Mapping[str, Outline]):
         self.unsettled = set[str]()
         self._waiting: dict[str, Outline] = {}  # to hold the recipe to, where all logs wait
         self._found = found
+        self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
         self.files = self._to_build(left_out, folders.now_ns, access)
         self._rows = self._before.recall(self.files)
         self._states = np.where(self._rows >= 0, State.REMEMBERED, State.NEW).astype(np.int8)
         self.opened: dict[str, Outline] = {}
         self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
-        self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
         self._outline = outlines()
         self._known = known
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
@@ -145,7 +149,8 @@ class PlanLogs(Mapping[str, Outline]):
         if self._recipe.settle is not None:
             self.unsettled = _changing(found, now_ns - self._recipe.settle, access)
             found = _without(found, self.unsettled)
-        return found if self._limit is None else found.take(np.arange(len(found))[: self._limit])
+        found = found if self._limit is None else found.take(np.arange(len(found))[: self._limit])
+        return with_passes(found, self.options) if self._splits else found
 
     def hold_to_waiting(self, before: Before) -> None:
         """Where all logs wait or were dropped, opens some that wait to hold the recipe to.
@@ -409,7 +414,7 @@ class PlanLogs(Mapping[str, Outline]):
     @property
     def remembers(self) -> bool:
         """Whether the next plan may know by its listing what this build opens."""
-        return not self._reads_all and self._limit is None
+        return not (self._reads_all or self._splits) and self._limit is None
 
     def bytes_to_compare(self, rows: Ints) -> int:
         """How much is read of logs to make their content ids, as far as listings tell; 0 of ends of files."""

@@ -25,6 +25,7 @@ from logloom.io.version_files import all_versions, version_file
 from logloom.pipelines.gc_needed import Needed, check_found
 from logloom.pipelines.purge_rows import ErasedTime, content_without, count_rows
 from logloom.pipelines.purge_traces import Traces
+from logloom.pipelines.versions import check_whole, passes_of
 from logloom.schema import TimeRanges
 
 
@@ -55,20 +56,31 @@ class Found:
                 self.manifests.append(manifest)
         whole = set(logs)
         wanted = whole | {time.log for time in times}
-        found = {manifest.version: list(_records(manifest, wanted)) for manifest in self.manifests}
+        self._whole: dict[str, str] = {}  # of later passes, the logs that are wanted
+        for manifest in self.manifests:
+            check_whole(store, manifest.logs, wanted)
+            self._whole |= {one.log_id: log for log in wanted for one in passes_of(manifest.logs, log)}
+        found = {
+            manifest.version: list(_records(manifest, wanted | self._whole.keys()))
+            for manifest in self.manifests
+        }
         self.records = {number: own for number, own in found.items() if own}
         distinct = list({(one.log_id, one.uris, one.content_id): one for one in self._every()}.values())
         self.log_ids = sorted({record.log_id for record in distinct})
         self.unknown = sorted(wanted - {name for one in distinct for name in (one.log_id, *one.uris)})
         self.ranges: dict[str, TimeRanges] = {}
-        named_whole = {one.log_id for one in distinct if not whole.isdisjoint({one.log_id, *one.uris})}
+        named_whole = {one.log_id for one in distinct if not whole.isdisjoint(self._names(one))}
         for record in distinct:
-            own = [(t.start, t.stop) for t in times if t.log in (record.log_id, *record.uris)]
+            own = [(t.start, t.stop) for t in times if t.log in self._names(record)]
             if own and record.log_id not in named_whole:
                 known = self.ranges.get(record.log_id, ())
                 self.ranges[record.log_id] = merged_ranges([*known, *own])
         self._leave_out_done()
         self.parts = sorted({record.part for record in self._every() if record.part})
+
+    def _names(self, record: LogRecord) -> set[str]:
+        """By which a log may be named: its log_id, that of the log that it is a pass of, and its files."""
+        return {record.log_id, self._whole.get(record.log_id, record.log_id), *record.uris}
 
     def _leave_out_done(self) -> None:
         """Leaves out what was built since an earlier purge of these times: nothing of them is in it.

@@ -7,6 +7,7 @@ Elsewhere: the plans (logloom.pipelines.plan, logloom.pipelines.convert_plan), m
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError, UsageError
 from logloom.io.entries import fan_out_of_new
 from logloom.io.logs.log_list import rows_in
+from logloom.io.logs.passes import LATER, Pass, later_passes, pass_named
 from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at
 from logloom.io.merging import GONE, write_records
 from logloom.io.purged import Purged
@@ -141,6 +143,23 @@ class Before:
         found: list[str] = self.ids.filter(pc.invert(pc.is_in(self.ids, log_ids))).to_pylist()
         return sorted(found)
 
+    def later_passes(self, log_ids: Iterable[str]) -> dict[str, str]:
+        """See `logloom.io.logs.passes.later_passes`."""
+        return later_passes(
+            log_ids, lambda ids: {one.log_id: one.uris for one in self.records(self.having(ids))}
+        )
+
+    def with_passes(self, log_ids: Collection[str]) -> list[str]:
+        """Those of these logs that it has, and their later passes."""
+        import pyarrow.compute as pc
+
+        if not log_ids:
+            return []
+        named = self.ids.filter(pc.match_substring_regex(self.ids, LATER)).to_pylist()
+        wanted = set(log_ids)
+        passes = [log_id for log_id, whole in self.later_passes(named).items() if whole in wanted]
+        return [*self.having(log_ids), *passes]
+
     def records(self, log_ids: Iterable[str]) -> Iterator[LogRecord]:
         """The records of some of its logs, in their order there."""
         return self._logs.take(np.sort(self.rows_of(log_ids)))
@@ -165,6 +184,33 @@ class Before:
         columns = self._logs.columns("split", "rows", "part", "splits").filter(pa.array(stays))
         with_rows = columns.filter(pc.not_equal(columns["part"], ""))
         return KeptLogs(int(stays.sum()), tuple(rows_by_split(with_rows)))
+
+
+def passes_of(logs: LogRecords, log_id: str) -> Iterator[LogRecord]:
+    """The records of the later passes of a log."""
+    whole = logs.find(log_id)
+    if whole is None or not whole.uris:
+        return
+    for number in itertools.count(2):
+        one = logs.find(Pass(log_id, number).name)
+        if one is None or one.uris != whole.uris:
+            return
+        yield one
+
+
+def check_whole(store: Store, logs: LogRecords, log_ids: Collection[str]) -> None:
+    """Checks that none of these logs is a later pass of a log that isn't among them.
+
+    Raises:
+        UsageError: one is.
+    """
+    for log_id in log_ids:
+        whole = pass_named(log_id).log_id
+        if whole not in log_ids and any(one.log_id == log_id for one in passes_of(logs, whole)):
+            raise UsageError(
+                f"{store.uri}: {log_id!r} is a pass of log {whole!r}, whose clock was set back; name "
+                f"{whole!r}, which takes all its passes along"
+            )
 
 
 def where_logs_are(root: str, logs: LogRecords, log_id: str) -> str:

@@ -20,6 +20,7 @@ from logloom.io.logs.base import OpenOptions, Redactions
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.log_list import LogList
 from logloom.io.logs.match import FoundLog
+from logloom.io.logs.passes import pass_named
 from logloom.io.logs.tables.names import time_in
 from logloom.io.metadata import canonical
 from logloom.recipe.catalogue import ListedLog, read_catalogue
@@ -51,6 +52,7 @@ def expand_logs(
     listed = isinstance(recipe.logs, LogTable)
     logs = (_listed_logs if listed else _globbed_logs)(recipe, base, storage_options, folders)
     _check_names(recipe, logs)
+    _check_passes(recipe, logs)
     return logs
 
 
@@ -83,6 +85,27 @@ def _check_names(recipe: Recipe, logs: LogList) -> None:
             mistakes.append(Mistake(("time", "name", number), text))
     if mistakes:
         raise recipe.places.error(mistakes)
+
+
+def _check_passes(recipe: Recipe, logs: LogList) -> None:
+    """Raises a RecipeError where logs are called like a later pass, as the recipe splits logs."""
+    if recipe.time.set_back != "split":
+        return
+    taken = [log_id for log_id in logs.ids.to_pylist() if pass_named(log_id).number > 1]
+    mistakes = []
+    for log in logs.at(logs.rows_of(taken)):
+        whole, number = pass_named(log.log_id)
+        others = [
+            other.uris[0] for other in logs.at([row for row in logs.rows_of([whole]).tolist() if row >= 0])
+        ]
+        of = "".join(f" ({uri})" for uri in others)
+        text = (
+            f"{log.uris[0]}: its log_id {log.log_id!r} is the name of pass {number} of log {whole!r}{of}, as "
+            "`time: {set_back: split}` makes; rename the file, or give it another log_id"
+        )
+        mistakes.append(Mistake(("log_id",), text))
+    if mistakes:
+        raise recipe.places.error(mistakes[:_SHOWN])
 
 
 def _fits(uri: str, pattern: str) -> bool:
@@ -183,6 +206,8 @@ def log_id_of(uri: str, template: str | LogName) -> str:
 def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "", catalogue: str = "") -> str:
     """The split that a log's rows belong to; "all" for a recipe without, or one that splits single rows.
 
+    All passes of a log belong to one.
+
     Args:
         uris: of the log's files; templates look at the first.
         listed: the split that a catalogue says, or said.
@@ -194,7 +219,7 @@ def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "",
         return "all"
     by = recipe.split.by
     assert isinstance(by, str)
-    value = log_id
+    value = log_id = pass_named(log_id).log_id if recipe.time.set_back == "split" else log_id
     if by != "log_id":
         index = catalogued(catalogue).index
         # {path} is that of the URI, whatever else the table calls so.

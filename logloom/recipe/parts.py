@@ -124,7 +124,7 @@ class Time(RecipePart):
         name: patterns of names of tables that are one message each: "lidar_{ns}".
         from_, to: the extent of each log, where its messages don't tell it.
         set_back: which messages count where a recorder's clock was set back: those before all such places,
-            or those after all of them.
+            those after all of them, or those of each pass as a log of its own.
     """
 
     by: Sources = ("header", "log")
@@ -133,7 +133,7 @@ class Time(RecipePart):
     name: TimeNames = ()
     from_: Moment | None = Field(default=None, alias="from")
     to: Moment | None = None
-    set_back: Literal["first", "last"] | None = None
+    set_back: Literal["first", "last", "split"] | None = None
 
     @model_validator(mode="after")
     def _has_a_length(self) -> Self:

@@ -195,7 +195,7 @@ def point_times(log: Log, column: ColumnPlan) -> PointTimes:
         LogReadError: the times fit no unit or several; the clouds are damaged.
     """
     sampling = column.deskew, column.max_delay, column.sampling.offset
-    key = (log.summary.content_id, column.topic, column.spec, *sampling)
+    key = (log.summary.messages_id, column.topic, column.spec, *sampling)
     if (known := _known.get(key)) is None:
         known = _point_times(log, column)
         if log.summary.content_id:

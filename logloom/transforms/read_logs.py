@@ -16,7 +16,7 @@ from logloom.extras import beam_needed
 from logloom.io.labels.stored import LogLabels
 from logloom.io.logs.base import OpenOptions
 from logloom.io.logs.match import access_to
-from logloom.io.logs.opening import open_log
+from logloom.io.logs.opening import open_log, with_passes
 from logloom.recipe import Recipe
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import expand_logs, open_options
@@ -68,9 +68,11 @@ class ReadFromLogs(beam.PTransform):
         self._max_bytes = max_bytes
         logs = expand_logs(recipe, base, storage_options)
         self._options = open_options(recipe, access_to(storage_options, logs))
+        if recipe.time.set_back == "split":
+            logs = with_passes(logs, self._options)
         labels = RecipeLabels(recipe, base, storage_options)
         self._logs: list[Source] = [(log.log_id, tuple(log.uris), labels.of(log.log_id)) for log in logs]
-        opened = {log_id: open_log(uris, self._options) for log_id, uris, _ in self._logs}
+        opened = {log_id: open_log(uris, self._options, log_id) for log_id, uris, _ in self._logs}
         self._plan, _ = resolve(recipe, opened, allow_derive, labels=labels.types)
         self.schema = self._plan.schema
 
@@ -91,13 +93,13 @@ def _log_id(log: Source) -> str:
 
 def _plan_partitions(log: Source, plan: RowPlan, options: OpenOptions) -> Iterator[Piece]:
     log_id, uris, labels = log
-    for span in plan_spans(open_log(uris, options).summary, plan):
+    for span in plan_spans(open_log(uris, options, log_id).summary, plan):
         yield log_id, uris, labels, span
 
 
 def _make_rows(piece: Piece, plan: RowPlan, options: OpenOptions, max_bytes: int) -> Iterable[Block]:
     log_id, uris, labels, span = piece
-    log, how = open_log(uris, options), options.on_error
+    log, how = open_log(uris, options, log_id), options.on_error
     return build_blocks(log, log_id, plan, span, max_bytes=max_bytes, labels=labels, on_error=how)
 
 

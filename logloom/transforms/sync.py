@@ -55,7 +55,7 @@ def synced(log: Log, plan: RowPlan, clock: SyncClock, messages: Mapping[str, Mes
     stamp, margin = clock.topics.index(clock.stamp), clock.margin
     start, stop = _bounds(log.summary, clock, span, margin)
     # Times that names of files say are no content.
-    key = (log.summary.content_id, log.summary.chunk_times.tobytes(), clock)
+    key = (log.summary.messages_id, log.summary.chunk_times.tobytes(), clock)
     while True:
         found = match(times, stamp, clock.within, start, stop)
         at = [own[found.sets[:, k]] for k, own in enumerate(times)]

@@ -29,8 +29,8 @@ from logloom.words import counted, human_time
 
 WHOLE_TOPIC = -1  # the position of a refusal of all messages of a topic, which a column can't take
 SET_BACK_REMEDY = (
-    "`time: {set_back: first}` in the recipe keeps the messages before, `last` those after; to have both, "
-    "cut the file there into logs of their own."
+    "`time: {set_back: first}` in the recipe keeps the messages before, `last` those after, `split` both as "
+    "logs of their own."
 )
 
 Times = NDArray[np.int64]
@@ -248,6 +248,8 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
     accounts = {}
     for topic in sorted(topics & summary.topics.keys()):
         messages = summary.topics[topic].num_messages
+        if summary.pass_positions is not None:  # static columns take messages of other passes, too
+            messages = max([messages, *(_used_as_static(plan, topic, tally) for tally in tallies)])
         usable = messages
         refused = purged = 0
         if any(topic in tally.owned for tally in tallies):
@@ -261,6 +263,8 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
             if damaged or summary.recorded.are_strays(lost_at).any():
                 messages = max(messages, usable + refused + purged)
                 refused = messages - usable - purged
+            elif summary.pass_positions is not None and mine:  # a stretch may hold messages of two passes
+                messages = max(messages, usable + refused + purged)
             elif messages != usable + refused + purged:
                 raise LogloomError(
                     f"{place}: topic {topic} has {messages} messages by the index, but {usable} were read, "
@@ -270,6 +274,12 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
         account = _topic_account(plan, topic, (messages, usable, refused), known, tallies, place)
         accounts[topic] = replace(account, purged=purged)
     return accounts
+
+
+def _used_as_static(plan: RowPlan, topic: str, tally: Tally) -> int:
+    """How many messages of a topic static columns of a partition use."""
+    own = [c.name for c in plan.columns if c.topic == topic and c.sampling.rules.uses == "topic"]
+    return max((tally.columns[name].used for name in own if name in tally.columns), default=0)
 
 
 def strays_of(plan: RowPlan, summary: LogSummary) -> Iterator[Refusal]:

@@ -134,6 +134,8 @@ class LogSummary:
         is_told_by_files: whether the content id depends on these files alone; not so where rows of a table
             may name others.
         known_times: when it was recorded; None where only the extent is known.
+        pass_positions: of a log whose clock was set back the positions, first and last, of the messages that
+            count; None for all.
     """
 
     uris: tuple[str, ...]
@@ -148,6 +150,14 @@ class LogSummary:
     unfinished: Mapping[str, str] = field(default_factory=dict)
     is_told_by_files: bool = True
     known_times: Recorded | None = None
+    pass_positions: tuple[int, int] | None = None
+
+    @property
+    def messages_id(self) -> str:
+        """Names the messages that count: the content id, and which pass of it; "" where that is ""."""
+        if self.pass_positions is None or not self.content_id:
+            return self.content_id
+        return digest_of([self.content_id, *self.pass_positions])
 
     @property
     def num_messages(self) -> int:
@@ -304,7 +314,8 @@ class OpenOptions:
             for a content that was erased as a whole.
         extent: the first and last time of a log that a recipe states; None where messages tell.
         set_back: which part of a log counts whose clock was set back: "first", before all such places,
-            "last", after all of them; "" for the whole log.
+            "last", after all of them, "split", the pass of `pass_number`; "" for the whole log.
+        pass_number: from 1; 0 for the whole log. `open_log` takes it from the log_id.
     """
 
     on_error: OnError = "fail"
@@ -315,7 +326,8 @@ class OpenOptions:
     redactions: Redactions = field(default_factory=dict)
     time_names: tuple[str, ...] = ()
     extent: tuple[Bound | None, Bound | None] = (None, None)
-    set_back: Literal["", "first", "last"] = ""
+    set_back: Literal["", "first", "last", "split"] = ""
+    pass_number: int = 0
 
     @property
     def known_by(self) -> str:

@@ -43,6 +43,7 @@ from logloom.io.logs.recorded import HOUR, Entries, MessageTimes, Recorded, is_s
 from logloom.io.logs.sidecar import BOUNDS, Sidecars
 from logloom.io.logs.stamps import Stamped, log_range, misfit_words, stamp, within, without_broken_pictures
 from logloom.schema import ColumnType
+from logloom.words import counted
 
 _FEW_LOOKS = 16  # stretches that are looked into again each time that a log is opened
 
@@ -137,6 +138,7 @@ class ContainerLog:
             tuple(refusal for part in parts for refusal in part.refusals()),
             {part.uri: part.unfinished for part in parts if part.unfinished},
             known_times=facts,
+            pass_positions=self._pass,
         )
 
     @lazy
@@ -154,9 +156,13 @@ class ContainerLog:
     def _pass(self) -> tuple[int, int] | None:
         """The positions, first and last, of the part that counts of a log whose clock was set back."""
         places = [place.position for place in self._whole.set_backs]
-        if not (places and self._options.set_back):
-            return None
-        return (MIN_TIME, places[0] - 1) if self._options.set_back == "first" else (places[-1], MAX_TIME)
+        passes = list(zip([MIN_TIME, *places], [*(place - 1 for place in places), MAX_TIME], strict=True))
+        number = {"first": 1, "last": len(passes), "split": self._options.pass_number}
+        chosen = number.get(self._options.set_back, 0)
+        if chosen > len(passes):
+            what = counted(len(passes), "pass", "passes")
+            raise LogReadError(f"{self._uris[0]}: has {what}, and no pass {chosen}; build again")
+        return passes[chosen - 1] if places and chosen else None
 
     def _entries(self, number: int) -> Entries:
         """The messages of a stretch that count."""
@@ -165,6 +171,17 @@ class ContainerLog:
             return found
         mine = (found.position >= self._pass[0]) & (found.position <= self._pass[1])
         return Entries(found.topic[mine], found.time[mine], found.position[mine])
+
+    @lazy
+    def _stretches_of_pass(self) -> set[tuple[str, int]]:
+        """The URIs and numbers of stretches that may have messages that count, where only some do."""
+        places = [(part.uri, i) for part in self._parts for i in part.index.with_messages.tolist()]
+        found = self._message_times.entries
+        return {
+            place
+            for number, place in enumerate(places)
+            if len(self._entries(number).time) or not len(found(number).time)
+        }
 
     @lazy
     def _whole(self) -> Recorded:
@@ -426,6 +443,13 @@ class ContainerLog:
 
     def _needed(self, part: LogPart, topic: str, want: Wanted) -> NDArray[np.int64]:
         """The stretches of a part that may hold what a request wants, or refusals it must name."""
+        found = self._near(part, topic, want)
+        if self._pass is None or want.request.with_strays:
+            return found
+        return found[[(part.uri, number) in self._stretches_of_pass for number in found.tolist()]]
+
+    def _near(self, part: LogPart, topic: str, want: Wanted) -> NDArray[np.int64]:
+        """As `_needed`, of all passes."""
         request = want.request
         if request.max_delay is not None or want.source == "log":
             return part.stretches_with(topic, want.first, want.last)

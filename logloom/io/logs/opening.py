@@ -1,6 +1,6 @@
 """Opening logs: which kind a file is, and which kinds there are.
 
-Here: `open_log` and the `Kind` protocol.
+Here: `open_log`, `with_passes`, and the `Kind` protocol.
 Elsewhere: the kinds, found by entry points in `logloom.logs`.
 """
 
@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import operator
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Protocol
 
 from logloom.errors import LogReadError, UsageError
+from logloom.io.ahead import ahead
 from logloom.io.filesystems import with_access
 from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.logs.log_list import LogFiles, LogList
+from logloom.io.logs.passes import Pass, pass_named
 from logloom.io.logs.ranges import LogFile
 from logloom.io.logs.redacted import RedactedLog
 from logloom.uris import shown
@@ -73,7 +78,8 @@ def open_log(
     Args:
         uris: its files, in any order; paths or whatever fsspec opens.
         options: how logs are read: what to do about damage, limits, sidecar indices.
-        log_id: whose redactions hold; "" where those of its content alone do.
+        log_id: whose redactions hold; "" where those of its content alone do. Where clocks that were set back
+            split logs, it names the pass, too; "" for the whole log.
 
     Returns:
         The log; its `summary` tells what it holds.
@@ -85,6 +91,9 @@ def open_log(
         uris = [uris]
     options = dataclasses.replace(options, storage_options=with_access(options.storage_options, uris))
     uris = [shown(uri) for uri in uris]
+    if options.set_back == "split" and log_id:
+        log_id, number = pass_named(log_id)  # what is erased of a log is erased of all its passes
+        options = dataclasses.replace(options, pass_number=number)
     if not uris:
         raise UsageError("a log needs at least one file")
     found = {uri: kind_of(uri, options) for uri in uris}
@@ -97,6 +106,26 @@ def open_log(
         f"{', '.join(uris)}: files of different kinds ({', '.join(names)}) can't be one log. "
         "Give them different log_ids."
     )
+
+
+def with_passes(logs: LogList, options: OpenOptions) -> LogList:
+    """The logs, each whose clock was set back as a log for each pass: X, X~2, X~3 …
+
+    Opens all of them; one that can't be read stays as it is.
+    """
+    whole = dataclasses.replace(options, set_back="")
+
+    def passes_of(log: LogFiles) -> list[LogFiles]:
+        try:
+            places = open_log(log.uris, whole, log.log_id).summary.recorded.set_backs
+        except LogReadError:  # for whoever builds it
+            places = ()
+        return [log._replace(log_id=Pass(log.log_id, i + 1).name) for i in range(len(places) + 1)]
+
+    found = list(ahead(passes_of, logs))
+    if len(found) == sum(map(len, found)):
+        return logs
+    return LogList.of(sorted(itertools.chain(*found), key=operator.attrgetter("log_id")))
 
 
 def kind_of(uri: str, options: OpenOptions) -> Kind:

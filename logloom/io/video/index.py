@@ -164,7 +164,8 @@ def video_index(log: Log, topic: str) -> VideoIndex:
         LogReadError: the log is damaged, under `on_error` fail.
         UsageError: messages of the topic are no packets.
     """
-    return _kept_index(_Topic(log.summary.content_id, log.summary.uris, topic, log))
+    summary = log.summary
+    return _kept_index(_Topic(summary.content_id, summary.uris, topic, summary.pass_positions, log))
 
 
 @dataclass(frozen=True)
@@ -174,19 +175,25 @@ class _Topic:
     content_id: str
     uris: tuple[str, ...]
     topic: str
+    pass_positions: tuple[int, int] | None
     log: Log = field(compare=False)
+
+    @property
+    def sidecar(self) -> str:
+        """The name of the sidecar that keeps its index."""
+        of_pass = "" if self.pass_positions is None else f"\0{self.pass_positions}"
+        return f"{self.content_id}.{blake3((self.topic + of_pass).encode()).hexdigest(length=8)}.video"
 
 
 @functools.lru_cache(maxsize=16)
 def _kept_index(key: _Topic) -> VideoIndex:
     log, topic = key.log, key.topic
     sidecars = sidecars_of(log)
-    name = f"{key.content_id}.{blake3(topic.encode()).hexdigest(length=8)}.video"
-    data = sidecars.load(name)
+    data = sidecars.load(key.sidecar)
     found = VideoIndex.from_data(data) if data is not None else None
     if found is None:
         found = made_index(log, topic)
-        sidecars.save(name, found.to_data())
+        sidecars.save(key.sidecar, found.to_data())
     return found
 
 
