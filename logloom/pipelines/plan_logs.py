@@ -117,9 +117,8 @@ class PlanLogs(Mapping[str, Outline]):
         self._splits = recipe.time.set_back == "split"
         # What was remembered before some time was erased, as in a copy that was put back, counts no more.
         by = known_by(recipe.hash, self._purged.redactions, recipe.time.name)
-        empty = Memory.of(by, self._topics)
-        known_by_listing = not (self._reads_all or self._splits)
-        self._before = Memory.load(sidecars, by, self._topics) if known_by_listing else empty
+        nothing = Memory.of(by, self._topics) if self._reads_all or self._splits else None
+        self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
         found = expand_logs(recipe, base, store.options, folders)
         self._known_bags = folders.known_bags

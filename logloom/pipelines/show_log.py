@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, UsageError
-from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, OpenOptions
 from logloom.io.logs.container import Channel, Chunk
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.part import LogPart
+from logloom.io.logs.recorded import is_static
 from logloom.io.logs.redacted import redacted_ranges
 from logloom.io.manifest import Manifest
 from logloom.io.purged import Purged
@@ -56,7 +58,12 @@ def log_of(store: Store, manifest: Manifest, record: LogRecord) -> Log:
     recipe = manifest.recipe
     names = tuple(recipe.get("time", {}).get("name", ()))
     options = OpenOptions(
-        "salvage", store.options, store.uri_of("index"), hash=recipe.get("hash", "ends"), time_names=names
+        "salvage",
+        store.options,
+        store.uri_of("index"),
+        hash=recipe.get("hash", "ends"),
+        time_names=names,
+        set_back=recipe.get("time", {}).get("set_back") or "",
     )
     log = open_log(record.uris, options, record.log_id)
     content_id = log.summary.content_id
@@ -97,14 +104,25 @@ def _messages(log: ContainerLog, first: int, last: int, on_problem: OnMessage) -
         for number, chunk in part.chunks(numbers[overlaps[numbers]]):
             for problem in chunk.problems:
                 on_problem(f"{part.origin(number).place}: {problem}")
-            yield from _of_chunk(part, chunk, first, last)
+            positions = part.origin(number).position + chunk.offset
+            yield from _of_chunk(part, chunk, first, last, _are_of_pass(log, positions))
 
 
-def _of_chunk(part: LogPart, chunk: Chunk, first: int, last: int) -> Iterator[RawMessage]:
+def _are_of_pass(log: ContainerLog, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(N,) which messages count: those of the pass that is shown of a log whose clock was set back."""
+    first, last = log.summary.pass_positions or (MIN_TIME, MAX_TIME)
+    return (positions >= first) & (positions <= last)
+
+
+def _of_chunk(
+    part: LogPart, chunk: Chunk, first: int, last: int, counts: NDArray[np.bool_]
+) -> Iterator[RawMessage]:
     for row in np.argsort(chunk.log_time, kind="stable").tolist():
         channel = part.index.channels.get(int(chunk.channel[row]))
         log_time = int(chunk.log_time[row])
         if channel is None or not first <= log_time <= last:
+            continue
+        if not (counts[row] or is_static(channel.topic)):
             continue
         start = int(chunk.start[row])
         data = chunk.buffer[start : start + int(chunk.length[row])].tobytes()

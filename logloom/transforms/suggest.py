@@ -163,8 +163,17 @@ def _without_damaged(
 def _set_back_words(set_back: Mapping[str, str]) -> str:
     """The end of a comment on the first log whose clock was set back; "" without any."""
     for log_id, words in sorted(set_back.items()):
-        return f"; the clock of {log_id} was set back by {words}, `last` keeps what follows"
+        return f"; the clock of {log_id} was set back by {words}, `last` keeps what follows, `split` both"
     return ""
+
+
+def _period(info: TopicInfo, log: Log) -> int:
+    """Nanoseconds between a topic's messages, but for silences of all topics; 0 with fewer than two."""
+    lasts, intervals = info.last - info.first, info.num_recorded - 1
+    for last, first in log.summary.recorded.silences:
+        if info.first <= last and first <= info.last and intervals > 1:
+            lasts, intervals = lasts - (first - last), intervals - 1
+    return lasts // intervals if intervals > 0 else 0
 
 
 def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
@@ -173,7 +182,7 @@ def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
     for log_id in sorted(logs):
         for name, info in logs[log_id].summary.topics.items():
             if count := info.num_recorded:
-                period = (info.last - info.first) // (count - 1) if count > 1 else 0
+                period = _period(info, logs[log_id])
                 known = found.get(name) or _SuggestedTopic(info, logs[log_id], 0, 0)
                 messages = known.messages + count
                 found[name] = _SuggestedTopic(known.info, known.log, messages, max(known.period, period))

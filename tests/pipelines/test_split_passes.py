@@ -64,7 +64,9 @@ def test_each_pass_gives_the_rows_of_its_part_alone(tmp_path, size):
     assert "up to date" in build(tmp_path, recipe).stderr
     verified = command("verify", str(tmp_path / "root"), "--against-logs")
     assert verified.returncode == 0, verified.stderr
-    why = command("head", str(tmp_path / "root"), "--log", "back~2", "--why")
+    why = command("head", str(tmp_path / "root"), "-n", "51", "--why")
+    assert why.returncode == 0, why.stderr
+    assert f"back~2 {PASSES[1][0]}" in why.stdout
     assert "/x #50" in why.stdout
 
 
@@ -88,7 +90,7 @@ def test_passes_of_two_topics_and_of_another_shape(tmp_path):
 
 def test_all_passes_lie_in_one_split(tmp_path):
     logs = [write(tmp_path / f"drive{i}.mcap", THREE) for i in range(8)]
-    split = f"{SPLIT}\nsplit: {{by: log_id, train: 50%, val: 50%}}"
+    split = f"{SPLIT}\nsplit: {{by: log_id, train: 0.5, val: 0.5}}"
     build(tmp_path, recipe_of(tmp_path, logs, split))
     found = {}
     for one in read_manifest(Store.at(str(tmp_path / "root"))).logs:
@@ -114,8 +116,6 @@ def test_a_static_topic_counts_for_all_passes(tmp_path):
     assert {name: (len(own), {value for _, value in own}) for name, own in rows.items()} == {
         name: (50, {0.0}) for name in ("first", "first~2", "last", "last~2")
     }
-    dataset = datasets.open(str(tmp_path / "root"))
-    assert all(dataset[i]["k.available"] for i in range(len(dataset)))
     assert command("verify", str(tmp_path / "root"), "--against-logs").returncode == 0
 
 
@@ -156,10 +156,10 @@ def test_purging_a_log_purges_all_its_passes(tmp_path):
     logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
     recipe, root = recipe_of(tmp_path, logs), str(tmp_path / "root")
     build(tmp_path, recipe)
-    alone = command("purge", root, "--log", "back~2", "--yes")
+    alone = command("purge", root, "--log", "back~2")
     assert alone.returncode == 2, alone.stderr
     assert "'back~2' is a pass of log 'back'" in alone.stderr
-    done = command("purge", root, "--log", "back", "--yes", "--json")
+    done = command("purge", root, "--log", "back", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["logs"] == ["back", "back~2"]
     build(tmp_path, recipe)
@@ -173,7 +173,7 @@ def test_purging_a_log_purges_all_its_passes(tmp_path):
 def test_a_log_that_was_purged_before_it_was_split_stays_away(tmp_path):
     logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
     build(tmp_path, recipe_of(tmp_path, logs, "time: {set_back: last}"))
-    assert command("purge", str(tmp_path / "root"), "--log", "back", "--yes").returncode == 0
+    assert command("purge", str(tmp_path / "root"), "--log", "back").returncode == 0
     build(tmp_path, recipe_of(tmp_path, logs))
     assert statuses(tmp_path / "root") == {"sound": "whole"}
 
@@ -183,7 +183,7 @@ def test_time_that_is_purged_of_a_log_goes_from_all_passes(tmp_path):
     recipe = recipe_of(tmp_path, [log])
     build(tmp_path, recipe)
     start, stop = T0 + 3 * S, T0 + 4 * S
-    done = command("purge", root, "--rows", f"back:{start}..{stop}", "--yes", "--json")
+    done = command("purge", root, "--rows", f"back:{start}..{stop}", "--json")
     assert done.returncode == 0, done.stderr
     build(tmp_path, recipe)
     rows = rows_of(root)
@@ -263,10 +263,10 @@ def test_a_pass_that_a_log_lacks_is_an_error(tmp_path):
 
 
 def test_a_damaged_chunk_of_one_pass_is_none_of_another(tmp_path):
-    log, root = write(tmp_path / "back.mcap", TWO, chunk_size=400), tmp_path / "root"
+    log = write(tmp_path / "back.mcap", TWO, chunk_size=400, compression="none")
+    root = tmp_path / "root"
     data = bytearray(log.read_bytes())
-    at = data.index(TWO[3].data, 100)
-    data[at] ^= 1
+    data[data.index(TWO[3].data)] ^= 1
     log.write_bytes(bytes(data))
     recipe = recipe_of(tmp_path, [log], f"{SPLIT}\non_error: salvage")
     done = command("build", recipe, "--to", str(root))

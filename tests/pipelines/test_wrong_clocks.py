@@ -245,6 +245,7 @@ def test_a_suggested_recipe_keeps_the_first_part_of_a_log_whose_clock_was_set_ba
     assert "clock: {rate: 10}" in done.stdout
     assert "set_back: first" in done.stdout
     assert "the clock of back was set back by 29.9 s at 4.9 s" in done.stdout
+    assert "`last` keeps what follows, `split` both" in done.stdout
     (tmp_path / "recipe.yaml").write_text(done.stdout)
     built = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
     assert built.returncode == 0, built.stderr
@@ -256,3 +257,14 @@ def test_info_names_strays_and_clocks_set_back(tmp_path):
     done = command("info", str(tmp_path / "drive.mcap"))
     assert "/event: 1 message outside the recording, logged before the year 2000" in done.stdout
     assert "the clock was set back by 2.9 s at 4.9 s" in done.stdout
+
+
+def test_a_suggested_recipe_takes_no_rate_from_a_leap(tmp_path):
+    write(tmp_path / "leap.mcap", of("/x", *ticks(10), *ticks(50, T0 + 30 * 86400 * S)))
+    done = command("info", str(tmp_path / "leap.mcap"), "--recipe")
+    assert "clock: {rate: 10}" in done.stdout
+    assert "tolerance: 200ms" in done.stdout
+    (tmp_path / "recipe.yaml").write_text(done.stdout)
+    built = command("build", str(tmp_path / "recipe.yaml"), "--to", str(tmp_path / "root"))
+    assert built.returncode == 0, built.stderr
+    assert record(tmp_path, "leap").rows == 60 + 4  # two ticks on either side lie within the tolerance
