@@ -94,7 +94,7 @@ def test_every_row_is_in_the_file_of_its_split_and_names_files_that_are_there(ro
 def test_two_builds_give_the_same_bytes(root, text, tmp_path):
     again = built_at(tmp_path / "again", text)
     for path in sorted(root.glob("v*/**/*")):
-        if path.is_file():
+        if path.is_file() and not path.name.endswith(".times.json"):
             assert path.read_bytes() == (again / path.relative_to(root)).read_bytes()
 
 
