@@ -168,7 +168,7 @@ def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> 
     """
     place = absolute_uri(uri).rstrip("/")
     root, at_version = split_root(place)
-    places = {place: version, **({} if root == place else {root: version or at_version})}
+    places = {place: version, **({} if root == place else {root: at_version if version is None else version})}
     for candidate, given in places.items():
         store = Store.at(candidate, options)
         if store.names("versions"):
@@ -176,7 +176,7 @@ def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> 
                 raise UsageError(
                     f"{place}: names version {at_version}, and version={given!r} another one; leave one out"
                 )
-            return open_root(store, given or "latest")
+            return open_root(store, "latest" if given is None else given)
         check_not_of_root(store)
     return None
 

@@ -287,6 +287,8 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
             logloom.datasets.open(**{"uri": root, **arguments})
 
     refused("no version 7; there is only 1", version=7)
+    for falsy in (0, False, ""):
+        refused(f"no version {falsy!r}; there is only 1", version=falsy)
     refused("no version 'best'", version="best")
     for version in (2, "gold", "latest"):
         refused(f"names version 1, and version={version!r} another", uri=f"{root}@1", version=version)
