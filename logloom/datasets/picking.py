@@ -15,6 +15,26 @@ from logloom.words import near_to
 _KEYS = ("log_id", "timestamp")
 
 
+def given_names(given: str | Sequence[str], what: str) -> Sequence[str]:
+    """The names that an argument gives, one or several.
+
+    Args:
+        what: the argument, for messages: "columns".
+
+    Raises:
+        UsageError: it is neither a text nor texts.
+    """
+    if isinstance(given, str):
+        return [given]
+    try:
+        names = list(given)
+    except TypeError:
+        names = [given]
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{what}={given!r:.60}: not a name; pass a text such as 'ego.*', or a list of texts")
+    return names
+
+
 def names_of(
     patterns: str | Sequence[str] | None, schema: Schema, among: Sequence[str] | None, place: str
 ) -> tuple[str, ...]:
@@ -33,7 +53,7 @@ def names_of(
     known = tuple(schema.all) if among is None else tuple(among)
     beside = [name for name in schema.meta if base_of(name) in known]
     chosen: set[str] = set()
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+    for pattern in given_names(patterns, "columns"):
         found = {name for name in known if _matches(name, pattern)}
         found = found or {name for name in beside if _matches(name, pattern)}
         if not found:
