@@ -57,6 +57,11 @@ def names_of(
         found = {name for name in known if _matches(name, pattern)}
         found = found or {name for name in beside if _matches(name, pattern)}
         if not found:
+            if pattern.rstrip("_") in _KEYS and f"{pattern}_" not in known:
+                raise UsageError(
+                    f"{place}: {pattern!r} is no column; `rows.index` has the log_id of each row, and its "
+                    "timestamp where there is one"
+                )
             shown = [name for name in known if not _is_meta(name)] or known
             raise UsageError(f"{place}: no column matches {pattern!r}{near_to(pattern, shown)}")
         chosen |= found
