@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,7 @@ def given_names(given: str | Sequence[str], what: str) -> Sequence[str]:
     """
     if isinstance(given, str):
         return [given]
-    try:
-        names = list(given)
-    except TypeError:
-        names = [given]
+    names: list[Any] = list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(name, str) for name in names):
         raise UsageError(f"{what}={given!r:.60}: not a name; pass a text such as 'ego.*', or a list of texts")
     return names
