@@ -1,4 +1,4 @@
-"""Lengths of time as the Python API takes them: a text with its unit, or a number of seconds.
+"""Lengths of time as the Python API takes them: a text with its unit, a number of seconds, or a timedelta.
 
 Here: `nanoseconds_of`, the one rule for all arguments that are lengths of time.
 Elsewhere: durations in recipes, which need their unit (logloom.recipe.values); in filters
@@ -7,27 +7,31 @@ Elsewhere: durations in recipes, which need their unit (logloom.recipe.values); 
 
 from __future__ import annotations
 
+import datetime
 import math
 import numbers
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from logloom.errors import UsageError
 from logloom.where_grammar import MAX_DURATION, UNITS, parse_duration
 
-Time = str | float  # "300ms", or 0.3 seconds
+Time = str | float | datetime.timedelta | np.timedelta64  # "300ms", or 0.3 seconds
+_NUMPY_UNITS = {**UNITS, "D": UNITS["d"], "W": 7 * UNITS["d"]}
 
 
 def nanoseconds_of(value: Any, where: str) -> int:
     """The nanoseconds of a length of time; a number is the decimal of its text, so 0.3 is exact.
 
     Args:
-        value: a text such as "300ms", or a number of seconds.
+        value: a text such as "300ms", a number of seconds, or a timedelta of Python or numpy.
         where: the argument, for messages: "window: max_gap".
 
     Raises:
-        UsageError: it is neither, negative, not finite, or more than ten years.
+        UsageError: it is none of these, negative, not finite, or more than ten years.
 
     >>> nanoseconds_of("300ms", "max_gap") == nanoseconds_of(0.3, "max_gap") == 300_000_000
     True
@@ -37,17 +41,33 @@ def nanoseconds_of(value: Any, where: str) -> int:
             return parse_duration(value)
         except UsageError as error:
             raise _refusal(value, where) from error
-    is_number = isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
-        raise _refusal(value, where)
-    found = round(Fraction(str(value)) * UNITS["s"])
-    if found > MAX_DURATION:
+    is_timedelta = isinstance(value, datetime.timedelta | np.timedelta64)
+    found = _of_timedelta(value) if is_timedelta else _of_number(value)
+    if found is None or not 0 <= found <= MAX_DURATION:
         raise _refusal(value, where)
     return found
+
+
+def _of_number(seconds: Any) -> int | None:
+    """None for what is no finite number, or negative."""
+    is_number = isinstance(seconds, numbers.Real | Decimal) and not isinstance(seconds, bool)
+    if not is_number or not math.isfinite(seconds) or seconds < 0:
+        return None
+    return round(Fraction(str(seconds)) * UNITS["s"])
+
+
+def _of_timedelta(value: datetime.timedelta | np.timedelta64) -> int | None:
+    """None for NaT, and for units that are no fixed length, such as months."""
+    if isinstance(value, datetime.timedelta):
+        return value // datetime.timedelta(microseconds=1) * UNITS["us"]
+    unit, count = np.datetime_data(value.dtype)
+    if np.isnat(value) or unit not in _NUMPY_UNITS:
+        return None
+    return int(value.astype(np.int64)) * count * _NUMPY_UNITS[unit]
 
 
 def _refusal(value: Any, where: str) -> UsageError:
     return UsageError(
         f"{where}={value!r:.60}: not a length of time; pass a text such as '300ms' ({', '.join(UNITS)}) or a "
-        "number of seconds such as 0.3, from 0 to ten years"
+        "number of seconds such as 0.3 (or a timedelta), from 0 to ten years"
     )

@@ -1,5 +1,6 @@
 """Lengths of time that the Python API is given: one rule for texts and numbers."""
 
+import datetime
 from decimal import Decimal
 from fractions import Fraction
 
@@ -23,6 +24,12 @@ def test_a_time_is_the_same_as_a_text_of_any_unit_and_in_seconds(ns):
         assert nanoseconds_of(np.float64(ns / 10**9), "x") == ns
 
 
+@given(st.timedeltas(datetime.timedelta(0), datetime.timedelta(days=3650)))
+def test_a_timedelta_is_the_same_of_python_and_of_numpy(value):
+    micros = value // datetime.timedelta(microseconds=1)
+    assert nanoseconds_of(value, "x") == nanoseconds_of(np.timedelta64(value), "x") == micros * 1000
+
+
 @pytest.mark.parametrize(
     ("value", "ns"),
     [
@@ -35,9 +42,14 @@ def test_a_time_is_the_same_as_a_text_of_any_unit_and_in_seconds(ns):
         ("0s", 0),
         ("1.5us", 1500),
         ("2h", 7_200_000_000_000),
+        (datetime.timedelta(milliseconds=150), 150_000_000),
+        (np.timedelta64(150, "ms"), 150_000_000),
+        (np.timedelta64(3, "25ns"), 75),
+        (np.timedelta64(1, "D"), 86_400_000_000_000),
+        (np.timedelta64(2, "W"), 14 * 86_400_000_000_000),
     ],
 )
-def test_texts_have_their_unit_and_numbers_are_seconds(value, ns):
+def test_texts_and_timedeltas_have_their_unit_and_numbers_are_seconds(value, ns):
     assert nanoseconds_of(value, "x") == ns
 
 
@@ -62,6 +74,14 @@ def test_texts_have_their_unit_and_numbers_are_seconds(value, ns):
         1e9,
         "1000000h",
         1j,
+        datetime.timedelta(seconds=-1),
+        datetime.timedelta(days=4000),
+        np.timedelta64(-1, "ns"),
+        np.timedelta64("NaT"),
+        np.timedelta64("NaT", "s"),
+        np.timedelta64(2**62, "W"),
+        np.timedelta64(1, "M"),
+        np.timedelta64(5),
     ],
 )
 def test_what_is_no_length_of_time_is_refused_by_the_name_of_its_argument(value):

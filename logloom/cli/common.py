@@ -92,13 +92,10 @@ def complete_version(incomplete: str) -> list[str]:
 
 
 def given_root(text: str) -> str:
-    """A root as it was given, which isn't empty: where a shell's variable is unset, nobody means this folder.
+    """A root as it was given, see `check_named`."""
+    from logloom.io.filesystems import check_named
 
-    Raises:
-        UsageError: it is.
-    """
-    if not text or (text.startswith("@") and "/" not in text):
-        raise UsageError(f"{text!r} names no root: give a dataset's folder or URI ('.' for this folder)")
+    check_named(text)
     return text
 
 

@@ -136,8 +136,9 @@ def _nanoseconds(option: str, time: str) -> int:
 def _show(done: PurgeReport) -> None:
     would = "would be " if done.dry_run else ""
     versions = ("version " if len(done.versions) == 1 else "versions ") + ", ".join(map(str, done.versions))
+    rows = f"{counted(done.rows, 'row')} of the newest version"
     print_folded(
-        f"{done.root}: {', '.join(done.logs)}: {counted(done.rows, 'row')} and {counted(done.units, 'unit')} "
+        f"{done.root}: {', '.join(done.logs)}: {rows} and {counted(done.units, 'unit')} of all versions "
         f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from {versions}"
     )
     if done.ranges:

@@ -24,6 +24,7 @@ from logloom.errors import UsageError
 if TYPE_CHECKING:
     from logloom.datasets.separation import Separation
     from logloom.datasets.splitting import Nearest
+    from logloom.durations import Time
 
 
 @app.command(
@@ -53,8 +54,16 @@ def splits(
         list[str] | None,
         typer.Option(metavar="NAME=SHARE", help="With --by: split and its share. May be repeated."),
     ] = None,
-    cell: Annotated[float | None, typer.Option(help="With --by: metres or seconds of a cell.")] = None,
-    gap: Annotated[float, typer.Option(help="With --by: metres or seconds between splits.")] = 0.0,
+    cell: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LENGTH", help="With --by: size of a cell: metres, seconds, or a time such as 24h."
+        ),
+    ] = None,
+    gap: Annotated[
+        str | None,
+        typer.Option(metavar="LENGTH", help="With --by: gap between splits: metres, seconds, or a time."),
+    ] = None,
     where: Annotated[str | None, typer.Option(help="With --by: filter that rows have to pass.")] = None,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -69,7 +78,7 @@ def splits(
 
     options = parse_storage_options(storage_option)
     if by is None:
-        if share or cell is not None or gap:
+        if share or cell is not None or gap is not None:
             raise UsageError("--share, --cell and --gap shape the splits that --by makes; give --by, too")
         if where is not None:
             raise UsageError("--where goes with --by: the version's own splits are of all rows")
@@ -77,7 +86,9 @@ def splits(
         counts = dict(found.counts)
         warnings = empty_row_splits(counts) if found.of_rows else empty_splits(counts)
     else:
-        found = requested_splits(root, share or (), by, cell, gap, position, options, where)
+        found = requested_splits(
+            root, share or (), by, _length(cell), _length(gap) or 0.0, position, options, where
+        )
         warnings = empty_row_splits(found.counts)
     proof = proof_of(found.rule, found.metres, found.seconds)
     if json:
@@ -92,6 +103,14 @@ def splits(
     if proof is not None and proof.is_kept is False:
         print_message(f"{root}: {proof.in_words()}")
         raise typer.Exit(NOT_WHOLE)
+
+
+def _length(text: str | None) -> Time | None:
+    """A number of metres or seconds, or else a text that says its unit."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def _show(root: str, found: Separation) -> None:

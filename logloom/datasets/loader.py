@@ -139,13 +139,20 @@ class Loader:
     def _check_numbers(self) -> None:
         if self.length < 1:
             raise UsageError("the source has no rows, so there is nothing to load")
-        if self.batch < 1 or self.prefetch < 0 or self._num_workers < 0 or self.recycle_after < 0:
+        for name, value, least in (
+            ("batch", self.batch, 1),
+            ("prefetch", self.prefetch, 0),
+            ("workers", self._num_workers, 0),
+            ("recycle_after", self.recycle_after, 0),
+            ("num_shards", self.num_shards, 1),
+            ("seed", self.seed, 0),
+        ):
+            if value < least:
+                raise UsageError(f"Loader: {name}={value}: out of range; it is at least {least}")
+        if not 0 <= self.shard_id < self.num_shards:
             raise UsageError(
-                f"batch={self.batch}, prefetch={self.prefetch}, workers={self._num_workers}: out of range"
-            )
-        if not 0 <= self.shard_id < self.num_shards or self.seed < 0:
-            raise UsageError(
-                f"shard_id={self.shard_id} of num_shards={self.num_shards}, seed={self.seed}: out of range"
+                f"Loader: shard_id={self.shard_id}: out of range; it is from 0 to {self.num_shards - 1} with "
+                f"num_shards={self.num_shards}"
             )
         self._warned = False
 

@@ -18,17 +18,17 @@ import numpy as np
 
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.filters import passing
-from logloom.datasets.picking import names_of
+from logloom.datasets.picking import given_names, names_of
 from logloom.datasets.split_labels import labels_of_column
 from logloom.datasets.splits import SplitsSource
 from logloom.datasets.versions import open_version
 from logloom.datasets.views import Rows, array_of
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.checks import UncheckedWarning, with_check
-from logloom.io.filesystems import absolute_uri
+from logloom.io.filesystems import absolute_uri, check_named
 from logloom.io.foreign import kind_of, kinds
 from logloom.io.formats import without_suffix
-from logloom.io.manifest import Manifest, check_not_of_root, open_root, split_root
+from logloom.io.manifest import Manifest, check_not_of_root, no_version_at, open_root, split_root
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
@@ -108,7 +108,7 @@ def _read(columns: str | Sequence[str] | None, where: str | None) -> Sequence[st
     """The columns that are read, the filter's among them; None for all."""
     if columns is None:
         return None
-    given = [columns] if isinstance(columns, str) else columns
+    given = given_names(columns, "columns")
     return [*given, *(name for name in parse(where).columns if name not in _OWN)] if where else given
 
 
@@ -128,7 +128,8 @@ def _open_rows(
     options: Mapping[str, Any],
     check: bool,
 ) -> tuple[RowSource, Rows]:
-    splits = [split] if isinstance(split, str) else split
+    splits = None if split is None else given_names(split, "split")
+    check_named(uri)
     place = absolute_uri(uri).rstrip("/")
     found = _IN_VIEW.fullmatch(place)
     if found and version_numbers(store := Store.at(found["root"], options)):
@@ -166,9 +167,10 @@ def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> 
     Raises:
         UsageError: there is no such version, or the URI names another one than `version`.
     """
+    check_named(uri)
     place = absolute_uri(uri).rstrip("/")
     root, at_version = split_root(place)
-    places = {place: version, **({} if root == place else {root: version or at_version})}
+    places = {place: version, **({} if root == place else {root: at_version if version is None else version})}
     for candidate, given in places.items():
         store = Store.at(candidate, options)
         if store.names("versions"):
@@ -176,7 +178,7 @@ def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> 
                 raise UsageError(
                     f"{place}: names version {at_version}, and version={given!r} another one; leave one out"
                 )
-            return open_root(store, given or "latest")
+            return open_root(store, "latest" if given is None else given)
         check_not_of_root(store)
     return None
 
@@ -207,6 +209,8 @@ def _open_splits(
     parts = {split: _dataset_at(f"{place}/{folders[split]}", columns, options) for split in wanted}
     found = {split: part for split, part in parts.items() if part is not None}
     if len(found) < len(parts) or not found:
+        if "versions" in names:
+            raise no_version_at(store)
         is_file = not names and store.local is not None and store.local.is_file()
         what = f"it holds {some_of(names)}" if names else "a file" if is_file else "an empty folder"
         raise DatasetError(

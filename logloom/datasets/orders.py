@@ -125,10 +125,9 @@ def shares_of(weights: Sequence[float | str | Fraction]) -> list[int]:
     Raises:
         UsageError: a weight is negative or no number, all are 0, or the period is too long.
     """
-    try:
-        exact = [Fraction(one) if isinstance(one, int | Fraction) else Fraction(str(one)) for one in weights]
-    except (ValueError, ZeroDivisionError) as error:
-        raise UsageError(f"mix: {error}; a weight is a number such as 0.6") from error
+    if not weights:
+        raise UsageError("mix: no sources; name at least one, with its weight")
+    exact = [_exact(one) for one in weights]
     total = sum(exact, Fraction(0))
     if any(one < 0 for one in exact) or total <= 0:
         raise UsageError(f"mix: weights {', '.join(map(str, exact))}: none is negative, and not all are 0")
@@ -140,6 +139,15 @@ def shares_of(weights: Sequence[float | str | Fraction]) -> list[int]:
             "and 0.3333333)"
         )
     return [int(one / total * period) for one in exact]
+
+
+def _exact(weight: float | str | Fraction) -> Fraction:
+    try:
+        return Fraction(weight) if isinstance(weight, int | Fraction) else Fraction(str(weight))
+    except (ValueError, ZeroDivisionError) as error:
+        raise UsageError(
+            f"mix: weight {weight!r:.60}: not a number; a weight is a number such as 0.6"
+        ) from error
 
 
 def pattern_of(shares: Sequence[int]) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,23 @@ from logloom.schema import RESERVED_LAST_PARTS, Schema, base_of
 from logloom.words import near_to
 
 _KEYS = ("log_id", "timestamp")
+
+
+def given_names(given: str | Sequence[str], what: str) -> Sequence[str]:
+    """The names that an argument gives, one or several.
+
+    Args:
+        what: the argument, for messages: "columns".
+
+    Raises:
+        UsageError: it is neither a text nor texts.
+    """
+    if isinstance(given, str):
+        return [given]
+    names: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{what}={given!r:.60}: not a name; pass a text such as 'ego.*', or a list of texts")
+    return names
 
 
 def names_of(
@@ -33,10 +50,15 @@ def names_of(
     known = tuple(schema.all) if among is None else tuple(among)
     beside = [name for name in schema.meta if base_of(name) in known]
     chosen: set[str] = set()
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+    for pattern in given_names(patterns, "columns"):
         found = {name for name in known if _matches(name, pattern)}
         found = found or {name for name in beside if _matches(name, pattern)}
         if not found:
+            if pattern.rstrip("_") in _KEYS and f"{pattern}_" not in known:
+                raise UsageError(
+                    f"{place}: {pattern!r} is no column; `rows.index` has the log_id of each row, and its "
+                    "timestamp where there is one"
+                )
             shown = [name for name in known if not _is_meta(name)] or known
             raise UsageError(f"{place}: no column matches {pattern!r}{near_to(pattern, shown)}")
         chosen |= found

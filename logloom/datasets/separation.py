@@ -14,6 +14,7 @@ from typing import Any
 from logloom.datasets import opening
 from logloom.datasets.dataset import Dataset
 from logloom.datasets.splitting import Nearest, nearest, nearest_in_time, split
+from logloom.durations import Time
 from logloom.errors import UsageError
 from logloom.io.formats import by_preference, format_named, options_of
 from logloom.io.manifest import Manifest, open_root, split_root
@@ -129,8 +130,8 @@ def requested_splits(
     root: str,
     shares: Sequence[str],
     by: str,
-    cell: float | None,
-    gap: float,
+    cell: Time | None,
+    gap: Time,
     position: str | None,
     options: Options = None,
     where: str | None = None,

@@ -7,6 +7,7 @@ Elsewhere: which split a row falls into (logloom.row_splits), splits that builds
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -86,10 +87,11 @@ def split(
 
 def _lengths(by: str, cell: Time | None, gap: Time) -> tuple[float, float]:
     """Metres, or seconds, of a cell and a gap."""
-    length, apart = cell, gap
+    length: Any = cell
+    apart: Any = gap
     if by == "time" and cell is not None:
         length, apart = (nanoseconds_of(cell, "split: cell") / 1e9, nanoseconds_of(gap, "split: gap") / 1e9)
-    elif isinstance(cell, str) or isinstance(gap, str):
+    elif any(isinstance(one, str | datetime.timedelta | np.timedelta64) for one in (cell, gap)):
         raise UsageError(f"split: cell={cell!r}, gap={gap!r}: lengths of places are numbers of metres")
     if length is None or not 0 < float(length) < math.inf or not 0 <= float(apart) <= float(length):
         raise UsageError(f"split: cell={cell}, gap={gap}: a cell has a length, and no gap is longer")

@@ -146,7 +146,10 @@ def steps_of(offsets: Sequence[int], stride: int) -> Ints:
     Raises:
         UsageError: no offsets, or none that are integers.
     """
-    steps = np.asarray(list(offsets))
+    try:
+        steps = np.asarray(list(offsets))
+    except (TypeError, ValueError):  # no sequence, or lists of several lengths
+        steps = np.empty(0)
     if steps.ndim != 1 or not steps.size or steps.dtype.kind not in "iu":
         raise UsageError(f"window: offsets are integers such as range(-10, 1), got {offsets!r}")
     if operator.index(stride) < 1:

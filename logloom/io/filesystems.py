@@ -39,6 +39,16 @@ def absolute_uri(uri: str, base: str | None = None) -> str:
     return os.path.abspath(os.path.join(base.split("://", 1)[-1], path) if base else path)
 
 
+def check_named(root: str) -> None:
+    """Make sure that a root is named: where a variable is unset, nobody means the working folder.
+
+    Raises:
+        UsageError: the text is empty, or only a version.
+    """
+    if not root or (root.startswith("@") and "/" not in root):
+        raise UsageError(f"{root!r} names no root: give a dataset's folder or URI ('.' for this folder)")
+
+
 def _in_archive(uri: str, base: str | None) -> str:
     """`zip://member::archive` as `zip://archive!/member`, to which names can be joined."""
     member, chained, archive = uri.removeprefix(ZIP).partition("::")

@@ -102,10 +102,13 @@ def _wanted(raw: RawRows, patterns: Sequence[str] | None) -> list[str] | None:
         return None
     names = raw.names()
     made = {name: column_name(name) for name in names}
+    keys = {LOG_ID, TIME}.intersection(names)  # read anyway; whether they become columns shows later
+    given = [patterns] if isinstance(patterns, str) else patterns
+    others = [pattern for pattern in given if pattern not in keys]
     plain = ColumnType(np.dtype("u1"))
     # An availability is wanted by its own name, whatever the column's values turn out to be.
     chosen = {
-        base_of(n) for n in Schema(dict.fromkeys(made.values(), plain), (*made.values(),)).select(patterns)
+        base_of(n) for n in Schema(dict.fromkeys(made.values(), plain), (*made.values(),)).select(others)
     }
     return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME)]
 

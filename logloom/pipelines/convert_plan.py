@@ -7,6 +7,7 @@ Elsewhere: sources (logloom.pipelines.convert_sources), the job (logloom.transfo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ from logloom.schema import Schema
 from logloom.transforms.bundles import bundle_size, bundled, packed
 from logloom.transforms.conversion import ConvertJob, ConvertTask
 from logloom.transforms.job import LogTask, PartitionTask
+from logloom.uris import is_local
 from logloom.validation import dotted
 
 
@@ -110,10 +112,14 @@ def plan_convert(
         The plan, for `logloom.pipelines.convert.convert`.
 
     Raises:
-        UsageError: the format can't hold the columns or a log's name, or the root holds other things.
+        UsageError: the format can't hold the columns or a log's name, or the root holds other things, or is
+            the source itself.
     """
     store = Store.at(root, storage_options)
     check_root(store)
+    places = (store.uri, source.place)
+    if len({os.path.realpath(uri) if is_local(uri) else uri.rstrip("/") for uri in places}) == 1:
+        raise UsageError(f"{store.uri}: the source itself; choose another folder for what is converted")
     check_verify(verify)
     form = format_named(output)
     schema = source.schema.part(columns)

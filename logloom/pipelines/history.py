@@ -219,7 +219,7 @@ class LogStay:
 
     Attributes:
         versions: their numbers, ascending.
-        record: what they say; None where that can't be told.
+        record: what they say, of status "purged" where the log was; None where that can't be told.
         units: of all outputs, each with its folder within the root; none where the log has no rows or was
             purged.
         columns: what the build counted of its columns (see docs/statistics.md); None where it didn't, or the
@@ -375,6 +375,8 @@ def _with_extent(store: Store, stay: LogStay) -> LogStay:
         return stay
     try:
         units, columns = _units(store, stay.record), _columns(store, stay.versions[-1], stay.record)
+    except PurgedError:
+        return replace(stay, record=replace(stay.record, status="purged"))
     except DatasetError as error:
         return replace(stay, problem=str(error))
     return replace(stay, units=units, columns=columns)
@@ -383,18 +385,11 @@ def _with_extent(store: Store, stay: LogStay) -> LogStay:
 def _columns(store: Store, version: int, record: LogRecord) -> dict[str, dict[str, Any]] | None:
     if not record.statistics:
         return None
-    try:
-        found = read_statistics(store, record)
-    except PurgedError:
-        return None
-    return summary(found, Schema.from_json(manifest_at(store, version).schema))
+    return summary(read_statistics(store, record), Schema.from_json(manifest_at(store, version).schema))
 
 
 def _units(store: Store, record: LogRecord) -> tuple[tuple[str, Entry], ...]:
-    try:
-        units = read_log_part(store, record.part, brief=True) if record.part else ()
-    except PurgedError:
-        return ()
+    units = read_log_part(store, record.part, brief=True) if record.part else ()
     return tuple((store.stored_name(unit.folder), unit) for unit in units)
 
 

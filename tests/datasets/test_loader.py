@@ -602,10 +602,19 @@ def test_what_is_no_state_is_refused(state):
 
 @pytest.mark.parametrize(
     "options",
-    [{"batch": 0}, {"workers": -1}, {"prefetch": -1}, {"shard_id": 1}, {"num_shards": 0}, {"seed": -1}],
+    [
+        {"batch": 0},
+        {"workers": -1},
+        {"prefetch": -1},
+        {"recycle_after": -1},
+        {"shard_id": 1},
+        {"num_shards": 0},
+        {"seed": -1},
+    ],
 )
 def test_numbers_out_of_range_are_refused(options):
-    with pytest.raises(UsageError, match="out of range"):
+    [(name, value)] = options.items()
+    with pytest.raises(UsageError, match=f"^Loader: {name}={value}: out of range; "):
         Loader(Rows(3), **({"batch": 1} | options))
 
 

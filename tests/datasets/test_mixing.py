@@ -310,11 +310,12 @@ def test_datasets_that_cannot_be_mixed_are_refused_by_name(tmp_path, two):
     [
         ([-1, 2], "none is negative"),
         ([0, 0], "not all are 0"),
-        (["much", 1], "a weight is a number"),
-        ([float("nan"), 1], "a weight is a number"),
-        (["1/0", 1], "a weight is a number"),
+        (["much", 1], "weight 'much': not a number; a weight is a number"),
+        ([float("nan"), 1], "weight nan: not a number"),
+        ([float("inf"), 1], "weight inf: not a number"),
+        (["1/0", 1], "weight '1/0': not a number"),
         ([0.33333333, 0.66666668], "round them"),
-        ([], "not all are 0"),
+        ([], "^mix: no sources"),
     ],
 )
 def test_weights_that_are_none_are_refused(weights, why):

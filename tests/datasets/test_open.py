@@ -287,10 +287,21 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
             logloom.datasets.open(**{"uri": root, **arguments})
 
     refused("no version 7; there is only 1", version=7)
+    for falsy in (0, False, ""):
+        refused(f"no version {falsy!r}; there is only 1", version=falsy)
     refused("no version 'best'", version="best")
     for version in (2, "gold", "latest"):
         refused(f"names version 1, and version={version!r} another", uri=f"{root}@1", version=version)
     assert len(logloom.datasets.open(f"{root}@1", version=1)) == len(logloom.datasets.open(root))
+    refused("columns=5: not a name; pass a text", columns=5)
+    refused("columns=5: not a name; pass a text", columns=5, where="ego.speed > 3")
+    refused("split=5: not a name; pass a text", split=5)
+    for unnamed in ("", "@1"):
+        refused(f"'{unnamed}' names no root", uri=unnamed)
+        with pytest.raises(UsageError, match=f"'{unnamed}' names no root"):
+            logloom.datasets.find(unnamed, {"fast": "ego.speed > 9"})
+    (tmp_path / "nov/versions").mkdir(parents=True)
+    refused("nov: no version here; `logloom build RECIPE --to ", uri=tmp_path / "nov")
     refused("no output 'tabel'; did you mean table", output="tabel")
     refused("no split 'trian'; did you mean train", split="trian")
     refused(r"no column matches 'ego\.sped'; did you mean ego.speed", columns=["ego.sped"])
@@ -299,6 +310,9 @@ def test_mistakes_name_the_choices_and_the_nearest(root, tmp_path):
     dataset = logloom.datasets.open(root)
     for wrong, match in [
         (lambda: dataset.window([]), "offsets are integers"),
+        (lambda: dataset.window(5), "offsets are integers such as .*, got 5"),
+        (lambda: dataset.window([[1], [1, 2]]), "offsets are integers"),
+        (lambda: dataset.select([5]), r"columns=\[5\]: not a name; pass a text"),
         (lambda: dataset.window([0], stride=0), "at least 1"),
         (lambda: dataset.window([0], on_edge="wrap"), "drop, pad, error"),
         (lambda: dataset.window([0], max_gap=-0.1), "window: max_gap=-0.1: not a length of time"),

@@ -392,6 +392,20 @@ def test_rows_come_in_the_order_of_the_file_whatever_their_logs_are_called(unsor
     assert [row["v"] for row in opened(unsorted, where="log_id == 'a'")] == [2, 3]
 
 
+def test_log_ids_of_rows_without_times_are_in_the_index_as_the_error_says(tmp_path):
+    pq.write_table(pa.table({"log_id": ["a", "a", "b"], "v": [1, 2, 3]}), tmp_path / "x.parquet")
+    rows = logloom.datasets.open(tmp_path)
+    assert rows.index["log_id"].tolist() == ["a", "a", "b"]
+    for columns in ("log_id", ["log_id", "v"], "log_id_", "timestamp"):
+        with pytest.raises(UsageError, match=r"'\w+' is no column; `rows\.index` has the log_id of each row"):
+            rows.select(columns)
+    for columns in ("log_id", ["log_id", "v"], "log_id_"):
+        with pytest.raises(
+            UsageError, match=r"'log_id_?' is no column; `rows\.index` has the log_id of each row"
+        ):
+            logloom.datasets.open(tmp_path, columns=columns)
+
+
 @pytest.mark.parametrize("output", ["table", "parquet", "tar", "zarr", "bags"])
 def test_a_conversion_keeps_the_order_of_rows_and_says_what_log_id_is(unsorted, tmp_path, output):
     done = command("convert", unsorted, tmp_path / "root", "--format", output)

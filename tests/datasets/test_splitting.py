@@ -1,5 +1,6 @@
 """Splits by place, time and value: nothing near another split, stable, and windows that stay within."""
 
+import datetime
 import itertools
 import pickle
 from decimal import Decimal
@@ -221,6 +222,8 @@ def test_what_makes_no_sense_is_refused(rows, tmp_path):
         ({"gap": -1}, "no gap is longer"),
         ({"gap": float("nan")}, "no gap is longer"),
         ({"cell": "500m"}, "numbers of metres"),
+        ({"cell": np.timedelta64(5, "s")}, "numbers of metres"),
+        ({"gap": datetime.timedelta(seconds=5)}, "numbers of metres"),
         ({"by": "time", "cell": "5 parsecs"}, "split: cell='5 parsecs': not a length of time"),
         ({"by": "time", "cell": 5, "gap": -1}, "split: gap=-1: not a length of time"),
         ({"by": "time", "cell": float("nan")}, "split: cell=nan: not a length of time"),

@@ -190,6 +190,17 @@ def test_rows_that_a_format_cant_hold_are_refused_before_anything_is_written(bui
     assert not (tmp_path / "root").exists()
 
 
+def test_a_version_is_not_converted_into_its_own_root(built, tmp_path):
+    (tmp_path / "link").symlink_to(built)
+    before = Store.at(str(built)).names("versions")
+    for source, root in [(built, built), (f"{built}@1", f"file://{built}/"), (tmp_path / "link", built)]:
+        with pytest.raises(UsageError, match="the source itself; choose another folder"):
+            plan_convert(open_source(str(source)), str(root), "zarr")
+    done = logloom("convert", f"{built}@1", built, "--format", "zarr")
+    assert (done.returncode, Store.at(str(built)).names("versions")) == (2, before)
+    assert f"{built}: the source itself" in done.stderr
+
+
 def test_a_source_that_changed_since_it_was_built_is_an_error_that_names_the_column(built, tmp_path):
     import shutil
 

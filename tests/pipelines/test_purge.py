@@ -352,7 +352,19 @@ def test_versions_and_what_they_said_of_a_log_are_told_after_a_purge(store):
     assert [one.problem for one in after] == ["", ""]
     assert [one.bytes for one in after] == [one.bytes // 2 for one in before]
     [stay] = follow(store, "b")
-    assert (stay.versions, stay.units) == ((1, 2), ())
+    assert (stay.versions, stay.units, stay.columns, stay.record.status) == ((1, 2), (), None, "purged")
+    assert "purged" in command("log", store.uri, "b").stdout
+    assert json.loads(command("log", store.uri, "b", "--json").stdout)[0]["status"] == "purged"
+
+
+def test_the_command_says_that_its_rows_are_those_of_the_newest_version(store):
+    done = command("purge", store.uri, "b", "--dry-run")
+    rows, units = (
+        json.loads(command("purge", store.uri, "b", "--dry-run", "--json").stdout)[k]
+        for k in ("rows", "units")
+    )
+    said = f"b: {rows} rows of the newest version and {units} units? of all versions would be erased"
+    assert re.search(said, " ".join(done.stdout.split())), done.stdout
 
 
 def test_a_version_is_gone_back_to_without_its_purged_logs(store):

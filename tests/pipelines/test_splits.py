@@ -96,3 +96,21 @@ def test_splits_of_a_version_are_counted_and_measured(drive, tmp_path):
         assert (pair["metres"], pair["rows"]) == (None, [])
     table = logloom("splits", tmp_path / "root").stdout
     assert all(f"{one['rows']:,}" in table for one in said["splits"].values())
+
+
+def test_the_command_takes_times_with_their_unit_or_in_seconds(built):
+    by_time = ("splits", built, "--by", "time", "--share", "a=0.5", "--share", "b=0.5", "--json")
+    in_seconds = logloom(*by_time, "--cell", "0.5", "--gap", "0.1")
+    assert in_seconds.returncode == 0, in_seconds.stderr
+    assert json.loads(in_seconds.stdout)["left_out"] > 0
+    assert logloom(*by_time, "--cell", "500ms", "--gap", "100ms").stdout == in_seconds.stdout
+    for cell, why in [
+        ("5 parsecs", "cell='5 parsecs': not a length of time"),
+        ("nan", "not a length of time"),
+    ]:
+        done = logloom(*by_time, "--cell", cell)
+        assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+    done = logloom(
+        "splits", built, "--by", "place", "--position", "ego.position", "--share", "a=1", "--cell", "5s"
+    )
+    assert "lengths of places are numbers of metres" in done.stderr
