@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from logloom.durations import Time
 
 
+Cell = Annotated[
+    str | None,
+    typer.Option(metavar="LENGTH", help="With --by: size of a cell: metres, seconds, or a time such as 24h."),
+]
+Gap = Annotated[
+    str | None,
+    typer.Option(metavar="LENGTH", help="With --by: gap between splits: metres, seconds, or a time."),
+]
+
+
 @app.command(
     epilog=examples(
         "logloom splits /data/urban --position ego.position",
@@ -54,16 +64,8 @@ def splits(
         list[str] | None,
         typer.Option(metavar="NAME=SHARE", help="With --by: split and its share. May be repeated."),
     ] = None,
-    cell: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LENGTH", help="With --by: size of a cell: metres, seconds, or a time such as 24h."
-        ),
-    ] = None,
-    gap: Annotated[
-        str | None,
-        typer.Option(metavar="LENGTH", help="With --by: gap between splits: metres, seconds, or a time."),
-    ] = None,
+    cell: Cell = None,
+    gap: Gap = None,
     where: Annotated[str | None, typer.Option(help="With --by: filter that rows have to pass.")] = None,
     json: Json = False,
     storage_option: StorageOption = None,
@@ -86,9 +88,8 @@ def splits(
         counts = dict(found.counts)
         warnings = empty_row_splits(counts) if found.of_rows else empty_splits(counts)
     else:
-        found = requested_splits(
-            root, share or (), by, _length(cell), _length(gap) or 0.0, position, options, where
-        )
+        lengths = _length(cell), _length(gap) or 0.0
+        found = requested_splits(root, share or (), by, *lengths, position, options, where)
         warnings = empty_row_splits(found.counts)
     proof = proof_of(found.rule, found.metres, found.seconds)
     if json:

@@ -174,7 +174,7 @@ def _changes(parent: Manifest, manifest: Manifest) -> Mapping[str, int] | None:
 
 def _with_run(store: Store, summary: VersionSummary) -> VersionSummary:
     """What is recorded of the build that made it; the rest of a version stands without it."""
-    with contextlib.suppress(LogloomError):
+    with contextlib.suppress(DatasetError):  # `verify` names it
         if times := read_times(store, summary.version):
             summary = replace(summary, started=times.started or None, committed=times.committed)
     with contextlib.suppress(LogloomError):

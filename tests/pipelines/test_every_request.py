@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import logloom.datasets as ld
-from logloom.errors import LogloomError, StorageError
+from logloom.errors import AfterCommitError, LogloomError, StorageError
 from logloom.io import retries
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
@@ -190,7 +190,8 @@ def test_a_command_that_meets_a_fault_for_good_ends_with_an_error_or_the_right_r
             assert all("missing" in message or "no such" in message for message in found), what
         else:
             assert found == right, what
-        of_store = isinstance(error, StorageError) or "errors.StorageError: " in str(error)  # a worker's
+        fault = error.__cause__ if isinstance(error, AfterCommitError) else error
+        of_store = isinstance(fault, StorageError) or "errors.StorageError: " in str(fault)  # a worker's
         assert error is None or kind == "404" or of_store, what
         assert committed(root) in ([], [right]), what
         put_back(made)

@@ -18,7 +18,7 @@ import zarr
 import logloom.datasets as ld
 import logloom.io.bags as granular
 from logloom.blocks import Block
-from logloom.errors import LogloomError, StorageError
+from logloom.errors import AfterCommitError, LogloomError, StorageError
 from logloom.io import retries
 from logloom.io.foreign import open_foreign
 from logloom.io.l5kit import ChunkedDataset
@@ -215,7 +215,8 @@ def test_a_plain_folder_that_can_not_be_read_for_good_is_a_fault_of_the_store_an
         what = f"request {at} of {number}: {faults.done[:1]}: {error or found}"
         faults.set()
         assert found == expected, what
-        of_store = isinstance(error, StorageError) or "errors.StorageError: " in str(error)  # a worker's
+        fault = error.__cause__ if isinstance(error, AfterCommitError) else error
+        of_store = isinstance(fault, StorageError) or "errors.StorageError: " in str(fault)  # a worker's
         assert error is None or of_store, what
 
 
