@@ -626,6 +626,11 @@ def test_an_ambiguous_log_is_left_out_and_doesn_t_stop_the_plan_of_others(tmp_pa
     assert built(log, plan)[0]["points.available"].any()
     with pytest.raises(LogReadError, match="are equal in each cloud"):
         built(odd, plan)
+    rows, (tally,) = built(odd, plan, on_error="salvage")  # the column is unavailable in that log
+    assert not rows["points.available"].any()
+    (refusal,) = tally.columns["points"].refused
+    assert "are equal in each cloud" in refusal.reason
+    assert refusal.num_messages == 3
 
 
 @given(

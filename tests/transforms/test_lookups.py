@@ -73,11 +73,11 @@ turn: {tf: {from: base, to: odom, cache: 30ms}, as: rotation_matrix}
 """
 
 
-def built(log, plan, max_bytes=1 << 20):
+def built(log, plan, max_bytes=1 << 20, on_error="fail"):
     """All columns of a log's rows, and the tallies of its spans."""
     blocks, tallies = [], []
     for span in plan_spans(log.summary, plan):
-        stream = build_blocks(log, "drive", plan, span, max_bytes=max_bytes)
+        stream = build_blocks(log, "drive", plan, span, max_bytes=max_bytes, on_error=on_error)
         blocks += [block.columns for block in stream]
         tallies.append(stream.tally)
     return {name: concatenate([block[name] for block in blocks]) for name in blocks[0]}, tallies
