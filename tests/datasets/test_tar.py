@@ -493,6 +493,8 @@ def test_a_loader_process_that_goes_silent_is_named_and_ended(shards, monkeypatc
         pytest.raises(tasks.TaskError, match=r"loader process 0 \(process \d+\) at .* doesn't end"),
     ):
         list(dataloader(desc))
+    for child in multiprocessing.active_children():
+        child.join(60)  # it was killed; the kernel takes a moment where the machine is busy
     assert not multiprocessing.active_children()
 
 
