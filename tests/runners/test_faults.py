@@ -198,7 +198,10 @@ def test_a_log_that_ends_every_worker_is_left_out_and_built_once_the_code_change
     else:  # it starts no worker again, but the next build knows of the death
         with pytest.raises(LogloomError, match="a worker process ended before its work did"):
             build(deadly("os._exit(7)"), runner=options)
-    built = build(deadly("os._exit(7)"), runner=options)
+    try:
+        built = build(deadly("os._exit(7)"), runner=options)
+    except LogloomError:  # the first death ended the work on the log's other partition before that began
+        built = build(deadly("os._exit(7)"), runner=options)
     status = {log.log_id: log.status for log in built.manifest.logs}
     assert status == {"drive-00": "whole", "drive-01": "skipped"}
     for reason in built.manifest.logs[1].reasons:  # one for each partition
