@@ -80,8 +80,7 @@ class Patience:
             own = {"timeout": self._of_aiohttp(), **chosen.get("client_kwargs", {})}
             chosen["client_kwargs"] = own
         elif self.protocol in _GCS:
-            own = {"timeout": self._of_aiohttp(), **chosen.get("session_kwargs", {})}
-            chosen["session_kwargs"] = own
+            chosen.setdefault("requests_timeout", self._of_aiohttp())  # of its own it has none at all
         elif self.protocol in _S3:
             own = {"connect_timeout": self.silence, "read_timeout": self.silence}
             chosen["config_kwargs"] = {**own, **chosen.get("config_kwargs", {})}
