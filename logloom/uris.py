@@ -1,7 +1,7 @@
 """What of a URI may be shown and kept: all but the credentials in it.
 
 Here: `shown`, for single URIs and for whatever text has some in it; `chained`, for the causes of errors;
-`is_local`.
+`is_local`, `host_of`.
 Elsewhere: how a URI that is shown is opened all the same (`with_access` in logloom.io.filesystems).
 """
 
@@ -27,6 +27,12 @@ _WITH_SIGNATURE = frozenset(_SIGNED.split())
 def is_local(uri: str) -> bool:
     """Whether a URI means a path on this machine's file systems."""
     return "://" not in uri or uri.startswith(("file://", "local://"))
+
+
+def host_of(uri: str) -> str:
+    """The server that a URI names, without credentials: http://host:port."""
+    scheme, _, rest = uri.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
 
 
 def shown(text: str) -> str:

@@ -20,7 +20,16 @@ from typing import Annotated, Any
 import typer
 
 from logloom import __version__
-from logloom.cli.common import AFTER_COMMIT, BAD_USAGE, FAILED, STOPPED, TERMINATED, app, print_message
+from logloom.cli.common import (
+    AFTER_COMMIT,
+    BAD_USAGE,
+    FAILED,
+    STOPPED,
+    TERMINATED,
+    app,
+    print_logs,
+    print_message,
+)
 from logloom.cli.streams import kept_open, reopen_closed
 from logloom.errors import AfterCommitError, LogloomError, UsageError
 from logloom.extras import spare_pandas
@@ -65,6 +74,7 @@ def _root(
     if version:
         print(__version__)
         raise typer.Exit
+    print_logs("logloom.waiting")
     if "--help" not in sys.argv:
         spare_pandas()
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import fsspec
 from blake3 import blake3
@@ -18,6 +18,7 @@ from blake3 import blake3
 from logloom.digests import file_digest
 from logloom.errors import StorageError, UsageError
 from logloom.io import retries
+from logloom.io.patience import Patience
 from logloom.io.remote import MISSING, RemoteFiles, storage_error
 from logloom.io.zipped import ZippedFiles
 from logloom.uris import chained, is_local, shown
@@ -96,15 +97,24 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
     protocol = "file" if is_local(uri) else uri.split("://", 1)[0]
     chosen = (options or {}).get(protocol, {})
     try:
-        fs, path = fsspec.url_to_fs(with_credentials(uri, options), **chosen)
+        if protocol == "file":
+            return cast(tuple[Any, str], fsspec.url_to_fs(uri, **chosen))
+        patience = Patience.of(protocol, chosen)
+        fs, path = _opened(protocol, with_credentials(uri, options), patience.client_options(chosen))
     except (ImportError, ValueError) as error:
         extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
         hint = f"; pip install 'logloom[{extra}]'" if extra else ""
         raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from chained(error)
-    if protocol == "file":
-        return fs, path
     retries.watch()
-    return RemoteFiles(fs, protocol), path
+    return RemoteFiles(fs, protocol, patience), path
+
+
+def _opened(protocol: str, uri: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    if protocol in ("http", "https"):
+        from logloom.io.http import HttpFiles
+
+        return HttpFiles(**options), uri
+    return cast(tuple[Any, str], fsspec.url_to_fs(uri, **options))
 
 
 def uri_in(like: str, path: str) -> str:

@@ -17,7 +17,8 @@ import errno
 import functools
 import io
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
@@ -25,16 +26,22 @@ from fsspec.asyn import AsyncFileSystem
 
 from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io import retries
+from logloom.io.patience import Patience, waiting
 from logloom.io.ranged import RangedFile
 from logloom.io.steps import step
 from logloom.io.zipped import ArchiveError
-from logloom.uris import chained
+from logloom.uris import chained, host_of
+from logloom.words import human_seconds
 
 T = TypeVar("T")
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """The errors by which reading says that there is no such file."""
 BLOCK = 5 << 20  # bytes that an open file reads ahead, as fsspec has it
+PARTS_WAY_OUT = (
+    "serve it with one that gives ranges (such as nginx, Apache or Caddy, not `python -m http.server`), "
+    "or copy the file here first"
+)
 # Errors that callers tell apart; LogloomErrors come from below, where an archive lies in another store.
 _PASSING = (*MISSING, FileExistsError, LogloomError, MemoryError)
 _REASONS = {
@@ -78,19 +85,41 @@ def fault_of(what: str, error: BaseException) -> LogloomError | None:
     return storage_error(what, error) if is_fault else None
 
 
+def unsized(uri: str) -> retries.UnfitServerError:
+    """The error of a file whose size its server doesn't tell."""
+    return retries.UnfitServerError(
+        f"the server at {host_of(uri)} doesn't say how large the file is (it sends no Content-Length, or "
+        f"compresses what it sends), so that no part of it can be asked for; {PARTS_WAY_OUT}"
+    )
+
+
+def size_in(info: Mapping[str, Any], uri: str) -> int:
+    """The bytes of a file as a file system describes it.
+
+    Raises:
+        StorageError: it doesn't know.
+    """
+    if info.get("size") is None:
+        raise storage_error(uri, unsized(uri))
+    return int(info["size"])
+
+
 class RemoteFiles(AbstractFileSystem):
     """Another file system, whose requests are tried again where that helps. Serves many threads; pickles."""
 
     cachable = False
 
-    def __init__(self, fs: Any, scheme: str):
+    def __init__(self, fs: Any, scheme: str, patience: Patience):
         """
         Args:
-            fs: as fsspec opened it.
+            fs: as fsspec opened it, with the options of `patience`.
             scheme: of the URIs it was opened for.
+            patience: how long its servers are waited for.
         """
         super().__init__()
-        self._own, self._scheme = fs, scheme
+        self._own, self._scheme, self._patience = fs, scheme, patience
+        if scheme in retries.S3:
+            fs.retries = 1  # s3fs would repeat all that botocore has tried again, up to 25 times
         self.protocol = fs.protocol
         self.sep, self.root_marker = fs.sep, fs.root_marker
         self._strip_protocol = fs._strip_protocol
@@ -99,7 +128,7 @@ class RemoteFiles(AbstractFileSystem):
         self._is_checked = scheme in retries.CHECKED
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (RemoteFiles, (self._own, self._scheme))
+        return (RemoteFiles, (self._own, self._scheme, self._patience))
 
     def _request(self, path: str, request: Callable[[], T]) -> T:
         """What a request gives.
@@ -107,16 +136,32 @@ class RemoteFiles(AbstractFileSystem):
         Raises:
             StorageError: it failed for good.
         """
+        began = time.monotonic()
         try:
-            with step("ask the store"):
-                return retries.retried(request, _PASSING, is_patient=self._is_patient)
+            with step("ask the store"), waiting(self._uri(path), self._patience):
+                return retries.retried(request, _PASSING, is_patient=self._is_patient, long=self._long)
         except _PASSING as error:
             hidden = retries.hidden_fault(error)
             if hidden is None:
                 raise
-            raise storage_error(self._uri(path), hidden) from chained(error)
+            raise self._failure(path, hidden, began) from chained(error)
         except Exception as error:
-            raise storage_error(self._uri(path), error) from chained(error)
+            raise self._failure(path, error, began) from chained(error)
+
+    @property
+    def _long(self) -> float:
+        """Seconds after which a client that tries a silent server several times is through with that."""
+        is_one_of_them = self._is_patient or self._scheme in retries.S3
+        return 0.4 * self._patience.total if is_one_of_them and self._patience.total else float("inf")
+
+    def _failure(self, path: str, error: BaseException, began: float) -> LogloomError:
+        if not retries.is_timeout(error):
+            return storage_error(self._uri(path), error)
+        took = human_seconds(time.monotonic() - began)
+        return StorageError(
+            f"{self._uri(path)}: the server doesn't answer any more, given up after {took}; "
+            f"{self._patience.advice()}"
+        )
 
     def _uri(self, path: str) -> str:
         return path if "://" in path else f"{self._scheme}://{path.lstrip('/')}"
@@ -125,6 +170,14 @@ class RemoteFiles(AbstractFileSystem):
 
     def info(self, path: str, **kwargs: Any) -> Any:
         return self._request(path, lambda: self._own.info(path, **kwargs))
+
+    def size(self, path: str) -> int:
+        """The bytes of a file.
+
+        Raises:
+            StorageError: nobody tells.
+        """
+        return size_in(self.info(path), self._uri(path))
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
         return self._request(path, lambda: self._own.ls(path, detail=detail, **kwargs))
@@ -190,16 +243,26 @@ class RemoteFiles(AbstractFileSystem):
     ) -> list[Any]:
         """Ranges, all asked for at once; those that failed again, one by one, until one fails for good."""
         found: list[Any]
+        began = time.monotonic()
         try:
-            found = self._own.cat_ranges(paths, starts, ends, on_error="return")
+            with waiting(self._uri(paths[0] if paths else ""), self._patience):
+                found = self._own.cat_ranges(paths, starts, ends, on_error="return")
         except Exception as error:
             found = [error] * len(paths)
-        failed: StorageError | None = None
+        failed: LogloomError | None = None
+        if time.monotonic() - began >= self._long:
+            silent = ((p, e) for p, e in zip(paths, found, strict=True) if isinstance(e, Exception))
+            failed = next((self._failure(p, e, began) for p, e in silent if retries.is_timeout(e)), None)
+            if failed is not None and on_error == "raise":
+                raise failed
         for i, (path, start, end, data) in enumerate(zip(paths, starts, ends, found, strict=True)):
             if isinstance(data, bytes) and len(data) == end - start:
                 continue
+            if failed is not None:
+                found[i] = failed
+                continue
             try:
-                found[i] = failed or self.cat_file(path, start, end)
+                found[i] = self.cat_file(path, start, end)
             except (*MISSING, StorageError) as error:
                 if on_error == "raise":
                     raise
@@ -211,7 +274,7 @@ class RemoteFiles(AbstractFileSystem):
         """The bytes of a range, fewer only where the file ends before it does."""
         try:
             data = bytes(self._own.cat_file(path, start=start, end=end))
-        except _PASSING:
+        except (*_PASSING, retries.UnfitServerError):
             raise
         except Exception as error:
             # Stores refuse a range behind the end of the file, each in its own way.
@@ -231,13 +294,13 @@ class RemoteFiles(AbstractFileSystem):
     def _size(self, path: str) -> int:
         """The bytes of a file as it is now."""
         self._own.invalidate_cache(self._parent(path))
-        return int(self._own.info(path)["size"])
+        return size_in(self._own.info(path), self._uri(path))
 
     def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
         def get() -> None:
             self._own.get_file(rpath, lpath, **kwargs)
-            size, wanted = os.path.getsize(lpath), self._size(rpath)
-            if size < wanted:
+            size, wanted = os.path.getsize(lpath), self._own.info(rpath)["size"]
+            if wanted is not None and size < wanted:
                 raise retries.ShortAnswerError(f"{size} bytes, it has {wanted}")
 
         self._request(rpath, get)
@@ -254,13 +317,13 @@ class RemoteFiles(AbstractFileSystem):
     # --- writing
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
-        attempts = 0
+        attempts, limit = 0, self._patience.for_sending(len(value))
 
         def write() -> None:
             nonlocal attempts
             attempts += 1
             try:
-                self._own.pipe_file(path, value, mode=mode, **kwargs)
+                self._own.pipe_file(path, value, mode=mode, **kwargs, **limit)
             except FileExistsError:
                 # The answer to an attempt may have been lost after it had done its work.
                 if attempts == 1:
@@ -269,12 +332,15 @@ class RemoteFiles(AbstractFileSystem):
                     if self._own.cat_file(path) != value:
                         raise
                     return
-                self._own.pipe_file(path, value, mode=mode, **kwargs)  # somebody has removed it since
+                self._own.pipe_file(
+                    path, value, mode=mode, **kwargs, **limit
+                )  # somebody has removed it since
 
         self._request(path, write)
 
     def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
-        self._request(rpath, lambda: self._own.put_file(lpath, rpath, **kwargs))
+        limit = self._patience.for_sending(os.path.getsize(lpath))
+        self._request(rpath, lambda: self._own.put_file(lpath, rpath, **kwargs, **limit))
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         self._request(path1, lambda: self._own.cp_file(path1, path2, **kwargs))

@@ -20,14 +20,17 @@ from logloom.io.locks import Lock
 T = TypeVar("T")
 
 WAITS = (0.2, 1.0, 4.0)  # seconds before the second, third and fourth attempt
-PATIENT = frozenset({"gs", "gcs", "s3", "s3a", "abfs", "abfss", "az", "adl"})  # their clients retry
-CHECKED = PATIENT | {"http", "https"}  # their clients notice an answer that was cut short
+PATIENT = frozenset({"gs", "gcs", "abfs", "abfss", "az", "adl"})  # their clients retry
+S3 = frozenset({"s3", "s3a"})  # likewise, but for answers that break off
+CHECKED = PATIENT | S3 | {"http", "https"}  # their clients notice an answer that was cut short
 _PASSING_ERRNOS = frozenset(
     {
         errno.EAGAIN,
+        errno.EBUSY,
         errno.EINTR,
         errno.EIO,
         errno.EPIPE,
+        errno.EREMOTEIO,
         errno.ECONNABORTED,
         errno.ECONNREFUSED,
         errno.ECONNRESET,
@@ -40,7 +43,6 @@ _PASSING_ERRNOS = frozenset(
         errno.ETIMEDOUT,
     }
 )
-_FOR_GOOD = (PermissionError, NotImplementedError, TypeError, ValueError, LookupError)
 
 # What each client's logger says when it is about to retry.
 _TEXTS = {
@@ -75,15 +77,30 @@ class ShortAnswerError(OSError):
     """An answer that holds less than was asked for and is there."""
 
 
-def retried(request: Callable[[], T], passing: tuple[type[Exception], ...], *, is_patient: bool = False) -> T:
+class UnfitServerError(OSError):
+    """A server that doesn't serve a file such that parts of it can be read."""
+
+
+_FOR_GOOD = (PermissionError, NotImplementedError, TypeError, ValueError, LookupError, UnfitServerError)
+
+
+def retried(
+    request: Callable[[], T],
+    passing: tuple[type[Exception], ...],
+    *,
+    is_patient: bool = False,
+    long: float = float("inf"),
+) -> T:
     """What a request gives; one whose failure may be over soon is retried.
 
     Args:
         passing: errors that are answers.
         is_patient: its client retries itself, but for answers that are too short.
+        long: seconds; after these a client that tries several times has done so.
     """
     global _retries
     for wait in WAITS:
+        began = time.monotonic()
         try:
             return request()
         except Exception as error:
@@ -91,6 +108,8 @@ def retried(request: Callable[[], T], passing: tuple[type[Exception], ...], *, i
             if fault is None or not is_transient(fault):
                 raise
             if is_patient and not isinstance(fault, ShortAnswerError):
+                raise
+            if time.monotonic() - began >= long and _status(fault) is None:
                 raise
         with _counting:
             _retries += 1
@@ -107,6 +126,18 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno:
         return error.errno in _PASSING_ERRNOS
     return not isinstance(error, _FOR_GOOD)
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Whether nothing came, or could be sent, for longer than a client waits."""
+    link: BaseException | None = error
+    while link is not None:
+        # Those of botocore and requests are no TimeoutError.
+        is_named = "Timeout" in type(link).__name__
+        if isinstance(link, TimeoutError) or is_named or getattr(link, "errno", None) == errno.ETIMEDOUT:
+            return True
+        link = link.__cause__ or link.__context__
+    return False
 
 
 def is_forbidden(error: BaseException) -> bool:

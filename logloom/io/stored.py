@@ -18,7 +18,7 @@ from logloom.caching import cached_property
 from logloom.errors import StorageError
 from logloom.io.disk import paths_below
 from logloom.io.filesystems import absolute_uri, explained, filesystem, with_access, with_credentials
-from logloom.io.remote import MISSING
+from logloom.io.remote import MISSING, size_in
 from logloom.uris import chained, is_local, shown
 
 PLACES = "logloom.places"  # in storage options: files that lie elsewhere (see logloom.io.assembled)
@@ -221,7 +221,7 @@ class StoredFiles:
                 if self.local is not None:
                     return self.path_of(name).stat().st_size
                 self.fs.invalidate_cache()
-                return int(self.fs.info(self.fs_path(name))["size"])
+                return size_in(self.fs.info(self.fs_path(name)), self.uri_of(name))
         except MISSING:
             return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime
+import http.client
 import json
 import os
 import time
@@ -156,7 +157,7 @@ def _send(target: str, body: Mapping[str, Any], on_message: OnMessage) -> None:
                 file.write(data + b"\n")
         else:
             _post(target, data)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         on_message(f"warning: no OpenLineage event could be sent to {shown(target)}: {shown(str(error))}")
 
 
@@ -173,10 +174,12 @@ def _post(url: str, data: bytes) -> None:
     """Posts an event, a few times where that may help.
 
     Raises:
-        OSError: it was refused, or nobody answered.
+        OSError, HTTPException: it was refused, or nobody answered.
     """
-    headers = {"Content-Type": "application/json", **_authorization()}
+    headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, data, headers, method="POST")
+    for name, value in _authorization().items():
+        request.add_unredirected_header(name, value)  # a redirection may lead to another's server
     for wait in (*WAITS, None):
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S):

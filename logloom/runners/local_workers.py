@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logloom.errors import portable
+from logloom.io.patience import WAITING_LOG
 from logloom.metrics import CollectedMetrics, collected, merge
 from logloom.runners.running import JobFailedError
 
@@ -179,6 +180,7 @@ def work(connection: Connection) -> None:
     # What a step raises, the job hears of, too, and makes it one message. Loggers go on: retries of stores'
     # clients are counted by what these log.
     logging.getLogger().handlers[:] = [logging.NullHandler()]
+    logging.getLogger(WAITING_LOG).addHandler(logging.StreamHandler())  # the command's own stderr
     runs: dict[int, Sequence[Sequence[FlatMap]]] = {}
     with contextlib.suppress(EOFError, OSError):
         while True:

@@ -183,7 +183,7 @@ def test_compressed_and_remote_shards_open_alike(shards, tmp_path, kind):
         assert list(sampleiterator(io.BytesIO(packed))) == expected
 
 
-def test_shards_stream_from_a_web_server_and_those_that_give_no_ranges_are_no_random_rows(shards):
+def test_shards_stream_from_a_web_server_and_small_ones_are_random_rows_also_without_ranges(shards):
     folder = pathlib.Path(shards[0]).parent
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -192,8 +192,7 @@ def test_shards_stream_from_a_web_server_and_those_that_give_no_ranges_are_no_ra
         uri = f"{base}/{pathlib.Path(shards[0]).name}"
         samples = list(sampleiterator(generic_open(uri)))
         batches = list(dataloader(DatasetDescriptor([uri], batchsize=0, shuffle=0)))
-        with pytest.raises(LogloomError, match=re.escape(uri)):
-            TarReader(uri)[0]
+        assert TarReader(uri)[0].keys() == TarReader(shards[0])[0].keys()
         with pytest.raises(DatasetError, match="no such file"):
             generic_open(f"{base}/none.tar")
         server.shutdown()

@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import pathlib
+import socket
 import threading
 import uuid
 from importlib.metadata import version
@@ -256,3 +257,46 @@ def test_the_command_sends_them(drive, tmp_path):
     arguments = ("build", str(tmp_path / "drive.yaml"), "--to", str(tmp_path / "root"), "--limit", "1")
     assert command(*arguments, "--openlineage", str(file), "--verify", "none").returncode == 0
     assert len(file.read_text().splitlines()) == 2
+
+
+def test_an_answer_that_is_no_http_is_a_warning(plan):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def babble():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"220 smtp.example ready\r\n")
+
+        threading.Thread(target=babble, daemon=True).start()
+        said = []
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/api"
+        openlineage._send(address, openlineage.event(plan, "START"), said.append)
+    assert [line.split(": ")[0] for line in said] == ["warning"]
+    assert address in said[0]
+
+
+def test_a_sender_s_token_does_not_follow_a_redirection(monkeypatch):
+    """Python's client follows one by a GET."""
+    monkeypatch.setenv(openlineage.TOKEN, "hunter2")
+    followed = []
+
+    class Elsewhere(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            followed.append(self.headers.get("Authorization"))
+            self.send_response(204)
+            self.end_headers()
+
+        def do_POST(self):
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{self.server.server_port}/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        openlineage._post(f"http://127.0.0.1:{server.server_port}/", b"{}")
+        server.shutdown()
+    assert followed == [None]

@@ -1,8 +1,11 @@
 """What engines are told, and what they say when they can't be had. No engine runs here."""
 
+import errno
+import json
 import os
 import pathlib
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import tempfile
 import time
 import zipfile
 
+import apache_beam as beam
 import pytest
 
 from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
@@ -24,7 +28,7 @@ from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import engine_of, parse_labels, parse_settings
 from logloom.runners.prism import prism_binary
 from logloom.runners.processes import Child
-from logloom.runners.running import own_error
+from logloom.runners.running import describe, own_error
 from logloom.runners.scratch import engine_folders
 
 POOL = {"environment": "external", "environment_config": "pool:1"}
@@ -466,3 +470,41 @@ def test_with_options_of_beam_no_worker_is_started_however_large_the_job_is():
     assert num_workers(RunnerOptions(runner="direct"), size) == len(os.sched_getaffinity(0))
     flags = {"direct_num_workers": "1"}
     assert num_workers(RunnerOptions(runner="direct", settings=flags), size) == 1
+
+
+@pytest.mark.parametrize("credentials", ["none", "a file", "a user"])
+def test_a_dry_run_of_dataflow_asks_nobody(credentials, tmp_path, monkeypatch):
+    requirements = tmp_path / "mine.txt"
+    requirements.write_text("no-such-package-of-anybody==1.0\n")
+    key = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
+    (tmp_path / "key.json").write_text(json.dumps(key))
+    (tmp_path / "gcloud").mkdir()
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    if credentials == "a file":
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    if credentials == "a user":
+        (tmp_path / "gcloud" / "application_default_credentials.json").write_text(json.dumps(key))
+    asked = []
+
+    def refuse(what):
+        def call(*arguments, **_):
+            asked.append((what, arguments))
+            raise OSError(errno.ENETUNREACH, "there is no network")
+
+        return call
+
+    monkeypatch.setattr(socket.socket, "connect", refuse("connect"))
+    monkeypatch.setattr(socket, "getaddrinfo", refuse("getaddrinfo"))
+    monkeypatch.setattr("apache_beam.utils.processes.check_output", refuse("pip"))
+    settings = {**DATAFLOW, "project": "project-1", "requirements_file": str(requirements)}
+    shown = describe(
+        lambda pipeline: pipeline | beam.Create([1]),
+        RunnerOptions("dataflow", settings=settings),
+        Size(),
+        name="x",
+    )
+    assert asked == []
+    assert shown["staged"] == ["requirements.txt"]
+    assert shown["project"] == "project-1"
+    assert not {"dry_run", "requirements_cache"} & set(shown["options"])

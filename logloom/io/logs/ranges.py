@@ -25,6 +25,7 @@ from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.fetching import failure, fetch, fetch_many
 from logloom.io.files import open_local
 from logloom.io.filesystems import filesystem, with_access
+from logloom.io.remote import size_in
 from logloom.uris import chained, is_local, shown
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ class LogFile:
             if info["type"] != "file":
                 raise IsADirectoryError(f"{path} is not a file")
             # As `fs.ukey` has it, which asks for it once more.
-            return int(info["size"]), blake3(shown(str(info)).encode()).hexdigest(length=16)
+            return size_in(info, self.uri), blake3(shown(str(info)).encode()).hexdigest(length=16)
         except OSError as error:
             raise failure(self.uri, error, LogReadError) from chained(error)
 

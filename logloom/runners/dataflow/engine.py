@@ -12,7 +12,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
@@ -75,9 +75,16 @@ class Dataflow:
         return DataflowJob(result._runner.dataflow_client, result.job_id(), self._place(result.job_id()))
 
     def describe(self, construct: Construct, name: str) -> dict[str, Any]:
-        """What would be submitted: the job's options, steps, image and the files that would be staged."""
-        job = self._run(construct, name, ["--dry_run=True"]).job
-        return _described(job)
+        """What would be submitted: the job's options, steps, image and the files that would be staged.
+
+        Asks nobody, neither Dataflow nor for credentials; so packages that a requirements file names, which
+        Beam would download and stage, are not among the files.
+        """
+        own = {"dry_run": "True"}
+        if "requirements_cache" not in self._settings.settings:
+            own["requirements_cache"] = "skip"
+        job = self._run(construct, name, [f"--{option}={value}" for option, value in own.items()]).job
+        return _described(job, {*own, "job_name"})
 
     def _run(self, construct: Construct, name: str, more: list[str]) -> Any:
         from apache_beam.options.pipeline_options import PipelineOptions
@@ -242,7 +249,7 @@ class DataflowJob:
 _ENDED = {"done", "failed", "cancelled", "drained", "updated", "stopped"}
 
 
-def _described(job: Any) -> dict[str, Any]:
+def _described(job: Any, hidden: Set[str]) -> dict[str, Any]:
     from apache_beam.portability.api import beam_runner_api_pb2
 
     components = job.proto_pipeline.components
@@ -260,7 +267,7 @@ def _described(job: Any) -> dict[str, Any]:
         "options": {
             name: value
             for name, value in sorted(job.options.get_all_options(drop_default=True).items())
-            if name not in ("dry_run", "job_name")
+            if name not in hidden
         },
         "steps": sorted(
             {t.unique_name.split("/", 1)[0] for t in components.transforms.values() if t.unique_name}
