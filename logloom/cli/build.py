@@ -42,6 +42,7 @@ OpenLineage = Annotated[
     epilog=examples(
         "logloom build recipe.yaml --to /data/urban",
         "logloom build drive.mcap --to /data/trial --limit 1",
+        "logloom build recipe.yaml --to /data/urban --strict || logloom plan recipe.yaml --to /data/urban",
         "logloom build recipe.yaml --to gs://datasets/urban --workers 8 --verify sample:0.05",
         "logloom build recipe.yaml --to /shared/urban --runner flink --flink-master flink:8081",
         "logloom build recipe.yaml --to gs://datasets/urban --runner dataflow --project p --region us-east1 "
@@ -80,6 +81,7 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
 
 def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
     from logloom.pipelines.splits import built_splits, built_warnings, in_words, planned_warnings
+    from logloom.transforms.build_warnings import as_json
 
     manifest = built.manifest
     counts = built_splits(manifest)
@@ -93,7 +95,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "dropped": built.dropped,
             "messages": built.messages,
         }
-        print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
+        print_json({**result, "splits": counts, **as_json(warnings), **work_of(built)})
     root = plan.job.store.uri
     if not _was_up_to_date(built, plan):
         _print_version(built, plan, options.on_message)
@@ -101,7 +103,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
         options.on_message(up_to_date_in_words(manifest, root, "the logs say"))
     if len(counts) > 1:
         options.on_message(f"rows by split: {in_words(counts)}")
-    planned_too = planned_warnings(plan)
+    planned_too = [*plan.warnings, *planned_warnings(plan)]
     for warning in warnings:
         if warning not in planned_too:
             print_message(f"warning: {warning}")

@@ -150,11 +150,12 @@ def build(
             journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
             watched = dataclasses.replace(plan, job=dataclasses.replace(plan.job, journal=journal))
             finished = _run_alone(watched, runner, on_message, announced)
-    return _committed(plan.job, finished, view, num_workers, on_message)
+    return _committed(plan, finished, view, num_workers, on_message)
 
 
-def _committed(job: Target, finished: Finished, view: str, num_workers: int, on_message: OnMessage) -> Built:
+def _committed(plan: Plan, finished: Finished, view: str, num_workers: int, on_message: OnMessage) -> Built:
     """The version that a job has ended with, and its view; raises what kept it from being committed."""
+    job = plan.job
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, job)
     number = job.parent if outcome.unchanged and job.parent is not None else job.number
@@ -169,8 +170,9 @@ def _committed(job: Target, finished: Finished, view: str, num_workers: int, on_
             f"version {number} of {job.store.uri} is committed, but what follows failed: {error}\n"
             "The next build does it"
         ) from error
-    made = dataclasses.replace(made, warnings=outcome.warnings)
-    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
+    warnings = tuple(dict.fromkeys([*plan.warnings, *outcome.warned]))
+    counters, spreads = finished.counters, finished.spreads
+    return dataclasses.replace(made, warnings=warnings, counters=counters, spreads=spreads)
 
 
 def submit(
