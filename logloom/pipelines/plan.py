@@ -87,8 +87,7 @@ def plan_build(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
-        sample: how many of the logs to build are opened here, where there are more; workers open the
-            others. None opens all of them.
+        sample: how many of the logs to build are opened here; workers open the others. None opens all.
         compare: opens all logs of the newest version that may have changed, so that the plan says whether
             there is work. Otherwise workers open most, and a build that finds none changed commits nothing.
         labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
@@ -104,8 +103,7 @@ def plan_build(
         True
     """
     _check_outputs(recipe)
-    store = Store.at(root, storage_options)
-    check_root(store)
+    check_root(store := Store.at(root, storage_options))
     check_verify(verify)
     load_files(python := read_files(py_files))
     parent, following = next_version(store)
