@@ -21,6 +21,7 @@ from logloom.cli.engines import EngineOptions
 from logloom.cli.groups import takes_groups
 from logloom.cli.jobs import JobOptions, print_work, run_job, work_of
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
+from logloom.errors import after_commit
 from logloom.words import OnMessage, counted
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ def build(
     plan, built = run_job(make_plan, options, engine, runner, options.view, around)
     if built is None:
         return
-    _report_build(built, plan, options)
+    with after_commit(
+        f"version {built.manifest.version} of {plan.job.store.uri}", "`logloom status` shows it"
+    ):
+        _report_build(built, plan, options)
     if not (built.is_whole or _was_up_to_date(built, plan)):
         raise typer.Exit(NOT_WHOLE)
 

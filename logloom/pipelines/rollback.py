@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from logloom.errors import CommitConflictError, DatasetError, LogloomError
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, after_commit
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
 from logloom.io.entries import ENTRY, read_log_part, unit_folder
@@ -95,8 +95,9 @@ def rollback(
         assembled = [(part, (), len(read_assembled(store, part).portions)) for part in old.assembled]
         outcome = commit(job, LogOutcomes(version=logs.shards), assembled)
     _raise(outcome)
-    made = manifest_at(store, job.number)  # which gc may have taken out since, after later ones
-    return RolledBack(made, show(store, made, view, on_message)[0])
+    with after_commit(f"version {job.number} of {store.uri}", "Roll back again to have its view"):
+        made = manifest_at(store, job.number)  # which gc may have taken out since, after later ones
+        return RolledBack(made, show(store, made, view, on_message)[0])
 
 
 def _changes(

@@ -115,6 +115,7 @@ def test_an_empty_folder_to_build_into_is_refused_as_elsewhere(tmp_path):
         ["build", "recipe.yaml", "--to", ""],
         ["plan", "recipe.yaml", "--to", ""],
         ["convert", "", "x"],
+        ["demo", "--to", ""],
     ):
         assert "names no root: give a dataset's folder" in refused(*words)
 
