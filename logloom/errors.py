@@ -18,8 +18,10 @@ Each is a subclass of the one that it hangs from:
     `-- StorageError             a disk or an object store refused
 """
 
+import contextlib
 import pickle
 import traceback
+from collections.abc import Iterator
 
 from logloom.uris import shown
 
@@ -102,6 +104,27 @@ class StorageError(LogloomError):
 
 # What a recipe, a log or a dataset holds; not what the disk or store refused that it lies in.
 OF_CONTENT = (UsageError, LogReadError, DatasetError)
+
+
+@contextlib.contextmanager
+def after_commit(version: str, way_out: str, failed: str = "what follows failed") -> Iterator[None]:
+    """Make any error of a block say that a version is committed, and what to do.
+
+    Args:
+        version: such as "version 7 of /data/urban".
+        failed: what the block is for, and that it failed.
+
+    Raises:
+        AfterCommitError: the block failed.
+    """
+    try:
+        yield
+    except AfterCommitError:
+        raise
+    except Exception as error:
+        internal = "" if isinstance(error, LogloomError) else f"internal error: {type(error).__name__}: "
+        what = f"{internal}{error}"
+        raise AfterCommitError(f"{version} is committed, but {failed}: {what}\n{way_out}") from error
 
 
 def portable(error: BaseException, otherwise: type[Exception] = RuntimeError) -> BaseException:

@@ -15,7 +15,7 @@ class Build(BashOperator):
     """A build whose exit codes 2 and 3 fail the task at once, without another try.
 
     2 is a mistake in the recipe. 3 is a version that was committed without damaged logs; another try would
-    find it up to date, and end green.
+    find it up to date, and end green. After 4, a version whose view could not be made, another try makes it.
     """
 
     def execute(self, context):

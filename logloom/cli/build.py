@@ -21,6 +21,7 @@ from logloom.cli.engines import EngineOptions
 from logloom.cli.groups import takes_groups
 from logloom.cli.jobs import JobOptions, print_work, run_job, work_of
 from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
+from logloom.errors import after_commit
 from logloom.words import OnMessage, counted
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ OpenLineage = Annotated[
     epilog=examples(
         "logloom build recipe.yaml --to /data/urban",
         "logloom build drive.mcap --to /data/trial --limit 1",
+        "logloom build recipe.yaml --to /data/urban --strict || logloom plan recipe.yaml --to /data/urban",
         "logloom build recipe.yaml --to gs://datasets/urban --workers 8 --verify sample:0.05",
         "logloom build recipe.yaml --to /shared/urban --runner flink --flink-master flink:8081",
         "logloom build recipe.yaml --to gs://datasets/urban --runner dataflow --project p --region us-east1 "
@@ -68,7 +70,10 @@ def build(
     plan, built = run_job(make_plan, options, engine, runner, options.view, around)
     if built is None:
         return
-    _report_build(built, plan, options)
+    with after_commit(
+        f"version {built.manifest.version} of {plan.job.store.uri}", "`logloom status` shows it"
+    ):
+        _report_build(built, plan, options)
     if not (built.is_whole or _was_up_to_date(built, plan)):
         raise typer.Exit(NOT_WHOLE)
 
@@ -80,6 +85,7 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
 
 def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
     from logloom.pipelines.splits import built_splits, built_warnings, in_words, planned_warnings
+    from logloom.transforms.build_warnings import as_json
 
     manifest = built.manifest
     counts = built_splits(manifest)
@@ -93,7 +99,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "dropped": built.dropped,
             "messages": built.messages,
         }
-        print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
+        print_json({**result, "splits": counts, **as_json(warnings), **work_of(built)})
     root = plan.job.store.uri
     if not _was_up_to_date(built, plan):
         _print_version(built, plan, options.on_message)
@@ -101,7 +107,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
         options.on_message(up_to_date_in_words(manifest, root, "the logs say"))
     if len(counts) > 1:
         options.on_message(f"rows by split: {in_words(counts)}")
-    planned_too = planned_warnings(plan)
+    planned_too = [*plan.warnings, *planned_warnings(plan)]
     for warning in warnings:
         if warning not in planned_too:
             print_message(f"warning: {warning}")

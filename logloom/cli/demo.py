@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import app, examples, print_message
+from logloom.cli.common import app, examples, given_root, print_message
 
 
 @app.command(
@@ -14,7 +14,12 @@ from logloom.cli.common import app, examples, print_message
 )
 def demo(
     to: Annotated[
-        str | None, typer.Option("--to", help="New or empty folder (default: demo; with --car: demo-car).")
+        str | None,
+        typer.Option(
+            "--to",
+            help="New or empty folder (default: demo; with --car: demo-car).",
+            callback=lambda text: text if text is None else given_root(text),
+        ),
     ] = None,
     seconds: Annotated[
         float | None,

@@ -21,7 +21,7 @@ from logloom.cli.common import (
 )
 from logloom.cli.jobs import View
 from logloom.cli.rollback import MakeView, Reason
-from logloom.words import counted
+from logloom.words import counted, some_of
 
 
 @app.command(
@@ -50,27 +50,37 @@ def drop(
     import os
 
     from logloom.io.storage import Store
+    from logloom.pipelines.built import newest
     from logloom.pipelines.drop import plan_drop
     from logloom.pipelines.progress import Watch
 
     store = Store.at(root, parse_storage_options(storage_option))
     plan = plan_drop(store, log_ids, reason, undo=undo, allow_empty=allow_empty)
-    from logloom.pipelines.build import build  # with Beam, which wrong names don't wait for
-
     on_message = (lambda _: None) if quiet else print_message
-    built = build(
-        plan,
-        num_workers=workers or os.cpu_count() or 1,
-        view=view.value,
-        watch=Watch.silent if quiet else Watch,
-        on_message=on_message,
-    )
+    if plan.up_to_date:
+        built = newest(plan, view=view.value, on_message=on_message)
+    else:
+        from logloom.pipelines.build import build  # with Beam, which wrong names don't wait for
+
+        built = build(
+            plan,
+            num_workers=workers or os.cpu_count() or 1,
+            view=view.value,
+            watch=Watch.silent if quiet else Watch,
+            on_message=on_message,
+        )
     manifest = built.manifest
-    what = "may be added again by the next build" if undo else "left out, from now on"
-    print_message(f"version {manifest.version} of {store.uri}: {counted(len(plan.changes), 'log')} {what}")
+    named = f"version {manifest.version} of {store.uri}"
+    if plan.up_to_date:
+        names = some_of(sorted(set(log_ids)))
+        how = "doesn't leave out" if undo else "already leaves out"
+        print_message(f"nothing to do: {named} {how} {names}")
+    else:
+        what = "may be added again by the next build" if undo else "left out, from now on"
+        print_message(f"{named}: {counted(len(plan.changes), 'log')} {what}")
     if json:
         logs = [record.log_id for record in plan.changes]
-        result = {"version": manifest.version, "reason": manifest.reason, "view": built.view, "changed": logs}
-        print_json({**result, **manifest.totals})
+        result = {"version": manifest.version, "up_to_date": plan.up_to_date, "reason": manifest.reason}
+        print_json({**result, "view": built.view, "changed": logs, **manifest.totals})
     else:
         print(built.view or store.uri)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     epilog=examples(
         "logloom plan recipe.yaml --to /data/urban",
         "logloom plan recipe.yaml --to /data/urban --check || logloom build recipe.yaml --to /data/urban",
+        "logloom plan recipe.yaml --to /data/urban --strict",
     )
 )
 @takes_groups()
@@ -55,17 +57,17 @@ def plan(
 
     choices: dict[str, Any] = {"sample": None} if all_logs else {}
     planned = plan_recipe(recipe, logs, storage_option, **choices)
-    summary = plan_summary(planned)
-    bound = None if check else estimated(planned)  # whoever only checks needn't wait for what it reads
-    found = [] if check else column_warnings(planned)
+    found = [] if check and not recipe.strict else column_warnings(planned)
     for warning in found:
         print_message(f"warning: {warning}")
+    planned = replace(planned, warnings=(*planned.warnings, *found))
+    summary = plan_summary(planned)
+    bound = None if check else estimated(planned)  # whoever only checks needn't wait for what it reads
     if json:
-        summary["warnings"] += found
         summary["estimate"] = None if bound is None else {"bound_by": bound.name, "seconds": bound.seconds}
         print_json(summary)
     else:
-        del summary["warnings"], summary["problem"]  # people read them on stderr
+        del summary["warnings"], summary["doubtful"], summary["problem"]  # people read them on stderr
         rows = [
             (name.replace("_", " "), in_words(name, value, is_guessed=planned.is_guessed))
             for name, value in summary.items()
@@ -78,7 +80,7 @@ def plan(
         print_table("", ("", ""), rows)
     if planned.problem:
         print_message(f"a build would fail: {planned.problem}")
-    if check and planned.problem:
+    if (check or recipe.strict) and planned.problem:
         raise typer.Exit(FAILED)
     if check and not planned.up_to_date:
         raise typer.Exit(NOT_WHOLE)

@@ -54,6 +54,14 @@ class RecipeOptions:
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Use only this many logs, for a trial.")
     ] = None
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse to commit (exit code 1) if a warning names lost or doubtful data. Damaged logs that "
+            "--on-error skips or salvages are no such warnings.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,7 @@ def plan_recipe(
             options.to,
             base=base,
             limit=options.limit,
+            strict=options.strict,
             py_files=options.py or (),
             allow_derive=options.allow_derive or (),
             storage_options=storage,
@@ -138,7 +147,7 @@ def plan_recipe(
         print_message(f"note: {note}")
     for record in plan.unreadable:
         print_message(f"skipped: {record.log_id}: {reason_in_words(record.reasons, record.uris)}")
-    for warning in planned_warnings(plan):
+    for warning in [*plan.warnings, *planned_warnings(plan)]:
         print_message(f"warning: {warning}")
     return plan
 

@@ -57,10 +57,14 @@ def rollback(
         raise UsageError(
             f"{store.uri}: say which version to go back to, as in {store.uri}@{max(1, newest - 1)}"
         )
-    made, shown, left_out = run(store, version, reason, view=view.value, on_message=print_message)
-    print_message(f"version {made.version} of {store.uri}: {made.reason}")
+    done = run(store, version, reason, view=view.value, on_message=print_message)
+    made = done.manifest
+    named = f"version {made.version} of {store.uri}"
+    print_message(
+        f"nothing to do: {named} has what {version} had" if done.up_to_date else f"{named}: {made.reason}"
+    )
     if json:
-        result = {"version": made.version, "reason": made.reason, "view": shown, "left_out": left_out}
-        print_json({**result, **made.totals})
+        result = {"version": made.version, "up_to_date": done.up_to_date, "reason": made.reason}
+        print_json({**result, "view": done.view, "left_out": done.left_out, **made.totals})
     else:
-        print(shown or store.uri)
+        print(done.view or store.uri)

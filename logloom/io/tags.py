@@ -109,6 +109,16 @@ def change_tags(store: Store, change: Callable[[Mapping[str, int]], dict[str, in
     raise StorageError(f"{store.uri_of(TAGS)}: others change tags all the time; try again")
 
 
+def had_tag(store: Store, name: str) -> bool:
+    """Whether a version had this tag before, by the changes that can be read."""
+    for number in [*reversed(_changes(store)), 0]:
+        with contextlib.suppress(DatasetError, *MISSING):
+            change = _newest(store, number) if number else _change_in(store, _BEFORE, 0)
+            if name in change.tags:
+                return True
+    return False
+
+
 def _read(store: Store) -> tuple[int, dict[str, int]]:
     """How often tags were changed, and what they are."""
     number = max(_changes(store), default=0)

@@ -9,6 +9,7 @@ KB; where a plan has very many small partitions, some neighbours go together (lo
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -22,7 +23,6 @@ from typing import Any, TypeVar
 from blake3 import blake3
 
 from logloom.errors import (
-    AfterCommitError,
     CommitConflictError,
     DatasetError,
     LogloomError,
@@ -30,6 +30,7 @@ from logloom.errors import (
     ReadBackError,
     StorageError,
     UsageError,
+    after_commit,
 )
 from logloom.extras import beam_needed
 from logloom.io import log_statistics
@@ -150,27 +151,24 @@ def build(
             journal = dataclasses.replace(watching.journal, steps=steps if runner.is_near else "")
             watched = dataclasses.replace(plan, job=dataclasses.replace(plan.job, journal=journal))
             finished = _run_alone(watched, runner, on_message, announced)
-    return _committed(plan.job, finished, view, num_workers, on_message)
+    return _committed(plan, finished, view, num_workers, on_message)
 
 
-def _committed(job: Target, finished: Finished, view: str, num_workers: int, on_message: OnMessage) -> Built:
+def _committed(plan: Plan, finished: Finished, view: str, num_workers: int, on_message: OnMessage) -> Built:
     """The version that a job has ended with, and its view; raises what kept it from being committed."""
+    job = plan.job
     outcome = finish.read_outcome(job)
     raise_outcome(outcome, job)
     number = job.parent if outcome.unchanged and job.parent is not None else job.number
-    try:
+    with after_commit(f"version {number} of {job.store.uri}", "The next build does it"):
         sweep_runs(job.store, job.number)
         made = with_view(job, number, view, on_message, outcome.built, outcome.reused)
         if len(made.manifest.logs) >= log_statistics.MANY_LOGS:  # few builds need what this imports
             merging = importlib.import_module("logloom.pipelines.merged_stats")
             merging.keep_merged(job.store, made.manifest, num_workers, on_message)
-    except StorageError as error:
-        raise AfterCommitError(
-            f"version {number} of {job.store.uri} is committed, but what follows failed: {error}\n"
-            "The next build does it"
-        ) from error
-    made = dataclasses.replace(made, warnings=outcome.warnings)
-    return dataclasses.replace(made, counters=finished.counters, spreads=finished.spreads)
+    warnings = tuple(dict.fromkeys([*plan.warnings, *outcome.warned]))
+    counters, spreads = finished.counters, finished.spreads
+    return dataclasses.replace(made, warnings=warnings, counters=counters, spreads=spreads)
 
 
 def submit(
@@ -296,15 +294,23 @@ def _run_alone(plan: Plan, runner: RunnerOptions, on_message: OnMessage, announc
 
     Raises:
         CommitConflictError: another build committed the version, and took away what steps had handed on.
+        AfterCommitError: the job failed once the version was committed, by it or by another build.
     """
     try:
         finished = _run(plan, runner, on_message, lambda job_id: announced.update(job_id=job_id))
-    except DatasetError as error:
-        if finish.committed_before(plan.job) is not None:
-            # An engine did a step once more after the commit, when what it reads had been taken away.
-            return Finished("", {})
-        if plan.job.store.exists(version_file(plan.job.number)):
-            raise finish.was_first(plan.job) from error
+    except LogloomError as error:
+        job = plan.job
+        with contextlib.suppress(StorageError):  # which would hide why the job failed
+            if finish.committed_before(job) is not None:
+                # An engine did a step once more after the commit, when what it reads had been taken away; or
+                # it was lost then.
+                return Finished("", {})
+            if job.store.exists(version_file(job.number)):
+                if isinstance(error, DatasetError):
+                    raise finish.was_first(job) from error
+                version = f"version {job.number} of {job.store.uri}"
+                with after_commit(version, "Build again: it is up to date, or what is finished is kept"):
+                    raise
         raise
     assert isinstance(finished, Finished)
     return finished

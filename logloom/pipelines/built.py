@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from logloom.errors import PurgedError, StorageError
 from logloom.io.manifest import Manifest, manifest_at
@@ -22,6 +22,7 @@ from logloom.pipelines.planned import Plan
 from logloom.pipelines.view import show
 from logloom.runners.options import Spread
 from logloom.transforms import finish
+from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.job import LogJob, Target
 from logloom.words import OnMessage, ignore_message
 
@@ -36,7 +37,7 @@ class Built:
         within_budget: the recipe gives a share of logs that may be skipped, and no more were.
         counters: of all workers, repeated attempts included; empty where the engine keeps none.
         spreads: `partition_milliseconds` and `partition_bytes`, likewise.
-        warnings: what is suspicious about columns of logs that were built.
+        warnings: those of the plan, and of logs that were built.
     """
 
     manifest: Manifest
@@ -47,7 +48,7 @@ class Built:
     within_budget: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
     spreads: Mapping[str, Spread] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[BuildWarning, ...] = ()
 
     @property
     def messages(self) -> dict[str, int] | None:
@@ -99,7 +100,8 @@ def newest(plan: Plan, *, view: str = "auto", on_message: OnMessage = ignore_mes
     mend_digest(job)
     check_purged(plan)
     save_memory(plan.memory, job.store)
-    return with_view(job, job.parent, view, on_message, built=0, reused=0)
+    made = with_view(job, job.parent, view, on_message, built=0, reused=0)
+    return replace(made, warnings=plan.warnings)
 
 
 def mend_digest(job: Target) -> None:

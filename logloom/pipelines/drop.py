@@ -14,6 +14,7 @@ from logloom.io.merging import GONE
 from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.io.storage import Store
+from logloom.pipelines.history import follow
 from logloom.pipelines.plan import resolved_references
 from logloom.pipelines.planned import Plan
 from logloom.pipelines.versions import check_whole, next_version, passes_of, where_logs_are
@@ -27,6 +28,7 @@ def plan_drop(
     """Plans a version of the newest one's logs without some, or one that later builds may add them to again.
 
     No log is read; what is assembled of many is put together anew without them. A log takes its passes along.
+    The plan is up to date where all of them were dropped already, or with `undo` none is.
 
     Args:
         reason: kept with each of them.
@@ -35,8 +37,8 @@ def plan_drop(
             version.
 
     Raises:
-        UsageError: the newest version doesn't have such a log, or nobody dropped it; lists all. Or one is a
-            pass of a log that isn't among them.
+        UsageError: the newest version doesn't have such a log, or with `undo` none ever had; lists all. Or
+            one is a pass of a log that isn't among them.
     """
     newest, following = next_version(store)
     if newest is None:
@@ -45,16 +47,17 @@ def plan_drop(
     check_whole(store, newest.logs, log_ids)
     named = [one.log_id for log_id in set(log_ids) for one in passes_of(newest.logs, log_id)]
     chosen = {log_id: newest.logs.find(log_id) for log_id in sorted({*log_ids, *named})}
-    wrong = [name for name, one in chosen.items() if one is None or (one.status == DROPPED) != undo]
-    if wrong:
-        what = "leaves out no" if undo else "doesn't have, or leaves out already,"
-        names = f"log{'s' * (len(wrong) > 1)} {', '.join(map(repr, wrong))}"
-        where = where_logs_are(store.uri, newest.logs, wrong[0])
-        raise UsageError(f"{store.uri}: version {newest.version} {what} {names}{where}")
-    records = [one for one in chosen.values() if one is not None]
-    words = f"drop{' --undo' if undo else ''} of {', '.join(list(chosen)[:5])}"
-    words += f" and {counted(len(chosen) - 5, 'more log')}" if len(chosen) > 5 else ""
+    unknown = [name for name, one in chosen.items() if one is None and not (undo and _was_there(store, name))]
+    if unknown:
+        names = f"log{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}"
+        where = where_logs_are(store.uri, newest.logs, unknown[0])
+        raise UsageError(f"{store.uri}: version {newest.version} has no {names}{where}")
+    records = [one for one in chosen.values() if one is not None and (one.status == DROPPED) == undo]
     version = Committed.of(store, newest)
+    if not records:
+        return Plan(job=dataclasses.replace(version, **following), up_to_date=True)
+    words = f"drop{' --undo' if undo else ''} of {', '.join(one.log_id for one in records[:5])}"
+    words += f" and {counted(len(records) - 5, 'more log')}" if len(records) > 5 else ""
     outputs, references = resolved_references(version.outputs, store.options)
     job = dataclasses.replace(
         version,
@@ -68,6 +71,14 @@ def plan_drop(
     changes |= {one.log_id: gone(one) if undo else _dropped(one, reason) for one in records}
     ordered = tuple(changes[log_id] for log_id in sorted(changes))
     return Plan(job=job, changes=ordered)
+
+
+def _was_there(store: Store, log_id: str) -> bool:
+    """Whether an earlier version has a log, so that its name isn't misspelt."""
+    try:
+        return bool(follow(store, log_id))
+    except UsageError:
+        return False
 
 
 def erased(store: Store, manifest: Manifest) -> Iterator[LogRecord]:

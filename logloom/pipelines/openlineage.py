@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logloom.errors import UsageError
+from logloom.errors import UsageError, after_commit
 from logloom.io.filesystems import absolute_uri
 from logloom.io.manifest import Manifest, read_manifest
 from logloom.io.retries import WAITS
@@ -62,9 +62,10 @@ def announced(plan: BuildPlan, target: str | None, on_message: OnMessage) -> Ite
     except BaseException as error:
         _send(target, event(plan, "FAIL", problem=why_ended(error)), on_message)
         raise
-    is_unchanged = plan.job.if_changed and not plan.job.store.exists(version_file(plan.job.number))
-    manifest = read_manifest(plan.job.store, "latest" if is_unchanged else _number(plan))
-    _send(target, event(plan, "COMPLETE", manifest), on_message)
+    with after_commit(f"the version of {plan.job.store.uri}", "No COMPLETE event was sent"):
+        is_unchanged = plan.job.if_changed and not plan.job.store.exists(version_file(plan.job.number))
+        manifest = read_manifest(plan.job.store, "latest" if is_unchanged else _number(plan))
+        _send(target, event(plan, "COMPLETE", manifest), on_message)
 
 
 def event(plan: BuildPlan, kind: str, manifest: Manifest | None = None, problem: str = "") -> dict[str, Any]:

@@ -65,6 +65,7 @@ def plan_build(
     limit: int | None = None,
     verify: str = "new",
     allow_empty: bool = False,
+    strict: bool = False,
     py_files: Sequence[str] = (),
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
@@ -82,11 +83,11 @@ def plan_build(
         limit: only the first logs, for a trial.
         verify: "new", "all", "none" or "sample:<share>".
         allow_empty: a version without rows may be committed.
+        strict: warnings that name lost or doubtful data refuse the build, before it commits anything.
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
-        sample: how many of the logs to build are opened here, where there are more; workers open the
-            others. None opens all of them.
+        sample: how many of the logs to build are opened here; workers open the others. None opens all.
         compare: opens all logs of the newest version that may have changed, so that the plan says whether
             there is work. Otherwise workers open most, and a build that finds none changed commits nothing.
         labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
@@ -102,8 +103,7 @@ def plan_build(
         True
     """
     _check_outputs(recipe)
-    store = Store.at(root, storage_options)
-    check_root(store)
+    check_root(store := Store.at(root, storage_options))
     check_verify(verify)
     load_files(python := read_files(py_files))
     parent, following = next_version(store)
@@ -113,7 +113,7 @@ def plan_build(
     logs.open_some(logs.rows(State.NEW))
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
-    job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
+    job = _job_of(recipe, allow_empty=allow_empty, strict=strict, py_files=python, **following)
     job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
     _check_names(job.outputs, logs)
     return _against_parent(job, recipe, before, logs, notes)
@@ -301,8 +301,8 @@ def _against_parent(
     notes += _sample_note(logs, len(compared))
     mended = [log.task.log_id for log in planned if log.task.replaces is not None]
     notes += [*_mended_note(mended), *_waiting(job.store, recipe, logs, before)]
-    notes += [log.warning for log in planned if log.warning]
-    notes += [stray for log in planned for stray in log.strays]
+    # Of a log that may stay as it is in the newest version, only building it tells what is new.
+    warnings = [warning for log in planned if log.task.replaces is None for warning in log.warnings]
     notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
     unreadable = [*unfit, *(_unreadable(recipe, log, message) for log, message in logs.failed)]
@@ -318,7 +318,7 @@ def _against_parent(
         check_index(logs.sources[0], recipe.logs.index, logs.files, staying)
     lost = sorted([*([] if recipe.vanished == "keep" else gone), *fewer, *before.having(purged)])
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
-    notes += logs.namesake_notes(log.task.log_id for log in planned)
+    warnings += logs.namesake_warnings(log.task.log_id for log in planned)
     changes = before.changes([*vanished, *unreadable], lost)
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
     plan = BuildPlan(
@@ -328,6 +328,7 @@ def _against_parent(
         compared=_told_by_workers(left, compared, before, logs),
         compared_bytes=logs.bytes_to_compare(compared),
         notes=tuple(notes),
+        warnings=tuple(warnings),
         dropped=tuple(sorted([*gone, *fewer])),
         up_to_date=parent is not None
         and not (planned or left or changes or len(compared))

@@ -33,11 +33,12 @@ from logloom.io.logs.sidecar import Sidecars
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
-from logloom.pipelines.versions import Before, namesake_notes, purged_notes
+from logloom.pipelines.versions import Before, namesake_warnings, purged_notes
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import expand_logs, open_options
 from logloom.schema import Schema
+from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.derive import NOT_OF_THE_LOG
 from logloom.transforms.resolve import resolve
@@ -249,9 +250,9 @@ class PlanLogs(Mapping[str, Outline]):
         """See `logloom.pipelines.versions.purged_notes`."""
         return purged_notes(self._purged, log_ids)
 
-    def namesake_notes(self, log_ids: Iterable[str]) -> Iterator[str]:
-        """See `logloom.pipelines.versions.namesake_notes`."""
-        return namesake_notes(self._purged, log_ids)
+    def namesake_warnings(self, log_ids: Iterable[str]) -> Iterator[BuildWarning]:
+        """See `logloom.pipelines.versions.namesake_warnings`."""
+        return namesake_warnings(self._purged, log_ids)
 
     def label_notes(self) -> Iterator[str]:
         """See `RecipeLabels.notes`."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from logloom.pipelines import splits
 from logloom.pipelines.planned import BuildPlan
+from logloom.transforms.build_warnings import as_json
 from logloom.words import human_bytes
 
 
@@ -43,7 +44,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "outputs": list(plan.job.outputs),
         "dependencies": dict(plan.job.dependencies),
         "splits": splits.planned_splits(plan),
-        "warnings": splits.planned_warnings(plan),
+        **as_json([*plan.warnings, *splits.planned_warnings(plan)]),
     }
 
 

@@ -13,6 +13,7 @@ from logloom.errors import OF_CONTENT, LogloomError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, TopicRequest
 from logloom.pipelines.planned import BuildPlan
 from logloom.resample.turns import TurnEvidence, added
+from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.column_warnings import column_turns, may_wrap, turn_warnings
 from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.job import opened
@@ -22,7 +23,7 @@ LOGS = 16  # that are looked at, evenly spread over the names of those to build
 BYTES = 32 << 20  # of their messages, all together
 
 
-def column_warnings(plan: BuildPlan) -> list[str]:
+def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
     """What is suspicious about columns in some of the messages to read."""
     if not any(may_wrap(column) for column in plan.job.plan.columns):
         return []
@@ -32,7 +33,8 @@ def column_warnings(plan: BuildPlan) -> list[str]:
     for task in some:
         with contextlib.suppress(LogloomError, OSError):  # for the build to report
             warnings = sampled_warnings(opened(plan.job, task), plan.job.plan, BYTES // number)
-            found += [f"{task.log_id}: {warning} (of the messages looked at)" for warning in warnings]
+            seen = "(of the messages looked at)"
+            found += [BuildWarning(f"{task.log_id}: {warning} {seen}") for warning in warnings]
     return found
 
 

@@ -25,13 +25,11 @@ from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.versions import KeptLogs
 from logloom.recipe.labels import RecipeLabels
 from logloom.runners import Size
+from logloom.transforms.build_warnings import BuildWarning, log_warnings, strict_refusal
 from logloom.transforms.columns import RowPlan, Span, clock_topics
 from logloom.transforms.finish import over_budget
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
-from logloom.transforms.tally import strays_of
-
-MANY = 1000  # partitions of a log; so many with few messages are told of
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class PlannedLog:
         bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where
             messages are the clock.
         reads: (partitions, 2) int64, bytes of messages and chunks of the log in each span, its halo left out.
-        strays: what a build will refuse, since it lies outside the recording.
+        warnings: about its times.
     """
 
     task: LogTask
@@ -53,7 +51,7 @@ class PlannedLog:
     num_ticks: int
     bounds: NDArray[np.int64]
     reads: NDArray[np.int64]
-    strays: tuple[str, ...] = ()
+    warnings: tuple[BuildWarning, ...] = ()
 
     @classmethod
     def of(cls, task: LogTask, summary: LogSummary, plan: RowPlan) -> PlannedLog:
@@ -70,20 +68,8 @@ class PlannedLog:
         reads = [(sizes.between(s.start, s.stop), sizes.chunks(s.start, s.stop)) for s in spans]
         of_spans = np.array(reads, np.int64).reshape(-1, 2)
         size = int(summary.chunk_bytes.sum())
-        strays = tuple(f"{stray.uri}: {stray.topic}: {stray.reason}" for stray in strays_of(plan, summary))
-        return cls(task, summary.num_messages, size, num_ticks, bounds, of_spans, strays)
-
-    @property
-    def warning(self) -> str:
-        """What is strange about its partitions; "" for nothing."""
-        if len(self.bounds) < MANY or 10 * len(self.bounds) < self.num_messages:
-            return ""
-        days = (self.bounds[-1, 0] - self.bounds[0, 1]) / 86400e9
-        return (
-            f"{self.task.uris[0]}: {len(self.bounds):,} partitions for {self.num_messages:,} messages: its "
-            f"log times lie {days:,.1f} days apart, so some are probably wrong; each costs a worker "
-            "some milliseconds and a unit. `logloom doctor` says more; a larger partition.rows makes fewer"
-        )
+        found = log_warnings(plan, task.uris[0], summary, [(span.start, span.stop) for span in spans])
+        return cls(task, summary.num_messages, size, num_ticks, bounds, of_spans, tuple(found))
 
     @property
     def spans(self) -> Iterator[Span]:
@@ -97,7 +83,8 @@ class Plan:
     """What a job will do, wherever its rows come from; as it stands here, it makes none.
 
     Attributes:
-        notes: for people.
+        notes: what the build does, for people.
+        warnings: of what may be wrong with the version.
         up_to_date: the newest version already says all that a new one would.
         changes: records that change in the newest version beside those of logs that are built, see
             `Before.changes`.
@@ -107,6 +94,7 @@ class Plan:
 
     job: Target
     notes: tuple[str, ...] = ()
+    warnings: tuple[BuildWarning, ...] = ()
     up_to_date: bool = False
     changes: tuple[LogRecord, ...] = ()
     memory: Memory | None = None
@@ -238,11 +226,15 @@ class BuildPlan(Plan):
 
     @property
     def problem(self) -> str:
-        """That more logs are skipped already than the recipe allows; workers may have to skip more."""
+        """That more logs are skipped already than the recipe allows, or what `--strict` refuses; workers
+        may have to skip more, and find more."""
+        if self.up_to_date:
+            return ""
         skipped, total = len(self.unreadable), self.num_logs + self.kept.logs
         total += len(self.unreadable) + len(self.left_out)
         names = (record.log_id for record in self.unreadable)
-        return "" if self.up_to_date else over_budget(self.job, skipped, total, lambda: names)
+        over = over_budget(self.job, skipped, total, lambda: names)
+        return over or (strict_refusal(self.warnings) if self.job.strict else "")
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:

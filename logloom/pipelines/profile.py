@@ -90,7 +90,10 @@ def profiled(path: pathlib.Path | None, on_message: OnMessage) -> Iterator[str]:
                 yield folder
         finally:  # of a build that fails, too: what took so long until then
             steps = read_steps(folder)
-            _write(path, speedscope(steps, path.name))
+            try:
+                _write(path, speedscope(steps, path.name))
+            except UsageError as error:  # it could be written before, and what it is about is done
+                on_message(f"warning: {error}")
             for line in breakdown(steps):
                 on_message(line)
             on_message(f"each thread's steps: open {path} at https://www.speedscope.app")

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from logloom.errors import CommitConflictError, DatasetError, LogloomError, UsageError
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, after_commit
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
 from logloom.io.entries import ENTRY, read_log_part, unit_folder
@@ -31,16 +31,18 @@ from logloom.words import OnMessage, counted, ignore_message, some_of
 
 
 class RolledBack(NamedTuple):
-    """What a rollback made.
+    """The version that contains what an earlier one did.
 
     Attributes:
         view: the folder of its view; "" without one.
         left_out: logs of the earlier version that were dropped or purged since.
+        up_to_date: the newest version contains that already, so nothing was committed.
     """
 
     manifest: Manifest
     view: str
     left_out: tuple[str, ...] = ()
+    up_to_date: bool = False
 
 
 def rollback(
@@ -61,7 +63,7 @@ def rollback(
         on_message: called with what is left out, too.
 
     Raises:
-        UsageError: there is no such version, or the newest one says the same.
+        UsageError: there is no such version.
         DatasetError: it isn't there whole.
         CommitConflictError: another build committed this number first.
         PurgedError: a log was purged meanwhile.
@@ -77,11 +79,7 @@ def rollback(
     )
     same = newest.logs == logs and newest.outputs == old.outputs and newest.recipe == old.recipe
     if same and (changes or newest.assembled == old.assembled):
-        raise UsageError(
-            f"{store.uri}: version {newest.version} is the newest one"
-            if newest.version == old.version
-            else f"{store.uri}: version {newest.version} already says what version {old.version} does"
-        )
+        return RolledBack(newest, show(store, newest, view, on_message)[0], left_out, up_to_date=True)
     words = f"rollback to version {old.version}{f': {reason}' if reason else ''}"
     job = dataclasses.replace(Committed.of(store, old), **following, allow_empty=True, reason=words)
     if changes:
@@ -97,8 +95,9 @@ def rollback(
         assembled = [(part, (), len(read_assembled(store, part).portions)) for part in old.assembled]
         outcome = commit(job, LogOutcomes(version=logs.shards), assembled)
     _raise(outcome)
-    made = manifest_at(store, job.number)  # which gc may have taken out since, after later ones
-    return RolledBack(made, show(store, made, view, on_message)[0])
+    with after_commit(f"version {job.number} of {store.uri}", "Roll back again to have its view"):
+        made = manifest_at(store, job.number)  # which gc may have taken out since, after later ones
+        return RolledBack(made, show(store, made, view, on_message)[0])
 
 
 def _changes(

@@ -12,6 +12,7 @@ from typing import Any
 from logloom.io.manifest import Manifest
 from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.versions import Before
+from logloom.transforms.build_warnings import BuildWarning
 from logloom.words import counted
 
 Counts = dict[str, dict[str, int]]
@@ -74,22 +75,27 @@ def in_words(counts: Counts, *, is_guessed: bool = False) -> str:
     return ", ".join(shown)
 
 
-def planned_warnings(plan: BuildPlan) -> list[str]:
+def planned_warnings(plan: BuildPlan) -> list[BuildWarning]:
     """As `built_warnings` of a plan; nobody knows yet of logs that workers open first if they have rows, nor
     which single rows fall where."""
     counts = planned_splits(plan)
     if splits_rows(plan.job.recipe):
-        return [] if plan.logs or plan.left else empty_row_splits(counts)
-    return empty_splits(counts, {task.split for task in plan.left})
+        return [] if plan.logs or plan.left else _warnings(empty_row_splits(counts))
+    return _warnings(empty_splits(counts, {task.split for task in plan.left}))
 
 
-def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[str]:
+def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[BuildWarning]:
     """A warning for each split of a version that gets nothing.
 
     Args:
         recipe: as its manifest has it.
     """
-    return empty_row_splits(counts) if splits_rows(recipe) else empty_splits(counts)
+    return _warnings(empty_row_splits(counts) if splits_rows(recipe) else empty_splits(counts))
+
+
+def _warnings(texts: Iterable[str]) -> list[BuildWarning]:
+    """About shares of data, not about data."""
+    return [BuildWarning(text, is_doubtful=False) for text in texts]
 
 
 def empty_row_splits(counts: Mapping[str, Mapping[str, int]]) -> list[str]:

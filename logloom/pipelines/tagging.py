@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from logloom.errors import UsageError
 from logloom.io.manifest import resolve_version
 from logloom.io.storage import Store
-from logloom.io.tags import change_tags, check_tag
+from logloom.io.tags import change_tags, check_tag, had_tag
 from logloom.io.version_files import version_numbers
 from logloom.words import near_to
 
@@ -74,14 +74,14 @@ def untag(store: Store, names: Iterable[str]) -> dict[str, int]:
         The tags that stay, each with its version.
 
     Raises:
-        UsageError: no version has such a name; lists those there are.
+        UsageError: no version has, or had, such a name; lists those there are.
     """
     names = list(names)
     resolve_version(store, "latest")
 
     def change(tags: Mapping[str, int]) -> dict[str, int]:
         for name in names:
-            if name not in tags:
+            if name not in tags and not had_tag(store, name):
                 raise UsageError(f"{store.uri}: no version has the tag {name!r}{near_to(name, sorted(tags))}")
         return {name: number for name, number in tags.items() if name not in names}
 

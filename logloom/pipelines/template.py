@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--hash", choices=["ends", "full"], help="what tells that a log changed")
     found.add_argument("--verify", default="new", help="new, all, sample:SHARE or none")
     found.add_argument("--allow_empty", type=_flag, default=False, help="true: a version may have no rows")
+    found.add_argument("--strict", type=_flag, default=False, help="true: refuse lost or doubtful data")
     found.add_argument(
         "--py", type=str.split, default=[], help="files of the image with functions to derive by"
     )
@@ -83,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         limit=own.limit,
         verify=own.verify,
         allow_empty=own.allow_empty,
+        strict=own.strict,
         py_files=own.py,
         allow_derive=own.allow_derive,
         storage_options=own.storage_options,

@@ -32,6 +32,7 @@ from logloom.io.storage import Store
 from logloom.io.version_files import all_versions, lost_manifest, runs_folder
 from logloom.io.version_times import clock
 from logloom.schema import Schema
+from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.job import Target
 from logloom.words import counted, near_to, some_of
 
@@ -242,10 +243,10 @@ def purged_notes(purged: Purged, log_ids: Collection[str]) -> Iterator[str]:
         yield f"{len(log_ids):,} logs left out, since they were purged; the first {_SHOWN} are named"
 
 
-def namesake_notes(purged: Purged, log_ids: Iterable[str]) -> Iterator[str]:
-    """Says which logs that are to be built have the name of one that was purged, and another content."""
-    for log_id in sorted(log_id for log_id in log_ids if purged.had_whole(log_id))[:_SHOWN]:
-        yield (
+def namesake_warnings(purged: Purged, log_ids: Iterable[str]) -> Iterator[BuildWarning]:
+    """A warning of each log to build that has the name of a purged one, and another content."""
+    for log_id in sorted(log_id for log_id in log_ids if purged.had_whole(log_id)):
+        yield BuildWarning(
             f"{log_id}: a log of this name was purged. This one has another content, so it is built; if it "
             "is a copy that was packed anew, take its files out of the recipe's reach"
         )

@@ -7,7 +7,6 @@ Elsewhere: what stands in the manifest (logloom.io.manifest); which files a form
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import pathlib
@@ -16,7 +15,7 @@ import shutil
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
-from logloom.errors import AfterCommitError, DatasetError, LogloomError, UsageError
+from logloom.errors import DatasetError, UsageError, after_commit
 from logloom.io.ahead import ahead
 from logloom.io.assembled import assembled_files
 from logloom.io.disk import NO_LINKS, sync, sync_all
@@ -151,7 +150,9 @@ def show(store: Store, manifest: Manifest, view: str, on_message: OnMessage) -> 
         Its folder, "" where none was made, and whether files had to be copied because the disk has no links.
     """
     on_disk = store.local is not None
-    with viewing(store, manifest.version, copies=not on_disk):
+    way_out = f"`logloom view {store.uri}@{manifest.version}{'' if on_disk else ' --copy'}` makes the view"
+    version = f"version {manifest.version} of {store.uri}"
+    with after_commit(version, way_out, "its view could not be made"):
         if on_disk and view == "auto" and is_large(manifest):
             command = f"logloom view {shlex.quote(f'{store.uri}@{manifest.version}')}"
             on_message(f"no view, since the version has more than {MAX_UNITS:,} units; `{command}` makes it")
@@ -229,19 +230,6 @@ def copy_view(
             on_progress(done, 0)
         store.create(f"{folder}/{COPIED}", b"")
     return store.uri_of(folder)
-
-
-@contextlib.contextmanager
-def viewing(store: Store, version: int, *, copies: bool = False) -> Iterator[None]:
-    """Errors of a block that makes a committed version's view say so, and how to make it again."""
-    try:
-        yield
-    except LogloomError as error:
-        command = f"logloom view {store.uri}@{version}{' --copy' if copies else ''}"
-        raise AfterCommitError(
-            f"version {version} of {store.uri} is committed, but its view could not be made: {error}\n"
-            f"`{command}` makes the view"
-        ) from error
 
 
 def _copy(store: Store, file: ViewedFile, name: str) -> None:

@@ -32,6 +32,7 @@ from logloom.io.version_files import runs_folder, version_file
 from logloom.io.version_times import clock, write_times
 from logloom.metrics import count
 from logloom.software import software
+from logloom.transforms.build_warnings import BuildWarning, log_warnings, strict_refusal
 from logloom.transforms.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.conversion import ConvertJob, converted_record
@@ -107,7 +108,7 @@ def _are_as_before(job: Job, log: LogTask, entries: Sequence[Entry]) -> bool:
 
 def _record(
     job: Job, log: LogTask, entries: Sequence[Entry], failures: Sequence[Failure]
-) -> tuple[LogRecord, tuple[str, ...]]:
+) -> tuple[LogRecord, tuple[BuildWarning, ...]]:
     """The record of a log, of which `failures` are left out, and warnings."""
     if isinstance(job, ConvertJob):
         return converted_record(job, log, entries, failures), ()
@@ -115,12 +116,15 @@ def _record(
     return (skipped_record(log, failures), ()) if failures else _record_of_log(job, log, entries)
 
 
-def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple[LogRecord, tuple[str, ...]]:
+def _record_of_log(
+    job: LogJob, log: LogTask, entries: Sequence[Entry]
+) -> tuple[LogRecord, tuple[BuildWarning, ...]]:
     first_output, tallies, refusals = _tallied(job, log, entries)
     summary = opened(job, log).summary
     sums = reconcile(job.plan, summary, tallies)
     of_turns = list(turn_warnings(job.plan, turns_of(tallies)))
-    warnings = (*of_turns, *lost_warnings(job.plan, summary, tallies))
+    of_columns = (*of_turns, *lost_warnings(job.plan, summary, tallies))
+    of_times = log_warnings(job.plan, log.uris[0], summary, [(e.start, e.stop) for e in first_output])
     rows = sum(entry.rows for entry in first_output)
     read = {topic for tally in tallies for topic in tally.owned}
     strays = [stray for stray in strays_of(job.plan, summary) if stray.topic not in read]
@@ -156,7 +160,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple
         catalogue=log.catalogue,
         splits=rows_by_split(run for tally in tallies for run in tally.splits),
     )
-    return record, tuple(f"{log.log_id}: {warning}" for warning in warnings)
+    return record, (*of_times, *(BuildWarning(f"{log.log_id}: {text}") for text in of_columns))
 
 
 def notes_on_frames(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
@@ -268,7 +272,7 @@ class Outcome:
         labels: that the build was given.
         whole: nothing of the version was salvaged or skipped, but for what the recipe's budget allows.
         unchanged: nothing was committed, since the parent version says all that this one would.
-        warnings: of logs that were built, the first few.
+        warned: of logs that were built, the first few warnings.
         ended: when, in seconds since the Unix epoch; 0 where unknown.
     """
 
@@ -284,7 +288,7 @@ class Outcome:
     labels: Mapping[Text, Text] = field(default_factory=dict)
     whole: bool = True
     unchanged: bool = False
-    warnings: tuple[Text, ...] = ()
+    warned: tuple[BuildWarning, ...] = ()
     ended: Count = 0
 
 
@@ -326,7 +330,7 @@ def commit(
     if not failures:
         failures += _removed(job, outcomes, [part for part, *_ in assembled])
     unchanged = outcomes.unchanged and not failures
-    problem = "" if failures or unchanged else _refusal(job, logs)
+    problem = "" if failures or unchanged else _refusal(job, logs, outcomes.warnings)
     outcome: dict[str, Any] = {
         "version": job.number,
         "committed": False,
@@ -340,7 +344,7 @@ def commit(
         "labels": dict(job.labels),
         "whole": is_whole(logs, job.skip_budget > 0),
         "unchanged": unchanged,
-        "warnings": list(outcomes.warnings),
+        "warned": [asdict(warning) for warning in outcomes.warnings],
     }
     if not (failures or problem or unchanged):
         try:
@@ -407,7 +411,7 @@ def over_budget(job: Target, skipped: int, total: int, names: Callable[[], Itera
     return f"{skipped} of {counted(total, 'log')} skipped, over the budget of {budget}: {some_of(names())}"
 
 
-def _refusal(job: Target, logs: LogRecords) -> str:
+def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) -> str:
     """Why the build as a whole can't be committed though no log failed it; "" when it can."""
     skipped = logs.statuses.get("skipped", 0)
 
@@ -424,7 +428,7 @@ def _refusal(job: Target, logs: LogRecords) -> str:
             why.append(f"{counted(dropped, 'log')} left out by `logloom drop`")
         reasons = ", ".join(why) or "no log has a tick"
         return f"no rows at all ({reasons}); --allow-empty commits an empty version"
-    return ""
+    return strict_refusal(warnings) if job.strict else ""
 
 
 def create_version(

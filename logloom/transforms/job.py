@@ -124,6 +124,8 @@ class Target:
         verify: what is read back: "new", "all", "none" or "sample:<share>" (see `Manifest.verified`).
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
         assembled: the parent's assembled outputs.
+        allow_empty: a version without rows may be committed.
+        strict: a version with a warning of lost or doubtful data may not.
         references: digests of the datasets that outputs point into, by output.
         reason: see `Manifest.reason`.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
@@ -147,6 +149,7 @@ class Target:
     parent_digest: str = ""
     assembled: tuple[Assembled, ...] = ()
     allow_empty: bool = False
+    strict: bool = False
     references: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     run: str = "again"

@@ -30,13 +30,14 @@ from logloom.io.metadata import canonical
 from logloom.io.records import LogRecords
 from logloom.io.shards import LogRecord, RecordShard, total
 from logloom.io.version_files import runs_folder
+from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.bundles import packed, unpacked
 from logloom.transforms.job import LogJob, Target
 from logloom.transforms.results import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
 MAX_FAILURES = 200  # that travel and are shown; files list all
-_MORE_WARNINGS = "there are more warnings; `logloom log` shows those of each log"
+_MORE_WARNINGS = BuildWarning("there are more warnings; `logloom log` shows those of each log")
 MAX_REASONS = 100  # of a log in the manifest; a file lists all that was refused
 
 
@@ -47,7 +48,7 @@ class LogOutcome:
     Attributes:
         record: None where the log failed, and where its record in the parent version stays.
         memory: see `logloom.transforms.summarize.remembered`.
-        warnings: what is suspicious about its columns.
+        warnings: of what may be wrong with its rows.
     """
 
     log_id: str
@@ -57,7 +58,7 @@ class LogOutcome:
     reused: int = 0
     seconds: float = 0.0
     memory: bytes = b""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[BuildWarning, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class LogOutcomes:
     failure_files: tuple[str, ...] = ()
     memories: tuple[str, ...] = ()
     unchanged: bool = False
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[BuildWarning, ...] = ()
 
 
 def group_starts(log_ids: Iterable[str]) -> tuple[str, ...]:
@@ -153,7 +154,7 @@ def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
     )
 
 
-def _first_few(warnings: Iterable[str]) -> tuple[str, ...]:
+def _first_few(warnings: Iterable[BuildWarning]) -> tuple[BuildWarning, ...]:
     """So many warnings as anybody reads; of the others that there are more."""
     first = tuple(itertools.islice(warnings, MAX_FAILURES + 1))
     return first if len(first) <= MAX_FAILURES else (*first[:MAX_FAILURES], _MORE_WARNINGS)

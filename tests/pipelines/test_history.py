@@ -402,6 +402,7 @@ def test_a_tag_names_a_version_until_it_is_moved_or_taken(grown, tmp_path):
     with pytest.raises(UsageError, match="no version has the tag 'silver'; there are gold, paper"):
         untag(store, ["gold", "silver"])
     assert untag(store, ["gold"]) == {"paper": 1}
+    assert untag(store, ["gold"]) == {"paper": 1}  # again, which changes nothing
     with pytest.raises(UsageError, match="no version 9"):
         tag(store, 9, ["gold"])
 

@@ -370,8 +370,9 @@ def test_the_command_says_that_its_rows_are_those_of_the_newest_version(store):
 def test_a_version_is_gone_back_to_without_its_purged_logs(store):
     purge(str(store.local), ["b"])  # which the newest version names, too
     said: list[str] = []
-    made, _, left_out = rollback(store, 1, view="none", on_message=said.append)
-    assert (left_out, made.version) == (("b",), 3)
+    done = rollback(store, 1, view="none", on_message=said.append)
+    made = done.manifest
+    assert (done.left_out, made.version) == (("b",), 3)
     assert "1 log left out, purged since then: b" in said
     assert [record.log_id for record in made.logs] == ["a"]
 

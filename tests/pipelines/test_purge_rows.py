@@ -165,7 +165,8 @@ def test_another_log_with_the_name_of_a_purged_one_is_built_and_named(drive, tmp
     first.unlink()
     shutil.copy2(second, first)  # as one that was packed anew, its content is another
     plan = plan_build(recipe, str(root))
-    assert any(note.startswith(f"{first.stem}: a log of this name was purged.") for note in plan.notes)
+    (warning,) = plan.warnings
+    assert warning.text.startswith(f"{first.stem}: a log of this name was purged.")
     assert [log.task.log_id for log in plan.logs] == [first.stem]
 
 

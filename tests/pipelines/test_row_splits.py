@@ -127,7 +127,7 @@ def test_what_a_version_says_of_the_rows_of_its_splits(split_root, plain, capsys
     assert min(pair.metres for pair in found.nearest) >= 1
     assert built_splits(manifest) == found.counts
     empty = [name for name, one in found.counts.items() if not one["rows"]]
-    warnings = built_warnings(manifest.recipe, dict(found.counts))
+    warnings = [warning.text for warning in built_warnings(manifest.recipe, dict(found.counts))]
     assert [text.partition(":")[0] for text in warnings] == [f"split {name!r} gets no row" for name in empty]
     page = report_of(*open_root(Store.at(str(split_root))))
     counted = {one.name: one.rows for one in page.splits}

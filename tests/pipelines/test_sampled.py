@@ -358,23 +358,25 @@ def test_what_a_failed_build_opened_need_not_be_opened_again(archive, opened):
     assert logs.num_remembered == 7
 
 
-def test_a_plan_notes_a_log_with_a_stray_message_and_plans_nothing_for_it(archive):
+def test_a_plan_warns_of_a_log_with_a_stray_message_and_plans_nothing_for_it(archive):
     days = [*speeds(count=12), *speeds(start=START + 2 * 86400 * SECOND, count=1)]
     before = planned(archive, sample=None)
     write_log(archive / "logs/car-3.mcap", {"/can": (SPEED, days)})
     after = planned(archive, sample=None)
-    (note,) = [note for note in after.notes if "car-3" in note]
-    assert "1 message outside the recording, logged 1 day after the rest" in note
+    (warning,) = after.warnings
+    assert "1 message outside the recording, logged 1 day after the rest" in warning.text
     assert after.num_partitions == before.num_partitions  # the log was there before
 
 
-def test_a_plan_notes_a_log_with_far_more_partitions_than_messages(archive):
+def test_a_plan_warns_of_a_log_with_far_more_partitions_than_messages(archive):
     step = 3000 * SECOND  # within an hour, so that there are rows between
     rare = [message for k in range(58) for message in speeds(start=START + k * step, count=1)]
     write_log(archive / "logs/car-3.mcap", {"/can": (SPEED, rare)})
-    (note,) = [note for note in planned(archive, sample=None).notes if "car-3" in note]
-    assert "car-3.mcap: 1,7" in note
-    assert "partitions for 58 messages: its log times lie 2.0 days apart" in note
+    plan = planned(archive, sample=None)
+    (warning,) = plan.warnings
+    assert "car-3.mcap: 1,7" in warning.text
+    assert "partitions for 58 messages: its log times lie 2.0 days apart" in warning.text
+    assert build(plan).warnings == plan.warnings  # of its workers the same
 
 
 def test_a_command_whose_workers_find_no_log_changed_is_up_to_date_for_all_who_ask(archive, tmp_path):

@@ -91,7 +91,7 @@ def test_strays_are_refused_and_listed_under_every_on_error(tmp_path, on_error):
     assert proven.returncode == 0, proven.stderr
 
 
-def test_a_log_with_a_stray_is_planned_with_a_note(tmp_path):
+def test_a_log_with_a_stray_is_planned_with_a_warning(tmp_path):
     log = write(tmp_path / "stray.mcap", SHAPES["stray"])
     done = command(
         "plan", str(recipe_of(tmp_path / "r.yaml", [log])), "--to", str(tmp_path / "root"), "--json"

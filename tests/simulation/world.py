@@ -212,11 +212,14 @@ class World:
         for _ in range(2):
             self.scheduler.begin()
             wanted = self.rng.randint(1, 4)
-            usual = "no version", "version removed", "the same"
+            usual = "no version", "version removed"
             other = "rollback collected", "purged", "all dropped"
             with self.expect(*usual, *other, *BUILDING):
                 tombs = self.tombs()
-                made = rollback(self.store, wanted, view="none").manifest
+                done = rollback(self.store, wanted, view="none")
+                if done.up_to_date:
+                    continue
+                made = done.manifest
                 self.check_new(made.version, tombs)
                 before = manifest_at(self.store, made.parent)
                 assert dropped_in(made) == dropped_in(before), "a rollback brings back what was dropped"
@@ -520,8 +523,7 @@ EXPECTED = {
     "version removed": (UsageError, "was removed by `logloom gc`", _is_taken_out),
     "removed amid": (LogReadError, "was removed by `logloom gc`", _is_taken_out),
     "no root": (UsageError, "not a logloom root", _anything),
-    "the same": (UsageError, "already says what|is the newest one", _anything),
-    "no such log": (UsageError, "doesn't have, or leaves out already,|leaves out no", _anything),
+    "no such log": (UsageError, r"version \d+ has no log", _anything),
     "nobody has": (UsageError, "no version has 'car", _anything),
     "a build runs": (UsageError, "a build runs", _anything),
     "no such tag": (UsageError, "no version has the tag", _anything),

@@ -173,7 +173,7 @@ def test_a_plan_looks_at_a_bounded_part_of_few_logs(tmp_path, monkeypatch):
     plan = plan_build(Recipe.from_yaml(RECIPE.format(tmp_path)), str(tmp_path / "root"))
     found = column_warnings(plan)
     assert len(found) == 16
-    assert (found[0][:3], found[-1][:3]) == ("00:", "39:")
+    assert (found[0].text[:3], found[-1].text[:3]) == ("00:", "39:")
 
 
 def test_the_same_logs_give_the_same_warnings_whatever_the_workers(tmp_path):
@@ -182,7 +182,7 @@ def test_the_same_logs_give_the_same_warnings_whatever_the_workers(tmp_path):
     recipe = Recipe.from_yaml(RECIPE.format(tmp_path))
     one, two = (build(plan_build(recipe, str(tmp_path / f"root-{n}")), num_workers=n) for n in (1, 2))
     assert one.warnings == two.warnings
-    assert [warning[:2] for warning in one.warnings] == [f"{i}:" for i in range(5)]
+    assert [warning.text[:2] for warning in one.warnings] == [f"{i}:" for i in range(5)]
 
 
 # --- values that are lost -------------------------------------------------------------------------------
