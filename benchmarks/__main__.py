@@ -23,6 +23,7 @@ from benchmarks.harness import cache_folder, warn_if_busy
 from benchmarks.report import JSON_LINES
 
 BENCHMARKS = {
+    "startup": ["--rounds", "9"],
     "build": ["--rounds", "3"],
     "logs": ["--rounds", "3"],
     "tables": ["--rounds", "3"],

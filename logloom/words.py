@@ -81,6 +81,17 @@ def human_time(time_ns: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}{milliseconds} UTC"
 
 
+def iso8601(time_ns: int) -> str:
+    """A time in UTC with nanoseconds.
+
+    >>> iso8601(1600000000123456789), iso8601(-1)
+    ('2020-09-13T12:26:40.123456789Z', '1969-12-31T23:59:59.999999999Z')
+    """
+    seconds, rest = divmod(time_ns, 10**9)
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
+
+
 def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], arrow: str) -> str:
     """How numbers changed; a fraction in six digits.
 

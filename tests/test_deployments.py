@@ -16,7 +16,7 @@ import pytest
 import typer
 import yaml
 
-from logloom.cli import app
+from logloom.cli import commands
 from logloom.demo import demo_recipe, make_drives
 from tests.conftest import REPOSITORY
 
@@ -80,7 +80,7 @@ def test_every_file_has_a_command_line_that_is_looked_at():
 
 @pytest.mark.parametrize(("place", "words"), FOUND, ids=[place for place, _ in FOUND])
 def test_the_command_takes_the_line_as_it_stands(place, words):
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(commands())
     with command.make_context("logloom", list(words)) as context:
         name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         found.make_context(name, rest, parent=context)  # parses, and runs nothing

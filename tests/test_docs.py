@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from logloom.cli import app
+from logloom.cli import commands
 from logloom.demo import make_drives
 from tests.forking import pages_environment
 
@@ -64,9 +64,10 @@ def test_a_page_on_commands_runs_from_top_to_bottom(page, tmp_path):
 def test_the_pages_on_commands_tell_of_each():
     pages = [(REPOSITORY / page).read_text() for page in OF_COMMANDS]
     told = [name for page in pages for name in re.findall(r"^## (\w+)$", page, re.MULTILINE)]
+    app = commands()
     groups = [group.typer_instance.info.name for group in app.registered_groups]
-    commands = [one.name or one.callback.__name__ for one in app.registered_commands]
-    assert sorted(told) == sorted([*commands, *groups])
+    verbs = [one.name or one.callback.__name__ for one in app.registered_commands]
+    assert sorted(told) == sorted([*verbs, *groups])
 
 
 # What the program of a page prints once its commands were run.

@@ -18,8 +18,9 @@ import logloom.datasets
 from logloom.demo import demo_recipe, make_drives
 from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, TruncatedLogError, UsageError
-from logloom.io.formats import format_named, format_names
-from logloom.io.logs import log, opening
+from logloom.extras import entry_points_by_group
+from logloom.io.formats import format_named
+from logloom.io.logs import opening
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
 from logloom.io.logs.match import group_logs
@@ -50,7 +51,7 @@ def site(tmp_path, monkeypatch):
         if language == "toml":
             install(site, tomllib.loads(text)["project"])
     monkeypatch.syspath_prepend(str(site))
-    caches = (log._installed_decoders, opening.kinds, format_names, format_named)
+    caches = (entry_points_by_group, opening.kind_named, format_named)
     for cached in caches:
         cached.cache_clear()
     CHUNKS.clear()

@@ -3,12 +3,12 @@
 import pytest
 import typer
 
-from logloom.cli import app
+from logloom.cli import commands
 from logloom.io.foreign import kinds
 from logloom.io.formats import format_names
 from tests.forking import command
 
-COMMANDS = typer.main.get_command(app).commands
+COMMANDS = typer.main.get_command(commands()).commands
 COMMANDS |= {f"label {name}": command for name, command in COMMANDS["label"].commands.items()}
 
 
@@ -22,7 +22,7 @@ def test_each_argument_and_option_is_explained_in_a_sentence(name):
 
 
 def test_each_verb_stands_in_the_file_of_its_name():
-    for one in app.registered_commands:
+    for one in commands().registered_commands:
         assert one.callback.__module__ == f"logloom.cli.{one.callback.__name__}"
 
 

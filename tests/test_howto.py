@@ -7,7 +7,7 @@ import pytest
 import typer
 import yaml
 
-from logloom.cli import app
+from logloom.cli import commands
 from tests.conftest import REPOSITORY
 from tests.test_docs import BLOCK, run
 
@@ -60,7 +60,7 @@ def shown_commands():
 
 @pytest.mark.parametrize(("page", "line"), list(shown_commands()))
 def test_the_command_takes_the_lines_that_are_only_shown(page, line):
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(commands())
     with command.make_context("logloom", shlex.split(line)) as context:
         name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         found.make_context(name, rest, parent=context)  # parses, and runs nothing

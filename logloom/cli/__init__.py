@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
+import importlib
 import io
 import os
 import signal
@@ -35,12 +37,12 @@ from logloom.errors import AfterCommitError, LogloomError, UsageError
 from logloom.extras import spare_pandas
 from logloom.uris import shown
 
-# Each adds its commands to the app, so this is the order of `--help`.
-# isort: off
-from logloom.cli import info, doctor, build, status, wait, plan, head, stats, find, splits, order  # noqa: F401
-from logloom.cli import report, show, versions, log, diff, tag, untag, rollback, drop, verify, repair  # noqa: F401
-from logloom.cli import view, gc, purge, convert, label, demo  # noqa: F401
-# isort: on
+# In the order of `--help`; each is a module of that name, which adds its command to the app.
+VERBS = (
+    *("info", "doctor", "build", "status", "wait", "plan", "head", "stats", "find", "splits", "order"),
+    *("report", "show", "versions", "log", "diff", "tag", "untag", "rollback", "drop", "verify", "repair"),
+    *("view", "gc", "purge", "convert", "label", "demo"),
+)
 
 _GOES_ON = "; a build keeps what is finished: build again to go on"
 # They go on where their result can't be printed; others have nothing else to do.
@@ -58,6 +60,7 @@ _CHANGE_ROOTS = {
     "label",
 }
 _CODES = {UsageError: BAD_USAGE, AfterCommitError: AFTER_COMMIT}
+_GARBAGE_AFTER = 50_000  # new objects, many times Python's: imports make that many and no garbage
 _ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
 
 
@@ -79,10 +82,18 @@ def _root(
         spare_pandas()
 
 
+def commands(*verbs: str) -> typer.Typer:
+    """Import the modules of these commands, or of all, and return the app with them."""
+    for verb in verbs or VERBS:
+        importlib.import_module(f"logloom.cli.{verb}")
+    return app
+
+
 def main() -> None:
     """The `logloom` command: errors become one message and an exit code."""
     arguments, debug = _without_debug(sys.argv[1:])
     verb = next((argument for argument in arguments if not argument.startswith("-")), "")
+    gc.set_threshold(_GARBAGE_AFTER)
     reopen_closed()
     kept_open("stderr")
     out = kept_open("stdout") if verb in _CHANGE_ROOTS else None
@@ -98,7 +109,10 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, terminate)
     try:
-        code = app(arguments, prog_name="logloom", standalone_mode=False)
+        shows_all = verb not in VERBS or "_LOGLOOM_COMPLETE" in os.environ
+        code = commands(*(() if shows_all else (verb,)))(
+            arguments, prog_name="logloom", standalone_mode=False
+        )
         sys.stdout.flush()  # here, where it can be told that it fails
         if out is not None and out.problem:
             print_message(
@@ -173,15 +187,13 @@ def _print_internal(error: Exception, debug: bool) -> None:
 
 def _leave(code: int) -> None:
     """Ends the process with this code."""
-    # Threads of gRPC that outlive a pipeline can abort the interpreter's own shutdown after all is done. And
-    # CPython kills itself by SIGINT on its way out if Ctrl-C came within an `exec` of source text, as each
-    # import of a dataclass does, although the KeyboardInterrupt was caught.
-    has_threads = "grpc" in sys.modules
-    if has_threads or code in (STOPPED, TERMINATED):
-        if not has_threads:
-            atexit._run_exitfuncs()
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+    # As the interpreter ends, but without its last search for garbage, a fifth of a short command. Threads of
+    # gRPC that outlive a pipeline can abort that shutdown, too, and CPython kills itself by SIGINT on its way
+    # out if Ctrl-C came within an `exec` of source text, as each import of a dataclass does.
+    if "grpc" not in sys.modules:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

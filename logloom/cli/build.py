@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -61,12 +63,14 @@ def build(
     engine: EngineOptions,
 ) -> None:
     """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
-    from logloom.pipelines.openlineage import announced
-
     choices = {"allow_empty": allow_empty, "compare": False, **options.choices}
     make_plan = partial(plan_recipe, recipe, logs, options.storage_option, options.quiet, **choices)
     runner = engine.with_workers(options.workers)
-    around = partial(announced, target=openlineage, on_message=print_message)
+    around: Callable[[Any], AbstractContextManager[object]] = nullcontext
+    if openlineage is not None:
+        from logloom.pipelines.openlineage import announced
+
+        around = partial(announced, target=openlineage, on_message=print_message)
     plan, built = run_job(make_plan, options, engine, runner, options.view, around)
     if built is None:
         return

@@ -58,7 +58,6 @@ def info(
 ) -> None:
     """Show the topics of logs: types, counts, rates, times. Reads indices, and the beginning of video."""
     from logloom.pipelines.info import COLUMNS, describe, suggested_recipe
-    from logloom.pipelines.info_tree import draw_trees
 
     if recipe and json:
         raise UsageError("--recipe prints YAML; leave out --json, or --recipe")
@@ -71,6 +70,8 @@ def info(
         text = suggested_recipe(logs, options, mode, notes.append)
         print(text, end="")
     elif tree:
+        from logloom.pipelines.info_tree import draw_trees
+
         drawn = draw_trees(logs, options, mode, notes.append)
         if json:
             print_json({"logs": [log.to_json() for log in drawn]})

@@ -11,18 +11,19 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.assembled import assembled_files
-from logloom.io.entries import Entry, FileEntry
 from logloom.io.filesystems import absolute_uri, size_and_digest
-from logloom.io.manifest import Assembled, open_root, read_assembled
 from logloom.io.remote import MISSING
-from logloom.io.storage import Store
-from logloom.io.version_files import version_numbers
+
+# Logs are opened through this module, too, which needs nothing of datasets.
+if TYPE_CHECKING:
+    from logloom.io.entries import Entry, FileEntry
+    from logloom.io.manifest import Assembled
+    from logloom.io.storage import Store
 
 CHECK = "logloom.check"  # in storage options, beside the protocols
 _IN_VIEW = re.compile(r"(?P<root>.+)/(?P<folder>v(?P<version>\d{8})/(?P<output>[^/]+))/.+")
@@ -145,6 +146,9 @@ def known_files(store: Store, part: Assembled, shown: str | None = None) -> dict
     Raises:
         DatasetError: a list of files is missing, or isn't the one that the manifest means.
     """
+    from logloom.io.assembled import assembled_files
+    from logloom.io.manifest import read_assembled
+
     known = {}
     for place, file in assembled_files(store, part.identity, read_assembled(store, part)):
         known[store.uri_of(place)] = file
@@ -159,6 +163,10 @@ def options_in_view(uri: str) -> dict[str, Any] | None:
     Returns:
         None where it lies elsewhere.
     """
+    from logloom.io.manifest import open_root
+    from logloom.io.storage import Store
+    from logloom.io.version_files import version_numbers
+
     found = _IN_VIEW.fullmatch(absolute_uri(uri))
     store = Store.at(found["root"]) if found else None
     if found is None or store is None or int(found["version"]) not in version_numbers(store):

@@ -7,24 +7,27 @@ Elsewhere: what a format offers (units), which of them is a plain folder's (fore
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from importlib.metadata import entry_points
+from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
 
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
+from logloom.extras import installed
+from logloom.io.entries import Entry
 from logloom.io.manifest import Manifest
 from logloom.io.metadata import checked
 from logloom.io.referring import ReferredFormat
+from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.units import Format
 from logloom.io.version_files import version_file
+from logloom.schema import Schema
+from logloom.words import near_to
 
 
-@functools.cache
 def format_names() -> tuple[str, ...]:
     """The outputs that installed packages offer, in name order."""
-    return tuple(sorted(point.name for point in entry_points(group="logloom.formats")))
+    return tuple(installed("logloom.formats"))
 
 
 @functools.cache
@@ -34,10 +37,11 @@ def format_named(name: str) -> Format:
     Raises:
         UsageError: no installed package offers it.
     """
-    for point in entry_points(group="logloom.formats", name=name):
-        found: Format = point.load()
-        return found
-    raise UsageError(f"no output format {name!r}; there are {', '.join(format_names())}")
+    points = installed("logloom.formats")
+    if name not in points:
+        raise UsageError(f"no output format {name!r}; there are {', '.join(points)}")
+    found: Format = points[name].load()
+    return found
 
 
 def form_options() -> dict[str, str]:
@@ -74,6 +78,25 @@ def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
         name: checked(format_named(name).Options, options, f"{place}.{name}")
         for name, options in manifest.outputs.items()
     }
+
+
+def open_unit(store: Store, schema: Schema, outputs: Mapping[str, BaseModel], entry: Entry) -> RowSource:
+    """The reader of a finished unit.
+
+    Args:
+        outputs: of the version, name to options.
+
+    Raises:
+        DatasetError: the unit is of an output that isn't among them.
+    """
+    folder = store.uri_of(entry.folder)
+    if entry.output not in outputs:
+        raise DatasetError(
+            f"{folder}: a unit of output {entry.output!r}, which the version doesn't have"
+            f"{near_to(entry.output, outputs)}"
+        )
+    form = format_named(entry.output)
+    return form.reader(folder, schema, outputs[entry.output], entry.unit, storage_options=store.options)
 
 
 def by_preference(outputs: Iterable[str]) -> list[str]:

@@ -6,8 +6,10 @@ Elsewhere: what a version says of a log (logloom.io.shards), which split each ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.metadata import Count, Name, Text, checked, parsed
@@ -58,18 +60,32 @@ def rows_by_split(logs: pa.Table) -> list[tuple[str, int, int]]:
         DatasetError: `splits` holds something else.
     """
     found: dict[str, tuple[int, int]] = {}
-    grouped = logs.group_by(["split", "splits"]).aggregate([("rows", "count"), ("rows", "sum")]).to_pylist()
-    if any(one["splits"] for one in grouped):
-        grouped = [one for one in grouped if one["rows_sum"]]  # logs without rows are in no split
-    for one in grouped:
-        number = one["rows_count"]
+    grouped = [*_grouped(logs)]
+    if any(splits for _, splits, _, _ in grouped):
+        grouped = [one for one in grouped if one[-1]]  # logs without rows are in no split
+    for split, splits, number, total in grouped:
         # Logs of equal counts come together.
-        own = _counts(one["splits"]) if one["splits"] else {one["split"]: one["rows_sum"]}
+        own = _counts(splits) if splits else {split: total}
         for name, rows in own.items():
             logs_before, rows_before = found.get(name, (0, 0))
-            rows = rows * number if one["splits"] else rows
-            found[name] = logs_before + number, rows_before + rows
+            found[name] = logs_before + number, rows_before + (rows * number if splits else rows)
     return [(name, *counts) for name, counts in sorted(found.items())]
+
+
+def _grouped(logs: pa.Table) -> Iterator[tuple[str, str | None, int, int]]:
+    """Of the logs of each split and splits: these two, how many they are, and their rows."""
+    # Arrow's own grouping imports its engine, which takes 50 ms.
+    split, splits = (logs[name].combine_chunks().dictionary_encode("encode") for name in ("split", "splits"))
+    codes = split.indices.to_numpy().astype(np.int64) * max(1, len(splits.dictionary))
+    codes += splits.indices.to_numpy()
+    places, inverse = np.unique(codes, return_inverse=True)
+    numbers = np.bincount(inverse).tolist()
+    order = np.argsort(inverse, kind="stable")
+    starts = np.cumsum([0, *numbers[:-1]])
+    sums = np.add.reduceat(logs["rows"].to_numpy()[order], starts).tolist() if numbers else []
+    for place, number, total in zip(places.tolist(), numbers, sums, strict=True):
+        own, other = divmod(place, len(splits.dictionary))
+        yield split.dictionary[own].as_py(), splits.dictionary[other].as_py(), number, total
 
 
 def runs_of_unit(tally: Mapping[str, Any], rows: int, place: str) -> tuple[tuple[str, int], ...]:

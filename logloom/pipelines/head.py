@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from logloom.errors import UsageError
 from logloom.io.entries import Entry, read_log_part
-from logloom.io.formats import by_preference
+from logloom.io.formats import by_preference, open_unit, options_of
 from logloom.io.manifest import Manifest, open_root
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
-from logloom.pipelines.head_why import Explainer, Why, iso8601
-from logloom.pipelines.verify import reading_of
 from logloom.schema import NO_AGE, Schema
-from logloom.words import counted, human_time
+from logloom.words import counted, human_time, iso8601
+
+if TYPE_CHECKING:
+    from logloom.pipelines.head_why import Explainer, Why
 
 _JPEG = b"\xff\xd8\xff"
 
@@ -109,14 +110,18 @@ def head(
         UsageError: no such version, output, column or row.
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
-    reading = reading_of(store, manifest)
     output = output or by_preference(manifest.outputs)[0]
     if output not in manifest.outputs:
         raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
-    explainer = Explainer(store, manifest) if why else None
+    explainer: Explainer | None = None
+    if why:
+        from logloom.pipelines.head_why import Explainer  # which reads logs and recipes
+
+        explainer = Explainer(store, manifest)
+    schema, outputs = Schema.from_json(manifest.schema), options_of(store, manifest)
     shown: list[ShownRow] = []
     for record, entry, first in _units_from(store, manifest, output, start):
-        reader = reading.open(entry)
+        reader = open_unit(store, schema, outputs, entry)
         names, folder = reader.schema.select(columns), store.stored_name(entry.folder)
         wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
         for index in range(first, min(entry.rows, first + count - len(shown))):

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from logloom.errors import LogloomError, UsageError
 from logloom.io.filesystems import file_name_of
 from logloom.io.logs.base import Log, MessagePlace
@@ -30,7 +28,7 @@ from logloom.transforms.lineage import Lineage, Source, trace
 from logloom.transforms.lineage_poses import PoseLineage, trace_motion, trace_pose
 from logloom.transforms.resolve import resolve
 from logloom.transforms.resolve_frames import pose_plan, transform_plan
-from logloom.words import counted
+from logloom.words import counted, iso8601
 
 RecipeColumn = TopicColumn | DerivedColumn | TransformColumn | LabelColumn
 
@@ -210,11 +208,6 @@ def with_bases(columns: Mapping[str, RecipeColumn], names: Iterable[str]) -> lis
             found[name] = None
             left += bases_of(columns, name)
     return list(found)
-
-
-def iso8601(time_ns: int) -> str:
-    """A time in UTC with nanoseconds: 2020-09-13T12:26:40.123456789Z."""
-    return f"{np.datetime64(time_ns, 'ns')}Z"
 
 
 def _milliseconds(age: int) -> str:

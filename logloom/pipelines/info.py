@@ -22,7 +22,6 @@ from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.video.glimpse import VideoGlimpse, glimpse
 from logloom.transforms.calibrations import camera_topics, ends_otherwise
-from logloom.transforms.suggest import suggest
 from logloom.words import OnMessage, counted, human_bytes, human_time, ignore_message
 
 COLUMNS = ("topic", "type", "messages", "Hz", "first", "last", "silent")
@@ -248,6 +247,8 @@ def suggested_recipe(
     Args:
         on_left_out: called with which topics can't be used, and why; comments in the recipe say it, too.
     """
+    from logloom.transforms.suggest import suggest  # which recipes need; `info` alone doesn't
+
     # A topic whose messages can't be used is left out, so that they need not fail.
     opened, skipped = open_all(logs, storage_options, on_error, on_note, lists_unusable=True)
     set_back = {

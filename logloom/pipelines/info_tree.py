@@ -15,9 +15,9 @@ import numpy as np
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, Log, OnError
 from logloom.pipelines.info import open_all, rate
 from logloom.resample.frames import FrameTree
-from logloom.transforms.calibrations import calibration_changes, camera_topics, changes_in_words
+from logloom.transforms.calibrations import CALIBRATION, calibration_changes, camera_topics, changes_in_words
 from logloom.transforms.columns import Span
-from logloom.transforms.frame_notes import CALIBRATION, frame_notes, note_words
+from logloom.transforms.frame_notes import frame_notes, note_words
 from logloom.transforms.frames import frame_topics, read_frames
 from logloom.words import OnMessage, counted, ignore_message, printable
 

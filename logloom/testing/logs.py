@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from logloom.errors import LogloomError, StorageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, OnError, OpenOptions, TopicRequest
 from logloom.io.logs.cache import CHUNKS
-from logloom.io.logs.opening import HEAD_BYTES, Kind, kinds, open_log
+from logloom.io.logs.opening import HEAD_BYTES, Kind, kind_named, open_log
 from logloom.schema import ColumnType
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.processes import in_fork, in_threads, without_beam
@@ -127,7 +127,7 @@ class LogContract:
     # --- what it is -------------------------------------------------------------------------------------
 
     def test_it_is_found_by_its_entry_point(self, recording: Recording) -> None:
-        assert type(kinds()[self.kind.name]) is type(self.kind)
+        assert type(kind_named(self.kind.name)) is type(self.kind)
         log = open_log(list(map(str, recording.uris)))
         assert recording.read(log) == recording.rows(log)
 

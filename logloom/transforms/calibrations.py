@@ -9,16 +9,20 @@ Elsewhere: their columns (adapters camera_matrix and distortion), the recipe's `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import OF_CONTENT, LogReadError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, Messages, TopicRequest
-from logloom.resample.frames import Times
-from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.frame_notes import CALIBRATION
 from logloom.words import counted, human_time, some_of
+
+if TYPE_CHECKING:
+    from logloom.resample.frames import Times
+    from logloom.transforms.columns import RowPlan, Span
+
+CALIBRATION = "the calibration on "  # the beginning of notes on calibrations
 
 _MATRIX = FieldSpec(adapter="camera_matrix")
 _PARTS = (

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.resample.frames import FrameTree, Times
+from logloom.transforms.calibrations import CALIBRATION
 from logloom.transforms.columns import Span
 from logloom.transforms.frames import LogFrames
 from logloom.transforms.tally import within
 from logloom.words import counted, some_of
 
 POINT_TIMES = "times of the points of "  # what notes of deskewed columns begin with; these count nothing
-CALIBRATION = "the calibration on "  # what notes of messages begin with; others are of transforms
 MAX_NOTES = 20  # of one log; nobody reads more
 MAX_NAMED = 20  # frames in one note
 

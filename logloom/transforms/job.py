@@ -40,7 +40,6 @@ from logloom.transforms.columns import RowPlan, Span
 from logloom.transforms.derive import DeriveError
 from logloom.transforms.journal import Journal
 from logloom.transforms.python_files import PythonFile, load_files
-from logloom.transforms.rows import build_blocks
 from logloom.uris import is_local
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
@@ -325,6 +324,8 @@ class LogJob(Job):
         load_files(self.py_files)
         source, labels = opened(self, log), self.labels_of(log)
         how = self.open_options.on_error
+        from logloom.transforms.rows import build_blocks  # only workers make rows
+
         return build_blocks(
             source, log.log_id, self.plan, span, max_bytes=self.block_bytes, labels=labels, on_error=how
         )

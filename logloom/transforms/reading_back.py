@@ -18,11 +18,11 @@ from pydantic import BaseModel
 
 from logloom.blocks import Block
 from logloom.digests import RowsDigest
-from logloom.errors import OF_CONTENT, DatasetError
+from logloom.errors import OF_CONTENT
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry
 from logloom.io.filesystems import explained
-from logloom.io.formats import format_named
+from logloom.io.formats import open_unit
 from logloom.io.memory import keep_freed_memory
 from logloom.io.remote import MISSING
 from logloom.io.sources import RowSource
@@ -35,7 +35,7 @@ from logloom.transforms.finished import withdraw
 from logloom.transforms.job import Target
 from logloom.transforms.journal import READING_BACK, Note
 from logloom.transforms.results import Failure, PartitionResult
-from logloom.words import counted, near_to
+from logloom.words import counted
 
 READ_BYTES = 16 << 20  # of a block that is read back: a few of them need no fresh memory, which costs more
 _AT_A_TIME = 6  # blocks: that are read, wait for their digest, or have it, and buffers
@@ -62,18 +62,7 @@ class Reading:
 
     def open(self, entry: Entry) -> RowSource:
         """The reader of a finished unit."""
-        folder = self.store.uri_of(entry.folder)
-        options = self._options(entry)
-        form = format_named(entry.output)
-        return form.reader(folder, self.schema, options, entry.unit, storage_options=self.store.options)
-
-    def _options(self, entry: Entry) -> BaseModel:
-        if entry.output not in self.outputs:
-            raise DatasetError(
-                f"{self.store.uri_of(entry.folder)}: a unit of output {entry.output!r}, which the version "
-                f"doesn't have{near_to(entry.output, self.outputs)}"
-            )
-        return self.outputs[entry.output]
+        return open_unit(self.store, self.schema, self.outputs, entry)
 
 
 def read_back(job: Target, result: PartitionResult) -> PartitionResult:

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from logloom.cli import app
+from logloom.cli import commands
 from logloom.cli.groups import takes_groups
 
 
@@ -64,7 +64,7 @@ def test_help_shows_a_group_where_it_stands_without_what_a_command_does_not_offe
 
 
 def options_of(name):
-    command = typer.main.get_command(app).commands[name]
+    command = typer.main.get_command(commands()).commands[name]
     return {parameter.name: parameter.help for parameter in command.params}
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import typer
 
-from logloom.cli import app
+from logloom.cli import commands
 from logloom.errors import UsageError
 from logloom.io.storage import Store
 from logloom.io.tags import read_tags
@@ -43,7 +43,7 @@ def root(tmp_path):
 def refused(*arguments):
     """The message that a command ends by."""
     with pytest.raises((UsageError, typer.BadParameter)) as error:
-        app(list(map(str, arguments)), prog_name="logloom", standalone_mode=False)
+        commands()(list(map(str, arguments)), prog_name="logloom", standalone_mode=False)
     return str(error.value)
 
 
@@ -121,7 +121,7 @@ def test_an_empty_folder_to_build_into_is_refused_as_elsewhere(tmp_path):
 
 
 def test_what_is_guessed_of_purge_and_gc_works(root, capsys):
-    app(["purge", root.uri, "car", "--dry-run", "--json"], prog_name="logloom", standalone_mode=False)
+    commands()(["purge", root.uri, "car", "--dry-run", "--json"], prog_name="logloom", standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["logs"] == ["car"]
-    app(["gc", root.uri, "--keep", "1", "--no-keep-tags"], prog_name="logloom", standalone_mode=False)
+    commands()(["gc", root.uri, "--keep", "1", "--no-keep-tags"], prog_name="logloom", standalone_mode=False)
     assert "version 1: removed" in capsys.readouterr().out

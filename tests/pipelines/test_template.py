@@ -8,7 +8,7 @@ import sys
 
 from typer.main import get_command
 
-from logloom.cli import app
+from logloom.cli import commands
 from logloom.cli.engines import EngineOptions
 from logloom.io.logs import listing
 from logloom.io.manifest import read_manifest
@@ -55,7 +55,9 @@ def test_the_template_takes_all_that_build_takes_but_for_what_is_this_machine_s(
         *inspect.signature(EngineOptions).parameters,
     }
     named = {"sources": "recipe", "storage_option": "storage_options"}
-    build = {parameter.name for parameter in get_command(app).commands["build"].params} - here - {"help"}
+    build = (
+        {parameter.name for parameter in get_command(commands()).commands["build"].params} - here - {"help"}
+    )
     own = {action.dest for action in parser()._actions} - {"help"}
     assert own == {named.get(name, name) for name in build}
     described = json.loads((REPOSITORY / "logloom/runners/dataflow/template.json").read_text())["parameters"]

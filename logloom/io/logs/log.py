@@ -7,10 +7,8 @@ Elsewhere: opening (opening), the kinds (mcap, rosbag1, rosbag2), one file (part
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Values
 from logloom.errors import LogReadError, UnknownEncodingError, UsageError
+from logloom.extras import installed
 from logloom.io.logs.base import (
     MAX_TIME,
     MIN_TIME,
@@ -507,14 +506,8 @@ def _between(log_time: NDArray[np.int64], rows: NDArray[np.intp], want: Wanted) 
     return rows[(times >= want.first) & (times <= want.last)]
 
 
-@functools.cache
-def _installed_decoders() -> dict[str, EntryPoint]:
-    """Decoders by message encoding, none of them loaded; looking them up takes milliseconds."""
-    return {point.name: point for point in sorted(entry_points(group="logloom.decoders"))}
-
-
 def _decoder_of(info: TopicInfo, uri: str) -> Decoder:
-    known = _installed_decoders()
+    known = installed("logloom.decoders")
     if info.encoding not in known:
         raise UnknownEncodingError(
             f"{uri}: topic {info.topic} has messages encoded as {info.encoding!r}; known are "

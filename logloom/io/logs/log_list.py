@@ -141,9 +141,11 @@ class LogList(Sequence[LogFiles]):
 
     def joined(self, one_of: Callable[[str, list[LogFiles]], LogFiles]) -> LogList:
         """In order; those of one log_id as what `one_of` makes of them, in the order in which they stand."""
-        import pyarrow.compute as pc
+        if len(self) < 2:
+            return self
+        import pyarrow.compute as pc  # 40 ms
 
-        if not len(self) or pc.all(pc.less(self.ids[:-1], self.ids[1:])).as_py() is not False:
+        if pc.all(pc.less(self.ids[:-1], self.ids[1:])).as_py() is not False:
             return self
         order = pc.sort_indices(self.ids).to_numpy()  # stable
         if len(self.ids.unique()) == len(self):

@@ -11,10 +11,10 @@ import functools
 import itertools
 import operator
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from logloom.errors import LogReadError, UsageError
+from logloom.extras import installed
 from logloom.io.ahead import ahead
 from logloom.io.filesystems import with_access
 from logloom.io.logs.base import Log, OpenOptions
@@ -62,10 +62,16 @@ class Kind(Protocol):
         """
 
 
+def kind_names() -> tuple[str, ...]:
+    """The installed kinds, in name order."""
+    return tuple(installed("logloom.logs"))
+
+
 @functools.cache
-def kinds() -> dict[str, Kind]:
-    """All installed kinds by name."""
-    return {point.name: point.load() for point in sorted(entry_points(group="logloom.logs"))}
+def kind_named(name: str) -> Kind:
+    """An installed kind; its module is imported here, so that a log imports those of other kinds no more."""
+    kind: Kind = installed("logloom.logs")[name].load()
+    return kind
 
 
 def open_log(
@@ -137,14 +143,13 @@ def kind_of(uri: str, options: OpenOptions) -> Kind:
     head = LogFile(uri, options.storage_options).head(HEAD_BYTES)
     if not head:
         raise LogReadError(f"{uri}: empty file (the writer probably crashed); exclude it")
-    known = kinds()
-    for kind in known.values():
-        if kind.matches(uri, head):
+    for name in kind_names():
+        if (kind := kind_named(name)).matches(uri, head):
             return kind
-    for kind in known.values():
-        if uri.endswith(kind.suffixes):
+    for name in kind_names():
+        if uri.endswith((kind := kind_named(name)).suffixes):
             return kind
     raise LogReadError(
-        f"{uri}: is no log of a known kind ({', '.join(known)}); it starts with {head[:12]!r}. "
+        f"{uri}: is no log of a known kind ({', '.join(kind_names())}); it starts with {head[:12]!r}. "
         "Correct the path, or install a package that reads it."
     )

@@ -13,8 +13,6 @@ import numpy as np
 
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import FieldSpec, Log
-from logloom.io.video.codecs import codec_named
-from logloom.io.video.index import made_index, text_of
 
 WINDOW_BYTES = 8 << 20
 MAX_BYTES = 256 << 20  # of messages of the log, until two keyframes were seen
@@ -56,6 +54,9 @@ def holds_video(log: Log, topic: str) -> bool:
     kind = log.summary.topics[topic].type
     if PACKETS.search(kind) or not _EITHER.search(kind):
         return bool(PACKETS.search(kind))
+    from logloom.io.video.codecs import codec_named
+    from logloom.io.video.index import text_of
+
     last = log.last_message(topic)
     if len(last) == 0:
         return False
@@ -67,6 +68,8 @@ def glimpse(log: Log, topic: str) -> VideoGlimpse | None:
     try:
         if not holds_video(log, topic):
             return None
+        from logloom.io.video.index import made_index  # most logs have no video
+
         index = made_index(log, topic, num_keys=3, window_bytes=WINDOW_BYTES, max_bytes=MAX_BYTES)
     except (LogReadError, UsageError):
         return None  # whoever reads the topic says so

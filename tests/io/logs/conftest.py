@@ -2,7 +2,7 @@
 
 import pytest
 
-from logloom.io.logs import log, opening
+from logloom.extras import entry_points_by_group
 from logloom.io.logs.cache import CHUNKS
 
 
@@ -15,8 +15,7 @@ def toy(tmp_path_factory, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-decoder\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[logloom.decoders]\ntoy = tests.io.logs.making:ToyDecoder\n")
     monkeypatch.syspath_prepend(str(site))
-    for cached in (log._installed_decoders, opening.kinds):
-        cached.cache_clear()
+    entry_points_by_group.cache_clear()
     CHUNKS.clear()
     yield
-    log._installed_decoders.cache_clear()
+    entry_points_by_group.cache_clear()

@@ -14,7 +14,7 @@ from logloom.blocks import Ragged
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.match import group_logs
-from logloom.io.logs.opening import kinds, open_log
+from logloom.io.logs.opening import kind_named, open_log
 from logloom.io.logs.ranges import LogFile, content_id
 from logloom.io.logs.tables import files as table_files
 from logloom.io.logs.tables import named_files
@@ -28,7 +28,7 @@ SALVAGE = OpenOptions(on_error="salvage")
 
 @pytest.fixture(autouse=True)
 def fresh_kinds():
-    kinds.cache_clear()
+    kind_named.cache_clear()
 
 
 def poses(count=100, seed=0):
