@@ -182,6 +182,7 @@ class BuildPlan(Plan):
         compared: logs of the newest version that workers open, and build if they changed. They count as kept.
         compared_bytes: of their files, where workers read all of them.
         unreadable: logs that are skipped.
+        staying: logs whose rows stay as the newest version has them, though their files are gone.
         left_out: logs that somebody dropped.
         num_unsettled: how many logs wait for a later build, since their files changed lately.
         sources: URIs and globs, or the table, that the recipe's `logs` name.
@@ -198,6 +199,7 @@ class BuildPlan(Plan):
     compared: ListedTasks
     compared_bytes: int = 0
     dropped: tuple[str, ...] = ()
+    staying: tuple[str, ...] = ()
     unreadable: tuple[LogRecord, ...] = ()
     left_out: tuple[str, ...] = ()
     num_unsettled: int = 0
