@@ -15,17 +15,19 @@ decides about the log's rows:
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from logloom.errors import UsageError
+from pydantic import ValidationError
+
+from logloom.errors import LogloomError, UsageError
 from logloom.io.shards import LogRecord
 from logloom.pipelines.versions import Before
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
-from logloom.recipe.parts import Partition
 from logloom.transforms.columns import changed
 from logloom.transforms.job import LogJob
 from logloom.words import counted, some_of
@@ -41,23 +43,24 @@ def kept_records(job: LogJob, recipe: Recipe, log_ids: Sequence[str], before: Be
         UsageError: another recipe made some of these rows; says what differs, and how to leave them out.
     """
     changing, other = [], []
-    earlier = _but_for_rows(job, before.recipe)
+    earlier = functools.cache(lambda: _but_for_rows(job, before.recipe))
     for record in before.records(log_ids):
         key, split = key_now(job, recipe, record), _split_now(recipe, record)
-        if record.part and record.key != key and not _has_same_rows(job, earlier, record):
+        if record.part and record.key != key and not _has_same_rows(job, earlier(), record):
             other.append(record.log_id)
         elif record.status != "kept" or (record.key, record.split) != (key, split):
             changing.append(replace(record, status="kept", key=key, split=split))
     if other:
-        whole = [log_id for log_id in other if log_id not in before.later_passes(other)]
+        passes = before.later_passes(other)
+        whole = [log_id for log_id in other if log_id not in passes]
         named = " ".join(map(shlex.quote, whole[:_NAMED])) + " …" * (len(whole) > _NAMED)
         differs = some_of(_differences(job, before))
         them, their = ("it", "its") if len(other) == 1 else ("them", "their")
+        drop = f"logloom drop {shlex.quote(job.store.uri)} {named}"
         raise UsageError(
             f"{counted(len(other), 'log')} can't be built again, and {their} rows were made by another "
-            f"recipe ({some_of(other)}){f', which differs in {differs}' if differs else ''}. Rows of two recipes "
-            f"can't be mixed: leave {them} out by `logloom drop {shlex.quote(job.store.uri)} {named}`, "
-            "undo the change, or build into a new root"
+            f"recipe ({some_of(other)}){f', which differs in {differs}' if differs else ''}. Rows of two "
+            f"recipes can't be mixed: leave {them} out by `{drop}`, undo the change, or build into a new root"
         )
     return changing
 
@@ -79,21 +82,28 @@ def _split_now(recipe: Recipe, record: LogRecord) -> str:
     return split_of(recipe, record.log_id, record.uris, record.split, record.catalogue)
 
 
-def _but_for_rows(job: LogJob, recipe: Mapping[str, Any]) -> LogJob:
-    """The job with what an earlier recipe said of all that may not decide about rows."""
-    on_error = recipe.get("on_error")
-    mode: Any = "skip" if isinstance(on_error, Mapping) else on_error
-    was_set_back = (recipe.get("time") or {}).get("set_back")
-    set_back = job.open_options.set_back if was_set_back else ""
-    partition = Partition.model_validate(recipe.get("partition") or {})
+def _but_for_rows(job: LogJob, recipe: Mapping[str, Any]) -> LogJob | None:
+    """The job with what an earlier recipe said of all that may decide about no row; None of a conversion."""
+    try:
+        was = Recipe.model_validate(recipe)
+    except (ValidationError, LogloomError):
+        return None
+    set_back = job.open_options.set_back if was.time.set_back else ""
     return replace(
         job,
-        plan=replace(job.plan, rows=partition.rows, bytes=partition.bytes),
-        open_options=replace(job.open_options, on_error=mode, set_back=set_back),
+        plan=replace(job.plan, rows=was.partition.rows, bytes=was.partition.bytes),
+        open_options=replace(job.open_options, on_error=was.on_error_mode, set_back=set_back),
     )
 
 
-def _has_same_rows(job: LogJob, earlier: LogJob, record: LogRecord) -> bool:
+def _has_same_rows(job: LogJob, earlier: LogJob | None, record: LogRecord) -> bool:
+    """Whether a record of another recipe has the rows that a job would make.
+
+    Args:
+        earlier: see `_but_for_rows`.
+    """
+    if earlier is None:
+        return False
     is_whole = record.status in ("whole", "empty") or not (record.refused or record.reasons)
     named = record.log_id, record.content_id, record.uris, record.split
     key = earlier.log_key(*named, record.catalogue)
@@ -104,7 +114,7 @@ def _differences(job: LogJob, before: Before) -> Iterator[str]:
     """In what the recipe of the newest version differs: keys, columns, outputs, and code."""
     for key in _OF_ROWS:
         was, now = (recipe.get(key) or {} for recipe in (before.recipe, job.recipe))
-        if key in ("columns", "outputs"):
+        if key in ("columns", "outputs") and isinstance(was, Mapping):
             yield from (f"{key}.{name}" for name in sorted({*was, *now}) if was.get(name) != now.get(name))
         elif was != now:
             yield key

@@ -31,6 +31,7 @@ from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State, list_failures
 from logloom.pipelines.plan_video import video_notes
 from logloom.pipelines.planned import BuildPlan, PlannedLog
+from logloom.pipelines.shortened import set_shortened_aside
 from logloom.pipelines.standing import (
     changed_logs,
     replaced_parts,
@@ -110,6 +111,7 @@ def plan_build(
     parent, following = next_version(store)
     before = Before(parent)
     logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out, before.schema)
+    set_shortened_aside(recipe, following["store"], logs, before)
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
@@ -308,19 +310,20 @@ def _against_parent(
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
     unreadable = [*unfit, *(_unreadable(recipe, log, message) for log, message in logs.failed)]
     waiting = before.with_passes(logs.unsettled)
-    there = before.left_out.union(waiting, purged)
+    there = before.left_out.union(waiting, purged, logs.shortened)
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
     fewer = _passes_gone(gone, logs, before)
     gone = [log_id for log_id in gone if log_id not in fewer]
     _check_vanished(recipe, gone)
-    staying = gone if recipe.vanished == "keep" else []
+    kept_gone = gone if recipe.vanished == "keep" else []
+    staying = [*kept_gone, *logs.shortened]
     kept = kept_records(job, recipe, staying, before)
     _check_waiting(job, recipe, waiting, before)
     if isinstance(recipe.logs, LogTable):
         records = before.records([*waiting, *staying])
         check_index(logs.sources[0], recipe.logs.index, logs.files, records)
-    lost = sorted([*(log_id for log_id in gone if log_id not in staying), *fewer, *before.having(purged)])
-    notes += kept_notes(staying, before)
+    lost = sorted([*([] if kept_gone else gone), *fewer, *before.having(purged)])
+    notes += [*kept_notes(kept_gone, before), *filter(None, logs.shortened.values())]
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
     notes += logs.namesake_notes(log.task.log_id for log in planned)
     changes = before.changes([*kept, *unreadable], lost)
@@ -334,6 +337,7 @@ def _against_parent(
         notes=tuple(notes),
         dropped=tuple(sorted([*gone, *fewer])),
         staying=tuple(sorted(staying)),
+        shortened=tuple(sorted(logs.shortened)),
         up_to_date=parent is not None
         and not (planned or left or changes or len(compared))
         and is_unchanged(job, parent),

@@ -155,6 +155,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
         catalogue=log.catalogue,
         splits=rows_by_split(run for tally in tallies for run in tally.splits),
+        size=summary.size,
     )
     return record, tuple(f"{log.log_id}: {warning}" for warning in warnings)
 
