@@ -100,6 +100,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "up_to_date": _was_up_to_date(built, plan),
             "view": built.view,
             **manifest.totals,
+            "kept": manifest.logs.statuses.get("kept", 0),
             "dropped": built.dropped,
             "messages": built.messages,
         }

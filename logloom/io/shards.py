@@ -40,7 +40,7 @@ _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a short
 DROPPED = "dropped"  # the status of a log that somebody left out of the version, and of those that follow
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
 _COUNTS = ("rows", "planned", "refused", "units")
-_LATER = ("catalogue", "splits")  # the last columns: of shards in which they say something
+_LATER = ("catalogue", "splits", "size")  # the last columns: of shards in which they say something
 _LISTED = re.compile(r"logs/[0-9a-f]{64}\.refused\.txt$")
 _JSON = {"uris": "[]", "dropped": "{}", "reasons": "[]"}  # and what stands there for nothing
 _REPEATED = ["split", "status", "verified", "dropped", "reasons"]  # worth a dictionary
@@ -58,8 +58,8 @@ class LogRecord:
 
     Attributes:
         key: digest of all that its rows and files depend on; a build with an equal key reuses the record.
-        status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks), "kept" (the log is gone) or
-            "dropped" (left out by hand, and by builds that follow).
+        status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks), "kept" (the log is
+            gone, or was cut) or "dropped" (left out by hand, and by builds that follow).
         part: digest that names logs/<part>.parquet; "" when skipped or dropped.
         reasons: for people, why it isn't whole, and before that what is strange about its frames and labels.
         verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
@@ -69,6 +69,7 @@ class LogRecord:
             "" without rows, and where a logloom made its units that counted none.
         catalogue: what tables beside it say of it, see `logloom.io.catalogued`; "" for nothing.
         splits: rows of each split, by name, where rows are split; then `split` is "all".
+        size: bytes of its files when its units were made; None without units, and where that wasn't noted.
     """
 
     __pydantic_config__ = STRICT
@@ -90,6 +91,7 @@ class LogRecord:
     statistics: NameOrNone = ""
     catalogue: Unicode = ""
     splits: Mapping[str, Count] = field(default_factory=dict)
+    size: Count | None = None
 
     @property
     def split_names(self) -> tuple[str, ...]:
@@ -153,9 +155,9 @@ def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def schema() -> pa.Schema:
-    """The columns of records; `statistics`, `catalogue` and `splits` are null where a log has none.
+    """The columns of records; `statistics`, `catalogue`, `splits` and `size` are null where a log has none.
 
-    The file of a shard lacks the last two where they are null in all rows, as in those of before there were
+    The file of a shard lacks the last three where they are null in all rows, as in those of before there were
     any.
     """
     import pyarrow as pa
@@ -163,7 +165,8 @@ def schema() -> pa.Schema:
     return pa.schema(
         [(name, pa.string()) for name in _STRINGS]
         + [(name, pa.int64()) for name in _COUNTS]
-        + [(name, pa.string()) for name in (*_JSON, "statistics", *_LATER)]
+        + [(name, pa.string()) for name in (*_JSON, "statistics", "catalogue", "splits")]
+        + [("size", pa.int64())]
     )
 
 
@@ -398,9 +401,10 @@ def _with_later(table: pa.Table, rows: int, names: Sequence[str] | None) -> pa.T
     """With the columns that most shards lack, where they are wanted, in the order of all."""
     import pyarrow as pa
 
-    wanted = [name for name in schema().names if names is None or name in names]
+    wanted = [field for field in schema() if names is None or field.name in names]
     columns = {
-        name: table[name] if name in table.column_names else pa.nulls(rows, pa.string()) for name in wanted
+        field.name: table[field.name] if field.name in table.column_names else pa.nulls(rows, field.type)
+        for field in wanted
     }
     return pa.table(columns)
 
@@ -431,7 +435,7 @@ def _check(table: pa.Table, place: str, shard: RecordShard) -> None:
         column = table[name]
         if name not in ("units", "statistics", *_LATER) and column.null_count:
             raise DatasetError(f"{place}: {name} is missing in a row; {_WAY_OUT}")
-        if name in _COUNTS and (pc.min(column).as_py() or 0) < 0:
+        if name in (*_COUNTS, "size") and (pc.min(column).as_py() or 0) < 0:
             raise DatasetError(f"{place}: {name} is below 0 in a row; {_WAY_OUT}")
         if name in _NAMES:
             values = column.drop_null().unique()

@@ -25,11 +25,13 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.io.version_files import check_root
+from logloom.pipelines.kept_logs import kept_notes, kept_records, key_now
 from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State, list_failures
 from logloom.pipelines.plan_video import video_notes
 from logloom.pipelines.planned import BuildPlan, PlannedLog
+from logloom.pipelines.shortened import set_shortened_aside
 from logloom.pipelines.standing import (
     changed_logs,
     replaced_parts,
@@ -109,6 +111,7 @@ def plan_build(
     parent, following = next_version(store)
     before = Before(parent)
     logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out, before.schema)
+    set_shortened_aside(recipe, following["store"], logs, before)
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
@@ -307,19 +310,23 @@ def _against_parent(
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
     unreadable = [*unfit, *(_unreadable(recipe, log, message) for log, message in logs.failed)]
     waiting = before.with_passes(logs.unsettled)
-    there = before.left_out.union(waiting, purged)
+    there = before.left_out.union(waiting, purged, logs.shortened)
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
     fewer = _passes_gone(gone, logs, before)
     gone = [log_id for log_id in gone if log_id not in fewer]
-    vanished = _vanished(job, recipe, gone, before)
+    _check_vanished(recipe, gone)
+    kept_gone = gone if recipe.vanished == "keep" else []
+    staying = [*kept_gone, *logs.shortened]
+    kept = kept_records(job, recipe, staying, before)
     _check_waiting(job, recipe, waiting, before)
     if isinstance(recipe.logs, LogTable):
-        staying = before.records([*waiting, *(gone if recipe.vanished == "keep" else [])])
-        check_index(logs.sources[0], recipe.logs.index, logs.files, staying)
-    lost = sorted([*([] if recipe.vanished == "keep" else gone), *fewer, *before.having(purged)])
+        records = before.records([*waiting, *staying])
+        check_index(logs.sources[0], recipe.logs.index, logs.files, records)
+    lost = sorted([*([] if kept_gone else gone), *fewer, *before.having(purged)])
+    notes += [*kept_notes(kept_gone, before), *filter(None, logs.shortened.values())]
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
     warnings += logs.namesake_warnings(log.task.log_id for log in planned)
-    changes = before.changes([*vanished, *unreadable], lost)
+    changes = before.changes([*kept, *unreadable], lost)
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
     plan = BuildPlan(
         job=job,
@@ -330,6 +337,8 @@ def _against_parent(
         notes=tuple(notes),
         warnings=tuple(warnings),
         dropped=tuple(sorted([*gone, *fewer])),
+        staying=tuple(sorted(staying)),
+        shortened=tuple(sorted(logs.shortened)),
         up_to_date=parent is not None
         and not (planned or left or changes or len(compared))
         and is_unchanged(job, parent),
@@ -434,11 +443,10 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
 
-def _vanished(job: LogJob, recipe: Recipe, gone: Sequence[str], before: Before) -> list[LogRecord]:
-    """The records that change because their logs are gone: the recipe no longer finds what the parent has.
-
+def _check_vanished(recipe: Recipe, gone: Sequence[str]) -> None:
+    """
     Raises:
-        UsageError: `vanished: fail`, the default; or rows to keep that another recipe made.
+        UsageError: logs are gone, under `vanished: fail`, the default.
     """
     if recipe.vanished == "fail" and gone:
         raise UsageError(
@@ -446,35 +454,15 @@ def _vanished(job: LogJob, recipe: Recipe, gone: Sequence[str], before: Before) 
             f"({some_of(gone)}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
             "them out"
         )
-    if recipe.vanished != "keep":
-        return []
-    other, changed = [], []
-    for record in before.records(gone):
-        if record.key != _key_now(job, recipe, record):
-            other.append(record.log_id)
-        elif record.status != "kept":
-            changed.append(replace(record, status="kept"))
-    if other:
-        raise UsageError(
-            f"{counted(len(other), 'log is', 'logs are')} gone whose rows were made by another recipe "
-            f"({some_of(other)}); these can't stand beside rows of this one: set `vanished: drop`, "
-            "undo the change, or build into a new root"
-        )
-    return changed
 
 
 def _check_waiting(job: LogJob, recipe: Recipe, waiting: Sequence[str], before: Before) -> None:
     """Raises a UsageError where rows of logs that wait were made by another recipe."""
     records = [record for record in before.records(waiting) if record.rows]
-    other = sorted(record.log_id for record in records if record.key != _key_now(job, recipe, record))
+    other = sorted(record.log_id for record in records if record.key != key_now(job, recipe, record))
     if other:
         raise UsageError(
             f"{counted(len(other), 'log waits', 'logs wait')} for a later build, by the recipe's `settle`, "
             f"whose rows were made by another recipe ({some_of(other)}); these can't stand beside rows "
             "of this one: build once their files have settled, leave `settle` out, or undo the change"
         )
-
-
-def _key_now(job: LogJob, recipe: Recipe, record: LogRecord) -> str:
-    split = split_of(recipe, record.log_id, record.uris, record.split, record.catalogue)
-    return job.log_key(record.log_id, record.content_id, record.uris, split, record.catalogue)

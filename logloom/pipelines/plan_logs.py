@@ -76,6 +76,8 @@ class PlanLogs(Mapping[str, Outline]):
         samples: of the opened, remembered ones that were opened to hold the recipe to.
         failed: logs that can't be read, and why.
         sources: absolute URIs and globs that `logs` names, or its table, without credentials.
+        shortened: log_ids of logs that were cut, and how; they aren't built, so that their rows stay. "" of
+            later passes.
         unsettled: log_ids of logs whose files changed lately, so that they wait for a later build; without
             those of later passes.
         options: by which they are opened.
@@ -125,6 +127,7 @@ class PlanLogs(Mapping[str, Outline]):
         self._known_bags = folders.known_bags
         access = access_to(store.options, found)
         self.unsettled = set[str]()
+        self.shortened: dict[str, str] = {}
         self._waiting: dict[str, Outline] = {}  # to hold the recipe to, where all logs wait
         self._found = found
         self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
@@ -167,15 +170,29 @@ class PlanLogs(Mapping[str, Outline]):
         if len(self.files) or not listed:
             return
         names = sorted(self.unsettled)
-        known = self._found.rows_of(before.having(names))
-        found = {log.log_id: self._open(log) for log in self._found.at(_spread(known, SAMPLE))}
+        known = self._found.rows_of(before.having([*names, *self.shortened]))
+        known = known[known >= 0]  # without later passes
+        found = {log.log_id: self.open_one(log) for log in self._found.at(_spread(known, SAMPLE))}
         self._waiting = {name: log for name, log in found.items() if not isinstance(log, str)}
         if self._waiting:
             return
         waits = f"{len(names)} may still be written, by the recipe's `settle`: build again later"
-        dropped = f"{listed - len(names)} left the dataset by `logloom drop`"
-        reasons = [waits] * bool(names) + [dropped] * (listed > len(names))
+        cut = list(filter(None, self.shortened.values()))
+        num_dropped = listed - len(names) - len(cut)
+        dropped = f"{num_dropped} left the dataset by `logloom drop`"
+        reasons = [waits] * bool(names) + cut + [dropped] * (num_dropped > 0)
         raise UsageError(f"none of {counted(listed, 'log')} is to be built: {'; '.join(reasons)}")
+
+    def set_aside(self, log_ids: Sequence[str], why: str) -> None:
+        """Leaves a log with its passes to what the newest version has of it, since it was cut."""
+        self.shortened |= dict.fromkeys(log_ids, "") | {log_ids[0]: why}
+        stay = np.setdiff1d(np.arange(len(self.files)), self.files.rows_of(log_ids))
+        self.files, self._rows, self._states = self.files.take(stay), self._rows[stay], self._states[stay]
+
+    def having(self, log_ids: Sequence[str]) -> list[str]:
+        """Those of these logs that are among them."""
+        rows = self.files.rows_of(log_ids).tolist()
+        return [log_id for log_id, row in zip(log_ids, rows, strict=True) if row >= 0]
 
     def __getitem__(self, log_id: str) -> Outline:
         if log_id not in self.opened:
@@ -287,7 +304,7 @@ class PlanLogs(Mapping[str, Outline]):
         """
         files = list(self.files.at(rows))
         with ThreadPoolExecutor(waiting_threads(uri for log in files for uri in log.uris)) as pool:
-            results = pool.map(self._open, files)
+            results = pool.map(self.open_one, files)
             for done, (row, log, result) in enumerate(zip(rows, files, results, strict=True), 1):
                 self._rows[row] = -1
                 self._states[row] = State.FAILED if isinstance(result, str) else State.OPENED
@@ -313,7 +330,8 @@ class PlanLogs(Mapping[str, Outline]):
         if self.failed and (self.options.on_error == "fail" or np.all(self._states == State.FAILED)):
             raise LogReadError(list_failures((why for _, why in self.failed), len(self.files)))
 
-    def _open(self, log: LogFiles) -> Outline | str:
+    def open_one(self, log: LogFiles) -> Outline | str:
+        """A log, or why it can't be read."""
         try:
             opened = self._outline(open_log(log.uris, self.options, log.log_id))
             check_files(log, lambda uris: open_log(uris, self.options))

@@ -27,6 +27,8 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "logs_reused": plan.kept.logs,
         "logs_skipped": len(plan.unreadable),
         "logs_gone": len(plan.dropped),
+        "logs_kept": len(plan.staying),
+        "logs_shortened": len(plan.shortened),
         "logs_left_out": len(plan.left_out),
         "logs_opened": len(plan.opened),
         "recipe_held_to": list(plan.samples),

@@ -170,6 +170,8 @@ class BuildPlan(Plan):
         compared: logs of the newest version that workers open, and build if they changed. They count as kept.
         compared_bytes: of their files, where workers read all of them.
         unreadable: logs that are skipped.
+        staying: logs whose rows stay as the newest version has them, as their files are gone, or were cut.
+        shortened: of these, the logs whose files were cut.
         left_out: logs that somebody dropped.
         num_unsettled: how many logs wait for a later build, since their files changed lately.
         sources: URIs and globs, or the table, that the recipe's `logs` name.
@@ -186,6 +188,8 @@ class BuildPlan(Plan):
     compared: ListedTasks
     compared_bytes: int = 0
     dropped: tuple[str, ...] = ()
+    staying: tuple[str, ...] = ()
+    shortened: tuple[str, ...] = ()
     unreadable: tuple[LogRecord, ...] = ()
     left_out: tuple[str, ...] = ()
     num_unsettled: int = 0

@@ -55,7 +55,7 @@ from logloom.words import near_to
 
 MAX_FILE_BYTES = 16 << 20
 
-_LATER = ("keep", "settle")  # keys that came after the first versions
+_LATER = ("keep", "settle", "shortened")  # keys that came after the first versions
 _LATER_OF_TABLE = ("host", "index")  # likewise, of `logs` that a table lists
 _LATER_OF_COLUMN = ("deskew", "frame")
 _LATER_OF_TIME = ("name", "from", "to", "set_back")  # likewise, of `time`
@@ -106,6 +106,7 @@ class Recipe(RecipePart):
     split: Split | None = None
     on_error: OneOrKeys[Literal["fail", "skip", "salvage"], SkipBudget] = "fail"
     vanished: Literal["fail", "keep", "drop"] = "fail"
+    shortened: Literal["fail", "keep", "build"] = "fail"
     hash: Literal["ends", "full"] = "ends"
     keep: Keep | None = None
     settle: Settling | None = None
@@ -193,7 +194,8 @@ class Recipe(RecipePart):
                     del data["split"][key]
         for name, column in self.label_columns.items():
             data["columns"][name]["table"] = shown(column.table)
-        return {key: value for key, value in data.items() if key not in _LATER or value is not None}
+        said = {key for key in _LATER if getattr(self, key) != type(self).model_fields[key].default}
+        return {key: value for key, value in data.items() if key not in _LATER or key in said}
 
     @property
     def label_columns(self) -> dict[str, LabelColumn]:

@@ -159,6 +159,7 @@ def _record_of_log(
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
         catalogue=log.catalogue,
         splits=rows_by_split(run for tally in tallies for run in tally.splits),
+        size=summary.size,
     )
     return record, (*of_times, *(BuildWarning(f"{log.log_id}: {text}") for text in of_columns))
 

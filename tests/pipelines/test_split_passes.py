@@ -195,7 +195,7 @@ def test_time_that_is_purged_of_a_log_goes_from_all_passes(tmp_path):
 
 def test_a_log_that_changes_changes_all_its_passes(tmp_path):
     log, root = write(tmp_path / "back.mcap", THREE), tmp_path / "root"
-    recipe = recipe_of(tmp_path, [log])
+    recipe = recipe_of(tmp_path, [log], f"{SPLIT}\nshortened: build")
     build(tmp_path, recipe)
     write(tmp_path / "back.mcap", of("/x", *PASSES[1], *PASSES[2]))
     build(tmp_path, recipe)

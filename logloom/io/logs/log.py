@@ -127,7 +127,7 @@ class ContainerLog:
         times, sizes = self._sizes(rows, facts)
         return LogSummary(
             tuple(part.uri for part in parts),
-            sum(file.size for file in files),
+            sum(file.stored_size for file in files),
             parts[0].content_id if len(parts) == 1 else content_id(*files, hash=self._options.hash),
             {topic: self._describe(topic) for topic in sorted(self._infos)},
             facts.first,
