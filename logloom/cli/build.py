@@ -92,6 +92,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             **manifest.totals,
             "dropped": built.dropped,
             "messages": built.messages,
+            "labels_gone": {name: list(logs) for name, logs in plan.labels_gone.items()},
         }
         print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
     root = plan.job.store.uri
