@@ -103,6 +103,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "kept": manifest.logs.statuses.get("kept", 0),
             "dropped": built.dropped,
             "messages": built.messages,
+            "labels_gone": {name: list(logs) for name, logs in plan.labels_gone.items()},
         }
         print_json({**result, "splits": counts, **as_json(warnings), **work_of(built)})
     root = plan.job.store.uri

@@ -8,7 +8,7 @@ Elsewhere: the tables themselves (logloom.recipe.catalogue, logloom.io.labels.ta
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from logloom.io.metadata import STRICT, Int64, Name, Unicode, canonical, checked, parsed
@@ -22,6 +22,7 @@ class Catalogued:
         host: of its scenes; "" where it doesn't say.
         index: columns of a table's index with their values, in order; a missing number is None.
         labels: by column of labels the digest that names the log's (logloom.io.labels.stored).
+        label_files: by column the names of the files that these labels came from. No row depends on them.
     """
 
     __pydantic_config__ = STRICT
@@ -29,6 +30,7 @@ class Catalogued:
     host: Unicode = ""
     index: tuple[tuple[Unicode, bool | Int64 | float | Unicode | None], ...] = ()
     labels: Mapping[Unicode, Name] = field(default_factory=dict)
+    label_files: Mapping[Unicode, tuple[Unicode, ...]] = field(default_factory=dict)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -41,9 +43,21 @@ def catalogued(text: str) -> Catalogued:
     return checked(Catalogued, parsed(text, "catalogue"), "catalogue") if text else Catalogued()
 
 
-def with_labels(text: str, digests: Mapping[str, str]) -> str:
-    """`LogRecord.catalogue` of a log that has labels; as it is where there are none."""
+def with_labels(text: str, digests: Mapping[str, str], files: Mapping[str, Sequence[str]]) -> str:
+    """`LogRecord.catalogue` of a log that has labels; as it is where there are none.
+
+    Args:
+        files: see `Catalogued.label_files`.
+    """
     if not digests:
         return text
     known = parsed(text, "catalogue") if text else {}
-    return canonical(known | {"labels": dict(digests)}).decode()
+    return canonical(known | {"labels": dict(digests), "label_files": dict(files)}).decode()
+
+
+def without_label_files(text: str) -> str:
+    """What a log's record depends on, of `LogRecord.catalogue`: labels may move to other files."""
+    if '"label_files"' not in text:
+        return text
+    known = parsed(text, "catalogue")
+    return canonical({name: value for name, value in known.items() if name != "label_files"}).decode()

@@ -110,7 +110,7 @@ def plan_build(
     load_files(python := read_files(py_files))
     parent, following = next_version(store)
     before = Before(parent)
-    logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out, before.schema)
+    logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before)
     set_shortened_aside(recipe, following["store"], logs, before)
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
@@ -352,6 +352,7 @@ def _against_parent(
         samples=tuple(logs.samples),
         memory=logs.memory(),
         labels=logs.labels,
+        labels_gone=logs.labels_gone,
         num_purged=int(np.count_nonzero(logs.files.rows_of(purged) >= 0)),
     )
     bundle = bundle_size(plan.num_partitions)

@@ -33,11 +33,11 @@ from logloom.io.logs.sidecar import Sidecars
 from logloom.io.purged import Purged
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
+from logloom.pipelines.vanished_labels import label_types_before, settle_vanished_labels
 from logloom.pipelines.versions import Before, namesake_warnings, purged_notes
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import expand_logs, open_options
-from logloom.schema import Schema
 from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.derive import NOT_OF_THE_LOG
@@ -82,6 +82,7 @@ class PlanLogs(Mapping[str, Outline]):
             those of later passes.
         options: by which they are opened.
         labels: of them.
+        labels_gone: by column the logs that are built without the labels that the newest version has of them.
     """
 
     def __init__(
@@ -92,8 +93,7 @@ class PlanLogs(Mapping[str, Outline]):
         limit: int | None = None,
         sample: int | None = SAMPLE,
         on_opened: OnOpened = lambda done, total: None,
-        left_out: Collection[str] = (),
-        known: Schema | None = None,
+        before: Before | None = None,
     ):
         """Lists the logs, and opens none.
 
@@ -102,12 +102,14 @@ class PlanLogs(Mapping[str, Outline]):
             limit: only the first logs, for a trial.
             sample: how many logs are opened at a time where not all need be; None opens all.
             on_opened: called with how many logs have been opened, of how many.
-            left_out: log_ids of logs that are none of these, though the recipe finds them.
-            known: columns of the newest version.
+            before: the newest version; logs that it leaves out are none of these, though the recipe finds
+                them.
 
         Raises:
-            RecipeError: `logs` or `log_id` are wrong.
+            RecipeError: `logs`, `log_id` or a table of labels are wrong.
+            UsageError: labels vanished, see `settle_vanished_labels`.
         """
+        before = before or Before(None)
         self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
         self._topics = named_topics(recipe)
         uris = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
@@ -131,19 +133,28 @@ class PlanLogs(Mapping[str, Outline]):
         self._waiting: dict[str, Outline] = {}  # to hold the recipe to, where all logs wait
         self._found = found
         self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
-        self.files = self._to_build(left_out, folders.now_ns, access)
+        self.files = self._to_build(before.left_out, folders.now_ns, access)
         self._rows = self._before.recall(self.files)
         self._states = np.where(self._rows >= 0, State.REMEMBERED, State.NEW).astype(np.int8)
         self.opened: dict[str, Outline] = {}
         self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
         self._outline = outlines()
-        self._known = known
-        self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
+        self._known = before.schema
+        known = label_types_before(recipe, before)
+        self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions, known)
+        self.labels_gone: dict[str, tuple[str, ...]] = {}
+        self._vanished_notes: list[str] = []
         if self.labels.types:
+            self.labels_gone, self._vanished_notes = settle_vanished_labels(
+                recipe, self.labels, before, store, self.files.ids, self._purged.parts
+            )
             listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
             self.files = self.files.with_catalogue(
-                [with_labels(catalogue, self.labels.digests_of(log_id)) for log_id, catalogue in listed]
+                [
+                    with_labels(catalogue, self.labels.digests_of(log_id), self.labels.files_of(log_id))
+                    for log_id, catalogue in listed
+                ]
             )
 
     def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
@@ -272,8 +283,10 @@ class PlanLogs(Mapping[str, Outline]):
         return namesake_warnings(self._purged, log_ids)
 
     def label_notes(self) -> Iterator[str]:
-        """See `RecipeLabels.notes`."""
-        return self.labels.notes(self.files.ids.to_pylist()) if self.labels.types else iter(())
+        """Says what became of labels that vanished; and see `RecipeLabels.notes`."""
+        yield from self._vanished_notes
+        if self.labels.types:
+            yield from self.labels.notes(self.files.ids.to_pylist())
 
     def _size_of(self, log: LogFiles) -> int | None:
         """Bytes of a log's files; None where nobody can tell."""

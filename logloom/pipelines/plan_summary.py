@@ -30,6 +30,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "logs_kept": len(plan.staying),
         "logs_shortened": len(plan.shortened),
         "logs_left_out": len(plan.left_out),
+        "labels_gone": {name: list(logs) for name, logs in plan.labels_gone.items()},
         "logs_opened": len(plan.opened),
         "recipe_held_to": list(plan.samples),
         "logs_unsettled": plan.num_unsettled,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -180,6 +180,7 @@ class BuildPlan(Plan):
         samples: of these, the remembered ones that were opened only to hold the recipe to.
         num_purged: how many logs are left out since they were purged.
         labels: that logs have, as their tables are now.
+        labels_gone: see `PlanLogs.labels_gone`.
     """
 
     job: LogJob
@@ -199,6 +200,7 @@ class BuildPlan(Plan):
     samples: tuple[str, ...] = ()
     num_purged: int = 0
     labels: RecipeLabels | None = None
+    labels_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def tasks(self) -> Iterator[LogTask]:

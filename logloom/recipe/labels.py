@@ -6,14 +6,18 @@ join (logloom.transforms.labels).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, UsageError
-from logloom.io.filesystems import with_access
+from logloom.io.filesystems import absolute_uri, with_access
 from logloom.io.labels.stored import LogLabels, digest_of_labels, labels_file
 from logloom.io.logs import match
 from logloom.io.logs.base import Redactions
+from logloom.io.logs.listing import MAGIC
 from logloom.io.logs.match import FoundLog
 from logloom.io.logs.redacted import lie_in
 from logloom.io.purged import digest_of_log
@@ -31,11 +35,19 @@ if TYPE_CHECKING:
 _SHOWN = 20  # names of logs that a note tells
 
 
+class KeptLabels(NamedTuple):
+    """Labels of a log in a column, as the version before has them: their digest, and names of their files."""
+
+    digest: str
+    files: tuple[str, ...]
+
+
 class RecipeLabels:
     """What the tables of a recipe's columns of labels say, in memory.
 
     Attributes:
         types: of a row of each of these columns.
+        missing: by column why its table can't be found, of those for which `known` stands in.
     """
 
     def __init__(
@@ -44,46 +56,92 @@ class RecipeLabels:
         base: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         redactions: Redactions | None = None,
+        known: Mapping[str, ColumnType] | None = None,
     ):
         """Reads the tables.
 
         Args:
             base: URI of the folder that relative URIs start from.
             redactions: see `OpenOptions`; labels of time that was erased are left out.
+            known: types of rows of columns whose tables may be missing, and then count as empty.
 
         Raises:
             RecipeError: a table is missing, damaged, or doesn't fit its column; lists all that are.
         """
-        self._redactions = redactions or {}
+        self._redactions, self._kept = redactions or {}, dict[str, dict[str, KeptLabels]]()
+        self.missing: dict[str, str] = {}
         self._uris = {name: shown(column.table) for name, column in recipe.label_columns.items()}
         self._tables: dict[str, LabelTable] = {}
-        columns = recipe.label_columns
+        columns, known = recipe.label_columns, known or {}
+        self._folders = {name: _folder_of(absolute_uri(one.table, base)) for name, one in columns.items()}
+        self._files: dict[str, frozenset[str]] = {}
         tables = [column.table for column in columns.values()]
         results = match.find_all(tables, base, storage_options) if tables else []
         mistakes = []
         for (name, column), result in zip(columns.items(), results, strict=True):
+            if isinstance(result, match.Missing) and name in known:
+                self.missing[name] = result
+                continue
             try:
                 if isinstance(result, str):
                     raise UsageError(result)
-                self._tables[name] = _read(column, list(result), storage_options)
+                found = list(result)
+                uris = sorted({uri for one in found for uri in one.uris})
+                self._files[name] = frozenset(self._name(name, uri) for uri in uris)
+                self._tables[name] = _read(column, uris, found, storage_options)
             except (UsageError, LogReadError) as error:
                 key = next((key for key in ("field", "on") if f" {key}: " in f" {error}"), "table")
                 mistakes.append(Mistake(("columns", name, key), str(error)))
         if mistakes:
             raise recipe.places.error(mistakes)
-        self.types: dict[str, ColumnType] = {name: table.ctype for name, table in self._tables.items()}
+        self.types: dict[str, ColumnType] = {
+            name: known[name] if name in self.missing else self._tables[name].ctype for name in columns
+        }
 
     def of(self, log_id: str) -> dict[str, LogLabels]:
-        """The labels of a log by column; those that it has none for are left out."""
-        found = {}
+        """The labels of a log by column, as the tables have them; those that it has none for are left out."""
+        found, kept = {}, self._kept.get(log_id, {})
         erased = self._redactions.get(digest_of_log(log_id), ()) if self._redactions else ()
         for name, table in self._tables.items():
-            labels = table.of(log_id)
+            labels = None if name in kept else table.of(log_id)
             if labels is not None and erased:
                 labels = labels.without(lie_in(labels.times, erased))
             if labels:
                 found[name] = labels
         return found
+
+    def keep(self, log_id: str, name: str, labels: KeptLabels) -> None:
+        """Lets a log have the labels of the version before in a column, whatever the table has."""
+        self._kept.setdefault(log_id, {})[name] = labels
+
+    def is_labelled(self, name: str, log_id: str) -> bool:
+        """Whether a column's table has labels of a log."""
+        return name in self._tables and log_id in self._tables[name].counts
+
+    def times_of(self, name: str, log_id: str) -> dict[str, NDArray[np.int64]]:
+        """The times of a log's labels in a column's table, by name of their file; erased time counts, too."""
+        found = self._tables[name].times_of(log_id) if name in self._tables else {}
+        return {self._name(name, uri): times for uri, times in found.items()}
+
+    def is_redacted(self, log_id: str) -> bool:
+        """Whether some time of a log was erased."""
+        return bool(self._redactions) and digest_of_log(log_id) in self._redactions
+
+    def lacking(self, name: str, files: Collection[str]) -> list[str]:
+        """Those of these names of files, as `files_of` has them, that a column's table consisted of once."""
+        return sorted(set(files) - self._files.get(name, frozenset()))
+
+    def files_of(self, log_id: str) -> dict[str, tuple[str, ...]]:
+        """By column the files with labels of a log, by their names below the folder that the recipe names."""
+        found = {
+            name: tuple(self._name(name, uri) for uri in table.times_of(log_id))
+            for name, table in self._tables.items()
+            if log_id in table.counts
+        }
+        return found | {name: one.files for name, one in self._kept.get(log_id, {}).items()}
+
+    def _name(self, column: str, uri: str) -> str:
+        return uri.removeprefix(self._folders[column])
 
     def places(self, name: str, log_id: str, time: int) -> list[tuple[str, int]]:
         """The file and the row of each label of a log at a time, in a column's table."""
@@ -91,10 +149,11 @@ class RecipeLabels:
 
     def digests_of(self, log_id: str) -> dict[str, str]:
         """What names the labels of a log in a root, by column."""
-        return {name: digest_of_labels(labels.to_bytes()) for name, labels in self.of(log_id).items()}
+        found = {name: digest_of_labels(labels.to_bytes()) for name, labels in self.of(log_id).items()}
+        return found | {name: kept.digest for name, kept in self._kept.get(log_id, {}).items()}
 
     def write(self, store: Store, log_ids: Iterable[str]) -> None:
-        """Writes the labels of logs into a root, where builds of them look."""
+        """Writes the labels of logs into a root, where builds of them look; those that are kept lie there."""
         for log_id in log_ids if self._tables else ():
             for labels in self.of(log_id).values():
                 data = labels.to_bytes()
@@ -114,18 +173,31 @@ class RecipeLabels:
                 logs = counted(len(lost), "log that isn't", "logs that aren't")
                 names = some_of(sorted(lost), _SHOWN)
                 yield f"{name}: {labels} of {self._uris[name]} are of {logs} there ({names})"
-            bare = [log_id for log_id in log_ids if log_id not in table.counts]
+            bare = [
+                log_id
+                for log_id in log_ids
+                if not (log_id in table.counts or name in self._kept.get(log_id, ()))
+            ]
             if bare:
                 logs = counted(len(bare), "log has", "logs have")
                 yield f"{name}: {logs} no label in {self._uris[name]} ({some_of(sorted(bare), _SHOWN)})"
 
 
+def _folder_of(uri: str) -> str:
+    """The folder in which the files of a URI or glob lie, with its slash."""
+    uri = shown(uri)
+    special = MAGIC.search(uri)
+    return uri[: uri.rfind("/", 0, special.start() if special else len(uri)) + 1]
+
+
 def _read(
-    column: LabelColumn, found: Sequence[FoundLog], storage_options: Mapping[str, Any] | None
+    column: LabelColumn,
+    uris: Sequence[str],
+    found: Sequence[FoundLog],
+    storage_options: Mapping[str, Any] | None,
 ) -> LabelTable:
     from logloom.io.labels.tables import LabelChoice, LabelTable  # Arrow takes a while to load
 
     choice = LabelChoice(*column.on, column.field, column.expect == "one", column.strings)
-    uris = sorted({uri for one in found for uri in one.uris})
     access = with_access(storage_options, [uri for one in found for uri in one.given])
     return LabelTable(uris, choice, access)

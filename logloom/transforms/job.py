@@ -23,7 +23,7 @@ from logloom.blocks import Block
 from logloom.caching import cached_property
 from logloom.digests import RowsDigest, digest_of, digests_of
 from logloom.errors import LogloomError, LogReadError, UsageError
-from logloom.io.catalogued import catalogued
+from logloom.io.catalogued import catalogued, without_label_files
 from logloom.io.entries import Entry
 from logloom.io.formats import format_named, options_of
 from logloom.io.labels.stored import LogLabels, read_labels
@@ -189,7 +189,7 @@ class Target:
         self, log_id: str, content_id: str, uris: tuple[str, ...], split: str, catalogue: str = ""
     ) -> str:
         """Digest of all that a log's record depends on."""
-        catalogued = [catalogue] if catalogue else []
+        catalogued = [without_label_files(catalogue)] if catalogue else []
         return digest_of([*self._key_of_all, log_id, content_id, list(uris), split, *catalogued])
 
     def log_keys(self, logs: Iterable[str]) -> Iterator[str]:

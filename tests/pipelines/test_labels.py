@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import logloom.datasets
-from logloom.errors import RecipeError
+from logloom.errors import RecipeError, UsageError
 from logloom.io.labels.stored import files_named
 from logloom.io.manifest import entries_of, read_manifest
 from logloom.io.storage import Store
@@ -25,7 +25,7 @@ from logloom.pipelines.purge import purge
 from logloom.pipelines.purge_rows import ErasedTime
 from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
-from logloom.recipe import Recipe
+from logloom.recipe import Keep, Recipe
 from logloom.transforms.read_logs import ReadFromLogs
 from tests.forking import command
 from tests.pipelines.conftest import build_at, digests
@@ -230,8 +230,8 @@ def test_a_key_that_stands_twice_where_one_is_expected_is_named_with_its_file(pl
     assert "expect: many" in str(caught.value)
 
 
-def rewritten(place, change):
-    path = place / "labels" / "a.parquet"
+def rewritten(place, change, name="a"):
+    path = place / "labels" / f"{name}.parquet"
     pq.write_table(change(pq.read_table(path)), path)
 
 
@@ -502,3 +502,182 @@ def test_plan_build_and_head_speak_of_labels(place, monkeypatch):
     assert json.loads(command("log", str(place / "root"), "b", "--json").stdout)
     assert digests(place / "root")
     assert pathlib.Path(place / "root").is_dir()
+
+
+def labels_held(root, version="latest"):
+    """How many labels the rows of each log hold, of those that hold any."""
+    found = {}
+    for row in logloom.datasets.open(f"{root}@{version}", output="table"):
+        found[row["log_id"]] = found.get(row["log_id"], 0) + len(row["objects"])
+    return {log_id: count for log_id, count in found.items() if count}
+
+
+def file_is_lost(place):
+    (place / "labels" / "a.parquet").unlink()
+
+
+def rows_are_lost(place):
+    path = place / "labels" / "a.parquet"
+    pq.write_table(pq.read_table(path).slice(0, 0), path)
+
+
+def everything_is_lost(place):
+    shutil.rmtree(place / "labels")
+
+
+LOST = {
+    file_is_lost: (["a"], {"b": 6}, r"1 log lost labels .* 1 has \(a\): .*not found any more: a.parquet"),
+    rows_are_lost: (["a"], {"b": 6}, r"1 log lost labels .* 1 has \(a\): .* has none of it any more"),
+    everything_is_lost: (["a", "b"], {}, r"2 logs lost labels .* 1 has \(a, b\): .*matches nothing"),
+}
+
+
+@pytest.mark.parametrize("lose", LOST)
+def test_labels_that_vanish_stop_a_build_before_it_writes_and_come_back_as_they_were(place, lose):
+    root, aside = place / "root", place / "aside"
+    build_at(recipe(place), root)
+    shutil.copytree(place / "labels", aside)
+    lose(place)
+    before = digests(root)
+    with pytest.raises(UsageError, match=LOST[lose][2]) as caught:
+        build_at(recipe(place), root)
+    assert "set `vanished: keep` to keep these labels, or `vanished: drop`" in str(caught.value)
+    assert digests(root) == before
+    shutil.copytree(aside, place / "labels", dirs_exist_ok=True)
+    assert plan_build(recipe(place), str(root)).up_to_date
+
+
+@pytest.mark.parametrize("lose", LOST)
+def test_labels_that_vanish_stay_where_the_recipe_keeps_them(place, lose):
+    root, keeping = place / "root", recipe(place, more="vanished: keep\n")
+    build_at(recipe(place), root)
+    lose(place)
+    plan = plan_build(keeping, str(root))
+    assert plan.up_to_date
+    assert [note for note in plan.notes if "these labels are kept" in note]
+    assert not any("a has no label" in note for note in plan.notes)
+    # Also in rows that are made again, beside a log that came.
+    write_log(place / "logs" / "d.mcap", {"/can": (SPEED, speeds(40, start=START + 400 * SECOND))})
+    slower = recipe(place, more="vanished: keep\n", columns=OBJECTS + "\nfast: {topic: /can, field: speed}")
+    build_at(slower, root)
+    assert labels_held(root) == labels_held(root, 1) == {"a": 40, "b": 6}
+    assert plan_build(slower, str(root)).up_to_date
+    assert collect_garbage(str(root), keep=Keep(last=1)).kept
+    assert verify(str(root), against_logs=True, num_workers=1).findings == ()
+
+
+@pytest.mark.parametrize("lose", LOST)
+def test_labels_that_vanish_are_left_out_and_told_of_once_where_the_recipe_drops_them(place, lose):
+    logs, left, _ = LOST[lose]
+    root, dropping = place / "root", recipe(place, more="vanished: drop\n")
+    build_at(recipe(place), root)
+    lose(place)
+    plan = plan_build(dropping, str(root))
+    assert plan_summary(plan)["labels_gone"] == {"objects": logs}
+    assert [note for note in plan.notes if "built without them" in note]
+    assert [log.task.log_id for log in plan.logs] == logs
+    build_at(dropping, root)
+    assert labels_held(root) == left
+    assert labels_held(root, 1) == {"a": 40, "b": 6}
+    again = plan_build(dropping, str(root))
+    assert again.up_to_date
+    assert plan_summary(again)["labels_gone"] in ({}, {"objects": []})
+    assert not any("lost labels" in note for note in again.notes)
+    assert verify(str(root), against_logs=True, num_workers=1).findings == ()
+    if lose is not everything_is_lost:
+        assert plan_build(recipe(place), str(root)).up_to_date  # nothing vanishes any more
+
+
+def round_two(place):
+    """Labels of further times of log a, in a file of their own."""
+    deliver(place, "a2", (), times=[START + tick * TICK for tick in (1, 3)])
+    path = place / "labels" / "a2.parquet"
+    table = pq.read_table(path)
+    names = pa.array(["a"] * len(table)).dictionary_encode()
+    pq.write_table(table.set_column(0, "log_id", names), path)
+
+
+def test_one_of_two_files_with_labels_of_a_log_vanishes(place):
+    root = place / "root"
+    round_two(place)
+    build_at(recipe(place), root)
+    assert labels_held(root) == {"a": 44, "b": 6}
+    (place / "labels" / "a2.parquet").unlink()
+    with pytest.raises(UsageError, match=r"1 log lost labels that version 1 has \(a\): .*more: a2.parquet"):
+        plan_build(recipe(place), str(root))
+    assert plan_build(recipe(place, more="vanished: keep\n"), str(root)).up_to_date
+    build_at(recipe(place, more="vanished: drop\n"), root)
+    assert labels_held(root) == {"a": 40, "b": 6}
+    assert plan_build(recipe(place), str(root)).up_to_date
+
+
+def test_labels_that_were_corrected_or_moved_did_not_vanish(place):
+    root = place / "root"
+    round_two(place)
+    build_at(recipe(place), root)
+    deliver(place, "a", range(2, 40, 2))  # one that was wrong is gone
+    build_at(recipe(place), root)
+    assert labels_held(root) == {"a": 42, "b": 6}
+    (place / "labels" / "a.parquet").rename(place / "labels" / "a-corrected.parquet")
+    rewritten(place, lambda table: table.slice(2), "a-corrected")
+    (place / "labels" / "a2.parquet").rename(place / "labels" / "rounds.parquet")
+    assert [log.task.log_id for log in plan_build(recipe(place), str(root)).logs] == ["a"]
+
+
+def test_a_recipe_without_its_column_of_labels_or_with_another_one_lost_none(place):
+    root = place / "root"
+    build_at(recipe(place), root)
+    shutil.rmtree(place / "labels")
+    build_at(recipe(place, columns=""), root)
+    deliver(place, "b", [1], start=START + 100 * SECOND)
+    build_at(recipe(place, columns="boxes: {table: labels/*.parquet}"), root)
+    assert read_manifest(Store.at(str(root))).version == 3
+
+
+def test_labels_that_hold_something_else_than_before_cannot_be_kept(place):
+    root = place / "root"
+    build_at(recipe(place), root)
+    file_is_lost(place)
+    other = OBJECTS.replace("tolerance", "field: score, tolerance")
+    with pytest.raises(UsageError, match=r"objects: labels vanished \(a\) that hold something else"):
+        plan_build(recipe(place, other, more="vanished: keep\n"), str(root))
+    everything_is_lost(place)
+    with pytest.raises(RecipeError, match="matches nothing"):
+        plan_build(recipe(place, other, more="vanished: drop\n"), str(root))
+
+
+def test_a_log_whose_labels_or_time_were_purged_did_not_lose_them(place):
+    root = place / "root"
+    build_at(recipe(place), root)
+    assert purge(str(root), ["a"], [ErasedTime("b", START + 100 * SECOND, START + 150 * SECOND)]).is_proven
+    file_is_lost(place)
+    plan = plan_build(recipe(place), str(root))
+    assert not any("lost labels" in note for note in plan.notes)
+
+
+def test_logs_are_named_up_to_a_bound_where_many_lose_labels(place):
+    root = place / "root"
+    names = [f"m{number:02}" for number in range(30)]
+    for number, name in enumerate(names):
+        start = START + (10 + number) * 100 * SECOND
+        write_log(place / "logs" / f"{name}.mcap", {"/can": (SPEED, speeds(4, start=start))})
+        deliver(place, name, [1], start=start)
+    build_at(recipe(place, outputs="{tar: {columns: [speed]}}"), root)
+    for name in names:
+        (place / "labels" / f"{name}.parquet").unlink()
+    with pytest.raises(UsageError) as caught:
+        plan_build(recipe(place, outputs="{tar: {columns: [speed]}}"), str(root))
+    assert "30 logs lost labels that version 1 has (m00, m01, " in str(caught.value)
+    assert "m19, …)" in str(caught.value)
+
+
+def test_build_and_plan_tell_in_json_which_labels_are_gone(place):
+    (place / "recipe.yaml").write_text(recipe(place).to_yaml() + "vanished: drop\n")
+    named = str(place / "recipe.yaml"), "--to", str(place / "root"), "--json"
+    assert json.loads(command("build", *named).stdout)["labels_gone"] == {}
+    file_is_lost(place)
+    assert json.loads(command("plan", *named).stdout)["labels_gone"] == {"objects": ["a"]}
+    built = command("build", *named)
+    assert built.returncode == 0, built.stderr
+    assert json.loads(built.stdout)["labels_gone"] == {"objects": ["a"]}
+    assert "1 log lost labels that version 1 has (a)" in " ".join(built.stderr.split())

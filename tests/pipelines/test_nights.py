@@ -1,5 +1,6 @@
 """Nights of builds, drops, rollbacks, purges, tags and retention, with clocks that are wrong, copies whose
-files have other dates, and files that a copy lost: versions hold what a dictionary says.
+files have other dates, files that a copy lost, and labels that a sync lost: versions hold what a dictionary
+says.
 
 LOGLOOM_NIGHTS=100 tries that many seeds.
 """
@@ -23,12 +24,13 @@ from logloom.io.storage import Store
 from logloom.io.tags import AGAIN, TAGS, read_tags
 from logloom.io.version_files import all_versions, version_file
 from logloom.io.version_times import times_file
-from logloom.pipelines import gc, versions
+from logloom.pipelines import gc, plan_logs, versions
 from logloom.pipelines import rollback as rolling_back
 from logloom.pipelines.built import Built
 from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.gc import collect_garbage
 from logloom.pipelines.plan import plan_build
+from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.purge import purge
 from logloom.pipelines.repair import repair
 from logloom.pipelines.rollback import rollback
@@ -45,12 +47,15 @@ logs: [{logs}]
 clock: {{rate: 10}}
 columns:
   x: {{topic: /odom, field: x, resample: previous}}
+  label: {{table: "{labels}/*.parquet", field: value, expect: one}}
 outputs:
   zarr: {{}}
-vanished: drop
+vanished: {vanished}
 """
 SEEDS = int(os.environ.get("LOGLOOM_NIGHTS", "8"))
 TICKS = np.arange(5)
+TIMES = 1_700_000_000_000_000_000 + TICKS * 10**8
+Rows = tuple[int, int | None]  # what a log's rows are made of: its content, and its label
 
 
 class Nights:
@@ -58,7 +63,8 @@ class Nights:
 
     Attributes:
         files: tonight's logs, and the content of each.
-        rows: by version the content of each of its logs.
+        labels: tonight's labels by log, and the file in which each stands; None where no file is found.
+        rows: by version the content and the label of each of its logs.
         days: by version the day of its commit; None where nobody can know it.
         tags, dropped, purged: what must stay so.
     """
@@ -66,7 +72,8 @@ class Nights:
     def __init__(self, folder: pathlib.Path, seed: int, patch: pytest.MonkeyPatch):
         self.folder, self.root, self.rng = folder, folder / "root-0", random.Random(seed)
         self.files: dict[str, int] = {}
-        self.rows: dict[int, dict[str, int]] = {}
+        self.labels: dict[str, tuple[int, str]] | None = {}
+        self.rows: dict[int, dict[str, Rows]] = {}
         self.days: dict[int, int | None] = {}
         self.there: set[int] = set()
         self.tags: dict[str, int] = {}
@@ -94,10 +101,10 @@ class Nights:
         build_eagerly(plan, random.Random(0))
         return Built(read_manifest(self.store), "", 0, 0)
 
-    def committed(self, rows: dict[str, int]) -> None:
+    def committed(self, rows: dict[str, Rows]) -> None:
         number = read_manifest(self.store).version
         assert number == max(self.rows, default=0) + 1
-        self.rows[number] = {name: content for name, content in rows.items() if name not in self.purged}
+        self.rows[number] = {name: made for name, made in rows.items() if name not in self.purged}
         self.days[number] = self.night if self.is_clock_right else None
         self.there.add(number)
 
@@ -105,22 +112,80 @@ class Nights:
 
     def arrives(self) -> None:
         name = self.rng.choice([name for name in "abcdefgh" if name not in self.purged])
-        content = self.files[name] = self.rng.randrange(1000)
+        content = self.files[name] = self.rng.randrange(10**6)  # hardly ever one of another log
         path = self.folder / name / "odom.parquet"
         path.parent.mkdir(exist_ok=True)
-        times = 1_700_000_000_000_000_000 + TICKS * 10**8
-        pq.write_table(pa.table({"timestamp": times, "x": TICKS + 10.0 * content}), path)
+        pq.write_table(pa.table({"timestamp": TIMES, "x": TICKS + 10.0 * content}), path)
 
     def vanishes(self) -> None:
         if len(self.files) > 2:
             del self.files[self.rng.choice(sorted(self.files))]
 
-    def builds(self) -> None:
-        expected = {name: content for name, content in self.files.items() if name not in self.dropped}
-        if not expected:
-            return
+    def is_labelled(self) -> None:
+        """A log gets a label, or another one."""
+        name = self.rng.choice(sorted(self.files))
+        self.labels = (self.labels or {}) | {name: (self.rng.randrange(1, 1000), name)}
+
+    def labels_move(self) -> None:
+        """Labels move to one file with others, or to one of their own."""
+        found = self.labels or {}
+        self.labels = found and {
+            name: (value, self.rng.choice([name, "all"])) for name, (value, _) in found.items()
+        }
+
+    def labels_vanish(self) -> None:
+        if self.labels:
+            leaving = self.rng.choice(sorted(self.labels))
+            self.labels = {name: label for name, label in self.labels.items() if name != leaving}
+        if self.rng.random() < 0.2:
+            self.labels = None
+
+    def writes_labels(self) -> None:
+        folder = self.folder / "labels"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        of_file: dict[str, list[tuple[str, int]]] = {"others": [("nobody", 0)]}
+        for name, (value, file) in (self.labels or {}).items():
+            of_file.setdefault(file, []).append((name, value))
+        for file, labels in of_file.items() if self.labels is not None else ():
+            log_ids, values = (np.repeat(column, len(TICKS)) for column in zip(*labels, strict=True))
+            table = {"log_id": log_ids, "timestamp": np.tile(TIMES, len(labels)), "value": values}
+            pq.write_table(pa.table(table), folder / f"{file}.parquet")
+
+    def planned(self, vanished: str) -> BuildPlan:
         logs = ", ".join(str(self.folder / name) for name in sorted(self.files))
-        plan = plan_build(Recipe.from_yaml(RECIPE.format(logs=logs), source="nights.yaml"), str(self.root))
+        text = RECIPE.format(logs=logs, labels=self.folder / "labels", vanished=vanished)
+        return plan_build(Recipe.from_yaml(text, source="nights.yaml"), str(self.root))
+
+    def refused(self) -> list[str]:
+        """The logs whose labels vanished, by the error of a plan."""
+        try:
+            self.planned("fail")
+            why = "nothing was refused"
+        except UsageError as error:
+            why = str(error)
+        assert "set `vanished: keep`" in why
+        named = re.search(r"lost labels that version \d+ has \(([^)]*)\)", why)
+        return named[1].split(", ") if named else []
+
+    def builds(self) -> None:
+        there = sorted(self.files.keys() - self.dropped)
+        if not there:
+            return
+        self.writes_labels()
+        labels = {name: value for name, (value, _) in (self.labels or {}).items()}
+        expected: dict[str, Rows] = {name: (self.files[name], labels.get(name)) for name in there}
+        before = self.rows[self.newest] if self.rows else {}
+        gone = {name: made for name, made in before.items() if name not in {*there, *self.purged}}
+        lost = {name for name in before.keys() & expected if before[name][1] is not None} - labels.keys()
+        vanished = self.rng.choice(["fail", "keep", "drop"])
+        if vanished == "fail" and (gone or lost or self.labels is None):
+            assert self.refused() == sorted(lost)
+            vanished = self.rng.choice(["keep", "drop"])
+        if vanished == "keep":
+            expected |= gone | {name: (self.files[name], before[name][1]) for name in lost}
+        plan = self.planned(vanished)
+        assert plan.labels_gone.get("label", ()) == (tuple(sorted(lost)) if vanished == "drop" else ())
         if plan.up_to_date:
             assert self.rows[self.newest] == expected
         else:
@@ -204,7 +269,9 @@ class Nights:
         """Nights pass, each with a build and some of all that."""
         for _ in range(3):
             self.arrives()
+        self.is_labelled()
         may_be = [self.arrives, self.vanishes, self.drops, self.takes_back, self.rolls_back, self.rolls_back]
+        may_be += [self.is_labelled, self.is_labelled, self.labels_move, self.labels_vanish]
         may_be += [self.purges, self.tags_one, self.collects, self.collects, self.is_copied, self.is_copied]
         for self.night in range(nights):
             self.is_clock_right = self.rng.random() > 0.15
@@ -231,13 +298,16 @@ class Nights:
         assert lost == []
 
 
-def rows_of(root: pathlib.Path, number: int) -> dict[str, int]:
-    """The content of each log of a version, by its rows."""
+def rows_of(root: pathlib.Path, number: int) -> dict[str, Rows]:
+    """The content and the label of each log of a version, by its rows."""
     found: dict[str, list[float]] = {}
+    labels: dict[str, set[int | None]] = {}
     for row in logloom.datasets.open(str(root), version=number, output="zarr", check=True):
         found.setdefault(row["log_id"], []).append(float(row["x"]))
+        labels.setdefault(row["log_id"], set()).add(int(row["label"]) or None)
     assert all(values == list(TICKS + values[0]) for values in found.values())
-    return {name: round(values[0] / 10) for name, values in found.items()}
+    assert all(len(own) == 1 for own in labels.values())
+    return {name: (round(values[0] / 10), labels[name].pop()) for name, values in found.items()}
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -262,6 +332,7 @@ def one_folder_of_tags(store):
 MISTAKES = {
     "retention goes by dates of files": (gc._Collection, "_times", by_dates_of_files),
     "a rollback brings back what was dropped": (rolling_back, "_changes", lambda *of: ([], ())),
+    "labels vanish without a word": (plan_logs, "settle_vanished_labels", lambda *of: ({}, [])),
     "tags are read from one folder": (tags, "_changes", one_folder_of_tags),
 }
 

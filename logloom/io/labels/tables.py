@@ -115,6 +115,12 @@ class LabelTable:
         start, stop = self._bounds[log_id]
         return LogLabels(log_id, self.item, self._times[start:stop], take(self._values, slice(start, stop)))
 
+    def times_of(self, log_id: str) -> dict[str, NDArray[np.int64]]:
+        """The times of a log's labels, by URI of the file that they stand in."""
+        start, stop = self._bounds.get(log_id, (0, 0))
+        files, times = self._places[0][start:stop], self._times[start:stop]
+        return {self._uris[number]: times[files == number] for number in np.unique(files).tolist()}
+
     def places(self, log_id: str, time: int) -> list[tuple[str, int]]:
         """The file and the row of each label of a log at a time, rows from 0, in the order of its values."""
         start, stop = self._bounds.get(log_id, (0, 0))

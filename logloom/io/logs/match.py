@@ -55,6 +55,10 @@ class FoundLog(NamedTuple):
         return cls(shown(uri), files, tuple(stamps.values()), given)
 
 
+class Missing(str):
+    """Why a URI or glob means nothing: the store that was asked has no such file."""
+
+
 class _NotFoundError(Exception):
     """Why a URI or glob gives no log, in words that follow it."""
 
@@ -278,7 +282,7 @@ def find_all(
         try:
             return _find(uri, options, there)
         except _NotFoundError as error:
-            return shown(f"{given}: {error}")
+            return Missing(shown(f"{given}: {error}"))
         except Exception as error:  # every object store has errors of its own
             if (fault := fault_of(f"{given}: {uri}" if uri != given else uri, error)) is not None:
                 raise fault from error
