@@ -8,6 +8,7 @@ LOGLOOM_NIGHTS=100 tries that many seeds.
 import os
 import pathlib
 import random
+import re
 import shutil
 import time
 
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import logloom.datasets
+from logloom.errors import UsageError
 from logloom.io import tags, version_times
 from logloom.io.ages import changed_at
 from logloom.io.manifest import read_manifest
