@@ -79,11 +79,14 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
 
 
 def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
+    from logloom.pipelines.duplicates import duplicate_warnings
+    from logloom.pipelines.plan_summary import duplicates_summary
     from logloom.pipelines.splits import built_splits, built_warnings, in_words, planned_warnings
 
     manifest = built.manifest
     counts = built_splits(manifest)
-    warnings = [*built.warnings, *built_warnings(manifest.recipe, counts)]
+    of_duplicates = duplicate_warnings(plan.duplicates)
+    warnings = [*built.warnings, *of_duplicates, *built_warnings(manifest.recipe, counts)]
     if options.json:
         result = {
             "version": manifest.version,
@@ -93,7 +96,8 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "dropped": built.dropped,
             "messages": built.messages,
         }
-        print_json({**result, "splits": counts, "warnings": warnings, **work_of(built)})
+        about = {"splits": counts, **duplicates_summary(plan), "warnings": warnings}
+        print_json({**result, **about, **work_of(built)})
     root = plan.job.store.uri
     if not _was_up_to_date(built, plan):
         _print_version(built, plan, options.on_message)

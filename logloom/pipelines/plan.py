@@ -7,6 +7,7 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.io.version_files import check_root
+from logloom.pipelines.duplicates import marks, settle_duplicates
 from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State, list_failures
@@ -85,8 +87,7 @@ def plan_build(
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
-        sample: how many of the logs to build are opened here, where there are more; workers open the
-            others. None opens all of them.
+        sample: how many of the logs to build are opened here; workers open the others. None opens all.
         compare: opens all logs of the newest version that may have changed, so that the plan says whether
             there is work. Otherwise workers open most, and a build that finds none changed commits nothing.
         labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
@@ -111,12 +112,13 @@ def plan_build(
     logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before.left_out, before.schema)
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
+    of_dropped = settle_duplicates(recipe, logs, before)
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, py_files=python, **following)
     job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
     _check_names(job.outputs, logs)
-    return _against_parent(job, recipe, before, logs, notes)
+    return _against_parent(job, recipe, before, logs, [*notes, *of_dropped])
 
 
 def _check_outputs(recipe: Recipe) -> None:
@@ -316,11 +318,14 @@ def _against_parent(
     if isinstance(recipe.logs, LogTable):
         staying = before.records([*waiting, *(gone if recipe.vanished == "keep" else [])])
         check_index(logs.sources[0], recipe.logs.index, logs.files, staying)
-    lost = sorted([*([] if recipe.vanished == "keep" else gone), *fewer, *before.having(purged)])
+    left_out = [name for name, one in logs.duplicates.items() if one.is_left_out]
+    lost = [*([] if recipe.vanished == "keep" else gone), *fewer, *before.having({*purged, *left_out})]
+    lost = sorted(lost)
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
     notes += logs.namesake_notes(log.task.log_id for log in planned)
-    changes = before.changes([*vanished, *unreadable], lost)
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
+    remade = {*itertools.chain(*leaving), *left.log_ids}
+    changes = before.changes([*vanished, *unreadable, *marks(logs, before, remade)], lost)
     plan = BuildPlan(
         job=job,
         logs=tuple(planned),
@@ -338,6 +343,8 @@ def _against_parent(
         sources=logs.sources,
         kept=before.kept(*leaving, left.ids),
         changes=changes,
+        duplicates=logs.duplicates,
+        wholes=logs.wholes,
         opened=tuple(sorted(logs.opened)),
         samples=tuple(logs.samples),
         memory=logs.memory(),
@@ -428,7 +435,7 @@ def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
-    split = split_of(recipe, log.log_id, tuple(log.uris), log.split, log.catalogue)
+    split = split_of(recipe, log.log_id, log.uris, log.split, log.catalogue)
     task = LogTask(log.log_id, tuple(log.uris), "", split, "", catalogue=log.catalogue)
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 
@@ -475,5 +482,7 @@ def _check_waiting(job: LogJob, recipe: Recipe, waiting: Sequence[str], before: 
 
 
 def _key_now(job: LogJob, recipe: Recipe, record: LogRecord) -> str:
-    split = split_of(recipe, record.log_id, record.uris, record.split, record.catalogue)
+    split = record.split  # of a duplicate that of another log
+    if not record.duplicate_of:
+        split = split_of(recipe, record.log_id, record.uris, record.split, record.catalogue)
     return job.log_key(record.log_id, record.content_id, record.uris, split, record.catalogue)

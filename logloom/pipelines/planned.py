@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,9 @@ from logloom.transforms.finish import over_budget
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.transforms.tally import strays_of
+
+if TYPE_CHECKING:
+    from logloom.pipelines.duplicates import Duplicate
 
 MANY = 1000  # partitions of a log; so many with few messages are told of
 
@@ -102,6 +106,7 @@ class Plan:
         changes: records that change in the newest version beside those of logs that are built, see
             `Before.changes`.
         memory: what the next plan may remember of the logs; None where the root has it.
+        wholes: likewise, digests of logs that were compared as a whole.
         staged: digests of files in runs/ with `elements`, where an engine's graph shouldn't hold them.
     """
 
@@ -110,6 +115,7 @@ class Plan:
     up_to_date: bool = False
     changes: tuple[LogRecord, ...] = ()
     memory: Memory | None = None
+    wholes: Mapping[str, str] = field(default_factory=dict)
     staged: tuple[str, ...] = ()
 
     @property
@@ -190,6 +196,7 @@ class BuildPlan(Plan):
         samples: of these, the remembered ones that were opened only to hold the recipe to.
         num_purged: how many logs are left out since they were purged.
         labels: that logs have, as their tables are now.
+        duplicates: logs that have the content of another one, by log_id.
     """
 
     job: LogJob
@@ -207,6 +214,7 @@ class BuildPlan(Plan):
     samples: tuple[str, ...] = ()
     num_purged: int = 0
     labels: RecipeLabels | None = None
+    duplicates: Mapping[str, Duplicate] = field(default_factory=dict)
 
     @property
     def tasks(self) -> Iterator[LogTask]:

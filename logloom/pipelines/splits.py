@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from logloom.io.manifest import Manifest
+from logloom.pipelines.duplicates import duplicate_warnings
 from logloom.pipelines.planned import BuildPlan
 from logloom.pipelines.versions import Before
 from logloom.words import counted
@@ -78,9 +79,10 @@ def planned_warnings(plan: BuildPlan) -> list[str]:
     """As `built_warnings` of a plan; nobody knows yet of logs that workers open first if they have rows, nor
     which single rows fall where."""
     counts = planned_splits(plan)
+    of_duplicates = duplicate_warnings(plan.duplicates)
     if splits_rows(plan.job.recipe):
-        return [] if plan.logs or plan.left else empty_row_splits(counts)
-    return empty_splits(counts, {task.split for task in plan.left})
+        return of_duplicates + ([] if plan.logs or plan.left else empty_row_splits(counts))
+    return of_duplicates + empty_splits(counts, {task.split for task in plan.left})
 
 
 def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[str]:

@@ -106,6 +106,7 @@ class Recipe(RecipePart):
     split: Split | None = None
     on_error: OneOrKeys[Literal["fail", "skip", "salvage"], SkipBudget] = "fail"
     vanished: Literal["fail", "keep", "drop"] = "fail"
+    duplicates: Literal["warn", "fail", "keep_first"] = "warn"
     hash: Literal["ends", "full"] = "ends"
     keep: Keep | None = None
     settle: Settling | None = None
@@ -193,6 +194,8 @@ class Recipe(RecipePart):
                     del data["split"][key]
         for name, column in self.label_columns.items():
             data["columns"][name]["table"] = shown(column.table)
+        if self.duplicates == "warn":
+            del data["duplicates"]
         return {key: value for key, value in data.items() if key not in _LATER or value is not None}
 
     @property

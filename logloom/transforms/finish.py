@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from blake3 import blake3
@@ -155,6 +155,7 @@ def _record_of_log(job: LogJob, log: LogTask, entries: Sequence[Entry]) -> tuple
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
         catalogue=log.catalogue,
         splits=rows_by_split(run for tally in tallies for run in tally.splits),
+        duplicate_of=log.duplicate_of,
     )
     return record, tuple(f"{log.log_id}: {warning}" for warning in warnings)
 
@@ -241,7 +242,8 @@ def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     died = any(failure.kind == "worker" for failure in failures)
     key = survivors_key(log.key, software()) if died else log.key
     named = log.log_id, log.uris, log.content_id, log.split, key
-    return LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
+    record = LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
+    return replace(record, duplicate_of=log.duplicate_of)
 
 
 # --- the commit -----------------------------------------------------------------------------------------
