@@ -10,7 +10,7 @@ content id covers the ends of a file, so larger files of one content id are read
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -156,7 +156,7 @@ def duplicate_warnings(duplicates: Mapping[str, Duplicate]) -> list[str]:
     return found
 
 
-def marks(logs: PlanLogs, before: Before, but_for: Collection[str]) -> Iterator[LogRecord]:
+def marks(logs: PlanLogs, before: Before, *but_for: Iterable[str]) -> Iterator[LogRecord]:
     """Records that stay but for the log that they are duplicates of.
 
     Args:
@@ -166,7 +166,7 @@ def marks(logs: PlanLogs, before: Before, but_for: Collection[str]) -> Iterator[
 
     marked = before.ids.filter(pc.greater(_marks_before(before), "")).to_pylist() if len(before.ids) else []
     there = {*before.having(sorted(logs.duplicates)), *marked}
-    names = [name for name in sorted(there.difference(but_for)) if logs.is_listed(name)]
+    names = [name for name in sorted(there.difference(*but_for)) if logs.is_listed(name)]
     for record in before.records(names):
         one = logs.duplicates.get(record.log_id)
         duplicate_of = "" if one is None or one.is_left_out else one.duplicate_of

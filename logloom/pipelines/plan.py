@@ -7,7 +7,6 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -318,14 +317,11 @@ def _against_parent(
     if isinstance(recipe.logs, LogTable):
         staying = before.records([*waiting, *(gone if recipe.vanished == "keep" else [])])
         check_index(logs.sources[0], recipe.logs.index, logs.files, staying)
-    left_out = [name for name, one in logs.duplicates.items() if one.is_left_out]
-    lost = [*([] if recipe.vanished == "keep" else gone), *fewer, *before.having({*purged, *left_out})]
-    lost = sorted(lost)
+    lost = _lost([] if recipe.vanished == "keep" else gone, fewer, purged, before, logs)
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
     notes += logs.namesake_notes(log.task.log_id for log in planned)
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
-    remade = {*itertools.chain(*leaving), *left.log_ids}
-    changes = before.changes([*vanished, *unreadable, *marks(logs, before, remade)], lost)
+    changes = before.changes([*vanished, *unreadable, *marks(logs, before, *leaving, left.log_ids)], lost)
     plan = BuildPlan(
         job=job,
         logs=tuple(planned),
@@ -355,6 +351,14 @@ def _against_parent(
     # Whether files of damaged logs are whole now, only building them tells.
     may_stay = len(compared) > 0 or len(mended) > 0
     return replace(plan, job=replace(job, bundle=bundle, if_changed=may_stay))
+
+
+def _lost(
+    gone: Sequence[str], fewer: Collection[str], purged: Collection[str], before: Before, logs: PlanLogs
+) -> list[str]:
+    """The logs of the newest version that the next one lacks, in order."""
+    left_out = (name for name, one in logs.duplicates.items() if one.is_left_out)
+    return sorted([*gone, *fewer, *before.having({*purged, *left_out})])
 
 
 def _passes_gone(gone: Sequence[str], logs: PlanLogs, before: Before) -> set[str]:
