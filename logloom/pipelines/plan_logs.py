@@ -141,16 +141,20 @@ class PlanLogs(Mapping[str, Outline]):
         self.failed: list[tuple[LogFiles, str]] = []
         self.duplicates: Mapping[str, Duplicate] = {}
         self._left_out: dict[str, Outline] = {}  # duplicates that were opened
-        self._wholes = sidecars.load(_WHOLES) or {}  # digests of all bytes by print, of earlier builds
-        self.wholes = dict[str, str]()  # and of this one
+        # Digests of all bytes by print: of earlier builds, and of this one.
+        self._wholes, self.wholes = sidecars.load(_WHOLES) or {}, dict[str, str]()
         self._outline = outlines()
         self._known = known
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
         if self.labels.types:
-            listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
-            self.files = self.files.with_catalogue(
-                [with_labels(catalogue, self.labels.digests_of(log_id)) for log_id, catalogue in listed]
-            )
+            self.files = self._with_labels()
+
+    def _with_labels(self) -> LogList:
+        """The logs, with digests of their labels."""
+        listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
+        return self.files.with_catalogue(
+            [with_labels(catalogue, self.labels.digests_of(log_id)) for log_id, catalogue in listed]
+        )
 
     def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
         """The logs that are these; notes those that may still be written."""
