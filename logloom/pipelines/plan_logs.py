@@ -141,8 +141,7 @@ class PlanLogs(Mapping[str, Outline]):
         self.failed: list[tuple[LogFiles, str]] = []
         self.duplicates: Mapping[str, Duplicate] = {}
         self._left_out: dict[str, Outline] = {}  # duplicates that were opened
-        # Digests of all bytes by print: of earlier builds, and of this one.
-        self._wholes, self.wholes = sidecars.load(_WHOLES) or {}, dict[str, str]()
+        self._wholes, self.wholes = sidecars.load(_WHOLES) or {}, dict[str, str]()  # see `whole_digest`
         self._outline = outlines()
         self._known = known
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions)
