@@ -88,6 +88,7 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
 
 
 def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
+    from logloom.pipelines.plan_summary import duplicates_summary
     from logloom.pipelines.splits import built_splits, built_warnings, in_words, planned_warnings
     from logloom.transforms.build_warnings import as_json
 
@@ -105,7 +106,8 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "messages": built.messages,
             "labels_gone": {name: list(logs) for name, logs in plan.labels_gone.items()},
         }
-        print_json({**result, "splits": counts, **as_json(warnings), **work_of(built)})
+        about = {"splits": counts, **duplicates_summary(plan), **as_json(warnings)}
+        print_json({**result, **about, **work_of(built)})
     root = plan.job.store.uri
     if not _was_up_to_date(built, plan):
         _print_version(built, plan, options.on_message)

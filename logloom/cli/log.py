@@ -93,6 +93,7 @@ def _print_stay(one: LogStay, record: LogRecord) -> None:
     rows = [
         ("status", record.status),
         ("split", record.split),
+        *([("duplicate of", record.duplicate_of)] if record.duplicate_of else []),
         ("rows", f"{record.rows:,} of {counted(record.planned, 'tick')}"),
         *(("dropped", f"{count:,} by {why}") for why, count in record.dropped.items()),
         ("content", record.content_id),

@@ -40,7 +40,9 @@ _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a short
 DROPPED = "dropped"  # the status of a log that somebody left out of the version, and of those that follow
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
 _COUNTS = ("rows", "planned", "refused", "units")
-_LATER = ("catalogue", "splits", "size")  # the last columns: of shards in which they say something
+# The last columns: of shards in which they contain something.
+_LATER = ("catalogue", "splits", "size", "duplicate_of")
+_OPTIONAL = ("statistics", "catalogue", "duplicate_of")  # texts that are null where there are none
 _LISTED = re.compile(r"logs/[0-9a-f]{64}\.refused\.txt$")
 _JSON = {"uris": "[]", "dropped": "{}", "reasons": "[]"}  # and what stands there for nothing
 _REPEATED = ["split", "status", "verified", "dropped", "reasons"]  # worth a dictionary
@@ -70,6 +72,7 @@ class LogRecord:
         catalogue: what tables beside it say of it, see `logloom.io.catalogued`; "" for nothing.
         splits: rows of each split, by name, where rows are split; then `split` is "all".
         size: bytes of its files when its units were made; None without units, and where that wasn't noted.
+        duplicate_of: log_id of the log with the same content whose split it shares; "" for none.
     """
 
     __pydantic_config__ = STRICT
@@ -92,6 +95,7 @@ class LogRecord:
     catalogue: Unicode = ""
     splits: Mapping[str, Count] = field(default_factory=dict)
     size: Count | None = None
+    duplicate_of: Unicode = ""
 
     @property
     def split_names(self) -> tuple[str, ...]:
@@ -155,17 +159,16 @@ def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def schema() -> pa.Schema:
-    """The columns of records; `statistics`, `catalogue`, `splits` and `size` are null where a log has none.
+    """The columns of records; `statistics` and those in `_LATER` are null where a log has none.
 
-    The file of a shard lacks the last three where they are null in all rows, as in those of before there were
-    any.
+    The file of a shard lacks each of the latter that is null in all rows, as older files do.
     """
     import pyarrow as pa
 
     return pa.schema(
         [(name, pa.string()) for name in _STRINGS]
         + [(name, pa.int64()) for name in _COUNTS]
-        + [(name, pa.string()) for name in (*_JSON, "statistics", "catalogue", "splits")]
+        + [(name, pa.string()) for name in (*_JSON, "statistics", "catalogue", "splits", "duplicate_of")]
         + [("size", pa.int64())]
     )
 
@@ -178,7 +181,7 @@ def table_of(records: Iterable[LogRecord]) -> pa.Table:
     rows = [
         vars(record)
         | {name: canonical(getattr(record, name)).decode() for name in _JSON}
-        | {"statistics": record.statistics or None, "catalogue": record.catalogue or None}
+        | {name: getattr(record, name) or None for name in _OPTIONAL}
         | {"splits": canonical(record.splits).decode() if record.splits else None}
         for record in records
     ]
@@ -194,7 +197,7 @@ def records_of(table: pa.Table, place: str) -> list[LogRecord]:
     rows = table.to_pylist()
     for number, row in enumerate(rows):
         where = f"{place}: row {number}"
-        row |= {name: row[name] or "" for name in ("statistics", "catalogue")}
+        row |= {name: row[name] or "" for name in _OPTIONAL}
         row["splits"] = parsed(row["splits"] or "{}", f"{where}: splits")
         for name, nothing in _JSON.items():
             row[name] = () if row[name] == "[]" else parsed(row[name] or nothing, f"{where}: {name}")

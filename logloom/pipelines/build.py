@@ -218,7 +218,7 @@ def prepared(plan: AnyPlan) -> AnyPlan:
     check_purged(plan)
     if plan.job.parent is not None and not plan.up_to_date:
         sweep_runs(plan.job.store, plan.job.parent)  # after one that nobody waited for
-    save_memory(plan.memory, plan.job.store)
+    save_memory(plan.memory, plan.wholes, plan.job.store)
     if plan.problem:
         raise LogloomError(plan.problem)
     if isinstance(plan, BuildPlan) and plan.labels is not None:

@@ -99,7 +99,7 @@ def newest(plan: Plan, *, view: str = "auto", on_message: OnMessage = ignore_mes
     job.store.sweep()
     mend_digest(job)
     check_purged(plan)
-    save_memory(plan.memory, job.store)
+    save_memory(plan.memory, plan.wholes, job.store)
     made = with_view(job, job.parent, view, on_message, built=0, reused=0)
     return replace(made, warnings=plan.warnings)
 

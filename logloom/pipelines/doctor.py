@@ -31,6 +31,7 @@ from logloom.io.logs.base import (
     unfinished_words,
 )
 from logloom.io.logs.container import Chunk, LostBytes
+from logloom.io.logs.duplicates import equal_logs
 from logloom.io.logs.gathering import Gathering
 from logloom.io.logs.log import ContainerLog
 from logloom.io.logs.log_list import LogFiles
@@ -72,8 +73,21 @@ def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iter
     seen: TypesSeen = {}
     found = group_logs(logs, storage_options)
     options = OpenOptions("salvage", access_to(storage_options, found))
+    groups = equal_logs(found, options.storage_options)
+    firsts = {log.log_id: first for first, *others in groups for log in others}
     for files in found:
-        yield examine(files, options, seen)
+        diagnosis = examine(files, options, seen)
+        if first := firsts.get(files.log_id):
+            diagnosis = replace(diagnosis, findings=(*diagnosis.findings, _duplicate(files, first)))
+        yield diagnosis
+
+
+def _duplicate(files: LogFiles, first: LogFiles) -> HealthFinding:
+    """That a log has the same bytes as another one."""
+    message = f"it has the same content as {first.log_id} ({first.uris[0]})"
+    remedy = "remove one; a build puts both in one split, and with `duplicates: keep_first` leaves it out"
+    line = "duplicates: keep_first"
+    return HealthFinding("duplicate", files.uris[0], None, "", 0, message, remedy, recipe=line)
 
 
 def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None) -> Diagnosis:

@@ -27,7 +27,7 @@ SHORTEST_GAP = 20_000_000  # ns; a shorter gap leaves no row without a value
 # Kinds of findings that a build takes all messages in spite of.
 NOTES = (
     "index", "back", "twice", "late", "unstamped", "begins", "ends", "gap", "silence", "undecodable",
-    "frames", "calibration",
+    "frames", "calibration", "duplicate",
 )  # fmt: skip
 SALVAGE = "on_error: salvage"
 SALVAGED = f"`{SALVAGE}` uses what is whole"

@@ -55,7 +55,7 @@ _BATCH = 10_000  # units that are noted together
 LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|labels|refused\.txt)")
 _SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
 _SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times|video)")
-_OTHER_INDEX = re.compile(rf"listing|units|{MERGED.pattern}")
+_OTHER_INDEX = re.compile(rf"listing|duplicates|units|{MERGED.pattern}")
 _NONE = re.compile(r"(?!)")
 _RUN = re.compile(r"[0-9]{8}")
 # What isn't an outcome is only of use until that number is committed.

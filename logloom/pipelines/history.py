@@ -262,7 +262,8 @@ class LogInBrief:
     """A log of a version in a few words.
 
     Attributes:
-        reason: the first of why it isn't whole, or of what is strange about it; "" for nothing.
+        reason: the first of why it isn't whole, or of what is strange about it, or which log has the same
+            content; "" for nothing.
     """
 
     log_id: str
@@ -282,10 +283,14 @@ def listed_logs(store: Store, manifest: Manifest, most: int) -> list[LogInBrief]
             ", ".join(one.split_names),
             "purged" if one.part in purged.parts else one.status,
             one.rows,
-            reason_in_words(one.reasons, one.uris),
+            reason_in_words(one.reasons, one.uris) or _same_content(one),
         )
         for one in records
     ]
+
+
+def _same_content(record: LogRecord) -> str:
+    return f"same content as {record.duplicate_of}" if record.duplicate_of else ""
 
 
 def follow(store: Store, log_id: str) -> list[LogStay]:

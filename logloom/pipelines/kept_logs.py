@@ -79,6 +79,9 @@ def key_now(job: LogJob, recipe: Recipe, record: LogRecord) -> str:
 
 
 def _split_now(recipe: Recipe, record: LogRecord) -> str:
+    """The split of a record under a recipe; that of a duplicate is the split of another log."""
+    if record.duplicate_of:
+        return record.split
     return split_of(recipe, record.log_id, record.uris, record.split, record.catalogue)
 
 

@@ -25,6 +25,7 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.io.version_files import check_root
+from logloom.pipelines.duplicates import duplicate_warnings, marks, settle_duplicates
 from logloom.pipelines.kept_logs import kept_notes, kept_records, key_now
 from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.plan_catalogue import check_index
@@ -114,12 +115,13 @@ def plan_build(
     set_shortened_aside(recipe, following["store"], logs, before)
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
+    of_dropped = settle_duplicates(recipe, logs, before)
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, strict=strict, py_files=python, **following)
     job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
     _check_names(job.outputs, logs)
-    return _against_parent(job, recipe, before, logs, notes)
+    return _against_parent(job, recipe, before, logs, [*notes, *of_dropped])
 
 
 def _check_outputs(recipe: Recipe) -> None:
@@ -322,12 +324,14 @@ def _against_parent(
     if isinstance(recipe.logs, LogTable):
         records = before.records([*waiting, *staying])
         check_index(logs.sources[0], recipe.logs.index, logs.files, records)
-    lost = sorted([*([] if kept_gone else gone), *fewer, *before.having(purged)])
+    lost = _lost([] if kept_gone else gone, fewer, purged, before, logs)
     notes += [*kept_notes(kept_gone, before), *filter(None, logs.shortened.values())]
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
     warnings += logs.namesake_warnings(log.task.log_id for log in planned)
-    changes = before.changes([*kept, *unreadable], lost)
+    warnings += duplicate_warnings(logs.duplicates)
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
+    marked = marks(logs, before, *leaving, left.log_ids, staying)
+    changes = before.changes([*kept, *unreadable, *marked], lost)
     plan = BuildPlan(
         job=job,
         logs=tuple(planned),
@@ -348,6 +352,8 @@ def _against_parent(
         sources=logs.sources,
         kept=before.kept(*leaving, left.ids),
         changes=changes,
+        duplicates=logs.duplicates,
+        wholes=logs.wholes,
         opened=tuple(sorted(logs.opened)),
         samples=tuple(logs.samples),
         memory=logs.memory(),
@@ -359,6 +365,14 @@ def _against_parent(
     # Whether files of damaged logs are whole now, only building them tells.
     may_stay = len(compared) > 0 or len(mended) > 0
     return replace(plan, job=replace(job, bundle=bundle, if_changed=may_stay))
+
+
+def _lost(
+    gone: Sequence[str], fewer: Collection[str], purged: Collection[str], before: Before, logs: PlanLogs
+) -> list[str]:
+    """The logs of the newest version that the next one lacks, in order."""
+    left_out = (name for name, one in logs.duplicates.items() if one.is_left_out)
+    return sorted([*gone, *fewer, *before.having({*purged, *left_out})])
 
 
 def _passes_gone(gone: Sequence[str], logs: PlanLogs, before: Before) -> set[str]:
@@ -439,7 +453,7 @@ def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
-    split = split_of(recipe, log.log_id, tuple(log.uris), log.split, log.catalogue)
+    split = split_of(recipe, log.log_id, log.uris, log.split, log.catalogue)
     task = LogTask(log.log_id, tuple(log.uris), "", split, "", catalogue=log.catalogue)
     return skipped_record(task, [Failure(log.log_id, "", "log", message)])
 

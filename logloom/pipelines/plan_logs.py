@@ -22,6 +22,7 @@ from logloom.io.catalogued import with_labels
 from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.base import known_by, unfinished_words
 from logloom.io.logs.decoding import clouds
+from logloom.io.logs.duplicates import whole_digest
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.log_list import LogFiles, LogList, print_of
 from logloom.io.logs.match import NOT, access_to, check_files, has_settled, size_of_files, waiting_threads
@@ -37,7 +38,7 @@ from logloom.pipelines.vanished_labels import label_types_before, settle_vanishe
 from logloom.pipelines.versions import Before, namesake_warnings, purged_notes
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
-from logloom.recipe.logs import expand_logs, open_options
+from logloom.recipe.logs import expand_logs, open_options, split_of
 from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.derive import NOT_OF_THE_LOG
@@ -50,9 +51,12 @@ from logloom.words import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from logloom.pipelines.duplicates import Duplicate
+
 OnOpened = Callable[[int, int], None]
 SAMPLE = 64  # logs that the driver opens to hold a recipe to, where there are more to build
 _READ = 2 * MIB  # of a file for its content id, and so all of a small one
+_WHOLES = "duplicates"  # the file of a root's index folder
 _SETTLING = 64  # threads that ask a file system when files changed
 
 
@@ -64,6 +68,7 @@ class State(enum.IntEnum):
     OPENED = 2
     LEFT = 3  # a worker is to open it first
     FAILED = 4  # it can't be read
+    DUPLICATE = 5  # it is left out, since another one has its content
 
 
 class PlanLogs(Mapping[str, Outline]):
@@ -83,6 +88,7 @@ class PlanLogs(Mapping[str, Outline]):
         options: by which they are opened.
         labels: of them.
         labels_gone: by column the logs that are built without the labels that the newest version has of them.
+        duplicates: those that have the content of another log, by log_id.
     """
 
     def __init__(
@@ -139,6 +145,9 @@ class PlanLogs(Mapping[str, Outline]):
         self.opened: dict[str, Outline] = {}
         self.samples: list[str] = []
         self.failed: list[tuple[LogFiles, str]] = []
+        self.duplicates: Mapping[str, Duplicate] = {}
+        self._left_out: dict[str, Outline] = {}  # duplicates that were opened
+        self._wholes, self.wholes = sidecars.load(_WHOLES) or {}, dict[str, str]()  # see `whole_digest`
         self._outline = outlines()
         self._known = before.schema
         known = label_types_before(recipe, before)
@@ -149,13 +158,17 @@ class PlanLogs(Mapping[str, Outline]):
             self.labels_gone, self._vanished_notes = settle_vanished_labels(
                 recipe, self.labels, before, store, self.files.ids, self._purged.parts
             )
-            listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
-            self.files = self.files.with_catalogue(
-                [
-                    with_labels(catalogue, self.labels.digests_of(log_id), self.labels.files_of(log_id))
-                    for log_id, catalogue in listed
-                ]
-            )
+            self.files = self._with_labels()
+
+    def _with_labels(self) -> LogList:
+        """The logs, with digests of their labels."""
+        listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
+        return self.files.with_catalogue(
+            [
+                with_labels(catalogue, self.labels.digests_of(log_id), self.labels.files_of(log_id))
+                for log_id, catalogue in listed
+            ]
+        )
 
     def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
         """The logs that are these; notes those that may still be written."""
@@ -274,6 +287,14 @@ class PlanLogs(Mapping[str, Outline]):
         others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
         return any(self._purged.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
 
+    def was_purged(self, log_id: str) -> bool:
+        """Whether a log of this name was erased."""
+        return bool(len(self._purged)) and self._purged.has_named(log_id)
+
+    def was_content_purged(self, content_id: str) -> bool:
+        """Whether a log of this content was erased, so that it stays out under any name."""
+        return bool(len(self._purged)) and self._purged.has(content_id)
+
     def purged_notes(self, log_ids: Collection[str]) -> Iterator[str]:
         """See `logloom.pipelines.versions.purged_notes`."""
         return purged_notes(self._purged, log_ids)
@@ -293,6 +314,56 @@ class PlanLogs(Mapping[str, Outline]):
         if not self._purged.knows_sizes or log.size is not None:
             return log.size
         return size_of_files(log.uris, self.options.storage_options)
+
+    def sizes(self, rows: Ints) -> Ints:
+        """(M,) bytes of the files of logs at some positions; -1 where nobody can tell."""
+        sizes = self.files.sizes(rows)
+        unknown = np.flatnonzero(sizes < 0)
+        access = self.options.storage_options
+        asked = ahead(lambda log: size_of_files(log.recordings, access), self.files.at(rows[unknown]))
+        sizes[unknown] = [-1 if size is None else size for size in asked]
+        return sizes
+
+    def whole_digest(self, row: int, log: LogFiles, size: int) -> str | None:
+        """Digest of all bytes of a log of which another one has the content id; None where it can't be read.
+
+        "" where the content id says as much. What was read as a whole once is remembered, where a listing
+        shows that it didn't change.
+        """
+        if self._reads_all or 0 <= size <= _READ:
+            return ""
+        name = print_of(log)
+        known = self._wholes.get(name) if name else None
+        if not isinstance(known, str):
+            known = whole_digest(log, self.options.storage_options)
+        if name and known:
+            self.wholes[name] = known
+        return known
+
+    def own_split(self, log: LogFiles, uris: Sequence[str]) -> str:
+        """The split that a log falls into by its own name, or by what tables say of it."""
+        return split_of(self._recipe, log.log_id, uris, log.split, log.catalogue)
+
+    def split_of(self, log: LogFiles, uris: Sequence[str]) -> str:
+        """The split that a log falls into; of a duplicate that of the log whose content it has."""
+        duplicate = self.duplicates.get(log.log_id)
+        return self.own_split(log, uris) if duplicate is None else duplicate.split
+
+    def set_duplicates(self, found: Iterable[Duplicate], *, are_left_out: bool) -> None:
+        """Notes which logs have the content of another one, and leaves them out where that is wanted."""
+        self.duplicates = {one.log_id: replace(one, is_left_out=are_left_out) for one in found}
+        if not are_left_out:
+            return
+        rows = self.files.rows_of(self.duplicates)
+        if not np.isin(self.rows(State.OPENED, State.LEFT, State.REMEMBERED), rows, invert=True).any():
+            self.open(rows[:1])  # to hold the recipe to, where only rows of logs that are gone stay
+        self._states[rows] = State.DUPLICATE
+        self._left_out = {name: self.opened.pop(name) for name in self.duplicates if name in self.opened}
+
+    def is_listed(self, log_id: str) -> bool:
+        """Whether a log of this name is found, and isn't left out."""
+        row = self.files.rows_of([log_id])[0]
+        return bool(row >= 0 and self._states[row] not in (State.DUPLICATE, State.FAILED))
 
     def open_some(self, rows: Ints) -> None:
         """Opens logs that are to be built; of many a sample, spread evenly over their names.
@@ -407,7 +478,7 @@ class PlanLogs(Mapping[str, Outline]):
             except OF_CONTENT:
                 # Without those that turned out to be unreadable, where these may be skipped.
                 self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
-        logs = self or self._waiting
+        logs = self or self._left_out or self._waiting
         return resolve(self._recipe, logs, allow_derive, labels=self.labels.types, known=self._known)
 
     def at(self, rows: Ints) -> Iterator[tuple[int, LogFiles]]:
@@ -457,9 +528,9 @@ class PlanLogs(Mapping[str, Outline]):
             return None
         shared: dict[Any, Any] = {}
         known = []
-        rows = self.rows(State.OPENED)
-        for log in self.files.at(rows):
-            summary = self.opened[log.log_id].summary
+        opened = {**self.opened, **self._left_out}
+        for log in self.files.at(np.sort(self.files.rows_of(opened))):
+            summary = opened[log.log_id].summary
             one = RememberedLog.of(log.uris, summary, self._topics, shared)
             known += [(listed, one)] if one is not None and (listed := print_of(log)) else []
         memory = self._before.take(self._rows[self._rows >= 0], self._known_bags)
@@ -489,12 +560,18 @@ def _spread(rows: Ints, most: int | None) -> Ints:
     return rows[np.arange(most) * (len(rows) - 1) // max(most - 1, 1)]
 
 
-def save_memory(memory: Memory | None, store: Store) -> None:
-    """Keeps what the next plan may remember; a root that takes none has its logs opened again."""
-    if memory is None:
-        return
+def save_memory(memory: Memory | None, wholes: Mapping[str, str], store: Store) -> None:
+    """Keeps what the next plan may remember; a root that takes none has its logs opened again.
+
+    Args:
+        wholes: digests of logs of equal content id, see `PlanLogs.whole_digest`; without any, those that are
+            there stay.
+    """
     try:
-        memory.save(Sidecars.of(store))
+        if memory is not None:
+            memory.save(Sidecars.of(store))
+        if wholes and Sidecars.of(store).load(_WHOLES) != wholes:
+            Sidecars.of(store).save(_WHOLES, dict(sorted(wholes.items())))
     except (LogloomError, OSError):
         return
 

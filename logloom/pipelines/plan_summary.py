@@ -10,7 +10,7 @@ from typing import Any
 from logloom.pipelines import splits
 from logloom.pipelines.planned import BuildPlan
 from logloom.transforms.build_warnings import as_json
-from logloom.words import human_bytes
+from logloom.words import counted, human_bytes, some_of
 
 
 def plan_summary(plan: BuildPlan) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "recipe_held_to": list(plan.samples),
         "logs_unsettled": plan.num_unsettled,
         "logs_purged": plan.num_purged,
+        **duplicates_summary(plan),
         "logs_left_to_workers": len(plan.left) + len(plan.compared),
         "partitions": plan.num_partitions,
         "rows_at_most": plan.num_ticks,
@@ -51,6 +52,15 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
     }
 
 
+def duplicates_summary(plan: BuildPlan) -> dict[str, Any]:
+    """Logs with the content of another one, by log_id: which, the split of both, if left out."""
+    found = {
+        log_id: {"duplicate_of": one.duplicate_of, "split": one.split, "left_out": one.is_left_out}
+        for log_id, one in sorted(plan.duplicates.items())
+    }
+    return {"duplicates": found, "duplicates_left_out": sum(one["left_out"] for one in found.values())}
+
+
 _ABOUT = ("partitions", "rows_at_most", "units_to_build", "message_bytes", "chunk_reads")
 _AT_LEAST = ("units_finished", "largest_partition_bytes")  # those of logs that were opened
 
@@ -65,6 +75,9 @@ def in_words(name: str, value: Any, *, is_guessed: bool = False) -> str:
         return splits.in_words(value, is_guessed=is_guessed)
     if is_guessed and name in _ABOUT + _AT_LEAST:
         return f"{'about' if name in _ABOUT else 'at least'} {in_words(name, value)}"
+    if name == "duplicates":
+        names = some_of(f"{log_id} of {one['duplicate_of']}" for log_id, one in value.items())
+        return f"{counted(len(value), 'log')} ({names})"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.endswith("_bytes"):

@@ -11,6 +11,7 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,9 @@ from logloom.transforms.columns import RowPlan, Span, clock_topics
 from logloom.transforms.finish import over_budget
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
+
+if TYPE_CHECKING:
+    from logloom.pipelines.duplicates import Duplicate
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Plan:
         changes: records that change in the newest version beside those of logs that are built, see
             `Before.changes`.
         memory: what the next plan may remember of the logs; None where the root has it.
+        wholes: likewise, digests of logs that were compared as a whole.
         staged: digests of files in runs/ with `elements`, where an engine's graph shouldn't hold them.
     """
 
@@ -98,6 +103,7 @@ class Plan:
     up_to_date: bool = False
     changes: tuple[LogRecord, ...] = ()
     memory: Memory | None = None
+    wholes: Mapping[str, str] = field(default_factory=dict)
     staged: tuple[str, ...] = ()
 
     @property
@@ -181,6 +187,7 @@ class BuildPlan(Plan):
         num_purged: how many logs are left out since they were purged.
         labels: that logs have, as their tables are now.
         labels_gone: see `PlanLogs.labels_gone`.
+        duplicates: logs that have the content of another one, by log_id.
     """
 
     job: LogJob
@@ -201,6 +208,7 @@ class BuildPlan(Plan):
     num_purged: int = 0
     labels: RecipeLabels | None = None
     labels_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    duplicates: Mapping[str, Duplicate] = field(default_factory=dict)
 
     @property
     def tasks(self) -> Iterator[LogTask]:

@@ -13,6 +13,7 @@ changed. The latter are columns; where some keys differ, all are made, most of t
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,6 @@ from logloom.io.stretches import Ints
 from logloom.pipelines.plan_logs import PlanLogs, State
 from logloom.pipelines.versions import Before
 from logloom.recipe import LogTable, Recipe
-from logloom.recipe.logs import split_of
 from logloom.transforms.job import LogJob, LogTask, is_key_of
 
 if TYPE_CHECKING:
@@ -37,9 +37,11 @@ _PLAIN = r"^[ !#-\[\]-~]*$"  # texts that JSON has as they are
 def task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, row: int, files: LogFiles) -> LogTask:
     """What there is to build of the log at a position, which was opened, or is remembered."""
     content_id, uris = logs.content_of(row, files)
-    split = split_of(recipe, files.log_id, uris, files.split, files.catalogue)
+    split = logs.split_of(files, uris)
     key = job.log_key(files.log_id, content_id, uris, split, files.catalogue)
-    return LogTask(files.log_id, uris, content_id, split, key, catalogue=files.catalogue)
+    task = LogTask(files.log_id, uris, content_id, split, key, catalogue=files.catalogue)
+    duplicate = logs.duplicates.get(files.log_id)
+    return task if duplicate is None else replace(task, duplicate_of=duplicate.duplicate_of)
 
 
 def changed_logs(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
@@ -169,6 +171,9 @@ def _look_alike(
     files = logs.files.column("uris").take(pa.array(rows))
     alone = pc.equal(pc.list_value_length(files), 1).to_numpy(zero_copy_only=False)
     alike: NDArray[np.bool_] = alone & logs.are_remembered(rows) & ~_of_status(before, found, "skipped")
+    # The splits of duplicates aren't those of their names.
+    alike &= before.column("duplicate_of").take(found).is_null().to_numpy()
+    alike &= ~np.isin(rows, logs.files.rows_of(logs.duplicates))
     chosen = np.flatnonzero(alike)
     rows, found = rows[chosen], found[chosen]
     uris = files.take(pa.array(chosen)).flatten()

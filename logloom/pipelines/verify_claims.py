@@ -103,9 +103,15 @@ class Claims:
             return
         if self._recipe is not None:
             known = record.split, record.catalogue
-            expected = split_of(self._recipe, record.log_id, record.uris, *known)
+            expected, whose = split_of(self._recipe, record.log_id, record.uris, *known), "its recipe"
+            if record.duplicate_of:
+                first = self._manifest.logs.find(
+                    record.duplicate_of
+                )  # dropped or purged since where it's None
+                expected = record.split if first is None or not first.part else first.split
+                whose = f"{record.duplicate_of}, of which it is a duplicate,"
             if record.split != expected:
-                message = f"the manifest has it in split {record.split}, its recipe in {expected}"
+                message = f"the manifest has it in split {record.split}, {whose} in {expected}"
                 yield Finding(record.log_id, "", message)
         if self._keys is None and units:
             self._keys = _Keys(self._store, self._manifest, output_order(units))

@@ -43,7 +43,19 @@ AnyTarget = TypeVar("AnyTarget", bound=Target)
 _COMPARED = 10_000  # names of logs that one that isn't known is held against
 _SHOWN = 20  # names of logs that a plan tells of
 # Columns that nearly every plan asks for, one after the other; together they take each shard once.
-_PLANNED = ("log_id", "key", "status", "content_id", "uris", "split", "rows", "part", "splits", "size")
+_PLANNED = (
+    "log_id",
+    "key",
+    "status",
+    "content_id",
+    "uris",
+    "split",
+    "rows",
+    "part",
+    "splits",
+    "size",
+    "duplicate_of",
+)
 
 
 def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:

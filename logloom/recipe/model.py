@@ -55,7 +55,7 @@ from logloom.words import near_to
 
 MAX_FILE_BYTES = 16 << 20
 
-_LATER = ("keep", "settle", "shortened")  # keys that came after the first versions
+_LATER = ("keep", "settle", "shortened", "duplicates")  # keys that came after the first versions
 _LATER_OF_TABLE = ("host", "index")  # likewise, of `logs` that a table lists
 _LATER_OF_COLUMN = ("deskew", "frame")
 _LATER_OF_TIME = ("name", "from", "to", "set_back")  # likewise, of `time`
@@ -107,6 +107,7 @@ class Recipe(RecipePart):
     on_error: OneOrKeys[Literal["fail", "skip", "salvage"], SkipBudget] = "fail"
     vanished: Literal["fail", "keep", "drop"] = "fail"
     shortened: Literal["fail", "keep", "build"] = "fail"
+    duplicates: Literal["warn", "fail", "keep_first"] = "warn"
     hash: Literal["ends", "full"] = "ends"
     keep: Keep | None = None
     settle: Settling | None = None

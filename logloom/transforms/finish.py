@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from blake3 import blake3
@@ -160,6 +160,7 @@ def _record_of_log(
         catalogue=log.catalogue,
         splits=rows_by_split(run for tally in tallies for run in tally.splits),
         size=summary.size,
+        duplicate_of=log.duplicate_of,
     )
     return record, (*of_times, *(BuildWarning(f"{log.log_id}: {text}") for text in of_columns))
 
@@ -246,7 +247,8 @@ def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     died = any(failure.kind == "worker" for failure in failures)
     key = survivors_key(log.key, software()) if died else log.key
     named = log.log_id, log.uris, log.content_id, log.split, key
-    return LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
+    record = LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
+    return replace(record, duplicate_of=log.duplicate_of)
 
 
 # --- the commit -----------------------------------------------------------------------------------------

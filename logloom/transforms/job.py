@@ -63,6 +63,7 @@ class LogTask:
         replaces: digest of the part of its record in the parent version, "" where that has none, if it was
             skipped or salvaged and has this content id, by the ends of files that may be whole now. Units are
             called otherwise than those in it, whose rows may be others. None elsewhere.
+        duplicate_of: see `LogRecord.duplicate_of`.
     """
 
     log_id: str
@@ -74,6 +75,7 @@ class LogTask:
     catalogue: str = ""
     before: str = ""
     replaces: str | None = None
+    duplicate_of: str = ""
 
     @property
     def stays(self) -> bool:

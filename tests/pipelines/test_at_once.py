@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 
+from logloom.demo import make_drives
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
 from logloom.io.version_files import version_numbers
@@ -70,8 +71,8 @@ def test_of_four_builds_at_once_with_gc_and_readers_all_commit_and_nothing_is_to
     logs, root, done = tmp_path / "logs", tmp_path / "root", tmp_path / "done"
     logs.mkdir()
     names = [f"{number}.mcap" for number in range(BUILDERS)]
-    for number, name in enumerate(names):
-        shutil.copy(drive.logs[number % len(drive.logs)], logs / name)
+    for path, name in zip(make_drives(tmp_path / "drives", seconds=4, logs=BUILDERS), names, strict=True):
+        shutil.move(path, logs / name)
     everything = recipe_of(drive, names, logs)
     left_by_the_dead(everything, root)
     with ThreadPoolExecutor(BUILDERS + COLLECTORS + READERS) as pool:

@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 import logloom.datasets
+from logloom.demo import make_drives
 from logloom.errors import DatasetError, PurgedError, UsageError
 from logloom.io import removals
 from logloom.io.entries import read_log_part
@@ -401,9 +402,8 @@ def test_a_purged_log_stays_out_by_whichever_hash_logs_are_known(purged_root):
 
 def test_a_purged_log_stays_out_where_workers_open_the_logs(purged_root):
     recipe, gone, folder = purged_root
-    [kept] = (path for path in (folder / "logs").iterdir() if path.stem != gone)
-    for number in range(8):
-        shutil.copy2(kept, folder / f"logs/a-{number}.mcap")
+    for number, path in enumerate(make_drives(folder / "more", logs=8, seconds=2, seed=1)):
+        shutil.move(path, folder / f"logs/a-{number}.mcap")
     plan = plan_build(recipe, str(folder / "root"), sample=2)
     for path in (folder / "logs").glob("a-*.mcap"):
         path.unlink()

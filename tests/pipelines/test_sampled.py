@@ -147,8 +147,8 @@ def test_a_build_leaves_comparing_to_workers_and_makes_the_version_that_the_comm
     more = f"hash: {hash}\n"
     build(planned(archive, more))
     (archive / "root/index/listing").unlink(missing_ok=True)
-    shutil.copy2(archive / "logs/car-4.mcap", archive / "logs/car-3.mcap")
-    shutil.copy2(archive / "logs/car-4.mcap", archive / "logs/new.mcap")
+    for count, name in ((30, "car-3"), (31, "new")):
+        write_log(archive / f"logs/{name}.mcap", {"/can": (SPEED, speeds(count=count))})
     shutil.copytree(archive / "root", archive / "other")
     build(planned(archive, more, root="other"))
     opened.clear()
@@ -297,8 +297,8 @@ def test_people_are_told_which_figures_are_guessed(archive):
 
 
 def test_no_split_is_said_to_get_no_row_before_workers_have_opened_its_logs(archive):
-    for name in (NAMES[0], NAMES[-1]):  # between two ticks
-        write_log(archive / f"logs/{name}.mcap", {"/can": (SPEED, speeds(start=START + 1000, count=1))})
+    for delay, name in ((1000, NAMES[0]), (2000, NAMES[-1])):  # between two ticks
+        write_log(archive / f"logs/{name}.mcap", {"/can": (SPEED, speeds(start=START + delay, count=1))})
     plan = planned(archive)
     assert plan.num_ticks == 0
     assert plan_summary(plan)["warnings"] == []
@@ -381,7 +381,8 @@ def test_a_plan_warns_of_a_log_with_far_more_partitions_than_messages(archive):
 
 def test_a_command_whose_workers_find_no_log_changed_is_up_to_date_for_all_who_ask(archive, tmp_path):
     for number in range(70):  # more than the command opens
-        shutil.copy2(archive / "logs/car-1.mcap", archive / f"logs/more-{number:02}.mcap")
+        topics = {"/can": (SPEED, speeds(count=20 + number))}
+        write_log(archive / f"logs/more-{number:02}.mcap", topics)
     text = "name: t\nlogs: [logs/*.mcap]\nclock: {rate: 10}\nhash: full\ncolumns:\n"
     (archive / "drive.yaml").write_text(
         f"{text}  speed: {{topic: /can, field: speed}}\noutputs: {{table: {{}}}}\n"

@@ -11,12 +11,18 @@ from logloom.io.logs.opening import open_log
 from logloom.io.manifest import read_manifest
 from logloom.io.storage import Store
 from tests.forking import command
-from tests.pipelines.test_wrong_clocks import T0, TICK, S, of, ticks, write
+from tests.pipelines.test_wrong_clocks import T0, TICK, Message, S, of, ticks, value, write
 
 PASSES = [ticks(50), ticks(50, T0 + 2 * S), ticks(30, T0 + S)]
 TWO = of("/x", *PASSES[0], *PASSES[1])
 THREE = of("/x", *PASSES[0], *PASSES[1], *PASSES[2])
 SPLIT = "time: {set_back: split}"
+
+
+def differing(messages, number):
+    """The same messages but for the first value, so that logs of them are no duplicates."""
+    time = messages[0].log_time
+    return [Message("/x", time, time, 0, value(1000 + number)), *messages[1:]]
 
 
 def recipe_of(folder, logs, extra=SPLIT, columns="", name="recipe"):
@@ -89,7 +95,7 @@ def test_passes_of_two_topics_and_of_another_shape(tmp_path):
 
 
 def test_all_passes_lie_in_one_split(tmp_path):
-    logs = [write(tmp_path / f"drive{i}.mcap", THREE) for i in range(8)]
+    logs = [write(tmp_path / f"drive{i}.mcap", differing(THREE, i)) for i in range(8)]
     split = f"{SPLIT}\nsplit: {{by: log_id, train: 0.5, val: 0.5}}"
     build(tmp_path, recipe_of(tmp_path, logs, split))
     found = {}
@@ -218,7 +224,7 @@ def test_a_recipe_may_change_between_a_part_and_all_passes(tmp_path):
 
 
 def test_workers_open_passes(tmp_path):
-    logs = [write(tmp_path / f"drive{i:03}.mcap", TWO) for i in range(40)]
+    logs = [write(tmp_path / f"drive{i:03}.mcap", differing(TWO, i)) for i in range(40)]
     recipe, root = recipe_of(tmp_path, logs), tmp_path / "root"
     planned = json.loads(command("plan", recipe, "--to", str(root), "--json").stdout)
     assert planned["logs_left_to_workers"] == 16
