@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -354,6 +355,34 @@ def test_a_number_that_nobody_has_here_proves_no_end_of_a_process_of_elsewhere(p
             assert (one.state, one.may_run) == ("running", True)
             assert list(running_note.notes_of_others(replace(plan.job, run="mine"))) == [one.run]
             assert not running_note.is_over(plan.job.store, 1, one.run)
+
+
+def apart(*arguments):
+    """What a command ends with where processes are numbered by themselves, as in a container."""
+    unshare = shutil.which("unshare")
+    alone = [str(unshare), "--pid", "--fork", "--mount-proc"]
+    tried = subprocess.run([*alone, "true"], capture_output=True, text=True) if unshare else None
+    if tried is None or tried.returncode:
+        pytest.skip(f"no process ids apart here: {tried.stderr if tried else 'there is no unshare'}")
+    logloom = [sys.executable, "-m", "logloom", *map(str, arguments)]
+    return subprocess.run([*alone, *logloom], capture_output=True, text=True, timeout=100)
+
+
+def test_a_build_is_seen_from_a_container_that_has_its_host_name_and_other_process_ids(
+    plan, drive, recipe, monkeypatch
+):
+    root = plan.job.store.uri
+    build(plan_build(drive.recipe(**{"*.mcap": "drive-00.mcap"}), root))
+    monkeypatch.setattr(running_note, "HEARD_EVERY", 0.05)
+    with Announced(plan_build(drive.recipe(), root).job, "direct"):
+        assert "version 2, running" in apart("status", root).stdout
+        for command_ in (("build", recipe, "--to", root), ("purge", root, "--log", "drive-00")):
+            done = apart(*command_)
+            assert done.returncode in (1, 2)
+            assert "build: version 2, running" in done.stderr or "run: version 2, running" in done.stderr
+            assert "waiting for its next sign of life" in done.stderr
+            assert f"process {os.getpid()} on {socket.gethostname()}" in done.stderr
+        assert Store.at(root).names("versions/purged") == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.booleans()), min_size=1))
