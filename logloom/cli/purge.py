@@ -23,7 +23,7 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
-from logloom.words import counted, human_bytes
+from logloom.words import counted, human_bytes, ignore_message
 
 if TYPE_CHECKING:
     from logloom.pipelines.purge import PurgeReport
@@ -90,6 +90,7 @@ def purge(
             dry_run=dry_run,
             storage_options=parse_storage_options(storage_option),
             on_progress=on_progress,
+            on_message=ignore_message if quiet else print_message,
         )
     if json:
         print_json(dataclasses.asdict(done) | {"is_proven": None if dry_run else done.is_proven})

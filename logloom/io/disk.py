@@ -1,7 +1,7 @@
 """Files of this machine's disks that are being written: their names, their locks, and how they appear.
 
-Here: `own_name`, `is_left_behind`, `is_running`, `locked`, `unfinished`, `appear`, `replace_file`,
-`in_its_folder`, `make_folder`, `paths_below`, `start_writing`, `sync` and `sync_all`.
+Here: `own_name`, `is_left_behind`, `is_running`, `start_of`, `locked`, `unfinished`, `appear`,
+`replace_file`, `in_its_folder`, `make_folder`, `paths_below`, `start_writing`, `sync` and `sync_all`.
 Elsewhere: what is written where (storage).
 """
 
@@ -15,7 +15,6 @@ import functools
 import os
 import pathlib
 import socket
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +34,6 @@ NO_LINKS = (
     errno.ENOSYS,
 )  # how link() says: not on this disk
 PARTIAL = ".partial"  # ends the name of a file that isn't finished
-_CLOCKS_APART = 2.0  # seconds
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE of Linux
 _TRIES = 100  # of what others may undo in between
 AT_ONCE = 8  # files synced or uploaded at a time; those synced together share the disk's commits
@@ -238,11 +236,12 @@ def sync_all(paths: Sequence[pathlib.Path]) -> None:
         deque(_SYNCING.pool.map(sync, paths), maxlen=0)
 
 
-def is_running(pid: int, since: float | None = None) -> bool:
-    """Whether a process of this machine runs.
+def is_running(pid: int, began: int = 0) -> bool:
+    """Whether a process runs, of those that this one sees.
 
     Args:
-        since: seconds since the Unix epoch; one that began later only has the number of one that is gone.
+        began: its start as `start_of` gave it; one with another start only has the number of one that is
+            gone. 0 where it isn't known.
     """
     try:
         os.kill(pid, 0)
@@ -250,14 +249,12 @@ def is_running(pid: int, since: float | None = None) -> bool:
         return False
     except PermissionError:
         pass
-    return since is None or _began(pid) < since + _CLOCKS_APART
+    return not began or start_of(pid) in (0, began)
 
 
-def _began(pid: int) -> float:
-    """When a process began, in seconds since the Unix epoch; 0 where the system doesn't tell."""
+def start_of(pid: int) -> int:
+    """When a process began, in clock ticks since the machine booted; 0 where the system doesn't say."""
     try:
-        ticks = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        return booted + ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return 0.0
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,7 +1,8 @@
 """A build beside another one of the same version: refused, or it waits.
 
 Both would do the same work, and only one commits. A note only informs, so what counts is whether a build is
-known to run: one that was killed holds nobody up for long.
+known to run: one that was killed holds nobody up for long. That is decided by
+`logloom.pipelines.status.still_running`.
 Elsewhere: what is known of builds (logloom.pipelines.status), the notes that they leave
 (logloom.transforms.running_note).
 """
@@ -17,7 +18,13 @@ from logloom.io.version_files import version_file
 from logloom.pipelines import status
 from logloom.pipelines.status import BuildStatus
 from logloom.transforms.job import Target
-from logloom.transforms.running_note import SILENT_AFTER, Announced, notes_of_others
+from logloom.transforms.running_note import (
+    SILENT_AFTER,
+    Announced,
+    Heartbeats,
+    RunningNote,
+    notes_of_others,
+)
 from logloom.words import OnMessage, human_seconds, human_time, ignore_message
 
 _CHOOSE_EVERY = 0.05  # seconds; others choose right after they are announced
@@ -41,7 +48,7 @@ def refuse_second(job: Target, on_message: OnMessage = ignore_message) -> None:
     def watched(one: BuildStatus) -> None:
         on_message(_message(one, "waiting for its next sign of life, for it may have been killed"))
 
-    if found and (running := running_now(store, job.number, watched, but_for=job.run)):
+    if found and (running := running_now(store, {job.number}, watched, but_for=job.run)):
         raise _refusal(store, running[0])
 
 
@@ -75,10 +82,11 @@ def take_turn(
 
 def _wait_for_turn(job: Target, announced: Announced, on_message: OnMessage) -> None:
     announced.update(turn=1 + max((one.turn for one in notes_of_others(job).values()), default=0))
-    others = notes_of_others(job)
+    heartbeats = Heartbeats()
+    others = _living_others(job, heartbeats)
     while any(one.turn == 0 for one in others.values()):
         time.sleep(_CHOOSE_EVERY)
-        others = notes_of_others(job)
+        others = _living_others(job, heartbeats)
     mine = (announced.note.turn, announced.note.started, job.run)
     ahead = [run for run, one in others.items() if (one.turn, one.started, run) < mine]
     if not ahead:
@@ -89,8 +97,17 @@ def _wait_for_turn(job: Target, announced: Announced, on_message: OnMessage) -> 
 
     submitting = [run for run in ahead if others[run].detached and not others[run].job_id]
     found = [one for one in status.builds(job.store, {job.number}) if one.run in submitting]
-    if running := found or running_now(job.store, job.number, watched, among=ahead):
+    if running := found or running_now(job.store, {job.number}, watched, among=ahead):
         raise _refusal(job.store, running[0])
+
+
+def _living_others(job: Target, heartbeats: Heartbeats) -> dict[str, RunningNote]:
+    """`notes_of_others`, but for those that didn't change while they were watched."""
+
+    def lives(run: str, note: RunningNote) -> bool:
+        return bool(note.lives) or heartbeats.lives(job.number, run, note.beat) is not False
+
+    return {run: note for run, note in notes_of_others(job).items() if lives(run, note)}
 
 
 def wait_for_others(job: Target, on_message: OnMessage = ignore_message) -> bool:
@@ -102,17 +119,21 @@ def wait_for_others(job: Target, on_message: OnMessage = ignore_message) -> bool
     """
     found = _others(job)
     for one in found:
-        on_message(_unsure(one) if one.state not in _WAITS else _message(one, "waiting for its end"))
-    waited_for = [one for one in found if one.state in _WAITS]
+        on_message(_message(one, "waiting for its end") if _is_waited_for(one) else _unsure(one))
+    waited_for = [one for one in found if _is_waited_for(one)]
     if waited_for:
         status.wait(job.store, job.number, states=_WAITS)
     return bool(waited_for)
 
 
+def _is_waited_for(one: BuildStatus) -> bool:
+    return one.silence >= 0 or one.state in _WAITS
+
+
 def _others(job: Target) -> list[BuildStatus]:
     """The builds of its version that may run, but for itself."""
     found = status.builds(job.store, {job.number})
-    return [one for one in found if one.run != job.run and not one.is_over]
+    return [one for one in found if one.run != job.run and one.may_run]
 
 
 def _message(one: BuildStatus, then: str) -> str:
@@ -125,35 +146,39 @@ def _unsure(one: BuildStatus) -> str:
 
 def running_now(
     store: Store,
-    version: int,
+    versions: Collection[int] | None = None,
     on_status: Callable[[BuildStatus], None] = lambda status: None,
     but_for: str = "",
     among: Collection[str] | None = None,
+    states: Collection[str] = ("running",),
 ) -> list[BuildStatus]:
-    """The builds of a version that are known to run.
+    """The builds that are known to run.
 
-    Of a process of this machine, or a job that its engine knows, that is known at once. A command on another
-    machine is known to run once it gives a new sign of life: one that was killed leaves a young note, too, as
-    where Kubernetes replaces a pod. So this takes up to `HEARD_EVERY` where one runs, and `SILENT_AFTER`
-    where none does.
+    Of a process that can be seen from here, or a job that its engine knows, that is known at once. A command
+    on another machine or in another container is known to run once it gives a new sign of life: one that was
+    killed leaves a young note, too, as where Kubernetes replaces a pod. So this takes up to `HEARD_EVERY`
+    where one runs, and `SILENT_AFTER` where none does.
 
     Args:
+        versions: only builds that are to be one of these; None for all.
         on_status: called with those that are watched for a sign of life.
         but_for: the name of a build that doesn't count.
         among: the names of those that count; None for all.
+        states: of those that count.
     """
-    until = time.monotonic() + SILENT_AFTER
-    heard: dict[str, int] = {}
+    heartbeats = Heartbeats()
+    watched: set[tuple[int, str]] = set()
     while True:
-        found = status.builds(store, {version})
-        running = [one for one in found if one.state == "running" and one.run != but_for]
-        running = [one for one in running if among is None or one.run in among]
-        sure = [one for one in running if one.is_sure or one.heard < heard.get(one.run, 0)]
-        if sure or not running or time.monotonic() > until:
-            return sure or running
-        for one in running if not heard else ():
-            on_status(one)
-        heard = {one.run: one.heard for one in running}
+        found = [one for one in status.builds(store, versions) if one.run != but_for]
+        found = [one for one in found if among is None or one.run in among]
+        running = [one for one in status.still_running(store, found, heartbeats) if one.state in states]
+        known = [one for one in running if one.silence < 0]
+        if known or not running:
+            return known
+        for one in running:
+            if (one.version, one.run) not in watched:
+                watched.add((one.version, one.run))
+                on_status(one)
         time.sleep(status.LOOK_EVERY)
 
 

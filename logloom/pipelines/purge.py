@@ -33,17 +33,18 @@ from logloom.io.removals import forget_removals, removing
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
 from logloom.io.version_files import version_file, version_numbers, view_folder
+from logloom.pipelines.beside import running_now
 from logloom.pipelines.gc import LOG_FILE
 from logloom.pipelines.gc_needed import view_users
 from logloom.pipelines.purge_found import Found
 from logloom.pipelines.purge_intervals import forget_logs, mentioning
 from logloom.pipelines.purge_rows import ErasedTime
 from logloom.pipelines.purge_traces import Traces, files_of_assembled, find_left, log_ids_in, spare_shared
-from logloom.pipelines.status import builds
+from logloom.pipelines.status import GOING_ON, BuildStatus, builds
 from logloom.pipelines.versions import where_logs_are
 from logloom.pipelines.view import COPIED
 from logloom.schema import TimeRanges
-from logloom.words import some_of
+from logloom.words import OnMessage, ignore_message, some_of
 
 
 @dataclass
@@ -88,6 +89,7 @@ def purge(
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_message: OnMessage = ignore_message,
 ) -> PurgeReport:
     """Erases logs, or some time of logs, from all versions of a root.
 
@@ -99,6 +101,7 @@ def purge(
         dry_run: only tell.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         on_progress: called with how many files were looked through at the end, of how many.
+        on_message: called with builds elsewhere that are watched for a sign of life, up to two minutes.
 
     Returns:
         What was erased, and whether anything of it may be left.
@@ -111,7 +114,8 @@ def purge(
     """
     if not logs and not times:
         raise UsageError("nothing to erase: name logs (--log LOG_ID), or times of logs (--rows LOG:FROM..TO)")
-    return _purge(Store.at(root, storage_options), logs, times, reason, dry_run, on_progress, set())
+    store = Store.at(root, storage_options)
+    return _purge(store, logs, times, reason, dry_run, on_progress, on_message, set())
 
 
 def _purge(
@@ -121,6 +125,7 @@ def _purge(
     reason: str,
     dry_run: bool,
     on_progress: Callable[[int, int], None],
+    on_message: OnMessage,
     seen: set[str],
 ) -> PurgeReport:
     """As `purge`.
@@ -129,9 +134,14 @@ def _purge(
         seen: URIs of roots that are purged already, which may point into each other; takes this one.
     """
     store = as_laid_out(store)
-    running = [status for status in builds(store) if not status.is_over]
-    if running:
-        raise UsageError(f"{store.uri}: a build runs (version {running[0].version}); purge once it has ended")
+
+    def watched(one: BuildStatus) -> None:
+        then = "waiting for its next sign of life, for it may have been killed"
+        on_message(f"{store.uri}: a build may run: {one.in_words()}; {then}")
+
+    if running := running_now(store, on_status=watched, states=GOING_ON):
+        where = f"version {running[0].version}, process {running[0].pid} on {running[0].host}"
+        raise UsageError(f"{store.uri}: a build runs ({where}); purge once it has ended")
     if not dry_run:
         forget_removals(store, 0.0)  # of a purge that was killed
     is_first = not seen
@@ -143,7 +153,7 @@ def _purge(
         where = where_logs_are(store.uri, read_manifest(store).logs, unknown[0])
         words = some_of(map(repr, unknown))
         raise UsageError(f"{store.uri}: no version has {words}{where}")
-    return _Purging(store, found, dry_run, seen).run(reason, on_progress)
+    return _Purging(store, found, dry_run, seen, on_message).run(reason, on_progress)
 
 
 def _found(store: Store, logs: Sequence[str], times: Sequence[ErasedTime]) -> Found:
@@ -165,8 +175,9 @@ class _Purging:
         done: what became of it.
     """
 
-    def __init__(self, store: Store, found: Found, dry_run: bool, seen: set[str]):
+    def __init__(self, store: Store, found: Found, dry_run: bool, seen: set[str], on_message: OnMessage):
         self._store, self._found, self._dry, self._seen = store, found, dry_run, seen
+        self._on_message = on_message
         self._assembled = found.assembled()
         self._traces = Traces(store, found.every())
         self.done = PurgeReport(store.uri, dry_run, found.log_ids, found.ranges, found.num_rows())
@@ -285,7 +296,7 @@ class _Purging:
     def _begun_meanwhile(self) -> list[str]:
         """Says which builds began since this purge looked for them."""
         known = {manifest.version for manifest in self._found.manifests}
-        began = [f"a build of version {one.version} began" for one in builds(self._store) if not one.is_over]
+        began = [f"a build of version {one.version} began" for one in builds(self._store) if one.may_run]
         new = [number for number in version_numbers(self._store) if number not in known]
         made = [f"version {number} was made" for number in new]
         return [f"{what} meanwhile; purge again" for what in [*began, *made]]
@@ -343,7 +354,7 @@ class _Purging:
                 times = [
                     ErasedTime(log_id, *one) for log_id, own in self._found.ranges.items() for one in own
                 ]
-                return _purge(other, whole, times, "", False, lambda done, total: None, self._seen)
+                return _purge(other, whole, times, "", False, lambda *_: None, self._on_message, self._seen)
             done.left.append(f"{uri}: a table that points into what was erased; write it again without it")
         except UsageError as error:
             if "no version has" not in str(error):

@@ -61,13 +61,16 @@ class Traces:
         return bool(self._digests.get(file.size))
 
     def is_copy(self, file: FoundFile) -> bool:
-        """Whether a file holds the bytes of one that was erased."""
+        """Whether a file holds the bytes of one that was erased; not one that is gone by now."""
         digests = self._digests.get(file.size)
         if not digests:
             return False
         digest = blake3()
-        for start in range(0, file.size, _PIECE):
-            digest.update(self._store.read_range(file.name, start, start + _PIECE))
+        try:
+            for start in range(0, file.size, _PIECE):
+                digest.update(self._store.read_range(file.name, start, start + _PIECE))
+        except MISSING:
+            return False
         return digest.hexdigest() in digests
 
     def is_named_in(self, file: FoundFile) -> bool:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from logloom.errors import DatasetError, LogloomError
+from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.io.ages import changed_at
 from logloom.io.manifest import read_manifest
 from logloom.io.metadata import checked, parsed
 from logloom.io.remote import MISSING
@@ -27,7 +27,14 @@ from logloom.runners.detached import look_at
 from logloom.runners.options import RUNNERS
 from logloom.transforms.finish import Outcome, outcome_name
 from logloom.transforms.read_marks import units_read_back
-from logloom.transforms.running_note import RunningNote, is_left_here
+from logloom.transforms.running_note import (
+    SILENT_AFTER,
+    Heartbeats,
+    RunningNote,
+    is_left_here,
+    note_file,
+    note_silence,
+)
 from logloom.words import counted, human_seconds, human_time
 
 LOOK_EVERY = 5.0  # seconds
@@ -49,7 +56,12 @@ class BuildStatus:
             "stopped", "committed", "unchanged" (there was nothing to commit), "failed" or "refused" (another
             build committed this version).
         host, pid: of the command.
-        heard: seconds since the last sign of life, of the engine where it was asked; -1: none.
+        heard: seconds since the last sign of life, of the engine where it was asked; by the clocks of both
+            machines; -1: none.
+        silence: seconds since its note changed, by the date of that file, where only the note tells of its
+            command, on another machine or in another container; -1 elsewhere. Such a build may run whatever
+            its state says: `still_running` decides.
+        beat: see `RunningNote`.
         detached: its command has ended; the engine is asked.
         units, units_read_back: of the version's new logs, by all attempts at this version.
         ended: when it did, seconds since the Unix epoch, by the machine that committed; 0 where unknown.
@@ -70,6 +82,8 @@ class BuildStatus:
     started: int = 0
     ended: int = 0
     heard: int = -1
+    silence: int = -1
+    beat: int = 0
     detached: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     units: int = 0
@@ -87,9 +101,9 @@ class BuildStatus:
         return self.state not in GOING_ON
 
     @property
-    def is_sure(self) -> bool:
-        """Whether one that runs is known to: of a command elsewhere there is but its last sign of life."""
-        return self.detached or self.host == socket.gethostname()
+    def may_run(self) -> bool:
+        """Whether nothing proves that it is over."""
+        return self.silence >= 0 or not self.is_over
 
     def in_words(self) -> str:
         """In one line."""
@@ -105,7 +119,10 @@ class BuildStatus:
             words.append(" ".join(f"{key}={value}" for key, value in sorted(self.labels.items())))
         if not self.is_over:
             words.append(f"{self.units_read_back} of {self.units or 'unknown'} units read back")
-            words.append(f"last heard of {human_seconds(max(0, self.heard))} ago")
+            if self.silence < 0:
+                words.append(f"last heard of {human_seconds(max(0, self.heard))} ago")
+            else:
+                words.append(f"last heard of {human_seconds(self.silence)} ago by the date of its note")
         elif self.built or self.reused:
             words.append(f"{counted(self.built, 'unit')} built, {self.reused} found finished")
         if self.state == "committed" and not self.whole:
@@ -156,6 +173,7 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
             runs[match[1]] = _read(
                 store, f"{folder}/{name}", status, _with_note if match[2] else _with_outcome
             )
+    runs = {run: _by_date(store, one) if one.silence >= 0 else one for run, one in runs.items()}
     going_on = any(not status.is_over for status in runs.values())
     read_back = units_read_back(store, number) if going_on else 0
     is_there = going_on and store.exists(version_file(number))
@@ -169,6 +187,45 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
         if status.state == "committed" and not status.whole:
             status = replace(status, lacking=_lacking(store, number))
         yield status if status.is_over else replace(status, units_read_back=read_back)
+
+
+def _by_date(store: Store, status: BuildStatus) -> BuildStatus:
+    """A build of which only its note tells, as the date of that file suggests."""
+    changed = None
+    with contextlib.suppress(StorageError):  # a store that dates nothing
+        changed = changed_at(store, note_file(status.version, status.run))
+    silence = status.heard if changed is None else max(0, int(time.time() - changed))
+    if silence < SILENT_AFTER:
+        return replace(status, state="running", silence=silence)
+    problem = (
+        f"its command on {status.host} gave no sign of life for {silence} s by the date of its note; it was "
+        "probably killed, but it may run"
+    )
+    return replace(status, problem=problem, silence=silence)
+
+
+def still_running(store: Store, found: Collection[BuildStatus], heartbeats: Heartbeats) -> list[BuildStatus]:
+    """Those of some builds that may run.
+
+    The one place that decides this of commands on other machines and in other containers: one whose note
+    doesn't change while it is watched is over, and its note says so from then on.
+
+    Args:
+        found: as they were just looked at.
+        heartbeats: of all looks since the caller began to watch.
+    """
+    left = []
+    for one in found:
+        if one.silence < 0:
+            left += [] if one.is_over else [one]
+            continue
+        lives = heartbeats.lives(one.version, one.run, one.beat)
+        if lives is False:
+            note_silence(store, one.version, one.run, one.beat)
+        else:
+            silence = -1 if lives else one.silence
+            left.append(replace(one, state="running", problem="", silence=silence))
+    return left
 
 
 def _lacking(store: Store, number: int) -> str:
@@ -214,7 +271,7 @@ def _with_engine_state(store: Store, status: BuildStatus) -> BuildStatus:
 def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
     note = checked(RunningNote, data, place)
     heard = max(0, int(time.time()) - note.heard)
-    state, problem = status.state, status.problem
+    state, problem, silence = status.state, status.problem, -1
     if state == "silent":  # without an outcome
         if note.ended:
             state, problem = "stopped", note.ended
@@ -222,12 +279,12 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
             state = "detached"
         elif is_left_here(note, status.version, status.run):
             problem = "its command has ended, and couldn't say how"
-        elif not note.is_silent:
+        elif note.lives:
             state = "running"
-        elif note.is_gone:
-            problem = f"its command, process {note.pid} here, ended without a word; it was probably killed"
+        elif note.lives is None:
+            silence = heard
         else:
-            problem = f"its command on {note.host} gave no sign of life for {heard} s; it was probably killed"
+            problem = f"its command, process {note.pid} here, ended without a word; it was probably killed"
     return replace(
         status,
         state=state,
@@ -239,6 +296,8 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
         place=note.place,
         started=note.started,
         heard=heard,
+        silence=silence,
+        beat=note.beat,
         detached=note.detached,
         labels=note.labels,
         units=note.units,
@@ -275,7 +334,7 @@ def sweep_runs(store: Store, number: int) -> None:
     with contextlib.suppress(LogloomError, *MISSING):
         found = builds(store, {number})
         is_done = store.exists(version_file(number)) or any(one.state == "unchanged" for one in found)
-        if not (is_done and all(one.is_over for one in found)):
+        if not is_done or any(one.may_run for one in found):
             return
         for name in filter(_HANDED_ON.fullmatch, store.names(runs_folder(number))):
             store.remove(f"{runs_folder(number)}/{name}", durable=False)
@@ -291,7 +350,8 @@ def wait(
 ) -> list[BuildStatus]:
     """Waits until no build into a root runs.
 
-    An engine that doesn't answer for a minute is waited for no more.
+    An engine that doesn't answer for a minute is waited for no more, nor is a command elsewhere whose note
+    doesn't change for two.
 
     Args:
         store: the root.
@@ -309,13 +369,16 @@ def wait(
     began = answered = time.monotonic()
     versions = {version} if version is not None else set(_unfinished(store))
     waited_for: set[tuple[int, str]] = set()
+    heartbeats = Heartbeats()
     while True:
         found = builds(store, versions)
-        running = [status for status in found if status.state in states]
+        running = [one for one in still_running(store, found, heartbeats) if one.state in states]
         waited_for |= {(status.version, status.run) for status in running}
         if any(status.state != "unknown" for status in running):
             answered = time.monotonic()
         if not running or time.monotonic() - answered > UNANSWERED_FOR:
+            if any(status.silence >= 0 for status in found):
+                found = builds(store, versions)  # their notes say by now that they are over
             ran = [status for status in found if (status.version, status.run) in waited_for]
             return ran or found[:1]
         for status in running:

@@ -18,11 +18,9 @@ import contextlib
 import os
 import pickle
 import signal
-import socket
 import subprocess  # nosec B404 # starts this Python only
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
@@ -30,8 +28,8 @@ from typing import Any, TypeVar
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.interpreter import import_environment, module_command
-from logloom.io.disk import is_running
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
+from logloom.io.processes import Process, own_process
 from logloom.io.remote import MISSING
 from logloom.io.version_files import runs_folder
 from logloom.software import software
@@ -72,17 +70,10 @@ class Suspect:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """What the note of an attempt says: the build, and the process of a worker that does it.
-
-    Attributes:
-        began: seconds since the Unix epoch.
-    """
+class Attempt(Process):
+    """What the note of an attempt says: the build, and the process of a worker that does it."""
 
     run: Text
-    host: Text
-    pid: Count
-    began: Count
 
 
 def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResult]:
@@ -114,7 +105,7 @@ def _attempted(job: Job, work: Work, log: LogTask, inputs: Any, spans: list[int]
     # Another name once the log, the recipe or the software changes: it may do then.
     mark = f"{runs_folder(job.number)}/attempts/{digest_of([inputs, software()])[:32]}.json"
     note = f"{mark.removesuffix('.json')}-{digest_of(spans)[:32]}"
-    own = Attempt(job.run, socket.gethostname(), os.getpid(), int(time.time()))
+    own = Attempt(job.run, **asdict(own_process()))
     is_ours = job.store.create(note, canonical(asdict(own)), durable=False)
     died = not is_ours and _died(job, note)
     if died:
@@ -143,8 +134,8 @@ def _died(job: Job, note: str) -> bool:
     attempt = _read(job, note, Attempt)
     if attempt is None:
         return job.store.exists(note)  # else it has ended well by now
-    if attempt.host == socket.gethostname():
-        return not is_running(attempt.pid, attempt.began)
+    if (lives := attempt.lives) is not None:
+        return not lives
     # An engine tries again what was lost. Of another build's worker elsewhere only that build tells.
     return attempt.run == job.run or is_over(job.store, job.number, attempt.run)
 

@@ -2,24 +2,27 @@
 
 A note only informs: nothing but the commit decides which build makes a version, so one that a killed command
 left blocks nobody for long.
-Here: `RunningNote`, `Announced`, which keeps it up to date, and `is_over`, by which workers tell that a build
-is gone.
+Whether a command runs can be seen of its process on the same machine (`Process.lives`). Of one on another
+machine or in another container there is only its note, and the clocks of machines differ. So the note is
+watched for a change, by the clock of the process that watches (`Heartbeats`). Where none comes, the note says
+so from then on, and nobody need watch again; a command that runs after all writes over that.
+
+Here: `RunningNote`, `Announced`, which keeps it up to date, `Heartbeats`, and `is_over`, by which workers
+know that a build is gone.
 Elsewhere: what is known of builds (logloom.pipelines.status), their outcomes (logloom.transforms.finish).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from logloom.errors import DatasetError, StorageError
-from logloom.io.disk import is_running
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
+from logloom.io.processes import Process, own_process
 from logloom.io.remote import MISSING
 from logloom.io.storage import Store
 from logloom.io.version_files import runs_folder
@@ -33,7 +36,7 @@ _kept_here: set[tuple[int, str]] = set()  # version and run of the notes that th
 
 
 @dataclass(frozen=True)
-class RunningNote:
+class RunningNote(Process):
     """What the command of a build says of it.
 
     Attributes:
@@ -44,11 +47,10 @@ class RunningNote:
         labels: that the build was given.
         turn: in the order of builds that were announced at once, see `logloom.pipelines.beside.take_turn`; 0
             while it isn't chosen yet.
+        beat: grows with each sign of life, whatever the command's clock does.
     """
 
     engine: Text
-    host: Text
-    pid: Count
     started: Count
     heard: Count
     units: Count = 0
@@ -58,16 +60,12 @@ class RunningNote:
     ended: Text = ""
     labels: Mapping[Text, Text] = field(default_factory=dict)
     turn: Count = 1
+    beat: Count = 0
 
     @property
-    def is_gone(self) -> bool:
-        """Whether the command was a process of this machine that is no more."""
-        return self.host == socket.gethostname() and not is_running(self.pid, self.started)
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether the command runs no more, as far as anybody can tell."""
-        return self.is_gone or time.time() - self.heard >= SILENT_AFTER
+    def lives(self) -> bool | None:
+        """Whether the command runs; None where only a change of the note says so."""
+        return False if self.ended else super().lives
 
 
 def is_left_here(note: RunningNote, number: int, run: str) -> bool:
@@ -75,8 +73,7 @@ def is_left_here(note: RunningNote, number: int, run: str) -> bool:
 
     As where that was interrupted twice, in a notebook: the process lives on, and may build again.
     """
-    mine = note.host == socket.gethostname() and note.pid == os.getpid()
-    return mine and (number, run) not in _kept_here
+    return note.is_own and (number, run) not in _kept_here
 
 
 def note_file(number: int, run: str) -> str:
@@ -95,7 +92,7 @@ def notes_of_others(job: Target) -> dict[str, RunningNote]:
         place = job.store.uri_of(f"{folder}/{name}")
         with contextlib.suppress(*MISSING, DatasetError):
             note = checked(RunningNote, parsed(job.store.read(f"{folder}/{name}"), place), place)
-            if not (note.ended or note.is_silent or is_left_here(note, job.number, run)):
+            if note.lives is not False and not is_left_here(note, job.number, run):
                 found[run] = note
     return found
 
@@ -103,11 +100,53 @@ def notes_of_others(job: Target) -> dict[str, RunningNote]:
 def is_over(store: Store, number: int, run: str) -> bool:
     """Whether a build is known to be over; a detached one only by its outcome."""
     with contextlib.suppress(*MISSING, DatasetError):
-        name = note_file(number, run)
-        note = checked(RunningNote, parsed(store.read(name), store.uri_of(name)), store.uri_of(name))
-        if note.ended or (note.is_silent and not note.detached):
+        note = _read(store, number, run)
+        if note.ended or (note.lives is False and not note.detached):
             return True
     return store.exists(f"{runs_folder(number)}/{run}.json")
+
+
+def _read(store: Store, number: int, run: str) -> RunningNote:
+    name = note_file(number, run)
+    return checked(RunningNote, parsed(store.read(name), store.uri_of(name)), store.uri_of(name))
+
+
+class Heartbeats:
+    """Commands of which only their notes tell, watched for changes of these.
+
+    Args:
+        clock: gives seconds, of this process alone.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._seen: dict[tuple[int, str], tuple[int, float, bool]] = {}  # beat, since when, after a change
+
+    def lives(self, number: int, run: str, beat: int) -> bool | None:
+        """Whether a command runs, as far as looks at its note tell up to this one; None where none does yet.
+
+        Args:
+            number, run: name the build.
+            beat: what the note says now.
+        """
+        now = self._clock()
+        last, since, is_known = self._seen.get((number, run), (beat, now, False))
+        if beat != last:
+            since, is_known = now, True
+        self._seen[number, run] = beat, since, is_known
+        if now - since >= SILENT_AFTER:
+            return False
+        return True if is_known else None
+
+
+def note_silence(store: Store, number: int, run: str, beat: int) -> None:
+    """Writes into a note that its command gave no sign of life, unless it has; left out where it can't be."""
+    with contextlib.suppress(*MISSING, StorageError, DatasetError):
+        note = _read(store, number, run)
+        if note.beat == beat and not note.ended:
+            why = f"its command on {note.host} gave no sign of life for {SILENT_AFTER:.0f} s while another"
+            said = replace(note, ended=f"{why} one watched; it was probably killed")
+            store.replace(note_file(number, run), canonical(asdict(said)), durable=False)
 
 
 class Announced:
@@ -132,14 +171,13 @@ class Announced:
         now = int(time.time())
         self._note = RunningNote(
             engine,
-            socket.gethostname(),
-            os.getpid(),
             now,
             now,
             units,
             detached=detached,
             labels=job.labels,
             turn=0 if takes_turn else 1,
+            **asdict(own_process()),
         )
         self._over = threading.Event()
         self._lock = threading.Lock()
@@ -170,7 +208,8 @@ class Announced:
         """Writes the note, with changes."""
         name = note_file(self._job.number, self._job.run)
         with self._lock, contextlib.suppress(StorageError, OSError):
-            self._note = replace(self._note, heard=int(time.time()), **changes)  # type: ignore[arg-type]
+            beat = self._note.beat + 1
+            self._note = replace(self._note, heard=int(time.time()), beat=beat, **changes)  # type: ignore[arg-type]
             self._job.store.replace(name, canonical(asdict(self._note)), durable=False)
 
     def _beat(self) -> None:

@@ -156,7 +156,7 @@ def test_two_builds_that_did_not_see_each_other_make_one_version(drive, tmp_path
 def test_a_build_that_was_killed_before_it_chose_its_turn_blocks_nobody(job):
     dead = dataclasses.replace(job, run=new_run())
     announced = Announced(dead, "direct", takes_turn=True)
-    announced._note = dataclasses.replace(announced.note, pid=2**22 + 1)
+    announced._note = dataclasses.replace(announced.note, pid=2**22 + 1, process="other")
     announced.update()
     with Announced(job, "direct", takes_turn=True) as own:
         take_turn(job, own)

@@ -130,7 +130,7 @@ def test_a_version_stays_though_one_file_with_its_tag_is_lost(store, folder):
 
 def ended_build(store, number, began, heard, ended=0):
     """What a build of a number left that is over, and committed that version."""
-    note = RunningNote("direct", "elsewhere", 1, began, heard)
+    note = RunningNote("direct", began, heard, host="elsewhere", pid=1)
     store.replace(f"{runs_folder(number)}/abc.running.json", canonical(dataclasses.asdict(note)))
     outcome = Outcome(number, True, (), "", "", 1, 0, ended=ended)
     store.replace(outcome_name(number, "abc"), canonical(dataclasses.asdict(outcome)))
@@ -368,7 +368,7 @@ def test_the_recipe_of_the_newest_version_says_what_stays(store):
 def test_a_grace_below_the_longest_build_is_refused_and_one_that_runs_counts(store):
     commit_version(store, 1, ["a"])
     began = int(time.time() - 7200)
-    note = RunningNote("direct", "elsewhere", 1, began, int(time.time()))
+    note = RunningNote("direct", began, int(time.time()), host="elsewhere", pid=1)
     store.replace(f"{runs_folder(2)}/abc.running.json", canonical(dataclasses.asdict(note)))
     with pytest.raises(UsageError, match="has been running for 2 h 0 min, and a grace of 1 h"):
         collect_garbage(str(store.local), grace_s=3600)

@@ -20,7 +20,7 @@ from logloom.io.purged import Purged
 from logloom.io.shards import DROPPED
 from logloom.io.storage import Store
 from logloom.io.version_files import version_file
-from logloom.pipelines import gc_needed
+from logloom.pipelines import gc_needed, status
 from logloom.pipelines import purge as purging
 from logloom.pipelines import rollback as rolling_back
 from logloom.pipelines.build import build
@@ -29,11 +29,13 @@ from logloom.pipelines.history import follow, versions
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_logs import PlanLogs
 from logloom.pipelines.purge import purge
+from logloom.pipelines.purge_traces import Traces
 from logloom.pipelines.repair import repair
 from logloom.pipelines.rollback import rollback
 from logloom.pipelines.verify import verify
 from logloom.pipelines.versions import Before
 from logloom.recipe import Recipe
+from logloom.transforms import running_note
 from logloom.transforms.bundles import packed
 from logloom.transforms.finish import commit
 from logloom.transforms.finished import finished_unit
@@ -230,11 +232,56 @@ def test_a_copy_that_somebody_made_is_found(tmp_path):
     assert done.left == [f"{store.local}/somebody/copy: a copy of a file that was erased"]
 
 
-def test_no_purge_beside_a_build(store):
-    note = RunningNote("direct", "elsewhere", 1, 2**40, 2**40)
+def announced_elsewhere(store, beat=1):
+    note = RunningNote("direct", 2**40, 2**40, host="elsewhere", pid=1, beat=beat)
     store.replace("runs/00000003/abc.running.json", canonical(dataclasses.asdict(note)))
-    with pytest.raises(UsageError, match="a build runs"):
-        purge(str(store.local), ["b"])
+
+
+def test_no_purge_beside_a_build(store, monkeypatch):
+    monkeypatch.setattr(status, "LOOK_EVERY", 0.0)
+    announced_elsewhere(store)
+    said = []
+
+    def beats(message):
+        said.append(message)
+        announced_elsewhere(store, beat=2)
+
+    before = contents(store.local)
+    with pytest.raises(UsageError, match="a build runs \\(version 3, process 1 on elsewhere\\)"):
+        purge(str(store.local), ["b"], on_message=beats)
+    assert ["waiting for its next sign of life" in message for message in said] == [True]
+    announced_elsewhere(store)
+    assert contents(store.local) == before
+
+
+def test_a_purge_goes_on_once_a_build_elsewhere_gave_no_sign_of_life_for_long_enough(store, monkeypatch):
+    monkeypatch.setattr(status, "LOOK_EVERY", 0.0)
+    announced_elsewhere(store)
+    done = purge(
+        str(store.local),
+        ["b"],
+        on_message=lambda message: monkeypatch.setattr(running_note, "SILENT_AFTER", 0.0),
+    )
+    assert done.is_proven
+
+
+def test_a_file_that_goes_while_all_are_looked_through_is_no_copy_of_what_was_erased(tmp_path, monkeypatch):
+    """As unfinished ones of a build that began meanwhile, as large as those of other logs."""
+    store = Store.at(str(tmp_path / "alone"))
+    commit_version(store, 1, ["b"])
+    (store.local / "somebody").mkdir()
+    (store.local / "somebody/copy").write_bytes(PAYLOAD)
+    may_have_copy = Traces.may_have_copy
+
+    def goes(self, file):
+        found = may_have_copy(self, file)
+        if file.name == "somebody/copy":
+            assert found
+            store.remove(file.name)
+        return found
+
+    monkeypatch.setattr(Traces, "may_have_copy", goes)
+    assert purge(str(store.local), ["b"]).is_proven
 
 
 def test_a_build_that_was_under_way_does_not_bring_it_back(store):

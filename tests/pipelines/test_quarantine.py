@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import asdict, replace
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from logloom.demo import make_drives
 from logloom.errors import LogloomError, LogReadError
 from logloom.io.metadata import canonical
+from logloom.io.processes import own_process
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.verify import verify
@@ -206,7 +206,9 @@ def attempt_of(job, tasks, monkeypatch, **changes):
         )
         build_bundle(job, tasks)
     name = f"runs/00000001/attempts/{found[0]}"
-    said = Attempt(job.run, socket.gethostname(), os.getpid(), int(time.time()))
+    own = own_process()
+    is_other = "pid" in changes or changes.get("host", own.host) != own.host
+    said = Attempt(job.run, **asdict(own) | ({"process": "other"} if is_other else {}))
     job.store.replace(name, canonical(asdict(replace(said, **changes))))
     return name
 
@@ -231,7 +233,11 @@ def test_the_note_of_a_build_that_is_over_is_a_death(ended, bundle, monkeypatch)
         if ended == "stopped":
             raise KeyboardInterrupt
         if ended == "silent":
-            monkeypatch.setattr(running_note, "SILENT_AFTER", 0.0)
+            announced._note = replace(announced.note, host="elsewhere", process="other")
+            announced.update()
+            build_bundle(job, tasks)
+            assert apart == []  # nobody has watched it
+            running_note.note_silence(job.store, 1, "other", announced.note.beat)
         if ended == "committed":
             announced._note = replace(announced._note, detached=True)
             job.store.replace("runs/00000001/other.json", b"{}")

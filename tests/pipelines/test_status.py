@@ -4,26 +4,33 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from logloom.errors import LogloomError, LogReadError
+from logloom.io.disk import start_of
 from logloom.io.storage import Store
 from logloom.pipelines import beside, status, template
 from logloom.pipelines.build import build, submit
 from logloom.pipelines.plan import plan_build
 from logloom.runners import RunnerOptions
-from logloom.transforms import partition
-from logloom.transforms.running_note import Announced
+from logloom.transforms import partition, running_note
+from logloom.transforms.running_note import Announced, Heartbeats
 from tests.forking import command
 from tests.pipelines.conftest import build_at
+
+ELSEWHERE = {"host": "elsewhere", "boot": "another", "namespace": "pid:[1]"}
 
 
 @pytest.fixture
@@ -74,13 +81,10 @@ def test_the_note_of_a_killed_command_holds_nobody_up(plan):
     said = json.loads(note.read_bytes())
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    note.write_text(json.dumps({**said, "pid": gone.pid}))
+    note.write_text(json.dumps({**said, "pid": gone.pid, "process": "other"}))
     (one,) = status.wait(plan.job.store, timeout=0)
     assert one.state == "silent"
     assert f"process {gone.pid} here, ended without a word; it was probably killed" in one.problem
-    note.write_text(json.dumps({**said, "host": "elsewhere", "heard": int(time.time()) - 3600}))
-    (one,) = status.wait(plan.job.store, timeout=0)
-    assert "gave no sign of life for 36" in one.problem
 
 
 @pytest.mark.parametrize("run", ["0", "zzz"])
@@ -88,7 +92,7 @@ def test_of_builds_that_began_in_one_second_the_one_that_committed_is_the_latest
     build(plan)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    said = {**json.loads(note_of(plan).read_bytes()), "pid": gone.pid}
+    said = {**json.loads(note_of(plan).read_bytes()), "pid": gone.pid, "process": "other"}
     note_of(plan).with_name(f"{run}.running.json").write_text(json.dumps(said))
     assert [one.state for one in status.builds(plan.job.store)] == ["committed", "silent"]
     (one,) = status.wait(plan.job.store, timeout=0)
@@ -252,17 +256,22 @@ def test_labels_of_a_build_are_shown_with_it_and_stand_in_no_version(recipe, tmp
 
 
 def restated(plan, **changes):
-    """Changes the note of a build."""
+    """Changes the note of a build into one that another process wrote; tells what it said."""
     note = note_of(plan)
-    note.write_text(json.dumps({**json.loads(note.read_bytes()), **changes}))
+    said = json.loads(note.read_bytes())
+    note.write_text(json.dumps({**said, "process": "other", **changes}))
+    return said
 
 
-def test_a_process_that_has_the_number_of_a_killed_command_is_not_taken_for_it(plan):
+@pytest.mark.parametrize("pid", [os.getpid(), os.getppid()])
+def test_a_process_that_has_the_number_of_a_killed_command_is_not_taken_for_it(plan, pid):
+    """However the clock of the machine was set meanwhile: what counts are ticks since its boot."""
     with Announced(plan.job, "direct"):
+        restated(plan, pid=os.getppid(), began=start_of(os.getppid()), started=int(time.time()) - 10**6)
         assert status.builds(plan.job.store)[0].state == "running"
-        restated(plan, started=1_000_000_000)
+        restated(plan, pid=pid, began=start_of(pid) + 1)
         assert status.builds(plan.job.store)[0].state == "silent"
-        assert beside.running_now(plan.job.store, 1) == []
+        assert beside.running_now(plan.job.store, {1}) == []
 
 
 def test_a_build_that_could_not_write_down_its_end_is_over_for_its_own_process(plan, drive, monkeypatch):
@@ -284,28 +293,109 @@ def test_a_command_elsewhere_is_known_to_run_once_it_gives_a_new_sign_of_life(pl
     monkeypatch.setattr(status, "LOOK_EVERY", 0.01)
     with Announced(plan.job, "direct"):
         pass
-    restated(plan, host="elsewhere", heard=int(time.time()) - 60)
+    said = restated(plan, **ELSEWHERE)
 
     def beat(one):
         assert (one.host, one.state) == ("elsewhere", "running")
-        restated(plan, heard=int(time.time()))
+        restated(plan, beat=said["beat"] + 1)  # and a clock that stands still
 
-    assert [one.host for one in beside.running_now(plan.job.store, 1, beat)] == ["elsewhere"]
+    assert [one.host for one in beside.running_now(plan.job.store, {1}, beat)] == ["elsewhere"]
 
 
 def test_a_pod_that_replaces_another_waits_until_that_was_silent_for_long_enough(plan, monkeypatch):
     monkeypatch.setattr(status, "LOOK_EVERY", 0.01)
     with Announced(plan.job, "direct"):
         pass
-    restated(plan, host="elsewhere", heard=int(time.time()) - 60)
+    restated(plan, **ELSEWHERE)
     watched = []
 
     def time_passes(one):
         watched.append(one.host)
-        restated(plan, heard=int(time.time()) - 120)
+        monkeypatch.setattr(running_note, "SILENT_AFTER", 0.0)
 
-    assert beside.running_now(plan.job.store, 1, time_passes) == []
+    assert beside.running_now(plan.job.store, {1}, time_passes) == []
     assert watched == ["elsewhere"]
+    (one,) = status.builds(plan.job.store)  # nobody need watch it once more
+    assert one.state == "stopped"
+    assert "its command on elsewhere gave no sign of life" in one.problem
+    assert (status.wait(plan.job.store, timeout=0), one.may_run) == ([one], False)
+
+
+@pytest.mark.parametrize("ahead_s", [-86400, 0, 10**9])
+def test_no_clock_of_another_machine_says_that_a_build_is_over_or_runs(plan, ahead_s, monkeypatch):
+    with Announced(plan.job, "direct"):
+        pass
+    restated(plan, **ELSEWHERE, heard=int(time.time()) + ahead_s)
+    os.utime(note_of(plan), (0, 0))
+    (one,) = status.builds(plan.job.store)
+    assert (one.state, one.may_run) == ("silent", True)
+    assert "s by the date of its note; it was probably killed, but it may run" in one.in_words()
+    os.utime(note_of(plan))
+    (one,) = status.builds(plan.job.store)
+    assert (one.state, one.may_run) == ("running", True)
+    assert " ago by the date of its note" in one.in_words()
+    with pytest.raises(LogloomError, match="still runs after 0 s"):
+        status.wait(plan.job.store, timeout=0)
+    monkeypatch.setattr(running_note, "SILENT_AFTER", 0.0)
+    (one,) = status.wait(plan.job.store, timeout=0)
+    assert one.state == "stopped"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"namespace": "pid:[1]"}, {"boot": "another"}, {"host": "elsewhere"}, {"boot": "", "namespace": ""}],
+    ids=["container", "clone", "host", "unknown"],
+)
+def test_a_number_that_nobody_has_here_proves_no_end_of_a_process_of_elsewhere(plan, changes):
+    """Of two containers of one host name with process ids of their own, or of cloned machines."""
+    with Announced(plan.job, "direct"):
+        for pid in (2**22 + 1, os.getpid()):
+            restated(plan, pid=pid, **changes)
+            (one,) = status.builds(plan.job.store)
+            assert (one.state, one.may_run) == ("running", True)
+            assert list(running_note.notes_of_others(replace(plan.job, run="mine"))) == [one.run]
+            assert not running_note.is_over(plan.job.store, 1, one.run)
+
+
+def apart(*arguments):
+    """What a command ends with where processes are numbered by themselves, as in a container."""
+    unshare = shutil.which("unshare")
+    alone = [str(unshare), "--pid", "--fork", "--mount-proc"]
+    tried = subprocess.run([*alone, "true"], capture_output=True, text=True) if unshare else None
+    if tried is None or tried.returncode:
+        pytest.skip(f"no process ids apart here: {tried.stderr if tried else 'there is no unshare'}")
+    logloom = [sys.executable, "-m", "logloom", *map(str, arguments)]
+    return subprocess.run([*alone, *logloom], capture_output=True, text=True, timeout=100)
+
+
+def test_a_build_is_seen_from_a_container_that_has_its_host_name_and_other_process_ids(
+    plan, drive, recipe, monkeypatch
+):
+    root = plan.job.store.uri
+    build(plan_build(drive.recipe(**{"*.mcap": "drive-00.mcap"}), root))
+    monkeypatch.setattr(running_note, "HEARD_EVERY", 0.05)
+    with Announced(plan_build(drive.recipe(), root).job, "direct"):
+        assert "version 2, running" in apart("status", root).stdout
+        for command_ in (("build", recipe, "--to", root), ("purge", root, "--log", "drive-00")):
+            done = apart(*command_)
+            assert done.returncode in (1, 2)
+            assert "build: version 2, running" in done.stderr or "run: version 2, running" in done.stderr
+            assert "waiting for its next sign of life" in done.stderr
+            assert f"process {os.getpid()} on {socket.gethostname()}" in done.stderr
+        assert Store.at(root).names("versions/purged") == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.booleans()), min_size=1))
+def test_a_note_is_judged_by_its_last_change_over_the_clock_of_the_process_that_watches(looks):
+    now, beat, changes = 1000, 5, []  # when it was looked at first, and when it was seen to have changed
+    heartbeats = Heartbeats(lambda: now)
+    for seconds, has_changed in looks:
+        now, beat = now + seconds, beat + (has_changed and bool(changes))
+        if has_changed or not changes:
+            changes.append(now)
+        lives = heartbeats.lives(1, "a", beat)
+        assert (lives is False) == (now - changes[-1] >= 120)
+        assert (lives is None) == (len(changes) == 1 and now - changes[-1] < 120)
 
 
 # --- detached jobs --------------------------------------------------------------------------------------
@@ -367,7 +457,7 @@ def test_flink_is_asked_how_a_detached_job_is(answers, state, said, plan, recipe
         (one,) = status.builds(plan.job.store)
         assert one.state == state
         assert said in one.problem
-        assert (beside.running_now(plan.job.store, 1) != []) == (state == "running")
+        assert (beside.running_now(plan.job.store, {1}) != []) == (state == "running")
         if state == "running":
             done = command("build", recipe, "--to", plan.job.store.uri)
             assert done.returncode == 1

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logloom.io import ages, ahead, removals, retries, storage, threads
+from logloom.io import ages, ahead, processes, removals, retries, storage, threads
+from logloom.io.processes import Process
 from logloom.io.storage import Store
 from logloom.io.tables import index, parts
 from logloom.pipelines import build, plan_logs
@@ -66,6 +67,12 @@ class Silent:
         pass
 
 
+def actor():
+    """The process that an actor stands for."""
+    number = FaultyFiles.faults.current
+    return Process(host="here", pid=number, process=str(number), boot="boot", namespace="all", began=1)
+
+
 create = Store.create
 
 
@@ -111,8 +118,9 @@ def alone(monkeypatch):
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=NAMES.getrandbits(128)))
     quiet = SimpleNamespace(Thread=Silent, Lock=threading.Lock, Event=threading.Event)
     monkeypatch.setattr(running_note, "threading", quiet)
-    monkeypatch.setattr(running_note, "os", SimpleNamespace(getpid=lambda: FaultyFiles.faults.current))
-    monkeypatch.setattr(running_note, "is_running", lambda *of: FaultyFiles.faults.is_running(*of))
+    monkeypatch.setattr(processes, "own_process", actor)
+    monkeypatch.setattr(running_note, "own_process", actor)
+    monkeypatch.setattr(processes, "is_running", lambda *of: FaultyFiles.faults.is_running(*of))
     faulty.install()
     monkeypatch.setattr(FaultyFiles, "faults", FaultyFiles.faults)
 

@@ -142,7 +142,7 @@ class Scheduler:
         actor: Actor | None = getattr(self._own, "actor", None)
         return 0 if actor is None else self.actors.index(actor) + 1
 
-    def is_running(self, number: int, since: float | None = None) -> bool:
+    def is_running(self, number: int, began: int = 0) -> bool:
         """Takes the place of `logloom.io.disk.is_running`."""
         actor = self.actors[number - 1] if number else None
         return actor is None or actor.is_alive

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 
 from logloom.errors import (
+    AfterCommitError,
     CommitConflictError,
     DatasetError,
     LogloomError,
@@ -506,6 +507,7 @@ EXPECTED = {
     "collected amid": (ReadBackError, "build again: it will be made anew", _was_removed),
     "rollback collected": (LogloomError, "removed by `logloom gc` while this build ran", _was_removed),
     "collecting": (StorageError, "is being removed by `logloom gc`", _is_noted),
+    "refused after it": (AfterCommitError, "connection was reset|answered 503|were asked for", _was_refused),
     "refused": (StorageError, "connection was reset|answered 503|were asked for", _was_refused),
     "purged while it ran": (LogReadError, "was purged while this build ran", _is_purged),
     "erased": (PurgedError, "was purged: a log that it held rows of", _is_purged),
@@ -529,6 +531,7 @@ EXPECTED = {
     "no such tag": (UsageError, "no version has the tag", _anything),
 }
 BUILDING = (
+    "refused after it",
     "first",
     "collected",
     "collected amid",
