@@ -287,6 +287,8 @@ class _WrittenDataset:
                 columns=columns,
                 unit=unit,
                 tally={},
+                software={},
+                statistics="",
             )
             publish_unit(self.stage, folder, entry)
         return (log_id, block.partition), (block.first_row, entry)

@@ -66,7 +66,7 @@ class Report:
         manifest: "checked" by its digest, or why not.
         verified, trusted: what the build that committed the version read back (see `Manifest`).
         committed_by: software of that build.
-        made_by: {"software", "units"} each: which software made how many units; none where it wasn't noted.
+        made_by: {"software", "units"} each: which software made how many units.
     """
 
     version: int
@@ -229,7 +229,7 @@ class _Checking:
             self._job is not None,
             (*findings, *self.lost, *self.findings),
             manifest=state,
-            verified=manifest.verified if manifest.format > 1 or manifest.verified != "all" else "new",
+            verified=manifest.verified,
             trusted=dict(manifest.trusted),
             committed_by=dict(manifest.software),
             made_by=tuple(

@@ -262,6 +262,7 @@ class Job(Target):
             unit={},
             tally={},
             software=software(),
+            statistics="",
         )
 
 
