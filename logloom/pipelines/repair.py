@@ -316,8 +316,7 @@ class _Mending:
             self._done += mend_entries(self._store, one, made_by)
         rest = [one for one in damaged if one.files]
         builders = self._builders(list({one.record.log_id: one.record for one in rest}.values()))
-        made_by = self._manifest.software
-        tasks = [Task(mend_unit, (self._store, builders[d.record.log_id], d, made_by)) for d in rest]
+        tasks = [Task(mend_unit, (self._store, builders[d.record.log_id], d)) for d in rest]
         self._done += self._all(tasks)
         self._mend_unit_statistics(damaged)
 
