@@ -254,7 +254,7 @@ class _WrittenDataset:
         chosen = options.model_dump(mode="json")
         return [
             form.name,
-            form.semantics_of(self.schema),
+            form.semantics,
             chosen,
             referred,
             self.schema.to_json(),

@@ -118,9 +118,8 @@ class Manifest:
     @property
     def split_names(self) -> list[str]:
         """The splits that the recipe names, in its order; none where it has none, or a table of logs says."""
-        split = self.recipe.get("split")
         named: list[str] = (self.recipe.get("order") or {}).get("split") or []
-        return named or [name for name in split or () if name != "by"]
+        return named
 
     @property
     def period(self) -> int | None:
