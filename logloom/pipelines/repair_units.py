@@ -59,7 +59,7 @@ def damage_of(store: Store, record: LogRecord, entry: Entry, settles: bool) -> I
         settles: makes sound files outlast a power cut, for a repair that was killed may have put them there.
     """
     problems = list(entry_problems(store, entry))
-    problems += filter(None, [unit_statistics_problem(store, record, entry)] if not problems else [])
+    problems += filter(None, [unit_statistics_problem(store, entry)] if not problems else [])
     files = []
     for file in entry.files:
         wrong = list(check_file(store, entry.path_of(file), file))
@@ -114,7 +114,7 @@ def mend_unit(store: Store, builder: LogJob | str, damage: UnitDamage) -> Iterat
 def mend_statistics(reading: Reading, builder: LogJob | str, damage: UnitDamage) -> Iterator[Mended]:
     """Puts statistics back into a unit's entry, from other entries, its rows or its log."""
     record, entry, store = damage.record, damage.entry, reading.store
-    if not unit_statistics_problem(store, record, entry):
+    if not unit_statistics_problem(store, entry):
         return
     place = store.uri_of(f"{entry.folder}/{ENTRY}")
     if restore_unit_statistics(reading, entry, read_log_part(store, record.part)):

@@ -264,7 +264,7 @@ class _Checking:
         self, reading: Reading, record: LogRecord, units: Sequence[Entry] | None
     ) -> Iterator[Task]:
         """Looks at the statistics of a log, and of its units where these are known."""
-        if record.statistics:
+        if record.rows:
             are_all = units is not None and self._has_every_log
             yield Task(_check_log_statistics, (reading.store, record, tuple(units or ()), are_all))
             self.num_tasks += 1
@@ -379,7 +379,7 @@ def _check_log_statistics(
     store: Store, record: LogRecord, units: Sequence[Entry], are_all: bool
 ) -> Iterator[Finding]:
     for entry in units:
-        if problem := unit_statistics_problem(store, record, entry):
+        if problem := unit_statistics_problem(store, entry):
             yield Finding(record.log_id, entry.partition, problem)
     if problem := log_statistics_problem(store, record, found_entries(store, units) if are_all else None):
         yield Finding(record.log_id, "", problem)

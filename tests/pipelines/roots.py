@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from blake3 import blake3
 
 from logloom.io.entries import ENTRY, Entry, FileEntry, write_log_part
+from logloom.io.log_statistics import noted, write_statistics
 from logloom.io.manifest import Manifest, as_laid_out, digest_of_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
@@ -17,6 +18,7 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.version_files import version_file
 from logloom.schema import Schema
+from logloom.statistics.state import Statistics
 from logloom.transforms.job import Committed
 
 DAY = 86400.0
@@ -28,7 +30,7 @@ def made_up_unit(log_id: str, number: int = 0, output: str = "tar") -> Entry:
     identity = blake3(f"{output}/{log_id}/{number}".encode()).hexdigest()[:32]
     file = FileEntry("rows.bin", len(PAYLOAD), blake3(PAYLOAD).hexdigest())
     where = log_id, f"{log_id}-content", str(number), number, number + 1
-    return Entry(output, identity, *where, 1, (file,), {}, {}, {}, {}, "")
+    return Entry(output, identity, *where, 1, (file,), {}, {}, {}, {}, noted(Statistics({})))
 
 
 def write_unit(store: Store, entry: Entry) -> Entry:
@@ -56,6 +58,7 @@ def written_log(store: Store, log_id: str, num_units: int = 2) -> LogRecord:
         {},
         0,
         units=num_units,
+        statistics=write_statistics(store, log_id, Statistics({})),
     )
 
 

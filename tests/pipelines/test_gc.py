@@ -216,7 +216,7 @@ def test_a_version_goes_first_and_its_files_after_the_grace(store):
     done = collect_garbage(str(store.local))
     assert {kind: amount.items for kind, amount in done.amounts.items()} == {
         "units": 2,
-        "log parts": 1,
+        "log parts": 2,
         "shards": 1,
         "views": 1,
     }
@@ -310,7 +310,7 @@ def test_a_version_of_a_lost_manifest_can_be_given_up(store):
     assert (done.kept, done.waiting) == ((1, 3), (2,))
     assert {kind: amount.items for kind, amount in done.amounts.items()} == {
         "units": 2,
-        "log parts": 1,
+        "log parts": 2,
         "shards": 1,
     }
     assert all_versions(store) == ([1, 3], [2], [])
