@@ -133,7 +133,7 @@ def statistics_of(
         )[split]
     shown = splits if split is None else [split]
     counted = [Counted.of(manifest, name) for name in shown]
-    every = manifest.logs.where("split", shown) if every_value else []
+    every = manifest.logs.where("split", shown if every_value else [])
     records = [one for one in manifest.logs.take(every) if one.rows]
 
     def parts() -> Iterator[Statistics]:

@@ -224,7 +224,7 @@ def test_a_version_goes_first_and_its_files_after_the_grace(store):
     assert gone == {"parts", "logs", "versions", view_folder(1)}
     for record in read_manifest(store).logs:
         for entry in read_log_part(store, record.part):
-            assert finished_unit(store, entry) == entry
+            assert dataclasses.replace(finished_unit(store, entry), statistics="") == entry
     manifest = read_manifest(store)
     zombie = dataclasses.replace(following(store, manifest), number=1, parent=None, parent_digest="")
     with pytest.raises(CommitConflictError):  # its number stays taken
