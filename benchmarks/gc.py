@@ -21,7 +21,7 @@ from blake3 import blake3
 
 from benchmarks.harness import cache_folder, print_table, warn_if_busy
 from logloom.io.entries import ENTRY, FAN_OUT, Entry, FileEntry, unit_names, write_log_part
-from logloom.io.manifest import FORMAT, Manifest
+from logloom.io.manifest import Manifest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
@@ -88,8 +88,10 @@ def archive(root: pathlib.Path, logs: int, garbage: float) -> Store:
         made.totals,
         "new",
         {},
-        fan_out=FAN_OUT,
-        format=FORMAT,
+        "",
+        {},
+        "",
+        {},
     )
     store.create(version_file(1), manifest.to_bytes())
     return store
@@ -101,7 +103,9 @@ def written(store: Store, log_id: str) -> Iterator[Entry]:
     file = FileEntry("rows.bin", 1, blake3(b"x").hexdigest())
     for number in range(UNITS_OF_LOG):
         identity = blake3(f"{log_id}/{number}".encode()).hexdigest()[:32]
-        unit = Entry("tar", identity, log_id, "", str(number), number, number + 1, 1, (file,), {}, {}, {})
+        unit = Entry(
+            "tar", identity, log_id, "", str(number), number, number + 1, 1, (file,), {}, {}, {}, {}, ""
+        )
         folder = store.path_of(f"{UNITS}/tar/{identity}")
         folder.mkdir(parents=True)
         for name, data in ((file.name, b"x"), (ENTRY, canonical(unit.to_json()))):

@@ -331,7 +331,6 @@ def check_pins(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     if isinstance(state.get("shuffle"), bool):
         before["shuffle"], now["shuffle"] = state["shuffle"], own["shuffle"]
     differ = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    differ = [key for key in differ if key in before or not key.startswith(_DIGEST)]
     if differ:
         changes = "; ".join(f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:10])
         raise UsageError(
@@ -351,9 +350,7 @@ def _flat(pins: Any, kind: str) -> dict[str, Any]:
             return {"version": pins["version"], "rows": pins["rows"], _DIGEST: pins["digest"]}
         found = {key: pins[key] for key in ("seed", "repeat")}
         for number, source in enumerate(pins["sources"]):
-            own = {key: source[key] for key in ("version", "rows", "share")}
-            if "digest" in source:  # states of before have none
-                own[_DIGEST] = source["digest"]
+            own = {key: source[key] for key in ("version", "rows", "share")} | {_DIGEST: source["digest"]}
             found |= {f"{key} of {source['name']}": value for key, value in {"place": number, **own}.items()}
     except (KeyError, TypeError) as error:
         raise UsageError(f"{pins!r} is no state of {_KINDS[kind]}; `save` of its loader gives one") from error

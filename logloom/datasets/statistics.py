@@ -36,15 +36,13 @@ _FIRST_ROWS = 32  # that are read together, which tell what a row takes
 _AT_ONCE = 64 << 20  # bytes of rows that are read together, about
 
 
-def counted_logs(store: Store, logs: pa.Table, columns: Sequence[str]) -> Statistics | None:
-    """What builds counted of some columns of logs; None where they didn't.
+def counted_logs(store: Store, logs: pa.Table, columns: Sequence[str]) -> Statistics:
+    """What builds counted of some columns of logs.
 
     Args:
         logs: statistics and part of each.
     """
     names, parts = logs["statistics"].to_pylist(), logs["part"].to_pylist()
-    if not all(names):
-        return None
     pairs = zip(names, parts, strict=True)
     found = ahead(lambda pair: read_statistics_file(store, *pair), pairs)
     return Statistics.merged(one.part(columns) for one in found)
@@ -74,9 +72,7 @@ def counted(dataset: Dataset[Any], columns: Sequence[str]) -> tuple[Statistics, 
     if dataset.is_mapped:
         return _counted_mapped(dataset, schema)
     if source.counted is not None and np.array_equal(np.sort(positions), np.arange(len(source))):
-        known = source.counted(tuple(columns))
-        if known is not None:
-            return known, schema
+        return source.counted(tuple(columns)), schema
     counting = RowStatistics(schema)
     for _, block in _blocks(source, schema, positions):
         counting.update(block)

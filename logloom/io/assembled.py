@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, TypeVar
 
 from blake3 import blake3
@@ -73,7 +73,7 @@ class PortionEntry:
     output: Name
     path: FileName
     files: Files
-    software: Mapping[str, Text] = field(default_factory=dict)
+    software: Mapping[str, Text]
 
     def to_bytes(self) -> bytes:
         """What stands in entry.json."""
@@ -103,7 +103,7 @@ class AssembledEntry:
     unit: Mapping[str, Any]
     rows: Count
     files: Files
-    software: Mapping[str, Text] = field(default_factory=dict)
+    software: Mapping[str, Text]
     portions: Portions = ()
 
     @property
@@ -112,8 +112,8 @@ class AssembledEntry:
 
     def to_bytes(self) -> bytes:
         """What stands in entry.json, of the portions the digest of what `portions_bytes` gives."""
-        more = {"portions": blake3(self.portions_bytes()).hexdigest()} if self.portions else {}
-        return _assembled_bytes(replace(self, portions=()), more)
+        portions = blake3(self.portions_bytes()).hexdigest() if self.portions else ""
+        return _assembled_bytes(self, {"portions": portions})
 
     def portions_bytes(self) -> bytes:
         """What stands in portions.json, where there are portions."""
@@ -123,9 +123,6 @@ class AssembledEntry:
 def _assembled_bytes(entry: AssembledEntry | PortionEntry, more: dict[str, str]) -> bytes:
     data = {own.name: getattr(entry, own.name) for own in fields(entry)}
     data["files"] = [{"name": file.name, "size": file.size, "digest": file.digest} for file in entry.files]
-    for name in ("software", "portions"):  # nor had entries of before
-        if not data.get(name, True):
-            del data[name]
     return canonical(data | more)
 
 
@@ -175,8 +172,9 @@ def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledE
     if found is None:
         return None
     data, value, place, way_out = found
-    promised = value.pop("portions", "") if isinstance(value, dict) else ""
-    entry = checked(AssembledEntry, value, place, way_out)
+    is_whole = isinstance(value, dict) and isinstance(value.get("portions"), str)
+    promised = value.pop("portions") if is_whole else ""
+    entry = checked(AssembledEntry, value | {"portions": ()} if is_whole else value, place, way_out)
     if promised:
         portions, digest = _read_portions(store, output, identity)
         if digest != promised:

@@ -254,7 +254,7 @@ class _WrittenDataset:
         chosen = options.model_dump(mode="json")
         return [
             form.name,
-            form.semantics_of(self.schema),
+            form.semantics,
             chosen,
             referred,
             self.schema.to_json(),
@@ -287,6 +287,8 @@ class _WrittenDataset:
                 columns=columns,
                 unit=unit,
                 tally={},
+                software={},
+                statistics="",
             )
             publish_unit(self.stage, folder, entry)
         return (log_id, block.partition), (block.first_row, entry)

@@ -20,7 +20,7 @@ import pathlib
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import numpy as np
@@ -54,11 +54,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ENTRY = "entry.json"
-FAN_OUT = 2  # of new roots: 256 folders an output, of 40 000 units each where there are ten millions
-MAX_FAN_OUT = 4
+FAN_OUT = 2  # of a root: 256 folders an output, of 40 000 units each where there are ten millions
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
-_JSON_COLUMNS = ("files", "columns", "unit", "tally")  # of a log's part
-_NOTHING: Mapping[str, Any] = {"files": (), "columns": {}, "unit": {}, "tally": {}}  # where they are left out
+_JSON_COLUMNS = ("files", "columns", "unit", "tally", "software")  # of a log's part
+_NOTHING: Mapping[str, Any] = {**{key: {} for key in _JSON_COLUMNS}, "files": ()}  # where they are left out
 _DETAILS = ("columns", "tally")  # that whoever reads rows has no need of
 
 
@@ -108,9 +107,8 @@ class Entry:
         columns: digest of each column as the unit's reader gives it back.
         unit: what the writer said on closing.
         tally: how messages and ticks were used (see logloom.transforms.rows).
-        software: that made it (see logloom.software); empty where a logloom made it that didn't note it.
-        statistics: of its rows (see logloom.io.log_statistics); "" without rows, in the log's part, and where
-            a logloom made it that counted none.
+        software: that made it (see logloom.software).
+        statistics: of its rows (see logloom.io.log_statistics); "" without rows, and in the log's part.
     """
 
     __pydantic_config__ = STRICT
@@ -127,8 +125,8 @@ class Entry:
     columns: Mapping[str, Text]
     unit: Mapping[str, Any]
     tally: Mapping[str, Any]
-    software: Mapping[str, Text] = field(default_factory=dict)
-    statistics: Text = ""
+    software: Mapping[str, Text]
+    statistics: Text
 
     @property
     def folder(self) -> str:
@@ -149,13 +147,9 @@ class Entry:
         return sum(file.size for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        """What stands in entry.json; one of before, without software or statistics, keeps its bytes."""
+        """What stands in entry.json."""
         data = {own.name: getattr(self, own.name) for own in fields(self)}
-        data["files"] = [asdict(file) for file in self.files]
-        for name in ("software", "statistics"):
-            if not data[name]:
-                del data[name]
-        return data
+        return data | {"files": [asdict(file) for file in self.files]}
 
 
 def unit_folder(output: str, identity: str) -> str:
@@ -189,10 +183,8 @@ def unit_names(
         on_stranger: called with the names, within the root, of what is no unit's folder.
     """
     as_it_lies, folder = replace(store, fan_out=0), f"{UNITS}/{output}"
-    if beginnings is None or not store.fan_out:
-        beginnings = as_it_lies.names(folder) if store.fan_out else [""]
-    for beginning in sorted(beginnings):
-        within = f"{folder}/{beginning}" if beginning else folder
+    for beginning in sorted(as_it_lies.names(folder) if beginnings is None else beginnings):
+        within = f"{folder}/{beginning}"
         if len(beginning) != store.fan_out:
             on_stranger(within)
             continue
@@ -201,12 +193,6 @@ def unit_names(
                 yield name
             else:
                 on_stranger(f"{within}/{name}")
-
-
-def fan_out_of_new(store: Store) -> int:
-    """The `Store.fan_out` of a root without versions: as earlier software left it, if that left units."""
-    flat = replace(store, fan_out=0)
-    return 0 if any(next(unit_names(flat, output), "") for output in flat.names(UNITS)) else FAN_OUT
 
 
 def repair_hint(place: str) -> str:
@@ -278,10 +264,7 @@ def log_part_bytes(entries: Sequence[Entry]) -> bytes:
     """A log's part of the manifest: a Parquet row a unit."""
     import pyarrow as pa
 
-    rows = [_entry_row(entry) for entry in entries]
-    # Without the last one where no entry has it, so that a part of before comes out with the bytes it had.
-    schema = _part_schema(has_software=any(entry.software for entry in entries))
-    return part_bytes(pa.Table.from_pylist(rows, schema=schema))
+    return part_bytes(pa.Table.from_pylist([_entry_row(entry) for entry in entries], schema=_part_schema()))
 
 
 def part_bytes(table: pa.Table) -> bytes:
@@ -294,19 +277,19 @@ def part_bytes(table: pa.Table) -> bytes:
 
 
 @functools.cache
-def _part_schema(*, has_software: bool) -> pa.Schema:
+def _part_schema() -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema(
         [(name, pa.string()) for name in ("output", "identity", "log_id", "content_id", "partition")]
         + [(name, pa.int64()) for name in ("start", "stop", "rows", "size")]
-        + [(name, pa.string()) for name in (*_JSON_COLUMNS, *(["software"] if has_software else []))]
+        + [(name, pa.string()) for name in _JSON_COLUMNS]
     )
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:
-    row = replace(entry, statistics="").to_json() | {"size": entry.size}
-    return row | {name: canonical(row[name]).decode() for name in (*_JSON_COLUMNS, "software") if name in row}
+    row = entry.to_json() | {"size": entry.size}
+    return row | {name: canonical(row[name]).decode() for name in _JSON_COLUMNS}
 
 
 class LogUnits(Sequence[Entry]):
@@ -386,9 +369,7 @@ class LogUnits(Sequence[Entry]):
         for key in _JSON_COLUMNS:
             is_left_out = key not in row
             row[key] = _NOTHING[key] if is_left_out else parsed(row[key] or "null", f"{place}: {key}")
-        software = row.pop("software", None)
-        row["software"] = parsed(software, f"{place}: software") if software else {}
-        return checked(Entry, row, place)
+        return checked(Entry, row | {"statistics": ""}, place)
 
 
 def read_log_file(store: Store, digest: str, part: str, what: str) -> tuple[str, bytes]:
@@ -437,7 +418,7 @@ def read_log_part(
     place, data = read_log_file(store, part, part, "a log's part of the manifest is")
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            if file.schema_arrow not in (_part_schema(has_software=True), _part_schema(has_software=False)):
+            if file.schema_arrow != _part_schema():
                 raise DatasetError(f"{place}: not a log's part of a manifest, its columns are others")
             without = {*left_out, *(_DETAILS if brief else ())}
             names = [column for column in only or file.schema_arrow.names if column not in without]

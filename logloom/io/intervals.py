@@ -275,10 +275,9 @@ def number_with(store: Store, number: int, name: str) -> int | None:
 
 
 def _settings_of(manifest: Manifest) -> tuple[Any, ...]:
-    """What rows of a version, and their gaps, depend on; of versions that have no shards their number."""
+    """What rows of a version, and their gaps, depend on."""
     shards = [shard.digest for shard in manifest.logs.shards]
-    clock = manifest.recipe.get("clock")
-    return manifest.plan, manifest.schema, clock, shards if all(shards) else manifest.version
+    return manifest.plan, manifest.schema, manifest.recipe.get("clock"), shards
 
 
 def _not_there(store: Store, number: int, name: str) -> UsageError:

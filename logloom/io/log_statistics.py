@@ -56,7 +56,7 @@ def _parsed(data: bytes, place: str, *, brief: bool = False) -> Statistics:
 
 
 def of_units(store: Store, entries: Iterable[Entry]) -> Statistics | None:
-    """The statistics of a log, from the entries of its units; None where those of a partition lack them.
+    """The statistics of a log, from the entries of its units; None where these have no rows.
 
     Raises:
         DatasetError: some are damaged; names the file.
@@ -66,7 +66,7 @@ def of_units(store: Store, entries: Iterable[Entry]) -> Statistics | None:
         span = entry.start, entry.stop
         if entry.rows and (span not in found or not found[span].statistics):
             found[span] = entry
-    if not all(entry.statistics for entry in found.values()):
+    if not found:
         return None
     return Statistics.merged(_of_one_kind(store, found.values()))
 
@@ -88,7 +88,7 @@ def _of_one_kind(store: Store, entries: Iterable[Entry]) -> Iterator[Statistics]
 
 def write_statistics(store: Store, log_id: str, statistics: Statistics | None) -> str:
     """Writes a log's statistics, and gives the digest that names them; "" for none."""
-    if statistics is None or not statistics.lanes:
+    if statistics is None:
         return ""
     data = statistics.to_bytes(log_id)
     digest = blake3(data).hexdigest()

@@ -21,27 +21,26 @@ import functools
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any
 
 from blake3 import blake3
-from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict
+from pydantic import AfterValidator, BaseModel, Field, InstanceOf
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.assembled import AssembledEntry, find_assembled
 from logloom.io.entries import (
     ENTRY,
-    MAX_FAN_OUT,
+    FAN_OUT,
     Entry,
-    fan_out_of_new,
     read_log_part,
     repair_hint,
     unit_folder,
 )
 from logloom.io.manifest_digest import check_digest
-from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed
+from logloom.io.metadata import STRICT, Count, Name, Text, canonical, checked, parsed, without_number
 from logloom.io.purged import check_purged
 from logloom.io.records import LogRecords
 from logloom.io.shards import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
@@ -52,9 +51,7 @@ from logloom.io.version_times import is_day, version_of_day
 from logloom.schema import Schema
 from logloom.words import near_to
 
-FORMAT = 4
-_WITH_SHARDS = 3  # the first format whose logs lie in shards
-FLAT_FORMAT = 3  # of roots whose units lie side by side; earlier software reads it
+FORMAT = 1
 _DIGITS = re.compile(r"[0-9]{1,8}")
 _RUNS = re.compile(r"\d{8}")  # folders of runs/
 _OF_ROOT = re.compile(r"(?P<root>.+)/(logs|parts|runs|index|versions(/shards)?)")
@@ -84,18 +81,17 @@ class Manifest:
 
     Attributes:
         recipe: as canonical JSON data.
-        logs: read when asked; in formats 1 and 2 they stood in the manifest itself.
+        logs: read when asked.
         plan: digest of what all rows depend on beside the logs.
         outputs: name to options.
         verified: what was read back before the commit: "new" (all units that the build made or found, but
             none of logs whose records it took over), "all" (those, too), "sample:0.05" (of the new ones) or
-            "none". Versions of format 1 say "all" for "new".
+            "none".
         software: of the build that committed it; entries of units say what made these.
-        parent_digest: BLAKE3 of the parent's manifest; "" without a parent, or where that wasn't noted.
+        parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
         trusted: how many "logs", whole "assembled" outputs, and "portions" of others were taken over from
             the parent without being read.
-        fan_out: how units lie in the root (see `Store`); as in all versions before.
-        reason: why somebody made it, where no build did: a rollback, or drives that were dropped.
+        reason: why somebody made it, where no build did: a rollback, or drives that were dropped; else "".
         dependencies: what rows depend on beside logs and recipe: "module NAME" and "file NAME" to their
             BLAKE3, "package NAME" to its version. They are part of `plan`, too.
     """
@@ -114,19 +110,16 @@ class Manifest:
     totals: Mapping[str, Count]
     verified: Text
     software: Mapping[str, Text]
-    parent_digest: Text = ""
-    trusted: Mapping[str, Count] = field(default_factory=dict)
-    fan_out: Annotated[int, Strict(), Field(ge=0, le=MAX_FAN_OUT)] = 0
-    reason: Text = ""
-    dependencies: Mapping[Text, Text] = field(default_factory=dict)
-    format: Count = field(default=FLAT_FORMAT)
+    parent_digest: Text
+    trusted: Mapping[str, Count]
+    reason: Text
+    dependencies: Mapping[Text, Text]
 
     @property
     def split_names(self) -> list[str]:
         """The splits that the recipe names, in its order; none where it has none, or a table of logs says."""
-        split = self.recipe.get("split")
         named: list[str] = (self.recipe.get("order") or {}).get("split") or []
-        return named or [name for name in split or () if name != "by"]
+        return named
 
     @property
     def period(self) -> int | None:
@@ -137,10 +130,8 @@ class Manifest:
     def to_bytes(self) -> bytes:
         """What stands in its file: of logs their shards, which lie beside it already."""
         fields = asdict(replace(self, logs=LogRecords()))
-        for name in ("fan_out", "reason", "dependencies"):  # so that earlier software reads what has none
-            if not fields[name]:
-                del fields[name]
-        return canonical(fields | {"logs": [asdict(shard) for shard in self.logs.shards]})
+        logs = [asdict(shard) for shard in self.logs.shards]
+        return canonical(fields | {"format": FORMAT, "logs": logs})
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
@@ -167,22 +158,11 @@ class Manifest:
         Raises:
             DatasetError: it isn't one, or is of a newer format.
         """
-        what = f"{source}: not a manifest of logloom"
-        value = parsed(data, what)
-        number = value.get("format") if isinstance(value, dict) else None
-        if isinstance(number, int) and number > FORMAT:
-            raise DatasetError(
-                f"{source}: written in manifest format {number}, this logloom reads up to "
-                f"{FORMAT}: install a newer logloom"
-            )
-        if isinstance(value, dict) and "logs" in value:
-            records = {"logs": value["logs"]}
-            if not isinstance(number, int):
-                value["logs"] = LogRecords()  # the format is what is wrong
-            elif number < _WITH_SHARDS:
-                value["logs"] = LogRecords.of(checked(_RecordsJson, records, what).logs)
-            else:
-                value["logs"] = LogRecords(store, checked(_ShardsJson, records, what).logs)
+        none = "not a manifest of logloom"
+        what = f"{source}: {none}"
+        value = without_number(parsed(data, what), "format", FORMAT, source, none)
+        if "logs" in value:
+            value["logs"] = LogRecords(store, checked(_ShardsJson, {"logs": value["logs"]}, what).logs)
         return checked(cls, value, what)
 
 
@@ -191,13 +171,6 @@ class _ShardsJson:
     __pydantic_config__ = STRICT
 
     logs: Annotated[tuple[RecordShard, ...], AfterValidator(_in_order)]
-
-
-@dataclass(frozen=True)
-class _RecordsJson:
-    __pydantic_config__ = STRICT
-
-    logs: tuple[LogRecord, ...]
 
 
 def _in_order(shards: tuple[RecordShard, ...]) -> tuple[RecordShard, ...]:
@@ -272,13 +245,12 @@ def open_root(store: Store, version: int | str = "latest") -> tuple[Store, Manif
         UsageError: there is no such version; lists those there are.
     """
     manifest = read_manifest(store, version)
-    return replace(store, fan_out=manifest.fan_out), manifest
+    return as_laid_out(store), manifest
 
 
 def as_laid_out(store: Store) -> Store:
-    """A root that knows where its units lie, be there versions or none yet."""
-    is_new = not version_numbers(store)
-    return replace(store, fan_out=fan_out_of_new(store)) if is_new else open_root(store)[0]
+    """A root, as a store that knows in which folders its units lie."""
+    return replace(store, fan_out=FAN_OUT)
 
 
 def resolve_version(store: Store, version: int | str) -> int:

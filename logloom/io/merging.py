@@ -53,11 +53,6 @@ def merge_records(store: Store, parent: LogRecords, changes: Sequence[LogRecords
     """
     shards = _Shards(store, SHARDS)
     coming = [SortedRows(one.tables()) for one in changes]
-    if not parent.is_stored:  # from before there were shards
-        tables = (table.sort_by("log_id") for table in parent.tables())
-        for table in _merged(SortedRows(tables), coming, None):
-            shards.add(table)
-        return shards.close()
     runs = _runs(parent.shards)
     for run, following in zip(runs, [*runs[1:], None], strict=True):
         end = following[0].first if following else None

@@ -98,6 +98,32 @@ def checked(kind: type[T], value: Any, source: str, way_out: str = "") -> T:
         raise DatasetError(f"{source}: {describe_first(error)}{_hint(way_out)}") from error
 
 
+def without_number(value: Any, key: str, known: int, source: str, what: str) -> dict[str, Any]:
+    """The object of a file without the number of its format.
+
+    Args:
+        value: as `parsed` gives it.
+        key: of the number.
+        known: the newest format that this release reads; the first is 1.
+        source: names the file in messages.
+        what: "not a manifest of logloom", say, where it isn't of this format.
+
+    Raises:
+        DatasetError: there is no such number, or it is of a later release.
+    """
+    fields = dict(checked(dict[str, Any], value, f"{source}: {what}"))
+    number = fields.pop(key, ...)
+    if number is ...:
+        raise DatasetError(f"{source}: {what}: {key}: is missing")
+    if type(number) is not int or number < 1:
+        raise DatasetError(f"{source}: {what}: {key}: expected a whole number from 1 on, got {number!r:.100}")
+    if number > known:
+        raise DatasetError(
+            f"{source}: {key} {number}, this release of logloom reads up to {known}; install a newer one"
+        )
+    return fields
+
+
 @functools.cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)  # takes longer to make than to read a small file by
@@ -125,17 +151,17 @@ def sealed(value: Mapping[str, Any]) -> bytes:
 
 
 def unsealed(value: Any, source: str, way_out: str) -> Any:
-    """An object without its digest; one of before, which has none, as it is.
+    """An object without its digest.
 
     Args:
         value: as `parsed` gives it.
         source, way_out: as of `parsed`.
 
     Raises:
-        DatasetError: the digest is that of other values.
+        DatasetError: it is none, has no digest, or that of other values.
     """
     if not isinstance(value, dict) or "digest" not in value:
-        return value
+        raise DatasetError(f"{source}: damaged: expected an object with a digest; {way_out}")
     rest = {name: item for name, item in value.items() if name != "digest"}
     if value["digest"] != _digest(rest):
         raise DatasetError(

@@ -44,7 +44,7 @@ class Tombstone:
         contents: content ids of what was erased as a whole; a log with another content may be built.
         parts: digests that named its parts of manifests.
         folders: of assembled outputs and portions that held rows of it, with those of other logs.
-        reason: for people.
+        reason: for people; "" where none was given.
         ranges: what was erased of it otherwise, [start, stop) each in ns; whatever its content, no build
             makes rows of messages from then.
         redacted: content ids of the whole logs of which these were erased.
@@ -57,10 +57,10 @@ class Tombstone:
     contents: tuple[Text, ...]
     parts: tuple[Text, ...]
     folders: tuple[Text, ...]
-    reason: Text = ""
-    ranges: tuple[tuple[Int64, Int64], ...] = ()
-    redacted: tuple[Text, ...] = ()
-    sizes: tuple[Count, ...] = ()
+    reason: Text
+    ranges: tuple[tuple[Int64, Int64], ...]
+    redacted: tuple[Text, ...]
+    sizes: tuple[Count, ...]
 
     def merged(self, other: Tombstone) -> Tombstone:
         """Of what was erased before and is now."""

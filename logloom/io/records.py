@@ -43,7 +43,7 @@ class LogRecords(Sequence[LogRecord]):
     """Records sorted by log_id, as they stand in shards of a root; equal to any sequence of the same records.
 
     Holds the columns that were asked for and few rows. Pickles as the names of its shards, and reads from
-    many threads. Records of before there were shards, or not yet written, are held as one table: see `of`.
+    many threads. Records not yet written are held as one table: see `of`.
 
     Attributes:
         shards: in the order of their log_ids.
@@ -112,11 +112,8 @@ class LogRecords(Sequence[LogRecord]):
 
     @property
     def totals(self) -> dict[str, int]:
-        """Sums over all logs (see `totals_of`); without `units` where some log's aren't known."""
-        summed = NO_LOGS | total(shard.totals for shard in self.shards)
-        if any("units" not in shard.totals for shard in self.shards):
-            summed.pop("units", None)
-        return summed
+        """Sums over all logs (see `totals_of`)."""
+        return NO_LOGS | total(shard.totals for shard in self.shards)
 
     @property
     def statuses(self) -> dict[str, int]:

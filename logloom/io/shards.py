@@ -13,7 +13,6 @@ versions that say the same of neighbouring logs share their shard, and a new log
 from __future__ import annotations
 
 import io
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,10 +38,8 @@ _BORDER = 2**64 // MEAN_LOGS
 _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a shorter shard is read whole
 DROPPED = "dropped"  # the status of a log that somebody left out of the version, and of those that follow
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
-_COUNTS = ("rows", "planned", "refused", "units")
-# The last columns: of shards in which they contain something.
-_LATER = ("catalogue", "splits", "size", "duplicate_of")
-_OPTIONAL = ("statistics", "catalogue", "duplicate_of")  # texts that are null where there are none
+_COUNTS = ("rows", "planned", "refused", "units", "size")
+_TEXTS = ("statistics", "catalogue", "splits", "duplicate_of")  # null where a log has none
 _LISTED = re.compile(r"logs/[0-9a-f]{64}\.refused\.txt$")
 _JSON = {"uris": "[]", "dropped": "{}", "reasons": "[]"}  # and what stands there for nothing
 _REPEATED = ["split", "status", "verified", "dropped", "reasons"]  # worth a dictionary
@@ -65,13 +62,13 @@ class LogRecord:
         part: digest that names logs/<part>.parquet; "" when skipped or dropped.
         reasons: for people, why it isn't whole, and before that what is strange about its frames and labels.
         verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
-            logs without units, and where that wasn't noted.
-        units: of all outputs; None where that wasn't noted.
+            logs without units.
+        units: of all outputs.
         statistics: digest that names logs/<statistics>.parquet, what is known of the values of its columns;
-            "" without rows, and where a logloom made its units that counted none.
+            "" without rows.
         catalogue: what tables beside it say of it, see `logloom.io.catalogued`; "" for nothing.
         splits: rows of each split, by name, where rows are split; then `split` is "all".
-        size: bytes of its files when its units were made; None without units, and where that wasn't noted.
+        size: bytes of its files when its units were made; 0 without units.
         duplicate_of: log_id of the log with the same content whose split it shares; "" for none.
     """
 
@@ -90,11 +87,11 @@ class LogRecord:
     refused: Count
     reasons: tuple[Text, ...] = ()
     verified: Unicode = ""
-    units: Count | None = None
+    units: Count = 0
     statistics: NameOrNone = ""
     catalogue: Unicode = ""
     splits: Mapping[str, Count] = field(default_factory=dict)
-    size: Count | None = None
+    size: Count = 0
     duplicate_of: Unicode = ""
 
     @property
@@ -159,17 +156,13 @@ def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def schema() -> pa.Schema:
-    """The columns of records; `statistics` and those in `_LATER` are null where a log has none.
-
-    The file of a shard lacks each of the latter that is null in all rows, as older files do.
-    """
+    """The columns of records; `statistics` and those after it are null where a log has none."""
     import pyarrow as pa
 
     return pa.schema(
         [(name, pa.string()) for name in _STRINGS]
         + [(name, pa.int64()) for name in _COUNTS]
-        + [(name, pa.string()) for name in (*_JSON, "statistics", "catalogue", "splits", "duplicate_of")]
-        + [("size", pa.int64())]
+        + [(name, pa.string()) for name in (*_JSON, *_TEXTS)]
     )
 
 
@@ -181,7 +174,7 @@ def table_of(records: Iterable[LogRecord]) -> pa.Table:
     rows = [
         vars(record)
         | {name: canonical(getattr(record, name)).decode() for name in _JSON}
-        | {name: getattr(record, name) or None for name in _OPTIONAL}
+        | {name: getattr(record, name) or None for name in _TEXTS}
         | {"splits": canonical(record.splits).decode() if record.splits else None}
         for record in records
     ]
@@ -197,7 +190,7 @@ def records_of(table: pa.Table, place: str) -> list[LogRecord]:
     rows = table.to_pylist()
     for number, row in enumerate(rows):
         where = f"{place}: row {number}"
-        row |= {name: row[name] or "" for name in _OPTIONAL}
+        row |= {name: row[name] or "" for name in _TEXTS}
         row["splits"] = parsed(row["splits"] or "{}", f"{where}: splits")
         for name, nothing in _JSON.items():
             row[name] = () if row[name] == "[]" else parsed(row[name] or nothing, f"{where}: {name}")
@@ -206,19 +199,18 @@ def records_of(table: pa.Table, place: str) -> list[LogRecord]:
 
 def totals_of(table: pa.Table) -> dict[str, int]:
     """Sums over logs: `logs`, `parts` (logs that have units, or might), `rows`, `ticks_planned`, `refused`,
-    `skipped`, and `units` where each log's are known."""
+    `skipped` and `units`."""
     import pyarrow.compute as pc
 
-    sums = {
+    return {
         "logs": len(table),
         "parts": pc.sum(pc.not_equal(table["part"], "")).as_py() or 0,
         "rows": pc.sum(table["rows"]).as_py() or 0,
         "ticks_planned": pc.sum(table["planned"]).as_py() or 0,
         "refused": pc.sum(table["refused"]).as_py() or 0,
         "skipped": pc.sum(pc.equal(table["status"], "skipped")).as_py() or 0,
+        "units": pc.sum(table["units"]).as_py() or 0,
     }
-    known = not table["units"].null_count
-    return sums | ({"units": pc.sum(table["units"]).as_py() or 0} if known else {})
 
 
 def described(table: pa.Table, digest: str = "", size: int = 0) -> RecordShard:
@@ -247,7 +239,7 @@ def shard_of(table: pa.Table) -> tuple[RecordShard, bytes]:
         raise DatasetError(f"logs of a version: {disorder}")
     buffer = io.BytesIO()
     pq.write_table(
-        table.drop_columns([name for name in _LATER if table[name].null_count == len(table)]),
+        table,
         buffer,
         row_group_size=len(table) or 1,
         compression="zstd",
@@ -355,7 +347,7 @@ def _read(store: Store, name: str, start: int = 0, stop: int | None = None) -> b
 def _ranges_of(metadata: Any, names: Sequence[str], size: int) -> list[tuple[int, int]]:
     """The bytes of columns, those together that touch."""
     columns = [metadata.schema.column(number).name for number in range(metadata.num_columns)]
-    if metadata.num_row_groups != 1 or columns not in [found.names for found in _schemas()]:
+    if metadata.num_row_groups != 1 or columns != schema().names:
         raise ValueError("other columns than a shard has")
     group = metadata.row_group(0)
     ranges: list[tuple[int, int]] = []
@@ -380,36 +372,13 @@ def _parsed_table(source: Any, place: str, names: Sequence[str] | None) -> pa.Ta
 
     try:
         with pq.ParquetFile(source, page_checksum_verification=True) as file:
-            if file.schema_arrow not in _schemas():
+            if file.schema_arrow != schema():
                 raise DatasetError(f"{place}: no shard of a manifest, its columns are others; {_WAY_OUT}")
             if file.metadata.num_rows > MAX_LOGS:
                 raise DatasetError(f"{place}: no shard of a manifest, it has too many rows; {_WAY_OUT}")
-            return _with_later(_bounded_table(file, place, names), file.metadata.num_rows, names)
+            return _bounded_table(file, place, names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError(f"{place}: damaged ({error}); {_WAY_OUT}") from error
-
-
-def _schemas() -> list[pa.Schema]:
-    """The columns that files of shards may have."""
-    import pyarrow as pa
-
-    return [
-        pa.schema([field for field in schema() if field.name not in lacking])
-        for number in range(len(_LATER) + 1)
-        for lacking in itertools.combinations(_LATER, number)
-    ]
-
-
-def _with_later(table: pa.Table, rows: int, names: Sequence[str] | None) -> pa.Table:
-    """With the columns that most shards lack, where they are wanted, in the order of all."""
-    import pyarrow as pa
-
-    wanted = [field for field in schema() if names is None or field.name in names]
-    columns = {
-        field.name: table[field.name] if field.name in table.column_names else pa.nulls(rows, field.type)
-        for field in wanted
-    }
-    return pa.table(columns)
 
 
 def _bounded_table(file: Any, place: str, names: Sequence[str] | None) -> pa.Table:
@@ -436,9 +405,9 @@ def _check(table: pa.Table, place: str, shard: RecordShard) -> None:
         raise DatasetError(f"{place}: {len(table)} logs, the manifest says {shard.logs}; {_WAY_OUT}")
     for name in table.column_names:
         column = table[name]
-        if name not in ("units", "statistics", *_LATER) and column.null_count:
+        if name not in _TEXTS and column.null_count:
             raise DatasetError(f"{place}: {name} is missing in a row; {_WAY_OUT}")
-        if name in (*_COUNTS, "size") and (pc.min(column).as_py() or 0) < 0:
+        if name in _COUNTS and (pc.min(column).as_py() or 0) < 0:
             raise DatasetError(f"{place}: {name} is below 0 in a row; {_WAY_OUT}")
         if name in _NAMES:
             values = column.drop_null().unique()

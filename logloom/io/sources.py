@@ -54,7 +54,7 @@ class RowSource(abc.ABC):
         unknown: what can't be checked, for people; "" where all that is read can.
         left_out: what lies there that rows don't have, and why.
         kind: what `--from` calls it.
-        counted: gives the statistics of some columns over all rows, where builds counted them, else None;
+        counted: gives the statistics of some columns over all rows, where builds counted them;
             None itself where nobody did. See `logloom.statistics`.
         period: of a rate clock, in ns; None where rows have none.
         intervals: gives what was saved with the version by name; None where rows are of no version.
@@ -68,7 +68,7 @@ class RowSource(abc.ABC):
     has_stamps: bool = True
     unknown: str = ""
     left_out: Mapping[str, str] = MappingProxyType({})
-    counted: Callable[[Sequence[str]], Statistics | None] | None = None
+    counted: Callable[[Sequence[str]], Statistics] | None = None
     intervals: Callable[[str], Intervals] | None = None
     find_splits: Callable[[], SplitLabels] | None = None
     _schema: Schema

@@ -2,10 +2,8 @@
 
     versions/tags/00000012.json        all tags after the twelfth change; created if absent
     versions/tags-again/00000012.json  the same bytes once more, written after it
-    versions/tags.json                 all tags, where nobody changed them since there are changes
 
-Each file holds the digest of its values, and the number of the change: `{"change", "copied", "digest",
-"tags"}`. Earlier software wrote no `copied`, and no second file; still earlier, the tags alone.
+Each file holds the digest of its values, and the number of the change: `{"change", "digest", "tags"}`.
 
 Here: reading and changing them. A change creates the next file, so of two at once one is refused by the store
 and made again upon the other: none is lost, on a disk and in any store that creates files if absent. The file
@@ -33,7 +31,6 @@ from logloom.io.storage import Store
 TAGS = "versions/tags"
 AGAIN = "versions/tags-again"
 Version = Annotated[int, Strict(), Field(ge=1, lt=10**8)]
-_BEFORE = f"{TAGS}.json"
 _FILE = re.compile(r"([0-9]{8})\.json")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _NUMBER = re.compile(r"v*[0-9]+|latest")
@@ -51,14 +48,12 @@ class _Change:
     Attributes:
         change: its number.
         tags: all tags after it.
-        copied: whether it was written twice.
     """
 
     __pydantic_config__ = STRICT
 
     change: Version
     tags: dict[str, Version]
-    copied: bool = False
 
 
 def check_tag(name: str) -> None:
@@ -101,7 +96,7 @@ def change_tags(store: Store, change: Callable[[Mapping[str, int]], dict[str, in
             store.settle([TAGS, AGAIN])
             return changed
         name = _file_of(number + 1)
-        data = sealed({"change": number + 1, "tags": changed, "copied": True})
+        data = sealed({"change": number + 1, "tags": changed})
         # Equal bytes that are there already are success, too: a response was lost.
         if store.create(name, data) or store.read(name) == data:
             store.restate(_file_of(number + 1, AGAIN), data)
@@ -111,10 +106,9 @@ def change_tags(store: Store, change: Callable[[Mapping[str, int]], dict[str, in
 
 def had_tag(store: Store, name: str) -> bool:
     """Whether a version had this tag before, by the changes that can be read."""
-    for number in [*reversed(_changes(store)), 0]:
+    for number in reversed(_changes(store)):
         with contextlib.suppress(DatasetError, *MISSING):
-            change = _newest(store, number) if number else _change_in(store, _BEFORE, 0)
-            if name in change.tags:
+            if name in _newest(store, number).tags:
                 return True
     return False
 
@@ -122,13 +116,11 @@ def had_tag(store: Store, name: str) -> bool:
 def _read(store: Store) -> tuple[int, dict[str, int]]:
     """How often tags were changed, and what they are."""
     number = max(_changes(store), default=0)
+    if not number:
+        return 0, {}
     try:
-        if not number:
-            return 0, _change_in(store, _BEFORE, 0).tags
         return number, _newest(store, number).tags
     except MISSING:
-        if not number:
-            return 0, {}
         raise StorageError(f"{store.uri_of(_file_of(number))}: gone since it was listed; try again") from None
 
 
@@ -159,11 +151,9 @@ def _file_of(number: int, folder: str = TAGS) -> str:
 
 
 def _change_in(store: Store, name: str, number: int) -> _Change:
-    """What a file of a change says; of before there were changes, as one of number 0."""
+    """What a file of a change says."""
     place = store.uri_of(name)
     value = parsed(store.read(name), place, _WAY_OUT)
-    if not (isinstance(value, dict) and isinstance(value.get("tags"), dict)):  # as of before
-        return _Change(number, checked(dict[str, Version], value, place, _WAY_OUT))
     found = checked(_Change, unsealed(value, place, _WAY_OUT), place, _WAY_OUT)
     if found.change != number:
         raise DatasetError(f"{place}: the tags after another change, {found.change}; {_WAY_OUT}")
@@ -203,12 +193,6 @@ def mend_tags(store: Store, *, newest_only: bool = False) -> list[str]:
 
 def _problems(store: Store, *, newest_only: bool = False) -> Iterator[_Problem]:
     numbers = _changes(store)
-    if not numbers:
-        with contextlib.suppress(*MISSING):  # nobody ever gave a tag
-            try:
-                _change_in(store, _BEFORE, 0)
-            except DatasetError as error:
-                yield _Problem(_BEFORE, str(error))
     for number in numbers[-1:] if newest_only else numbers:
         yield from _problems_of(store, number, is_newest=number == numbers[-1])
 
@@ -226,11 +210,10 @@ def _problems_of(store: Store, number: int, *, is_newest: bool) -> Iterator[_Pro
         except MISSING:
             wrong[name] = ""
     mended = next((store.read(name) for name in sound), None) if wrong else None
-    is_twice = any(one.copied for one in sound.values())
     for name, text in wrong.items():
         if text:
             yield _Problem(name, text, mended)
-        elif is_newest and is_twice:
+        elif is_newest:
             text = "missing, one of two files with the tags; `logloom repair` writes it again"
             yield _Problem(name, f"{store.uri_of(name)}: {text}", mended)
     if len({canonical(one.tags) for one in sound.values()}) > 1:

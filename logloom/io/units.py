@@ -226,17 +226,6 @@ class Format(FolderKind, Protocol):
         """
         return set()
 
-    def semantics_of(self, schema: Schema) -> int:
-        """Tells the semantics of rows of these columns.
-
-        Args:
-            schema: of the rows.
-
-        Returns:
-            A number; more than `semantics` where other rows still give the bytes of before.
-        """
-        return self.semantics
-
     def check_log(self, options: Any, log_id: str, log_uri: str) -> list[str]:
         """Why this output can't hold a log of this name, one line each.
 

@@ -271,7 +271,7 @@ def _totals(before: Manifest, after: Manifest) -> dict[str, tuple[int | None, in
     sums = [sums_of(manifest) for manifest in (before, after)]
     for manifest, totals in zip((before, after), sums, strict=True):
         outputs = len(manifest.outputs)
-        if "units" in totals and outputs:  # each output has a unit of each partition
+        if outputs:  # each output has a unit of each partition
             totals["partitions"] = totals["units"] // outputs
     return {name: (sums[0].get(name), sums[1].get(name)) for name in (*_TOTALS, "partitions")}
 

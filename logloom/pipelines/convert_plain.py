@@ -19,7 +19,7 @@ from typing import Any
 
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.disk import sync
-from logloom.io.entries import FileEntry
+from logloom.io.entries import FAN_OUT, FileEntry
 from logloom.io.filesystems import explained
 from logloom.io.formats import format_named
 from logloom.io.manifest import Manifest, read_manifest
@@ -66,7 +66,7 @@ class PlainFolder:
         Args:
             view: of the conversion, "" in an object store.
         """
-        work = replace(self.work, fan_out=manifest.fan_out)
+        work = replace(self.work, fan_out=FAN_OUT)
         files = [file for file in view_files(work, manifest) if file.output == output]
         if view:
             self.rename(pathlib.Path(view) / _shown_folder(files, output))

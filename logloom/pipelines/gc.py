@@ -64,7 +64,7 @@ _OF_RUN = re.compile(
     r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}.*|(attempts|read)/.+"
 )
 _OF_VERSIONS = re.compile(
-    r"shards|purged|intervals|past|tags(\.json|-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
+    r"shards|purged|intervals|past|tags(-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
 )
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
@@ -361,7 +361,7 @@ class _Collection(Removal):
         for number in self._expired:
             for manifest in check_versions(self._store, [number], may_lack=True):
                 logs = manifest.logs
-                for shard in logs.shards if logs.is_stored else ():
+                for shard in logs.shards:
                     if (name := shard_file(shard, logs.folder)) in names:
                         names.discard(name)
                         with contextlib.suppress(DatasetError):  # it is damaged: nobody can tell any more

@@ -31,7 +31,7 @@ from logloom.io.records import LogRecords
 from logloom.io.removals import Keys, are_in, key_of, keys_in
 from logloom.io.shards import shard_file
 from logloom.io.storage import Store
-from logloom.io.version_files import lost_manifest, version_file
+from logloom.io.version_files import lost_manifest
 from logloom.recipe import Keep
 
 if TYPE_CHECKING:
@@ -211,9 +211,6 @@ class _Needing:
     def _new_logs(self, manifest: Manifest) -> Iterator[tuple[str, LogRecords]]:
         """The records of a version by the file that has them, but for files that were seen."""
         logs = manifest.logs
-        if not logs.is_stored:
-            yield version_file(manifest.version), logs
-            return
         for shard in logs.shards:
             name = shard_file(shard, logs.folder)
             if name not in self._shards:

@@ -18,7 +18,7 @@ from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, read_log_part, unit_folder
 from logloom.io.log_statistics import read_statistics
 from logloom.io.logs.base import MAX_TIME, MIN_TIME
-from logloom.io.manifest import Manifest, manifest_at, no_version_at, resolve_version
+from logloom.io.manifest import Manifest, as_laid_out, manifest_at, no_version_at, resolve_version
 from logloom.io.past_logs import had_log
 from logloom.io.purged import Purged
 from logloom.io.records import LogRecords
@@ -150,7 +150,7 @@ def _described(summary: VersionSummary, manifest: Manifest, parent: Manifest | N
         reason=manifest.reason,
         logs=sums["logs"],
         rows=sums["rows"],
-        units=sums.get("units"),
+        units=sums["units"],
         statuses=manifest.logs.statuses,
         outputs=tuple(manifest.outputs),
         changes=changes,
@@ -310,6 +310,7 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
     numbers, removed, lost = all_versions(store)
     if not (numbers or lost):
         raise no_version_at(store)
+    store = as_laid_out(store)
     found: list[LogStay] = []
     known: dict[str, LogRecord | None] = {}
     last: LogRecord | None = None
@@ -322,7 +323,7 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
             last = None
             found.append(LogStay((number,), None, problem=str(error)))
             continue
-        newest, store = manifest.logs, replace(store, fan_out=manifest.fan_out)  # as in all versions
+        newest = manifest.logs
         if record is not None and record == last:
             found[-1] = replace(found[-1], versions=(*found[-1].versions, number))
         elif record is not None:

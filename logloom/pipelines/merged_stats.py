@@ -46,13 +46,11 @@ class Counted:
     """Logs of a version that have rows, such as those of a split.
 
     Attributes:
-        known: of those whose statistics a build has made, in order.
-        unknown: positions of the others in the version.
+        known: statistics and part of each, in order.
         rows: of all.
     """
 
     known: tuple[Names, ...]
-    unknown: NDArray[np.int64]
     rows: int
 
     @classmethod
@@ -69,12 +67,10 @@ class Counted:
         own[np.asarray(positions, np.int64)] = True
         found = logs.filter(own & (rows > 0)).select(["statistics", "part"])
         names = tuple(zip(*(column.to_pylist() for column in found.columns), strict=True))
-        unknown = np.array([not digest for digest, _ in names], bool)
-        at = np.flatnonzero(own & (rows > 0))[unknown]
-        return cls(tuple(pair for pair in names if pair[0]), at, int(rows[own].sum()))
+        return cls(names, int(rows[own].sum()))
 
     def __len__(self) -> int:
-        return len(self.known) + len(self.unknown)
+        return len(self.known)
 
 
 def merged(
@@ -140,7 +136,7 @@ def has_merged(store: Store, manifest: Manifest) -> bool:
         logs = Counted.of(manifest, split)
         is_small = len(logs.known) < log_statistics.MANY_LOGS
         is_kept = not is_small and store.exists(_file(manifest.version, logs.known))
-        unread += len(logs.unknown) if is_kept else len(logs)
+        unread += 0 if is_kept else len(logs)
     return unread < log_statistics.MANY_LOGS
 
 
@@ -161,7 +157,7 @@ def keep_merged(
         for split in splits_of(manifest):
             own = Counted.of(manifest, split)
             is_small = len(own) < log_statistics.MANY_LOGS
-            if is_small or len(own.unknown) or store.exists(_file(manifest.version, own.known)):
+            if is_small or store.exists(_file(manifest.version, own.known)):
                 continue
             base, fresh = _base(store, parent, split, own.known)
             if len(fresh) > MAX_LOGS:

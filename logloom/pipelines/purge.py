@@ -243,7 +243,7 @@ class _Purging:
             own = self._found.of(log_id)
             contents = tuple(sorted({record.content_id for record in own if record.content_id}))
             parts = tuple(sorted({record.part for record in own if record.part}))
-            stone = Tombstone(digest_of_log(log_id), (), parts, shared, reason)
+            stone = Tombstone(digest_of_log(log_id), (), parts, shared, reason, (), (), ())
             if ranges := self._found.ranges.get(log_id):
                 stone = replace(stone, ranges=ranges, redacted=contents)
             else:

@@ -165,7 +165,7 @@ def find_left(
 
     def look(file: FoundFile) -> str:
         within = file.name.split("/")
-        if not _is_needed(store, within, needed) and traces.is_copy(file):
+        if not _is_needed(within, needed) and traces.is_copy(file):
             return "a copy of a file that was erased"
         return "names a log that was erased" if within[0] in _NAMING and traces.is_named_in(file) else ""
 
@@ -178,9 +178,8 @@ def find_left(
     on_progress(total, total)
 
 
-def _is_needed(store: Store, steps: Sequence[str], needed: Needed) -> bool:
+def _is_needed(steps: Sequence[str], needed: Needed) -> bool:
     """Whether a file is of a unit that a version names."""
-    place = 2 if store.fan_out else 1  # of the identity, after the output
-    if steps[0] != UNITS or len(steps) <= place + 1:
+    if steps[0] != UNITS or len(steps) <= 3:
         return False
-    return bool(needed.has_units(steps[1], [steps[place + 1]])[0])
+    return bool(needed.has_units(steps[1], [steps[3]])[0])

@@ -316,15 +316,14 @@ class _Mending:
             self._done += mend_entries(self._store, one, made_by)
         rest = [one for one in damaged if one.files]
         builders = self._builders(list({one.record.log_id: one.record for one in rest}.values()))
-        made_by = self._manifest.software
-        tasks = [Task(mend_unit, (self._store, builders[d.record.log_id], d, made_by)) for d in rest]
+        tasks = [Task(mend_unit, (self._store, builders[d.record.log_id], d)) for d in rest]
         self._done += self._all(tasks)
         self._mend_unit_statistics(damaged)
 
     def _mend_unit_statistics(self, damaged: Sequence[UnitDamage]) -> None:
         """Puts statistics back into entries; those that were lost were written without them."""
         reading = reading_of(self._store, self._manifest)
-        lost = [one for one in damaged if unit_statistics_problem(self._store, one.record, one.entry)]
+        lost = [one for one in damaged if unit_statistics_problem(self._store, one.entry)]
         builders = self._builders(list({one.record.log_id: one.record for one in lost}.values()))
         tasks = [Task(mend_statistics, (reading, builders[one.record.log_id], one)) for one in lost]
         known = {one.name for one in self._done if not one.why_not}

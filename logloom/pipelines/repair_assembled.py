@@ -124,12 +124,12 @@ class _Again:
     # --- entries
 
     def _made_by(self) -> Iterator[Mapping[str, str]]:
-        """The software that may have made it: this version's, an earlier one's, ours; of before, none."""
+        """The software that may have made it: this version's, an earlier one's, ours."""
         yield self._version.manifest.software
         for number in reversed(version_numbers(self._store)):
             if number < self._version.number:
                 yield read_manifest(self._store, number).software
-        yield from (software(), {})
+        yield software()
 
     def _described(self, folder: _Bundle) -> list[FileEntry]:
         output = self._assembly.output
@@ -139,26 +139,25 @@ class _Again:
     def _whole_entries(self, part: Assembled) -> dict[str, AssembledEntry | PortionEntry] | None:
         """The output's entry, and those of portions that lack one, by place; None if they come out other."""
         output, version = part.output, self._version
-        planned = [
+        portions = [
             SharedPortion(p.path, portion_identity(version, output, p), "", 0) for p in self._plan.portions
         ]
-        for portions in (planned, []):  # those of before had none
-            own, *folders = self._folders(portions)
-            files = self._described(own)
-            there = [self._entry_there(portion) for portion in portions]
-            made = [
-                () if entry else self._described(folder) for entry, folder in zip(there, folders, strict=True)
-            ]
-            entries: dict[str, AssembledEntry | PortionEntry] = {}
-            shared = []
-            for portion, folder, entry, own_files in zip(portions, folders, there, made, strict=True):
-                if entry is None:
-                    entry = entries[f"{folder.name}/{ENTRY}"] = self._portion_entry(folder, own_files)
-                shared.append(entry.shared(portion.identity))
-            for by in self._made_by():
-                whole = entry_of(self._assembly, self._plan, files, shared, by)
-                if blake3(whole.to_bytes()).hexdigest() == part.entry:
-                    return entries | {f"{own.name}/{ENTRY}": whole}
+        own, *folders = self._folders(portions)
+        files = self._described(own)
+        there = [self._entry_there(portion) for portion in portions]
+        made = [
+            () if entry else self._described(folder) for entry, folder in zip(there, folders, strict=True)
+        ]
+        entries: dict[str, AssembledEntry | PortionEntry] = {}
+        shared = []
+        for portion, folder, entry, own_files in zip(portions, folders, there, made, strict=True):
+            if entry is None:
+                entry = entries[f"{folder.name}/{ENTRY}"] = self._portion_entry(folder, own_files)
+            shared.append(entry.shared(portion.identity))
+        for by in self._made_by():
+            whole = entry_of(self._assembly, self._plan, files, shared, by)
+            if blake3(whole.to_bytes()).hexdigest() == part.entry:
+                return entries | {f"{own.name}/{ENTRY}": whole}
         return None
 
     def _entry_there(self, portion: SharedPortion) -> PortionEntry | None:

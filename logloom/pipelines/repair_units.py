@@ -29,7 +29,7 @@ from logloom.transforms.finished import check_file, entry_problems, portion_entr
 from logloom.transforms.job import LogJob, LogTask, opened
 from logloom.transforms.partition import derive_entry, rebuild_files
 from logloom.transforms.reading_back import Reading
-from logloom.transforms.spans import partitionings, span_named
+from logloom.transforms.spans import plan_spans, span_named
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def damage_of(store: Store, record: LogRecord, entry: Entry, settles: bool) -> I
         settles: makes sound files outlast a power cut, for a repair that was killed may have put them there.
     """
     problems = list(entry_problems(store, entry))
-    problems += filter(None, [unit_statistics_problem(store, record, entry)] if not problems else [])
+    problems += filter(None, [unit_statistics_problem(store, entry)] if not problems else [])
     files = []
     for file in entry.files:
         wrong = list(check_file(store, entry.path_of(file), file))
@@ -88,9 +88,7 @@ def mend_entries(store: Store, damage: UnitDamage, made_by: Mapping[str, str]) -
             yield Mended(entry.log_id, entry.partition, place)
 
 
-def mend_unit(
-    store: Store, builder: LogJob | str, damage: UnitDamage, made_by: Mapping[str, str]
-) -> Iterator[Mended]:
+def mend_unit(store: Store, builder: LogJob | str, damage: UnitDamage) -> Iterator[Mended]:
     """Builds a unit again in this process, and puts its damaged files back."""
     entry = damage.entry
 
@@ -108,7 +106,7 @@ def mend_unit(
             return
         for file, why in rebuild_files(builder, task, span, entry, damage.files):
             left = why or next(check_file(store, entry.path_of(file), file), "")
-            yield mended(file, left and left + other_software(entry.software or made_by))
+            yield mended(file, left and left + other_software(entry.software))
     except LogloomError as error:
         yield from (mended(file, str(error)) for file in damage.files)
 
@@ -116,7 +114,7 @@ def mend_unit(
 def mend_statistics(reading: Reading, builder: LogJob | str, damage: UnitDamage) -> Iterator[Mended]:
     """Puts statistics back into a unit's entry, from other entries, its rows or its log."""
     record, entry, store = damage.record, damage.entry, reading.store
-    if not unit_statistics_problem(store, record, entry):
+    if not unit_statistics_problem(store, entry):
         return
     place = store.uri_of(f"{entry.folder}/{ENTRY}")
     if restore_unit_statistics(reading, entry, read_log_part(store, record.part)):
@@ -145,10 +143,10 @@ def mend_part(job: LogJob, record: LogRecord, order: Sequence[str]) -> str:
     """Puts a log's part together again from its units' entries; says why it couldn't, or ""."""
     task = task_of(record)
     try:
-        for spans in partitionings(opened(job, task).summary, job.plan):
-            entries = [entry_again(job, task, span, output) for span in spans for output in job.outputs]
-            if _put_part(job, record, entries, order):
-                return ""
+        spans = plan_spans(opened(job, task).summary, job.plan)
+        entries = [entry_again(job, task, span, output) for span in spans for output in job.outputs]
+        if _put_part(job, record, entries, order):
+            return ""
     except LogloomError as error:
         return str(error)
     return "put together again it has other bytes" + other_software({})
@@ -161,12 +159,10 @@ def _put_part(job: LogJob, record: LogRecord, entries: Sequence[Entry], order: S
     for outputs in [tuple(order)] if known else itertools.permutations(job.outputs):
         places = {output: position for position, output in enumerate(outputs)}
         ordered = sorted(entries, key=lambda entry: (places[entry.output], entry.start))
-        # Entries of before named no software.
-        for known_by in (ordered, [dataclasses.replace(entry, software={}) for entry in ordered]):
-            data = log_part_bytes(known_by)
-            if blake3(data).hexdigest() == record.part:
-                job.store.replace(f"logs/{record.part}.parquet", data, read_only=True)
-                return True
+        data = log_part_bytes(ordered)
+        if blake3(data).hexdigest() == record.part:
+            job.store.replace(f"logs/{record.part}.parquet", data, read_only=True)
+            return True
     return False
 
 

@@ -73,10 +73,7 @@ def rollback(
     assert newest is not None  # there is an old one
     store = following["store"]
     changes, left_out = _changes(store, old, newest, on_message)
-    is_whole = old.logs.is_stored and not changes
-    logs = (
-        old.logs if is_whole else merge_records(store, old.logs, [LogRecords.of(changes)] if changes else [])
-    )
+    logs = merge_records(store, old.logs, [LogRecords.of(changes)]) if changes else old.logs
     same = newest.logs == logs and newest.outputs == old.outputs and newest.recipe == old.recipe
     if same and (changes or newest.assembled == old.assembled):
         return RolledBack(newest, show(store, newest, view, on_message)[0], left_out, up_to_date=True)

@@ -68,7 +68,7 @@ def _shortened(store: Store, logs: PlanLogs, before: Before, version: str) -> It
     for log_id, log in sorted(whole.items()):
         records = list(before.records(before.with_passes([log_id])))
         if why := _what_lacks(store, logs, log, records):
-            size = next(record.size for record in records if record.size is not None)
+            size = next(record.size for record in records if record.size)
             was, is_now = set(records[0].uris), set(log.recordings)
             where = f"{min(was - is_now)} is missing" if is_now < was else f"{log.uris[0]} was cut"
             now = human_bytes(_size_of(logs, log) or 0)

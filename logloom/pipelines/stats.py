@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from logloom.errors import PurgedError, UsageError
 from logloom.io.ahead import ahead
 from logloom.io.log_statistics import read_statistics_file
@@ -47,7 +45,7 @@ class VersionStatistics:
     Attributes:
         splits: that were counted.
         logs, rows: that were counted.
-        read: how many of the logs had no statistics, so that their rows were read.
+        read: of how many logs the rows were read.
     """
 
     version: int
@@ -135,11 +133,8 @@ def statistics_of(
         )[split]
     shown = splits if split is None else [split]
     counted = [Counted.of(manifest, name) for name in shown]
-    every = manifest.logs.where("split", shown)
-    unknown = (
-        every if every_value else np.sort(np.concatenate([every[:0], *(one.unknown for one in counted)]))
-    )
-    records = [one for one in manifest.logs.take(unknown) if one.rows]
+    every = manifest.logs.where("split", shown if every_value else [])
+    records = [one for one in manifest.logs.take(every) if one.rows]
 
     def parts() -> Iterator[Statistics]:
         for one in [] if every_value else counted:
@@ -190,7 +185,7 @@ def row_split_statistics(
         if not counts.keys().isdisjoint(names)
     }
     whole = [position for position, counts in rows_of.items() if len(counts) == 1 and not every_value]
-    read = sorted(rows_of.keys() - set(whole) | set(Counted.at(manifest, whole).unknown.tolist()))
+    read = sorted(rows_of.keys() - set(whole))
     records = list(manifest.logs.take(read))
     counted = splits_by_reading(
         store,
@@ -242,7 +237,7 @@ def changed_statistics(
         most: logs of a version, for whose statistics a file each is read.
 
     Returns:
-        None where nobody looked: some log has no statistics or was purged, or there are more than `most`
+        None where nobody looked: some log was purged, or there are more than `most`
         and one of the versions has nothing merged.
 
     Raises:
@@ -268,13 +263,13 @@ def changed_statistics(
 
 
 def _kept(store: Store, manifest: Manifest) -> Statistics | None:
-    """Of a version from what is merged of its splits; None where that isn't kept, or logs have no statistics.
+    """Of a version from what is merged of its splits; None where that isn't kept.
 
     Raises:
         DatasetError: those of a log of a small split, which are not merged, are missing or damaged.
     """
     splits = [Counted.of(manifest, split) for split in splits_of(manifest)]
-    if any(len(logs.unknown) for logs in splits) or not has_merged(store, manifest):
+    if not has_merged(store, manifest):
         return None
     found = [
         read_merged(store, manifest.version, logs.known) or Statistics.merged(merged(store, logs.known))
@@ -284,7 +279,7 @@ def _kept(store: Store, manifest: Manifest) -> Statistics | None:
 
 
 def _counted(manifest: Manifest, most: int | None) -> collections.Counter[Names] | None:
-    """The statistics of the logs that have rows; None where some have none, or there are too many."""
+    """The statistics of the logs that have rows; None where there are too many."""
     import pyarrow.compute as pc
 
     if most is not None:
@@ -293,8 +288,7 @@ def _counted(manifest: Manifest, most: int | None) -> collections.Counter[Names]
             return None
     logs = manifest.logs.columns("rows", "statistics", "part")
     logs = logs.filter(pc.greater(logs["rows"], 0))
-    names = logs["statistics"].to_pylist()
-    return collections.Counter(zip(names, logs["part"].to_pylist(), strict=True)) if all(names) else None
+    return collections.Counter(zip(*(logs[key].to_pylist() for key in ("statistics", "part")), strict=True))
 
 
 def _brief(store: Store, logs: collections.Counter[Names]) -> Statistics:

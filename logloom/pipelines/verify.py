@@ -66,7 +66,7 @@ class Report:
         manifest: "checked" by its digest, or why not.
         verified, trusted: what the build that committed the version read back (see `Manifest`).
         committed_by: software of that build.
-        made_by: {"software", "units"} each: which software made how many units; none where it wasn't noted.
+        made_by: {"software", "units"} each: which software made how many units.
     """
 
     version: int
@@ -229,7 +229,7 @@ class _Checking:
             self._job is not None,
             (*findings, *self.lost, *self.findings),
             manifest=state,
-            verified=manifest.verified if manifest.format > 1 or manifest.verified != "all" else "new",
+            verified=manifest.verified,
             trusted=dict(manifest.trusted),
             committed_by=dict(manifest.software),
             made_by=tuple(
@@ -264,7 +264,7 @@ class _Checking:
         self, reading: Reading, record: LogRecord, units: Sequence[Entry] | None
     ) -> Iterator[Task]:
         """Looks at the statistics of a log, and of its units where these are known."""
-        if record.statistics:
+        if record.rows:
             are_all = units is not None and self._has_every_log
             yield Task(_check_log_statistics, (reading.store, record, tuple(units or ()), are_all))
             self.num_tasks += 1
@@ -379,7 +379,7 @@ def _check_log_statistics(
     store: Store, record: LogRecord, units: Sequence[Entry], are_all: bool
 ) -> Iterator[Finding]:
     for entry in units:
-        if problem := unit_statistics_problem(store, record, entry):
+        if problem := unit_statistics_problem(store, entry):
             yield Finding(record.log_id, entry.partition, problem)
     if problem := log_statistics_problem(store, record, found_entries(store, units) if are_all else None):
         yield Finding(record.log_id, "", problem)

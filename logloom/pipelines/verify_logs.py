@@ -24,7 +24,7 @@ from logloom.transforms.job import Committed, LogJob, LogTask, opened
 from logloom.transforms.partition import derive_columns
 from logloom.transforms.python_files import load_files, modules_of, read_files
 from logloom.transforms.resolve import resolve
-from logloom.transforms.spans import partitionings, span_named
+from logloom.transforms.spans import plan_spans, span_named
 from logloom.words import counted, some_of
 
 
@@ -106,13 +106,12 @@ def check_spans(job: LogJob, record: LogRecord, units: Iterable[Entry]) -> Itera
     if record.status not in ("whole", "salvaged"):
         return
     try:
-        ways = partitionings(opened(job, task_of(record)).summary, job.plan)
+        spans = plan_spans(opened(job, task_of(record)).summary, job.plan)
     except OF_CONTENT as error:
         yield Finding(record.log_id, "", str(error))
         return
     there = {entry.partition for entry in units}
-    lacking = [sorted({span.name for span in spans} - there) for spans in ways]
-    for name in min(lacking, key=len):
+    for name in sorted({span.name for span in spans} - there):
         yield Finding(record.log_id, name, "the version lacks this partition of the log")
 
 

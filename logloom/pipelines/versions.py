@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from logloom.caching import cached_property
 from logloom.errors import DatasetError, UsageError
-from logloom.io.entries import fan_out_of_new
+from logloom.io.entries import FAN_OUT
 from logloom.io.logs.log_list import rows_in
 from logloom.io.logs.passes import LATER, Pass, later_passes, pass_named
 from logloom.io.manifest import Manifest, digest_of_manifest, manifest_at
@@ -68,12 +68,11 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
     numbers = all_versions(store)
     if numbers.is_newest_lost:
         raise lost_manifest(store, numbers.lost[-1])  # whose number would be taken by another version
+    store = replace(store, fan_out=FAN_OUT)
     if not numbers.there:
-        store = replace(store, fan_out=fan_out_of_new(store))
         return None, {"store": store, "number": numbers.next, "parent": None, **begun}
     number = numbers.there[-1]
     newest = manifest_at(store, number)  # which gc may have removed since: then another build was first
-    store = replace(store, fan_out=newest.fan_out)
     return newest, {
         "store": store,
         "number": numbers.next,
@@ -182,7 +181,7 @@ class Before:
         """Records that say something else than before, and marks of logs that leave, by log_id."""
         rows = self.rows_of([record.log_id for record in records])
         before = {record.log_id: record for record in self._logs.take(np.sort(rows[rows >= 0]))}
-        changed = [record for record in records if not _same(before.get(record.log_id), record)]
+        changed = [record for record in records if before.get(record.log_id) != record]
         marks = [LogRecord(log_id, (), "", "all", "", GONE, "", 0, 0, {}, 0, units=0) for log_id in gone]
         return tuple(sorted([*changed, *marks], key=operator.attrgetter("log_id")))
 
@@ -262,11 +261,6 @@ def namesake_warnings(purged: Purged, log_ids: Iterable[str]) -> Iterator[BuildW
             f"{log_id}: a log of this name was purged. This one has another content, so it is built; if it "
             "is a copy that was packed anew, take its files out of the recipe's reach"
         )
-
-
-def _same(before: LogRecord | None, record: LogRecord) -> bool:
-    """Whether a record is what stands there, but for what wasn't noted then."""
-    return before is not None and (record == before or replace(record, units=before.units) == before)
 
 
 def with_changes(job: AnyTarget, changes: Sequence[LogRecord]) -> AnyTarget:

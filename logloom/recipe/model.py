@@ -55,13 +55,6 @@ from logloom.words import near_to
 
 MAX_FILE_BYTES = 16 << 20
 
-_LATER = ("keep", "settle", "shortened", "duplicates")  # keys that came after the first versions
-_LATER_OF_TABLE = ("host", "index")  # likewise, of `logs` that a table lists
-_LATER_OF_COLUMN = ("deskew", "frame")
-_LATER_OF_TIME = ("name", "from", "to", "set_back")  # likewise, of `time`
-_OF_SYNC = ("sync", "within", "stamp", "match")  # likewise, of a `clock`
-_OF_ROW_SPLITS = ("position", "cell", "gap")  # likewise, of `split`
-
 
 @dataclass(frozen=True)
 class _RecipeText:
@@ -170,33 +163,17 @@ class Recipe(RecipePart):
         """The recipe as JSON with every default written out; `Recipe.model_validate` gives an equal one.
 
         URIs of logs stand in it without their credentials: versions keep it.
-        JSON's objects have no order, so the orders that matter stand beside them, under `order`. Keys that
-        earlier software doesn't know stand in it only where they say something.
+        JSON's objects have no order, so the orders that matter stand beside them, under `order`.
         """
         order = {"columns": list(self.columns), "split": list(self.split.shares) if self.split else []}
         data = {**self.model_dump(mode="json", by_alias=True), "order": order}
         if isinstance(self.logs, LogTable):
-            listed = {**data["logs"], "table": shown(self.logs.table)}
-            data["logs"] = {k: value for k, value in listed.items() if k not in _LATER_OF_TABLE or value}
+            data["logs"]["table"] = shown(self.logs.table)
         else:
             data["logs"] = [shown(uri) for uri in self.logs]
-        for column in data["columns"].values():
-            for key in _LATER_OF_COLUMN:
-                if column.get(key, ...) is None:
-                    del column[key]
-        data["time"] = {
-            key: value for key, value in data["time"].items() if key not in _LATER_OF_TIME or value
-        }
-        if not self.clock.sync:
-            data["clock"] = {key: value for key, value in data["clock"].items() if key not in _OF_SYNC}
-        if self.split is not None:
-            for key in _OF_ROW_SPLITS:
-                if data["split"][key] is None:
-                    del data["split"][key]
         for name, column in self.label_columns.items():
             data["columns"][name]["table"] = shown(column.table)
-        said = {key for key in _LATER if getattr(self, key) != type(self).model_fields[key].default}
-        return {key: value for key, value in data.items() if key not in _LATER or key in said}
+        return data
 
     @property
     def label_columns(self) -> dict[str, LabelColumn]:

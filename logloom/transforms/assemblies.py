@@ -249,7 +249,7 @@ def entry_of(
     """The entry of an assembled output.
 
     Args:
-        made_by: software; none in entries of before.
+        made_by: software.
     """
     ordered = tuple(sorted(files, key=operator.attrgetter("name")))
     of_plan = assembly.output, assembly.split, plan.unit, assembly.rows

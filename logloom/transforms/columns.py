@@ -9,7 +9,7 @@ Times are int64 nanoseconds since the Unix epoch, durations nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -19,9 +19,6 @@ from logloom.resample.frames import Extrapolation
 from logloom.resample.policies import POLICIES, ResamplePolicy
 from logloom.row_splits import COLUMN, RowSplit
 from logloom.schema import STRING, ColumnType, Schema
-
-# Fields that came after the first versions: identities have them only where they say something.
-LATER = {"later": True}
 
 
 @dataclass(frozen=True)
@@ -84,9 +81,9 @@ class TransformPlan:
     form: str
     ctype: ColumnType
     max_delay: int | None
-    source_topic: str = field(default="", metadata=LATER)
-    target_topic: str = field(default="", metadata=LATER)
-    around: int = field(default=0, metadata=LATER)
+    source_topic: str = ""
+    target_topic: str = ""
+    around: int = 0
 
     @property
     def words(self) -> str:
@@ -111,7 +108,7 @@ class DeskewPlan:
     field: str
     unit: str
     to: str
-    semantics: int = 2
+    semantics: int = 1
 
 
 @dataclass(frozen=True)
@@ -136,8 +133,8 @@ class ColumnPlan:
     time: tuple[TimeSource, ...]
     max_delay: int | None
     required: bool = False
-    deskew: DeskewPlan | None = field(default=None, metadata=LATER)
-    decoded: bool = field(default=False, metadata=LATER)
+    deskew: DeskewPlan | None = None
+    decoded: bool = False
 
 
 @dataclass(frozen=True)
@@ -271,9 +268,9 @@ class RowPlan:
     where: str = ""
     rows: int = 1000
     bytes: int = 512 << 20
-    transforms: tuple[TransformPlan, ...] = field(default=(), metadata=LATER)
-    labels: tuple[LabelPlan, ...] = field(default=(), metadata=LATER)
-    split: RowSplit | None = field(default=None, metadata=LATER)
+    transforms: tuple[TransformPlan, ...] = ()
+    labels: tuple[LabelPlan, ...] = ()
+    split: RowSplit | None = None
 
     @property
     def schema(self) -> Schema:

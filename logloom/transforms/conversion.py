@@ -29,7 +29,7 @@ from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.tally import Tally
 from logloom.words import counted
 
-SEMANTICS = 2  # counts up when a source's rows would become others
+SEMANTICS = 1  # counts up when a source's rows would become others
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,13 +45,13 @@ def columns_held(reading: Reading, output: str) -> Schema:
     return held or Schema({})
 
 
-def unit_statistics_problem(store: Store, record: LogRecord, entry: Entry) -> str:
-    """Why a unit's entry has no statistics that can be read, though its log has; "" where it is as it should.
+def unit_statistics_problem(store: Store, entry: Entry) -> str:
+    """Why a unit's entry has no statistics that can be read, though it has rows; "" where it is as it should.
 
     Args:
         entry: as the log's part has it.
     """
-    if not (record.statistics and entry.rows):
+    if not entry.rows:
         return ""
     try:
         found = find_entry(store, entry.output, entry.identity)
@@ -84,8 +84,8 @@ def unit_statistics_problems(store: Store, entry: Entry, counted: Statistics) ->
     """
     place = store.uri_of(f"{entry.folder}/{ENTRY}")
     found = find_entry(store, entry.output, entry.identity)
-    if found is None or not found.statistics:
-        return  # units of before have none
+    if found is None:
+        return  # whoever looks at entries says so
     try:
         stored = statistics_in(store, found)
     except DatasetError:
@@ -96,12 +96,12 @@ def unit_statistics_problems(store: Store, entry: Entry, counted: Statistics) ->
 
 
 def log_statistics_problem(store: Store, record: LogRecord, entries: Iterable[Entry] | None = None) -> str:
-    """What is wrong with the statistics of a log; "" where they are whole, and where it has none.
+    """What is wrong with the statistics of a log; "" where they are whole, and where it has no rows.
 
     Args:
         entries: of its units, from their folders, to be held against them.
     """
-    if not record.statistics:
+    if not record.rows:
         return ""
     try:
         found = read_statistics(store, record)

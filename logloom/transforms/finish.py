@@ -20,7 +20,7 @@ from logloom.errors import CommitConflictError, DatasetError, LogloomError, Stor
 from logloom.io.entries import Entry, read_log_part, write_log_part
 from logloom.io.log_statistics import of_units, write_statistics
 from logloom.io.logs.base import Refusal
-from logloom.io.manifest import FLAT_FORMAT, FORMAT, Assembled, Manifest
+from logloom.io.manifest import Assembled, Manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.metadata import Count, FileName, Text, canonical, checked, parsed
 from logloom.io.purged import Purged, digest_of_log
@@ -461,8 +461,6 @@ def create_version(
         trusted=trusted,
         reason=job.reason,
         dependencies=job.dependencies,
-        fan_out=job.store.fan_out,
-        format=FORMAT if job.store.fan_out else FLAT_FORMAT,
     )
     data = manifest.to_bytes()
     name = version_file(job.number)

@@ -43,7 +43,7 @@ from logloom.transforms.python_files import PythonFile, load_files
 from logloom.uris import is_local
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
-READING_SEMANTICS = 2
+READING_SEMANTICS = 1
 # Kinds of failures for which a log is left out, but for `on_error: fail`.
 _LEFT_OUT = ("log", "derive", "rows", "worker")
 
@@ -184,7 +184,7 @@ class Target:
     def output_identity(self, output: str) -> list[Any]:
         """What an output's files depend on beside the rows."""
         options = self.outputs[output].model_dump(mode="json")
-        semantics = format_named(output).semantics_of(self.schema)
+        semantics = format_named(output).semantics
         return [output, semantics, options, self.references.get(output, "")]
 
     def log_key(
@@ -266,6 +266,7 @@ class Job(Target):
             unit={},
             tally={},
             software=software(),
+            statistics="",
         )
 
 
@@ -408,13 +409,16 @@ def place_of(plan: RowPlan, log: LogTask, span: Span, options: OpenOptions) -> l
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, dtypes and decimals as JSON values, for digests."""
+    """Dataclasses, dtypes and decimals as JSON values, for digests.
+
+    A field that is empty by default is left out while it is, so that a new one changes no digest.
+    """
     if isinstance(value, ColumnType):
         return value.to_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = type(value).__name__
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        silent = {f.name for f in dataclasses.fields(value) if f.metadata.get("later") and not fields[f.name]}
+        silent = {f.name for f in dataclasses.fields(value) if not f.default and fields[f.name] == f.default}
         return [kind, {name: plain(item) for name, item in fields.items() if name not in silent}]
     if isinstance(value, np.dtype):
         return dtype_to_json(value)

@@ -58,7 +58,7 @@ def portion_identities(job: Job, output: str, log: LogTask, span: Span | LogRang
     if not (isinstance(form, PortionedFormat) and isinstance(job, LogJob) and isinstance(span, Span)):
         return {}
     reading = job.reading_identity
-    writing = [output, form.semantics_of(job.schema), job.references.get(output, "")]
+    writing = [output, form.semantics, job.references.get(output, "")]
     found = {}
     for name, (columns, options) in form.portions(job.outputs[output], job.schema).items():
         part = plan_part(job.plan, columns)

@@ -1,16 +1,13 @@
 """Partitions: how the ticks of a log are cut into spans, and a span into what is read at a time.
 
-Here: `plan_spans`, what software planned before (`partitionings`), `cut` and the bytes of a time range by the
-index.
+Here: `plan_spans`, `cut` and the bytes of a time range by the index.
 Elsewhere: ticks (logloom.transforms.ticks), what a span becomes (logloom.transforms.rows).
 All arithmetic is on integers, so a log gives the same spans everywhere.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -86,23 +83,9 @@ def plan_spans(summary: LogSummary, plan: RowPlan) -> list[Span]:
     return spans
 
 
-def partitionings(summary: LogSummary, plan: RowPlan) -> list[list[Span]]:
-    """The partitions of a log as `plan_spans` gives them, and before as software did, where it gave others.
-
-    It took each row of a table for a tick of its own, be there several at one time.
-    """
-    ways, topics = [plan_spans(summary, plan)], summary.topics
-    if any(name in topics and topics[name].num_times is not None for name in clock_topics(plan.clock)):
-        counted = {name: replace(info, num_times=None) for name, info in topics.items()}
-        with contextlib.suppress(LogReadError):  # they would have been too many
-            ways.append(plan_spans(replace(summary, topics=counted), plan))
-    return ways[:1] if ways[0] == ways[-1] else ways
-
-
 def span_named(summary: LogSummary, plan: RowPlan, name: str) -> Span | None:
     """The partition of a log that a unit's entry names; None where there is none."""
-    spans = (span for way in partitionings(summary, plan) for span in way)
-    return next((span for span in spans if span.name == name), None)
+    return next((span for span in plan_spans(summary, plan) if span.name == name), None)
 
 
 class TickRange(NamedTuple):

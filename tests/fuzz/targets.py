@@ -14,7 +14,6 @@ import json
 import pathlib
 import random
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,10 +36,10 @@ from logloom.io.storage import Store
 from logloom.io.video.index import VideoIndex
 from tests.fuzz.mutations import mutated_file, mutated_text
 from tests.io.labels.test_tools import READERS as LABELS
+from tests.pipelines import released
 
-EARLIER = pathlib.Path(__file__).parent.parent / "pipelines" / "earlier.tar.xz"
 OUTPUTS = ("annotations", "bags", "l5kit", "table", "tar", "zarr")
-LATER_OUTPUTS = ("lerobot", "parquet")  # that the root built earlier doesn't have
+SPLIT_OUTPUTS = ("lerobot", "parquet")  # of the root whose rows are split
 ROW_SPLIT = """
 name: rows
 logs: ["FOLDER/*.mcap"]
@@ -362,14 +361,11 @@ def _root(folder: pathlib.Path) -> None:
     from logloom.io.storage import Store
     from logloom.pipelines.view import make_view
 
-    with tarfile.open(EARLIER) as archive:
-        for member in archive:
-            file = archive.extractfile(member)
-            assert file is not None
-            if member.name.startswith("root/"):
-                path = folder / member.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(file.read())
+    for name, data in released.files():
+        if name.startswith("root/"):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
     make_view(*open_root(Store.at(str(folder / "root"))))
 
 
@@ -442,12 +438,10 @@ def read_listing_of_stranger(folder: pathlib.Path) -> None:
 
 def _logs_in_memory() -> str:
     memory = fsspec.filesystem("memory")
-    with tarfile.open(EARLIER) as archive:
-        for name in [name for name in archive.getnames() if not name.startswith("root/")]:
-            file = archive.extractfile(name)
-            assert file is not None
-            memory.pipe_file(f"/earlier/{name}", file.read())
-    recipe: bytes = memory.cat_file("/earlier/recipe.yaml")
+    for name, data in released.files():
+        if not name.startswith("root/"):
+            memory.pipe_file(f"/released/{name}", data)
+    recipe: bytes = memory.cat_file("/released/recipe.yaml")
     return recipe.decode()
 
 
@@ -496,7 +490,7 @@ def _convert(uri: str, output: str | None = None) -> None:
 
 
 def _split_root(folder: pathlib.Path) -> None:
-    """A root of rows that are split, in the later outputs."""
+    """A root of rows that are split, in other outputs."""
     from logloom.pipelines.build import build
     from logloom.pipelines.plan import plan_build
     from logloom.recipe import Recipe
@@ -516,8 +510,8 @@ def read_split_root(folder: pathlib.Path) -> None:
         lambda: verify(root, num_workers=1),
         lambda: version_splits(root, "ego.position"),
         lambda: logloom.datasets.open(root, split="train").window([-1, 0]),
-        *(lambda output=output: _open(root, output) for output in LATER_OUTPUTS),
-        *(lambda output=output: _convert(root, output) for output in LATER_OUTPUTS),
+        *(lambda output=output: _open(root, output) for output in SPLIT_OUTPUTS),
+        *(lambda output=output: _convert(root, output) for output in SPLIT_OUTPUTS),
     )
 
 
@@ -526,7 +520,7 @@ def _view(output: str) -> Callable[[pathlib.Path], None]:
 
     def make(folder: pathlib.Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
-            (_split_root if output in LATER_OUTPUTS else _root)(pathlib.Path(scratch))
+            (_split_root if output in SPLIT_OUTPUTS else _root)(pathlib.Path(scratch))
             shutil.copytree(pathlib.Path(scratch, "root", "v00000001", output), folder / output)
         for path in folder.rglob("*"):
             path.chmod(0o755)
@@ -754,7 +748,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     yield "split-root", Target(_split_root, read_split_root)
     yield "listing", Target(_listing, read_listing_of_stranger)
     yield "shard", Target(_shard, read_shard_of_stranger)
-    for output in (*OUTPUTS, *LATER_OUTPUTS):
+    for output in (*OUTPUTS, *SPLIT_OUTPUTS):
         yield f"view-{output}", Target(_view(output), read_folder)
     yield "granular-1", Target(_granular(1), read_folder)
     yield "granular-3", Target(_granular(3), read_folder)

@@ -1,24 +1,22 @@
-"""Where units lie in a root: in folders by how their names begin, or, in roots of before, side by side."""
-
-import dataclasses
+"""Where units lie in a root: in folders by how their names begin."""
 
 import pytest
 
-from logloom.io.entries import FAN_OUT, fan_out_of_new, folder_beside, unit_folder, unit_names
+from logloom.io.entries import FAN_OUT, folder_beside, unit_folder, unit_names
 from logloom.io.storage import Store
 
 NAMES = ["a7" + "0" * 30, "a7" + "1" * 30, "b0" + "2" * 30]
 
 
-def root_of(place, fan_out):
-    store = Store(str(place), fan_out=fan_out)
+def root_of(place):
+    store = Store(str(place), fan_out=FAN_OUT)
     for name in NAMES:
         store.create(f"{unit_folder('tar', name)}/entry.json", b"{}")
     return store
 
 
 def test_a_unit_lies_in_a_folder_that_is_called_like_its_first_characters(tmp_path):
-    store = root_of(tmp_path, 2)
+    store = root_of(tmp_path)
     assert sorted(path.name for path in (tmp_path / "parts/tar").iterdir()) == ["a7", "b0"]
     assert (tmp_path / "parts/tar/a7" / NAMES[0] / "entry.json").is_file()
     assert store.exists(f"parts/tar/{NAMES[2]}/entry.json")
@@ -27,27 +25,15 @@ def test_a_unit_lies_in_a_folder_that_is_called_like_its_first_characters(tmp_pa
     assert store.uri_of("parts/tar") == f"{tmp_path}/parts/tar"
 
 
-@pytest.mark.parametrize("fan_out", [0, 2])
 @pytest.mark.parametrize("scheme", ["", "memory:/"])
-def test_all_units_of_a_root_are_listed_however_they_lie(tmp_path, scheme, fan_out):
-    store = root_of(f"{scheme}{tmp_path}", fan_out)
+def test_all_units_of_a_root_are_listed(tmp_path, scheme):
+    store = root_of(f"{scheme}{tmp_path}")
     assert sorted(unit_names(store, "tar")) == NAMES
-    if fan_out:
-        assert sorted(unit_names(store, "tar", {"b0", "c1"})) == NAMES[2:]
+    assert sorted(unit_names(store, "tar", {"b0", "c1"})) == NAMES[2:]
     assert list(unit_names(store, "bags")) == []
 
 
-def test_a_root_goes_on_as_it_began_before_it_has_a_version(tmp_path):
-    assert fan_out_of_new(Store(str(tmp_path / "none"))) == FAN_OUT
-    assert fan_out_of_new(replaced(root_of(tmp_path / "new", FAN_OUT))) == FAN_OUT
-    assert fan_out_of_new(root_of(tmp_path / "old", 0)) == 0
-
-
-def replaced(store):
-    return dataclasses.replace(store, fan_out=0)
-
-
-@pytest.mark.parametrize("fan_out", [0, 2])
+@pytest.mark.parametrize("fan_out", [0, FAN_OUT])  # as of a folder that takes parts, and of a root
 def test_a_unit_finds_what_lies_beside_it_without_knowing_its_root(tmp_path, fan_out):
     store = Store(str(tmp_path), fan_out=fan_out)
     folders = [store.uri_of(unit_folder("table", name)) for name in NAMES]

@@ -157,13 +157,6 @@ def test_after_any_nights_the_shards_are_those_of_the_records_alone(tmp_path_fac
             assert logs.shards == write_records(store, expected).shards
 
 
-def test_records_of_before_there_were_shards_are_merged_too(store):
-    before = LogRecords.of([record(5, units=None), record(1, units=None)])
-    after = merge_records(store, before, [LogRecords.of([record(3)])])
-    assert after == [record(1, units=None), record(3), record(5, units=None)]
-    assert "units" not in after.totals
-
-
 def test_two_records_of_one_log_are_no_version(store):
     with pytest.raises(DatasetError, match="'car-000001' stands after 'car-000001'"):
         write_records(store, [record(1), record(1)])

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from logloom.errors import DatasetError, StorageError, UsageError
-from logloom.io.metadata import canonical
+from logloom.io.metadata import canonical, sealed
 from logloom.io.storage import Store
 from logloom.io.tags import AGAIN, TAGS, change_tags, check_tag, mend_tags, read_tags, tag_problems
 from tests import faulty
@@ -55,14 +55,6 @@ def test_a_change_that_changes_nothing_writes_nothing(store):
     change_tags(store, lambda tags: {"gold": 1})
     assert change_tags(store, lambda tags: {**tags, "gold": 1}) == {"gold": 1}
     assert store.names(TAGS) == ["00000001.json"] == store.names(AGAIN)
-
-
-def test_tags_of_before_are_read_until_the_first_change_and_go_on_in_it(store):
-    store.replace("versions/tags.json", canonical({"gold": 1}))
-    assert read_tags(store) == {"gold": 1}
-    change_tags(store, lambda tags: {**tags, "new": 2})
-    assert read_tags(store) == {"gold": 1, "new": 2}
-    assert store.read("versions/tags.json") == canonical({"gold": 1})
 
 
 def test_a_lost_answer_to_a_change_that_was_made_is_success(store, monkeypatch):
@@ -169,12 +161,13 @@ def test_the_tags_of_one_change_arent_those_of_another(store):
         read_tags(store)
 
 
-def test_changes_of_before_hold_no_digest_and_are_read(store):
-    tags = {"digest": 1, "tags": 2, "change": 3}
-    store.create(f"{TAGS}/00000001.json", canonical(tags))
-    assert read_tags(store) == tags
-    assert list(tag_problems(store)) == []
-    assert change_tags(store, lambda tags: {**tags, "new": 4}) == {**tags, "new": 4} == read_tags(store)
+@pytest.mark.parametrize("name", ["change", "digest", "tags"])
+def test_a_change_without_a_field_is_damaged(store, name):
+    value = {"change": 1, "tags": {"gold": 2}}
+    lacking = {key: item for key, item in value.items() if key != name}
+    store.create(f"{TAGS}/00000001.json", canonical(value) if name == "digest" else sealed(lacking))
+    with pytest.raises(DatasetError, match=rf"tags/00000001\.json: .*{name}"):
+        read_tags(store)
 
 
 @pytest.mark.parametrize(

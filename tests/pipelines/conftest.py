@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from logloom.io.logs.opening import open_log
 from logloom.io.manifest import read_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
-from logloom.io.metadata import canonical
 from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.version_files import version_file
@@ -67,15 +65,6 @@ def digests(root: pathlib.Path) -> dict[str, str]:
         and path.relative_to(root).parts[0] not in ("runs", "index", "tmp")
         and not path.name.endswith(".times.json")
     }
-
-
-def listed(root: pathlib.Path) -> dict[str, Any]:
-    """The manifest of version 1 with its records in it, as format 2 had them."""
-    store = Store.at(str(root))
-    records = [dataclasses.asdict(record) for record in read_manifest(store, 1).logs]
-    for record in records:
-        del record["units"]
-    return json.loads(store.read(version_file(1))) | {"format": 2, "logs": json.loads(canonical(records))}
 
 
 def restate(root: pathlib.Path, change: Callable[[LogRecord], LogRecord], **fields: Any) -> None:

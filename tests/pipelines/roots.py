@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from blake3 import blake3
 
 from logloom.io.entries import ENTRY, Entry, FileEntry, write_log_part
-from logloom.io.manifest import Manifest, digest_of_manifest
+from logloom.io.log_statistics import noted, write_statistics
+from logloom.io.manifest import Manifest, as_laid_out, digest_of_manifest
 from logloom.io.manifest_digest import write_digest
 from logloom.io.merging import write_records
 from logloom.io.metadata import canonical
@@ -17,6 +18,7 @@ from logloom.io.shards import LogRecord
 from logloom.io.storage import Store
 from logloom.io.version_files import version_file
 from logloom.schema import Schema
+from logloom.statistics.state import Statistics
 from logloom.transforms.job import Committed
 
 DAY = 86400.0
@@ -27,13 +29,13 @@ def made_up_unit(log_id: str, number: int = 0, output: str = "tar") -> Entry:
     """The entry of a unit of one file, at a place of its own."""
     identity = blake3(f"{output}/{log_id}/{number}".encode()).hexdigest()[:32]
     file = FileEntry("rows.bin", len(PAYLOAD), blake3(PAYLOAD).hexdigest())
-    return Entry(
-        output, identity, log_id, f"{log_id}-content", str(number), number, number + 1, 1, (file,), {}, {}, {}
-    )
+    where = log_id, f"{log_id}-content", str(number), number, number + 1
+    return Entry(output, identity, *where, 1, (file,), {}, {}, {}, {}, noted(Statistics({})))
 
 
 def write_unit(store: Store, entry: Entry) -> Entry:
     """A finished unit."""
+    store = as_laid_out(store)
     store.replace(f"{entry.folder}/rows.bin", PAYLOAD)
     store.replace(f"{entry.folder}/{ENTRY}", canonical(entry.to_json()))
     return entry
@@ -56,6 +58,7 @@ def written_log(store: Store, log_id: str, num_units: int = 2) -> LogRecord:
         {},
         0,
         units=num_units,
+        statistics=write_statistics(store, log_id, Statistics({})),
     )
 
 
@@ -77,7 +80,9 @@ def commit_version(store: Store, number: int, log_ids: Sequence[str], **fields: 
         "new",
         {},
         digest_of_manifest(store, number - 1) if number > 1 else "",
-        fan_out=store.fan_out,
+        {},
+        "",
+        {},
     )
     manifest = dataclasses.replace(made, **fields)  # type: ignore[arg-type]
     store.create(version_file(number), manifest.to_bytes())

@@ -49,7 +49,7 @@ def root(tmp_path_factory) -> pathlib.Path:
     store = Store.at(str(folder / "root"))
     for name in ("gold", "paper"):
         change_tags(store, lambda tags, name=name: {**tags, name: 1})
-        write_tombstone(store, Tombstone(digest_of_log(name), (name,), (), (), sizes=(10,)))
+        write_tombstone(store, Tombstone(digest_of_log(name), (name,), (), (), "", (), (), (10,)))
     return folder / "root"
 
 

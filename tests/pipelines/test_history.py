@@ -76,7 +76,7 @@ def grown(drive, tmp_path_factory):
 
 def test_logs_that_came_went_or_changed_are_told_apart(store):
     before = write_records(store, [record(n) for n in range(6)])
-    changed = {2: {"content_id": "other", "key": "other", "rows": 7}, 3: {"split": "val"}, 4: {"units": None}}
+    changed = {2: {"content_id": "other", "key": "other", "rows": 7}, 3: {"split": "val"}, 4: {"units": 3}}
     after = write_records(store, [record(n, **changed.get(n, {})) for n in range(1, 8)])
     found = LogChanges.between(before, after, 9)
     assert found.counts == {"added": 2, "gone": 1, "changed": 3}
@@ -86,7 +86,7 @@ def test_logs_that_came_went_or_changed_are_told_apart(store):
     assert found.changed == [
         {"log_id": "car-000002", "differs": ["content", "rows"], "rows": [10, 7]},
         {"log_id": "car-000003", "differs": ["split"], "split": ["all", "val"]},
-        {"log_id": "car-000004", "differs": ["units"], "units": [2, None]},
+        {"log_id": "car-000004", "differs": ["units"], "units": [2, 3]},
     ]
     few = LogChanges.between(before, after, 1)
     assert (few.counts, few.by_kind) == (found.counts, found.by_kind)

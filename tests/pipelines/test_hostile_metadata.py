@@ -3,6 +3,7 @@
 A sample of all changes, the same in each run; LOGLOOM_EVERY_CHANGE=1 makes them all, which takes an hour.
 """
 
+import dataclasses
 import io
 import json
 import os
@@ -28,7 +29,9 @@ from logloom.io.bags import BagReader, BagWriter
 from logloom.io.entries import find_entry
 from logloom.io.l5kit import ChunkedDataset
 from logloom.io.manifest import open_root, read_manifest
-from logloom.io.shards import read_shard
+from logloom.io.merging import write_records
+from logloom.io.metadata import sealed
+from logloom.io.shards import read_shard, shard_file
 from logloom.io.storage import Store
 from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
@@ -38,7 +41,7 @@ from logloom.pipelines.verify import verify
 from logloom.pipelines.view import make_view
 from logloom.recipe import Recipe
 from tests.files import files_in
-from tests.pipelines.conftest import build_at, listed
+from tests.pipelines.conftest import build_at
 
 pytestmark = pytest.mark.faults
 
@@ -213,7 +216,7 @@ def outside(root: Place) -> list[str]:
 
 def log_part(rows: list[dict[str, Any]]) -> bytes:
     """A log's part of the manifest of any entries, as Parquet."""
-    texts = ("files", "columns", "unit", "tally")
+    texts = ("files", "columns", "unit", "tally", "software")
     names = ("output", "identity", "log_id", "content_id", "partition")
     fields = [(name, pa.string()) for name in names]
     fields += [(name, pa.int64()) for name in ("start", "stop", "rows", "size")]
@@ -227,10 +230,9 @@ def log_part(rows: list[dict[str, Any]]) -> bytes:
 def changed_manifests(root: Place, count: int | None) -> Iterator[str]:
     name = "versions/00000001.json"
     manifest = root.json(name)
-    for one in (manifest, listed(root.folder)):
-        for what, edited in edits_of(one, count, "manifest"):
-            root.write(name, text_of(edited))
-            yield f"manifest: {what}"
+    for what, edited in edits_of(manifest, count, "manifest"):
+        root.write(name, text_of(edited))
+        yield f"manifest: {what}"
     root.write(name, text_of(manifest))
 
 
@@ -266,10 +268,11 @@ def changed_parts(root: Place, count: int | None) -> Iterator[str]:
     """Rows of a log's part, each of another output, in a manifest that names the changed part."""
     name = "versions/00000001.json"
     healthy = root.json(name)
-    manifest = listed(root.folder)
-    rows = pq.read_table(root.folder / f"logs/{manifest['logs'][0]['part']}.parquet").to_pylist()
+    store = Store.at(str(root.folder))
+    first, *others = read_manifest(store).logs
+    rows = pq.read_table(root.folder / f"logs/{first.part}.parquet").to_pylist()
     for row in rows:
-        row |= {key: json.loads(row[key]) for key in ("files", "columns", "unit", "tally")}
+        row |= {key: json.loads(row[key]) for key in ("files", "columns", "unit", "tally", "software")}
         del row["size"]
     firsts = {row["output"]: number for number, row in reversed(list(enumerate(rows)))}
     for output, number in firsts.items():
@@ -280,9 +283,11 @@ def changed_parts(root: Place, count: int | None) -> Iterator[str]:
                 continue  # no Parquet file can say so
             digest = blake3(data).hexdigest()
             root.write(f"logs/{digest}.parquet", data)
-            root.write(name, text_of(changed(manifest, ("logs", 0, "part"), digest)))
+            (shard,) = write_records(store, [dataclasses.replace(first, part=digest), *others]).shards
+            root.write(name, text_of(healthy | {"logs": [dataclasses.asdict(shard)]}))
             yield f"log part, {output}: {what}"
             (root.folder / f"logs/{digest}.parquet").unlink()
+            (root.folder / shard_file(shard)).unlink()
     root.write(name, text_of(healthy))
 
 
@@ -317,10 +322,11 @@ def changed_entries(root: Place, count: int | None) -> Iterator[str]:
 
 
 def changed_tags(root: Place, count: int | None) -> Iterator[str]:
-    for what, edited in edits_of({"gold": 1, "old": 1}, count, "tags"):
-        root.write("versions/tags.json", text_of(edited))
+    name = "versions/tags/00000001.json"
+    for what, edited in edits_of({"change": 1, "tags": {"gold": 1, "old": 1}}, count, "tags"):
+        root.write(name, text_of(edited) if any(raw in what for raw in RAW) else sealed(edited))
         yield f"tags: {what}"
-    (root.folder / "versions/tags.json").unlink()
+    (root.folder / name).unlink()
 
 
 CHANGES = {

@@ -180,13 +180,6 @@ def _refuse(*arguments, **options):
     raise DatasetError("read-only")
 
 
-def test_logs_that_no_build_counted_are_many_to_read(nights):
-    store, manifest = open_root(Store.at(str(nights)))
-    assert has_merged(store, manifest)
-    old = [dataclasses.replace(record, statistics="") for record in manifest.logs]
-    assert not has_merged(store, dataclasses.replace(manifest, logs=LogRecords.of(old)))
-
-
 def test_a_version_without_logs_has_no_statistics(nights):
     store, manifest = open_root(Store.at(str(nights)))
     none = statistics_of(store, dataclasses.replace(manifest, logs=LogRecords.of([])))

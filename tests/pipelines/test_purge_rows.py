@@ -244,11 +244,11 @@ def test_what_cannot_be_erased_is_refused_before_anything_goes(drive, built, tmp
 
 
 def test_what_was_erased_adds_up(erased):
-    one = Tombstone("x", ("a",), (), (), sizes=(3,))
-    more = Tombstone("x", (), (), (), "why", ((5, 9),), ("b",))
-    both = one.merged(more).merged(Tombstone("x", (), (), (), ranges=((1, 5),)))
+    one = Tombstone("x", ("a",), (), (), "", (), (), (3,))
+    more = Tombstone("x", (), (), (), "why", ((5, 9),), ("b",), ())
+    both = one.merged(more).merged(Tombstone("x", (), (), (), "", ((1, 5),), (), ()))
     assert (both.ranges, both.contents, both.redacted, both.sizes) == (((1, 9),), ("a",), ("b",), (3,))
-    assert both.merged(Tombstone("x", ("c",), (), ())).sizes == ()  # nobody knows all
+    assert both.merged(Tombstone("x", ("c",), (), (), "", (), (), ())).sizes == ()  # nobody knows all
 
 
 def test_a_content_that_was_erased_as_a_whole_is_known_as_what_it_is(drive):

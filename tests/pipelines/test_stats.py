@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import logloom.datasets
-from logloom.errors import PurgedError
+from logloom.errors import DatasetError, PurgedError
 from logloom.io.entries import ENTRY, read_log_part
 from logloom.io.log_statistics import noted, read_statistics, statistics_file
-from logloom.io.manifest import open_root, read_manifest
+from logloom.io.manifest import read_manifest
 from logloom.io.metadata import canonical
 from logloom.io.storage import Store
 from logloom.pipelines.build import build
@@ -22,10 +22,9 @@ from logloom.pipelines.convert_plan import plan_convert
 from logloom.pipelines.convert_sources import open_source
 from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.gc import collect_garbage
-from logloom.pipelines.plan import plan_build
 from logloom.pipelines.purge import purge
 from logloom.pipelines.repair import repair
-from logloom.pipelines.stats import column_statistics, statistics_of
+from logloom.pipelines.stats import column_statistics
 from logloom.pipelines.verify import verify
 from logloom.statistics.state import Statistics
 from tests.forking import command
@@ -38,16 +37,6 @@ def root(built, tmp_path):
     copy = tmp_path / "root"
     shutil.copytree(built, copy, ignore=shutil.ignore_patterns("v????????"))
     return copy
-
-
-def without_statistics(root):
-    """Makes of a root what a logloom that counted nothing would have built."""
-    for path in root.rglob(ENTRY):
-        data = json.loads(path.read_bytes())
-        if data.pop("statistics", ""):
-            path.chmod(0o644)
-            path.write_bytes(canonical(data))
-    restate(root, lambda record: dataclasses.replace(record, statistics=""))
 
 
 def test_statistics_are_those_that_numpy_has_of_all_rows(built):
@@ -92,19 +81,12 @@ def test_any_partitioning_and_two_workers_give_the_same(built, drive, tmp_path):
     assert all(one.statistics for one in before.logs)
 
 
-def test_what_has_no_statistics_is_read_with_the_same_result(built, root):
-    without_statistics(root)
-    found = statistics_of(*open_root(Store.at(str(root))))
-    expected = column_statistics(str(built))
-    assert found.statistics == expected.statistics
-    assert (found.read, expected.read, found.rows) == (2, 0, expected.rows)
-    assert verify(str(root), num_workers=1).findings == ()
-
-
-def test_a_root_without_statistics_is_up_to_date_and_takes_logs_with_some(root, drive):
-    without_statistics(root)
-    assert plan_build(drive.recipe(), str(root)).up_to_date
-    assert repair(str(root), num_workers=1).damaged == ()
+def test_a_log_with_rows_and_without_statistics_is_damaged(root):
+    restate(root, lambda record: dataclasses.replace(record, statistics=""))
+    with pytest.raises(DatasetError, match="the statistics of a log are missing"):
+        column_statistics(str(root))
+    found = verify(str(root), num_workers=1).findings
+    assert [one.message for one in found if "the statistics of a log are missing" in one.message]
 
 
 def test_dropping_a_log_takes_away_just_its_rows(root, drive):

@@ -28,7 +28,7 @@ from logloom.errors import (
     StorageError,
     UsageError,
 )
-from logloom.io.entries import ENTRY, read_log_part, unit_folder
+from logloom.io.entries import ENTRY, FAN_OUT, read_log_part, unit_folder
 from logloom.io.manifest import manifest_at, read_manifest
 from logloom.io.purged import Purged
 from logloom.io.removals import REMOVING
@@ -436,7 +436,7 @@ def build_all(world, names=LOGS):
 
 def problems_of(store, manifest):
     """What isn't as a version promises, by the digests of all its files; but for what was purged."""
-    store = dataclasses.replace(store, fan_out=manifest.fan_out)
+    store = dataclasses.replace(store, fan_out=FAN_OUT)
     found = []
     for record in manifest.logs:
         with contextlib.suppress(PurgedError):

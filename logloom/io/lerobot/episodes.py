@@ -245,12 +245,6 @@ def _check_size(log_id: str, segment: _EpisodeSegment, rows: int, options: LeRob
             f"{log_id}: rows from {first} to {last} ns take {max(segment.sizes)} bytes, and must fit into "
             f"one file: outputs: {{lerobot: {{file_bytes: {options.file_bytes}}}}}"
         )
-    if rows > _most_rows(options):
-        first, last = segment.times
-        raise UsageError(
-            f"{log_id}: rows from {first} to {last} ns are {rows} frames in one piece, as earlier versions "
-            f"staged them; an episode has {_most_rows(options)} at most: build into a new root"
-        )
 
 
 def _file_size(size: int, rows: int) -> int:

@@ -21,7 +21,6 @@ from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
 from logloom.io.units import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
-from logloom.row_splits import has_row_splits
 from logloom.schema import Schema
 
 
@@ -29,7 +28,7 @@ class LeRobotFormat(AssembledFormat):
     """See `Format` and `AssembledFormat` in logloom.io.units."""
 
     name = "lerobot"
-    semantics = 2
+    semantics = 1
     last = (INFO,)
     Options = LeRobotOptions
     preference = 65
@@ -41,10 +40,6 @@ class LeRobotFormat(AssembledFormat):
         """A rate that isn't `fps`."""
         problem = period_problem(period, options)
         return {"fps": problem} if problem else {}
-
-    def semantics_of(self, schema: Schema) -> int:
-        """Another one where single rows are split, as episodes had rows of several splits before."""
-        return self.semantics + has_row_splits(schema)
 
     def check(self, options: LeRobotOptions, schema: Schema) -> list[str]:
         """Columns that are missing or fill no feature, one line each."""

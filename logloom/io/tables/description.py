@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from logloom.errors import DatasetError
 from logloom.io.checks import check_bytes
-from logloom.io.metadata import Count, FileName, Text, parsed
+from logloom.io.metadata import Count, FileName, Text, parsed, without_number
 from logloom.io.storage import Store
 from logloom.schema import ColumnType, Schema
 from logloom.validation import describe_first
@@ -253,17 +253,10 @@ def read_description(
     place = f"{uri}/{FILE}"
     check_bytes(place, text, storage_options)
     data = parsed(text, f"{place}: damaged")
-    fields = data if isinstance(data, dict) else {}
-    if fields.get("format") != FORMAT:
-        raise DatasetError(f"{place}: format {fields.get('format')!r}, expected {FORMAT!r}")
-    version = fields.get("version")
-    if type(version) is not int:
-        raise DatasetError(f"{place}: version: expected a whole number, got {version!r}")
-    if version > VERSION:
-        raise DatasetError(
-            f"{place}: written in version {version} of the table format, this logloom reads "
-            f"up to {VERSION}; upgrade logloom"
-        )
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        said = data.get("format") if isinstance(data, dict) else None
+        raise DatasetError(f"{place}: format {said!r}, expected {FORMAT!r}")
+    data = without_number(data, "version", VERSION, place, "damaged")
     try:
         table = checked(_Json.model_validate(data).described())
     except ValidationError as error:

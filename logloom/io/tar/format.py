@@ -19,7 +19,6 @@ from logloom.io.metadata import ChosenColumns, Count
 from logloom.io.sources import RowSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Stretches
-from logloom.io.tar.meta import fits_meta, tells_more
 from logloom.io.tar.npy import npy_header
 from logloom.io.tar.reader import TarReader
 from logloom.io.tar.samples import EXTENSION, META, key_before, members_of
@@ -66,11 +65,6 @@ class TarFormat(Format):
     def check(self, options: TarOptions, schema: Schema) -> list[str]:
         """What can't be held, one line each."""
         return options.problems(schema, functools.partial(_problems, ext=options.ext))
-
-    def semantics_of(self, schema: Schema) -> int:
-        """Another one where meta.json tells more of floats and types than it did before."""
-        small = (ctype for ctype in schema.columns.values() if fits_meta(ctype))
-        return self.semantics + any(map(tells_more, small))
 
     def check_log(self, options: TarOptions, log_id: str, log_uri: str) -> list[str]:
         """A log_id that can't name members."""

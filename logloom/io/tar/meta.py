@@ -7,8 +7,7 @@ Floats that aren't finite are NaN, Infinity and -Infinity, as Python's json modu
 JSON doesn't tell stands under the key `meta`, which no column is called: {"dtypes": {"speed": "float32"},
 "nan": {"speed": "ffc00001"}}, the types that aren't bool, int64 or float64, and the bits of a NaN that isn't
 numpy's own, in hex, most significant first. Bytes of a string that are no UTF-8 are escaped as lone
-surrogates, as Python's surrogateescape does. Earlier shards have {"f8": "7ff8000000000000"} instead of a
-float that isn't finite, and no types.
+surrogates, as Python's surrogateescape does.
 """
 
 from __future__ import annotations
@@ -152,8 +151,6 @@ def _typed(value: Any, said: Any, bits: Any) -> Any:
             return np.float64(value)
         if type(value) is int and _MIN <= value <= _MAX:
             return np.int64(value)
-    if isinstance(value, dict):  # as earlier shards have floats that aren't finite
-        said, bits, value = "float64", None, _number(value)
     kind = {bool: "b", int: "iu", float: "f", _NamedFloat: "f"}.get(type(value), "")
     if kind == "b":
         return np.bool_(value)
@@ -175,16 +172,6 @@ def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
         return bool(abs(value) <= _LARGEST[dtype.itemsize] and float(dtype.type(value)) == value)
     info = np.iinfo(dtype)
     return bool(info.min <= value <= info.max)
-
-
-def _number(bits: Mapping[str, Any]) -> _NamedFloat | None:
-    """A float that isn't finite by its bits; None for what is none."""
-    try:
-        ((kind, digits),) = bits.items()
-        size = {"f2": 2, "f4": 4, "f8": 8}[kind]
-        return _NamedFloat(np.array([int(digits, 16)], f"<u{size}").view(f"<f{size}")[0])
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return None
 
 
 class _NamedFloat(float):
@@ -244,23 +231,15 @@ def _from_json(values: list[Any], ctype: ColumnType) -> Values:
     if kind != "f":
         _require(values, bool if kind == "b" else int)
         return np.array(values, ctype.dtype)
-    special = [row for row, value in enumerate(values) if isinstance(value, dict | _NamedFloat)]
-    plain = (
-        [0.0 if isinstance(value, dict | _NamedFloat) else value for value in values] if special else values
-    )
+    special = [row for row, value in enumerate(values) if isinstance(value, _NamedFloat)]
+    plain = [0.0 if isinstance(value, _NamedFloat) else value for value in values] if special else values
     _require(plain, float)
     fits = max(map(abs, plain), default=0.0) <= _LARGEST[size]
     numbers = np.array(plain if fits else [], ctype.dtype)
     if numbers.tolist() != plain:
         raise ValueError(f"a number that f{size} can't hold")
-    bits = numbers.view(f"<u{size}")
     for row in special:
-        if isinstance(values[row], _NamedFloat):
-            numbers[row] = values[row]
-            continue
-        bits[row] = _bits(values[row].get(f"f{size}") if len(values[row]) == 1 else None, size)
-        if np.isfinite(numbers[row]):
-            raise ValueError(f"{values[row]} stands for a finite number")
+        numbers[row] = values[row]
     return numbers
 
 

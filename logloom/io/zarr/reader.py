@@ -20,7 +20,7 @@ from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.caches import LruCache
 from logloom.io.checks import check_bytes
 from logloom.io.folders import content_of, files_below
-from logloom.io.metadata import parsed
+from logloom.io.metadata import parsed, without_number
 from logloom.io.sources import DatasetSource
 from logloom.io.storage import Store
 from logloom.io.stretches import Ints, SourceLog, Stretches, parts_of
@@ -79,8 +79,9 @@ class ZarrReader(DatasetSource):
         found = _read_json(self._store, name, "no zarr dataset that logloom wrote lies here")
         attributes = found.get("attributes") if zarr_format == 3 else found
         try:
-            about = (attributes or {})[ATTRIBUTE]
-            version, logs = about["version"], about["logs"]
+            place = self._store.uri_of(name)
+            about = without_number((attributes or {})[ATTRIBUTE], "version", VERSION, place, "damaged")
+            logs = about["logs"]
             schema = Schema.from_json(about["schema"])
             sound = all(type(n) is int and 0 <= n < 1 << 62 and not log_problems(i) for i, n in logs.items())
             if not sound:
@@ -90,8 +91,6 @@ class ZarrReader(DatasetSource):
                 f"{self._store.uri_of(name)}: not a dataset that logloom wrote ({error!r}); "
                 "open it with zarr or xarray"
             ) from error
-        if version != VERSION:
-            raise DatasetError(f"{self._store.uri_of(name)}: of version {version}, known is {VERSION}")
         return zarr_format, schema, {log_id: logs[log_id] for log_id in sorted(logs)}
 
     @property

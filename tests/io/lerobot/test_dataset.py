@@ -20,7 +20,7 @@ from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, UsageError
 from logloom.io.foreign import open_foreign
 from logloom.io.lerobot import LeRobotOptions, LeRobotReader, episode_tables
-from logloom.io.lerobot.episodes import file_name, make_episodes, segments_of
+from logloom.io.lerobot.episodes import file_name, segments_of
 from logloom.io.lerobot.features import mapping_of
 from logloom.io.lerobot.format import FORMAT
 from logloom.io.lerobot.options import MAX_FILE_BYTES
@@ -380,17 +380,6 @@ def test_segments_of_half_an_hour_begin_where_a_file_may(tmp_path):
     assert [segment[0] for segment in found] == [1400, 1400, 1200]
     whole = segments_of(times[:1800], sizes[:1800], begins[:1800], np.zeros(1800, np.int64), chosen, "car")
     assert [segment[0] for segment in whole] == [1800]  # as before there was a limit
-
-
-def test_a_longer_segment_that_an_earlier_version_staged_is_refused(tmp_path):
-    block, chosen, schema = numbers_block(18_001)
-    chosen = LeRobotOptions.model_validate(chosen)
-    (unit,) = stage(tmp_path, [block], chosen, schema)
-    (first, *others) = unit.unit["segments"]
-    assert (first[0], len(others)) == (18_000, 1)
-    unit.unit["segments"] = [[18_001, *first[1:]]]
-    with pytest.raises(UsageError, match=r"car: rows from \d+ to \d+ ns are 18001 frames.* new root"):
-        make_episodes([unit], chosen)
 
 
 @settings(max_examples=40)

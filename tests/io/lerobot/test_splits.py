@@ -153,11 +153,6 @@ def test_a_feature_called_split_is_in_the_way_of_rows_splits_alone():
     assert "features: split: rows are split" in problem
 
 
-def test_units_of_rows_that_are_split_have_another_identity_than_before():
-    assert FORMAT.semantics_of(making.SCHEMA) == FORMAT.semantics
-    assert FORMAT.semantics_of(with_splits(making.SCHEMA)) != FORMAT.semantics
-
-
 def test_without_splits_all_episodes_are_of_train_and_tell_none(tmp_path):
     folder, _ = making.assemble(tmp_path, [making.make_block(3, 0)])
     assert json.loads((folder / "meta/info.json").read_text())["splits"] == {"train": "0:1"}

@@ -34,8 +34,8 @@ def test_logs_like_those_that_were_erased_are_found_by_columns_as_one_by_one(tmp
     columns = [pa.array([one[n] for one in asked], pa.string()) for n in (0, 1)]
     sizes = np.array([size for *_, size in asked])
     assert not Purged(store).are_like(*columns, sizes).any()
-    write_tombstone(store, Tombstone(digest_of_log("a"), ("x",), (), (), sizes=(10,)))
-    write_tombstone(store, Tombstone(digest_of_log("b"), (), (), (), ranges=((1, 2),)))
+    write_tombstone(store, Tombstone(digest_of_log("a"), ("x",), (), (), "", (), (), (10,)))
+    write_tombstone(store, Tombstone(digest_of_log("b"), (), (), (), "", ((1, 2),), (), ()))
     purged = Purged(store)
     expected = [
         size < 0 or purged.has(content) or purged.resembles(log, size) for log, content, size in asked

@@ -56,7 +56,9 @@ def write_unit(root: pathlib.Path, rows, partition, options=OPTIONS, cuts=1):
         writer.append(block_of(rows[start : start + cuts], partition, start))
     unit = writer.close()
     files = tuple(FileEntry(p.name, p.stat().st_size, "") for p in sorted(folder.iterdir()))
-    entry = Entry("table", identity, rows[0]["log_id"], "", partition, 0, 1, len(rows), files, {}, unit, {})
+    entry = Entry(
+        "table", identity, rows[0]["log_id"], "", partition, 0, 1, len(rows), files, {}, unit, {}, {}, ""
+    )
     record = LogRecord(rows[0]["log_id"], ("x.bag",), "", "all", "", "done", "", 0, 0, {}, 0, ())
     return record, entry
 

@@ -206,17 +206,6 @@ def test_more_is_said_of_a_nan_only_where_its_bits_are_others(tmp_path):
     assert said == [None, *({"nan": {"v": one}} for one in bits), *[None] * 5]
 
 
-def test_earlier_shards_with_floats_as_bits_are_still_read(tmp_path):
-    text = b'{"log_id": "d", "timestamp": 0, "v": {"f8": "7ff8000000000001"}}\n'
-    with tarfile.open(tmp_path / "shard.tar", "w") as tar:
-        info = tarfile.TarInfo("d/0.meta.json")
-        info.size = len(text)
-        tar.addfile(info, io.BytesIO(text))
-    row = TarReader(tmp_path / "shard.tar", Schema({"v": ColumnType(np.dtype("f8"))}))[0]
-    assert row["v"].view("u8") == 0x7FF8000000000001
-    assert np.isnan(logloom.datasets.open(tmp_path)[0]["v"])
-
-
 def test_an_empty_bytes_value_is_a_member_of_length_zero(tmp_path):
     schema = Schema({"camera": BYTES})
     block = Block("d", "p", 0, {"timestamp": np.array([7]), "camera": Ragged.from_bytes([b""])})

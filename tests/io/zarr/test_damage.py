@@ -58,6 +58,17 @@ def test_a_missing_file_is_an_error_that_names_it(damaged, name):
         reader[29]
 
 
+def test_a_dataset_of_a_later_version_is_refused_by_its_number(damaged):
+    path = next(path for name in ("zarr.json", ".zattrs") if (path := damaged[0] / name).exists())
+    found = json.loads(path.read_bytes())
+    found.get("attributes", found)["logloom"]["version"] = 2
+    path.unlink()
+    path.write_text(json.dumps(found))
+    message = rf"{path.name}: version 2, this release of logloom reads up to 1; install a newer one"
+    with pytest.raises(DatasetError, match=message):
+        len(ZarrReader(damaged[0]))
+
+
 def test_a_chunk_missing_from_its_shard_is_an_error(damaged):
     import google_crc32c
 

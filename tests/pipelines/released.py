@@ -1,0 +1,134 @@
+"""A small root in every output, with its logs and recipe: what releases promise to read.
+
+Until the first release it is made again when bytes change, by `python -m tests.pipelines.released`; from then
+on it stays as it is. All of it lies under memory://released, since the URIs of logs are part of identities.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import pathlib
+import tarfile
+import tempfile
+from collections.abc import Iterator
+
+import fsspec
+import numpy as np
+from blake3 import blake3
+
+import logloom.datasets
+from logloom.demo import TOPICS
+from logloom.demo.recording import drives, record
+from logloom.io.formats import format_named
+from logloom.io.storage import Store
+from logloom.io.tags import change_tags
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import plan_build
+from logloom.recipe import Recipe
+
+ARCHIVE = pathlib.Path(__file__).with_name("released.tar.xz")
+ROOT = "memory://released/root"
+RECIPE = """
+name: released
+logs: ["memory://released/logs/*.mcap"]
+clock: {rate: 10}
+columns:
+  ego.position: {topic: /odom, field: pose.pose.position, resample: linear, unit: m}
+  ego.rotation: {topic: /odom, field: pose.pose.orientation, resample: slerp, as: rotation_matrix}
+  ego.speed: {topic: /odom, field: twist.twist.linear.x, resample: mean, window: [-500ms, 0ms], unit: m s-1}
+  imu: {topic: /imu, field: [angular_velocity, linear_acceleration], resample: window, window: [-100ms, 0ms]}
+  camera.front: {topic: /cam/front/compressed, field: data, resample: nearest, tolerance: 1s}
+  objects: {topic: /tracks, field: objects, strings: 16, resample: nearest}
+  lights: {topic: /lights, field: lights, strings: 16, resample: nearest}
+rows: {require: [ego.position, ego.rotation, camera.front]}
+partition: {rows: 10}
+split: {train: 0.3, val: 0.7, by: log_id}
+outputs:
+  annotations:
+    file: "annotations/{split}.json"
+    images: {img_path: camera.front}
+    instances: {from: objects, bbox_label: class}
+    metainfo: {classes: [car, cyclist, pedestrian]}
+  bags: {types: {camera.front: jpg}}
+  l5kit:
+    host: demo
+    translation: ego.position
+    rotation: ego.rotation
+    agents:
+      column: objects
+      label_probabilities:
+        from: class
+        map:
+          car: PERCEPTION_LABEL_CAR
+          cyclist: PERCEPTION_LABEL_CYCLIST
+          pedestrian: PERCEPTION_LABEL_PEDESTRIAN
+    tl_faces: lights
+  lance: {columns: [ego.*, camera.front]}
+  lerobot: {fps: 10, features: {observation.state: ego.position, action: ego.speed}}
+  parquet: {columns: [ego.*, camera.front]}
+  table: {index: [ego.speed]}
+  tar: {ext: {camera.front: jpg}}
+  zarr: {rows_per_chunk: 16}
+"""
+
+
+def make() -> None:
+    """Write the archive again."""
+    memory = fsspec.filesystem("memory")
+    with tempfile.TemporaryDirectory() as scratch:
+        slow = {"/cam/front/compressed": 2, "/imu": 20, "/odom": 20}
+        topics = [dataclasses.replace(one, rate=slow.get(one.name, one.rate)) for one in TOPICS]
+        topics = [one for one in topics if one.name != "/lidar/top"]
+        for path in (record(scratch, drive, topics) for drive in drives(1.6, 2, 0)):
+            memory.pipe_file(f"/released/logs/{path.name}", path.read_bytes())
+    memory.pipe_file("/released/recipe.yaml", RECIPE.encode())
+    build(plan_build(Recipe.from_yaml(RECIPE), ROOT), view="none")
+    change_tags(Store.at(ROOT), lambda tags: {"gold": 1})
+    digests = json.dumps(dict(digests_of_rows()), indent=1)
+    memory.pipe_file("/released/rows.json", digests.encode())
+    with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
+        for name in sorted(memory.find("/released")):
+            if not name.startswith(("/released/root/runs/", "/released/root/index/")):
+                member = tarfile.TarInfo(name.removeprefix("/released/"))
+                member.size = memory.size(name)
+                archive.addfile(member, io.BytesIO(memory.cat_file(name)))
+
+
+def unpack() -> Recipe:
+    """Put the archive's files into memory."""
+    memory = fsspec.filesystem("memory")
+    for name, data in files():
+        memory.pipe_file(f"/released/{name}", data)
+    return Recipe.from_yaml(memory.cat_file("/released/recipe.yaml").decode(), source="recipe.yaml")
+
+
+def files() -> Iterator[tuple[str, bytes]]:
+    """The archive's files by name."""
+    with tarfile.open(ARCHIVE) as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            assert file is not None
+            yield member.name, file.read()
+
+
+def digests_of_rows() -> Iterator[tuple[str, list[str]]]:
+    """By output, a digest of each row that it gives."""
+    for output in Recipe.from_yaml(RECIPE).outputs:
+        if format_named(output).has_rows:
+            rows = logloom.datasets.open(ROOT, output=output)
+            yield output, [_digest_of(row) for row in rows]
+
+
+def _digest_of(row: dict[str, object]) -> str:
+    text = blake3()
+    for name in sorted(row):
+        value = row[name]
+        data = value.tobytes() if isinstance(value, np.ndarray | np.generic) else repr(value).encode()
+        text.update(f"{name} {len(data)}\n".encode() + data)
+    return text.hexdigest(8)
+
+
+if __name__ == "__main__":
+    make()
