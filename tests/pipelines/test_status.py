@@ -263,7 +263,7 @@ def restated(plan, **changes):
     return said
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), os.getppid()])
+@pytest.mark.parametrize("pid", [os.getpid(), os.getppid()], ids=["own", "parent"])
 def test_a_process_that_has_the_number_of_a_killed_command_is_not_taken_for_it(plan, pid):
     """However the clock of the machine was set meanwhile: what counts are ticks since its boot."""
     with Announced(plan.job, "direct"):
