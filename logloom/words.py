@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
+WAITING_LOG = "logloom.waiting"  # the logger of servers that are waited for, which no command hides
 OnMessage = Callable[[str], None]  # is called with messages for people
 
 

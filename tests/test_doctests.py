@@ -47,6 +47,7 @@ PURE = [
     "logloom.resample.matching",
     "logloom.resample.policies",
     "logloom.resample.turns",
+    "logloom.pipelines.duplicates",
     "logloom.statistics.cells",
     "logloom.statistics.exact",
     "logloom.statistics.lanes",

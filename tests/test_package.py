@@ -232,6 +232,7 @@ NAMES_OF_FORMATS = {
     "table": {  # a key of recipes, of logs and of columns of labels
         "io/labels/tables.py",
         *(f"recipe/{name}.py" for name in ("checks", "columns", "labels", "logs", "model")),
+        "pipelines/vanished_labels.py",
     },
     "tar": {"transforms/suggest.py"},  # the output that a suggested recipe begins with
     "zarr": {"software.py"},  # the package

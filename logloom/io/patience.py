@@ -22,11 +22,10 @@ from typing import Any
 from logloom.errors import UsageError
 from logloom.io.retries import WAITS
 from logloom.uris import shown
-from logloom.words import counted, human_seconds
+from logloom.words import WAITING_LOG, counted, human_seconds
 
 GIVE_UP_AFTER = 180.0  # seconds
 OPTION = "give_up_after"  # the storage option that changes it
-WAITING_LOG = "logloom.waiting"
 
 _SLOWEST = 64 << 10  # bytes/s; how far an upload is nobody tells, so one that is slower is taken for stuck
 _HTTP, _GCS, _S3 = ("http", "https"), ("gs", "gcs"), ("s3", "s3a")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from logloom.errors import DatasetError
 from logloom.io.ahead import ahead
 from logloom.io.shards import (
+    DROPPED,
     NO_LOGS,
     SHARDS,
     LogRecord,
@@ -119,6 +120,11 @@ class LogRecords(Sequence[LogRecord]):
     def statuses(self) -> dict[str, int]:
         """How many logs are of each status."""
         return total(shard.statuses for shard in self.shards)
+
+    def are_whole(self, *, within_budget: bool) -> bool:
+        """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
+        fine = {"whole", "empty", "kept", DROPPED, *(("skipped",) if within_budget else ())}
+        return set(self.statuses) <= fine
 
     @property
     def dropped(self) -> dict[str, int]:

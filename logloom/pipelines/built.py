@@ -21,7 +21,6 @@ from logloom.pipelines.plan_logs import save_memory
 from logloom.pipelines.planned import Plan
 from logloom.pipelines.view import show
 from logloom.runners.options import Spread
-from logloom.transforms import finish
 from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.job import LogJob, Target
 from logloom.words import OnMessage, ignore_message
@@ -70,7 +69,7 @@ class Built:
     @property
     def is_whole(self) -> bool:
         """Whether nothing was salvaged or skipped, but for what the recipe's budget allows."""
-        return finish.is_whole(self.manifest.logs, self.within_budget)
+        return self.manifest.logs.are_whole(within_budget=self.within_budget)
 
     @property
     def damaged(self) -> tuple[LogRecord, ...]:

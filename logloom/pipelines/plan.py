@@ -7,7 +7,7 @@ Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ from logloom.pipelines.kept_logs import kept_notes, kept_records, key_now
 from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State, list_failures
-from logloom.pipelines.plan_video import video_notes
 from logloom.pipelines.planned import BuildPlan, PlannedLog
 from logloom.pipelines.shortened import set_shortened_aside
 from logloom.pipelines.standing import (
@@ -43,15 +42,14 @@ from logloom.pipelines.versions import Before, check_verify, is_unchanged, left_
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
 from logloom.recipe.mistakes import Mistake
+from logloom.transforms.build_warnings import BuildWarning
 from logloom.transforms.bundles import bundle_size
 from logloom.transforms.columns import RowPlan, changed
 from logloom.transforms.derive import NOT_OF_THE_LOG
-from logloom.transforms.finish import skipped_record
 from logloom.transforms.job import LogJob, LogTask
-from logloom.transforms.partition import failure_of
 from logloom.transforms.python_files import load_files, modules_of, read_files
 from logloom.transforms.resolve import hold_to
-from logloom.transforms.results import Failure
+from logloom.transforms.results import Failure, failure_of, skipped_record
 from logloom.transforms.topics import named_topics
 from logloom.uris import shown
 from logloom.words import counted, human_seconds, some_of
@@ -91,9 +89,8 @@ def plan_build(
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
         sample: how many of the logs to build are opened here; workers open the others. None opens all.
-        compare: opens all logs of the newest version that may have changed, so that the plan says whether
-            there is work. Otherwise workers open most, and a build that finds none changed commits nothing.
-        labels: of this build, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
+        compare: opens all logs that may have changed, to see if there is work; otherwise workers find out.
+        labels: of this build, noted in runs/, and shown by engines whose jobs have labels (Dataflow).
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
@@ -105,9 +102,8 @@ def plan_build(
         >>> plan.up_to_date
         True
     """
-    _check_outputs(recipe)
+    _check_outputs(recipe, verify)
     check_root(store := Store.at(root, storage_options))
-    check_verify(verify)
     load_files(python := read_files(py_files))
     parent, following = next_version(store)
     before = Before(parent)
@@ -124,12 +120,14 @@ def plan_build(
     return _against_parent(job, recipe, before, logs, [*notes, *of_dropped])
 
 
-def _check_outputs(recipe: Recipe) -> None:
-    """Recipes that are only read from (`head`, Beam) need no outputs.
+def _check_outputs(recipe: Recipe, verify: str) -> None:
+    """Recipes that are only read from (`head`, Beam) need no outputs, and nothing to read back of them.
 
     Raises:
         RecipeError: it has none.
+        UsageError: see `check_verify`.
     """
+    check_verify(verify)
     if not recipe.outputs:
         why = "a build writes at least one; name a format, such as `outputs: {table: {}}`"
         raise recipe.places.error([Mistake(("outputs",), why)])
@@ -302,20 +300,11 @@ def _against_parent(
     parent, compared = before.parent, _compared(job, before, logs)
     purged = logs.purged(before)
     planned, unfit = _to_build(job, recipe, logs, before, purged)
-    notes = [*logs.unfinished(), *notes, *_hash_note(recipe, parent), *_dependency_note(job, parent)]
-    notes += _sample_note(logs, len(compared))
     mended = [log.task.log_id for log in planned if log.task.replaces is not None]
-    notes += [*_mended_note(mended), *_waiting(job.store, recipe, logs, before)]
-    # Of a log that may stay as it is in the newest version, only building it tells what is new.
-    warnings = [warning for log in planned if log.task.replaces is None for warning in log.warnings]
-    notes += video_notes(job.plan, logs.opened[planned[0].task.log_id]) if planned else []
     left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
     unreadable = [*unfit, *(_unreadable(recipe, log, message) for log, message in logs.failed)]
     waiting = before.with_passes(logs.unsettled)
-    there = before.left_out.union(waiting, purged, logs.shortened)
-    gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
-    fewer = _passes_gone(gone, logs, before)
-    gone = [log_id for log_id in gone if log_id not in fewer]
+    gone, fewer = _logs_gone(logs, before, [*waiting, *purged])
     _check_vanished(recipe, gone)
     kept_gone = gone if recipe.vanished == "keep" else []
     staying = [*kept_gone, *logs.shortened]
@@ -325,10 +314,9 @@ def _against_parent(
         records = before.records([*waiting, *staying])
         check_index(logs.sources[0], recipe.logs.index, logs.files, records)
     lost = _lost([] if kept_gone else gone, fewer, purged, before, logs)
+    notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
     notes += [*kept_notes(kept_gone, before), *filter(None, logs.shortened.values())]
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
-    warnings += logs.namesake_warnings(log.task.log_id for log in planned)
-    warnings += duplicate_warnings(logs.duplicates)
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
     marked = marks(logs, before, *leaving, left.log_ids, staying)
     changes = before.changes([*kept, *unreadable, *marked], lost)
@@ -339,7 +327,7 @@ def _against_parent(
         compared=_told_by_workers(left, compared, before, logs),
         compared_bytes=logs.bytes_to_compare(compared),
         notes=tuple(notes),
-        warnings=tuple(warnings),
+        warnings=tuple(_warnings(logs, planned)),
         dropped=tuple(sorted([*gone, *fewer])),
         staying=tuple(sorted(staying)),
         shortened=tuple(sorted(logs.shortened)),
@@ -373,6 +361,47 @@ def _lost(
     """The logs of the newest version that the next one lacks, in order."""
     left_out = (name for name, one in logs.duplicates.items() if one.is_left_out)
     return sorted([*gone, *fewer, *before.having({*purged, *left_out})])
+
+
+def _notes(
+    job: LogJob,
+    recipe: Recipe,
+    before: Before,
+    logs: PlanLogs,
+    planned: Sequence[PlannedLog],
+    num_compared: int,
+) -> Iterator[str]:
+    """What people should know of logs that are built, and of logs that wait."""
+    yield from _hash_note(recipe, before.parent)
+    yield from _dependency_note(job, before.parent)
+    yield from _sample_note(logs, num_compared)
+    yield from _mended_note([log.task.log_id for log in planned if log.task.replaces is not None])
+    yield from _waiting(job.store, recipe, logs, before)
+    if planned:
+        from logloom.pipelines.plan_video import video_notes
+
+        yield from video_notes(job.plan, logs.opened[planned[0].task.log_id])
+
+
+def _warnings(logs: PlanLogs, planned: Sequence[PlannedLog]) -> Iterator[BuildWarning]:
+    """What may be wrong with logs that are built."""
+    for log in planned:
+        # Of a log that may stay as it is in the newest version, only building it tells what is new.
+        yield from log.warnings if log.task.replaces is None else ()
+    yield from logs.namesake_warnings(log.task.log_id for log in planned)
+    yield from duplicate_warnings(logs.duplicates)
+
+
+def _logs_gone(logs: PlanLogs, before: Before, others: Sequence[str]) -> tuple[list[str], set[str]]:
+    """The logs of the newest version that are gone, and passes of logs that have fewer now.
+
+    Args:
+        others: logs that are missing for another reason.
+    """
+    there = before.left_out.union(others, logs.shortened)
+    gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
+    fewer = _passes_gone(gone, logs, before)
+    return [log_id for log_id in gone if log_id not in fewer], fewer
 
 
 def _passes_gone(gone: Sequence[str], logs: PlanLogs, before: Before) -> set[str]:

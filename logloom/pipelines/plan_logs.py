@@ -152,18 +152,19 @@ class PlanLogs(Mapping[str, Outline]):
         self._known = before.schema
         known = label_types_before(recipe, before)
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions, known)
+        self._settle_labels(store, before)
+
+    def _settle_labels(self, store: Store, before: Before) -> None:
+        """Adds digests of labels to the logs; of labels that vanished as the recipe says."""
         self.labels_gone: dict[str, tuple[str, ...]] = {}
         self._vanished_notes: list[str] = []
-        if self.labels.types:
-            self.labels_gone, self._vanished_notes = settle_vanished_labels(
-                recipe, self.labels, before, store, self.files.ids, self._purged.parts
-            )
-            self.files = self._with_labels()
-
-    def _with_labels(self) -> LogList:
-        """The logs, with digests of their labels."""
+        if not self.labels.types:
+            return
+        self.labels_gone, self._vanished_notes = settle_vanished_labels(
+            self._recipe, self.labels, before, store, self.files.ids, self._purged.parts
+        )
         listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
-        return self.files.with_catalogue(
+        self.files = self.files.with_catalogue(
             [
                 with_labels(catalogue, self.labels.digests_of(log_id), self.labels.files_of(log_id))
                 for log_id, catalogue in listed

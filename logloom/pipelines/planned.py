@@ -28,7 +28,6 @@ from logloom.recipe.labels import RecipeLabels
 from logloom.runners import Size
 from logloom.transforms.build_warnings import BuildWarning, log_warnings, strict_refusal
 from logloom.transforms.columns import RowPlan, Span, clock_topics
-from logloom.transforms.finish import over_budget
 from logloom.transforms.job import Job, LogJob, LogTask, Target
 from logloom.transforms.spans import ByteIndex, plan_spans
 
@@ -247,7 +246,7 @@ class BuildPlan(Plan):
         skipped, total = len(self.unreadable), self.num_logs + self.kept.logs
         total += len(self.unreadable) + len(self.left_out)
         names = (record.log_id for record in self.unreadable)
-        over = over_budget(self.job, skipped, total, lambda: names)
+        over = self.job.over_budget(skipped, total, lambda: names)
         return over or (strict_refusal(self.warnings) if self.job.strict else "")
 
     @property

@@ -43,7 +43,7 @@ def built_splits(manifest: Manifest) -> Counts:
 def splits_rows(recipe: Mapping[str, Any]) -> bool:
     """Whether a recipe, as a manifest has it, splits single rows."""
     split = recipe.get("split") or {}
-    return isinstance(split.get("by"), Mapping) or "cell" in split
+    return isinstance(split.get("by"), Mapping) or split.get("cell") is not None
 
 
 def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int, int]], unit: str) -> Counts:

@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logloom.errors import portable
-from logloom.io.patience import WAITING_LOG
 from logloom.metrics import CollectedMetrics, collected, merge
 from logloom.runners.running import JobFailedError
+from logloom.words import WAITING_LOG
 
 if TYPE_CHECKING:
     from logloom.runners.fork_server import Forked, ForkServer

@@ -23,8 +23,7 @@ from logloom.io.stretches import DAMAGE, LogRange
 from logloom.schema import Schema
 from logloom.transforms import memory
 from logloom.transforms.job import Job, LogTask, PartitionRows, PartitionTask
-from logloom.transforms.outcomes import MAX_REASONS
-from logloom.transforms.results import Failure
+from logloom.transforms.results import MAX_REASONS, Failure
 from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.tally import Tally
 from logloom.words import counted

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from blake3 import blake3
@@ -37,23 +37,22 @@ from logloom.transforms.column_warnings import lost_warnings, turn_warnings, tur
 from logloom.transforms.columns import RowPlan
 from logloom.transforms.conversion import ConvertJob, converted_record
 from logloom.transforms.frame_notes import MAX_NOTES, note_words
-from logloom.transforms.job import Job, LogJob, LogTask, Target, opened, survivors_key
+from logloom.transforms.job import Job, LogJob, LogTask, Target, opened
 from logloom.transforms.labels import account
 from logloom.transforms.outcomes import (
     MAX_FAILURES,
-    MAX_REASONS,
     LogOutcome,
     LogOutcomes,
     num_kept,
     records_of,
 )
 from logloom.transforms.read_marks import marks_folder
-from logloom.transforms.results import Failure, PartitionResult
+from logloom.transforms.results import MAX_REASONS, Failure, PartitionResult, skipped_record
 from logloom.transforms.row_splitting import rows_by_split
 from logloom.transforms.summarize import remembered
 from logloom.transforms.taking import removed_meanwhile
 from logloom.transforms.tally import Tally, dropped_of, reconcile, strays_of
-from logloom.words import counted, some_of
+from logloom.words import counted
 
 
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
@@ -237,20 +236,6 @@ def _line_of(refusal: Refusal) -> str:
     return f"{place}: {refusal.topic}{': ' if refusal.topic else ''}{refusal.reason}"
 
 
-def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
-    """The record of a log that is left out; tried again once its content or our reading of it changes."""
-    lines = dict.fromkeys(
-        one.message if one.kind == "log" or not one.partition else f"partition {one.partition}: {one.message}"
-        for one in failures
-    )
-    reasons = tuple(lines)[:MAX_REASONS]
-    died = any(failure.kind == "worker" for failure in failures)
-    key = survivors_key(log.key, software()) if died else log.key
-    named = log.log_id, log.uris, log.content_id, log.split, key
-    record = LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
-    return replace(record, duplicate_of=log.duplicate_of)
-
-
 # --- the commit -----------------------------------------------------------------------------------------
 
 
@@ -345,7 +330,7 @@ def commit(
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
         "labels": dict(job.labels),
-        "whole": is_whole(logs, job.skip_budget > 0),
+        "whole": logs.are_whole(within_budget=job.skip_budget > 0),
         "unchanged": unchanged,
         "warned": [asdict(warning) for warning in outcomes.warnings],
     }
@@ -401,19 +386,6 @@ def _purged_meanwhile(record: LogRecord) -> Failure:
     return Failure(record.log_id, "", "log", "was purged while this build ran; build again, without it")
 
 
-def is_whole(logs: LogRecords, within_budget: bool) -> bool:
-    """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
-    return set(logs.statuses) <= {"whole", "empty", "kept", DROPPED, *(("skipped",) if within_budget else ())}
-
-
-def over_budget(job: Target, skipped: int, total: int, names: Callable[[], Iterable[str]]) -> str:
-    """Why a build may not commit that skips so many of its logs; "" where it may."""
-    if not job.skip_budget or skipped <= job.skip_budget * total:
-        return ""
-    budget = f"{job.skip_budget:.2%}"
-    return f"{skipped} of {counted(total, 'log')} skipped, over the budget of {budget}: {some_of(names())}"
-
-
 def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) -> str:
     """Why the build as a whole can't be committed though no log failed it; "" when it can."""
     skipped = logs.statuses.get("skipped", 0)
@@ -421,7 +393,7 @@ def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) ->
     def first(most: int) -> Iterator[LogRecord]:
         return logs.take(logs.where("status", ["skipped"])[:most])
 
-    if over := over_budget(job, skipped, len(logs), lambda: [one.log_id for one in first(6)]):
+    if over := job.over_budget(skipped, len(logs), lambda: [one.log_id for one in first(6)]):
         return over
     if not logs.totals.get("rows") and not job.allow_empty:
         why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]

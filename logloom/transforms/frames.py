@@ -21,7 +21,6 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.base import MAX_TIME, MIN_TIME, TABLE_ROW, FieldSpec, Log, Messages, TopicRequest
 from logloom.resample.frames import Times, TransformTable
 from logloom.resample.poses import poses_of
-from logloom.transforms.sampling import take_text
 
 _FIRST_LOOK = 10 * 10**9  # ns
 _AT_A_TIME = 4096  # messages, whose names of frames are held as text
@@ -180,6 +179,8 @@ def _pieces(
 
     Few are where names of frames are long: all take as much memory as the longest.
     """
+    from logloom.transforms.sampling import take_text  # most logs have no transforms
+
     found = messages.log_time[rows] if stamp is _OF_ROW else messages.take(stamp, rows)
     stamps = found.values if isinstance(found, Ragged) else found
     try:

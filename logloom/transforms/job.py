@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from types import MappingProxyType
@@ -41,6 +41,7 @@ from logloom.transforms.derive import DeriveError
 from logloom.transforms.journal import Journal
 from logloom.transforms.python_files import PythonFile, load_files
 from logloom.uris import is_local
+from logloom.words import counted, some_of
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
 READING_SEMANTICS = 1
@@ -180,6 +181,15 @@ class Target:
     def dependencies(self) -> Mapping[str, str]:
         """See `Manifest.dependencies`."""
         return {}
+
+    def over_budget(self, skipped: int, total: int, names: Callable[[], Iterable[str]]) -> str:
+        """Why a build may not commit that skips so many of its logs; "" where it may."""
+        if not self.skip_budget or skipped <= self.skip_budget * total:
+            return ""
+        budget = f"{self.skip_budget:.2%}"
+        return (
+            f"{skipped} of {counted(total, 'log')} skipped, over the budget of {budget}: {some_of(names())}"
+        )
 
     def output_identity(self, output: str) -> list[Any]:
         """What an output's files depend on beside the rows."""

@@ -38,7 +38,6 @@ from logloom.transforms.results import Failure
 GROUP = 4096  # logs whose outcomes one worker writes
 MAX_FAILURES = 200  # that travel and are shown; files list all
 _MORE_WARNINGS = BuildWarning("there are more warnings; `logloom log` shows those of each log")
-MAX_REASONS = 100  # of a log in the manifest; a file lists all that was refused
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from logloom.digests import file_digest
-from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.errors import DatasetError, StorageError
 from logloom.io.entries import Entry, FileEntry, publish_unit
 from logloom.io.filesystems import explained
 from logloom.io.memory import keep_freed_memory
@@ -23,7 +23,7 @@ from logloom.transforms.derive import NOT_OF_THE_LOG
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, opened
 from logloom.transforms.journal import BUILDING, Note
 from logloom.transforms.portions import publish_portion
-from logloom.transforms.results import Failure, PartitionResult
+from logloom.transforms.results import Failure, PartitionResult, failure_of
 from logloom.transforms.spans import ByteIndex, plan_spans
 from logloom.transforms.taking import taken_unit
 from logloom.transforms.writing import Writing
@@ -80,21 +80,6 @@ def _counted_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
         is_known = any(other.statistics for other in once)
         once.append(dataclasses.replace(entry, statistics="") if is_known else entry)
     return tuple(once)
-
-
-def failure_of(job: Job, log_id: str, partition: str, error: Exception) -> Failure:
-    """An error of planning or building a log as its failure.
-
-    Args:
-        partition: "" for the log as a whole.
-    """
-    kind = next((kind for of, kind in job.failure_kinds.items() if isinstance(error, of)), "rows")
-    if kind == "rows" and isinstance(error.__cause__, NOT_OF_THE_LOG):
-        kind = "machine"
-    message = str(error) if isinstance(error, LogloomError) else f"{type(error).__name__}: {error}"
-    if not isinstance(error, LogloomError):
-        _log.warning("%s %s: %s", log_id, partition, message, exc_info=error)
-    return Failure(log_id, partition, kind, message)
 
 
 def _write_units(job: Job, partition: PartitionTask, blank: dict[str, Entry]) -> dict[str, Entry]:

@@ -19,7 +19,6 @@ from logloom.io.storage import Store
 from logloom.io.version_files import runs_folder
 from logloom.transforms.job import Target
 from logloom.transforms.journal import READING_BACK, Note
-from logloom.transforms.reading_back import read_back
 from logloom.transforms.results import PartitionResult
 
 _MARK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}-(\d{1,9})")
@@ -27,6 +26,8 @@ _MARK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}-(\d{1,9})")
 
 def read_back_bundle(job: Target, results: Sequence[PartitionResult]) -> tuple[list[PartitionResult], int]:
     """Reads the units of a bundle back, unless they are known to be right; gives how many were known."""
+    from logloom.transforms.reading_back import read_back  # which opens every format
+
     entries = [entry for result in results for entry in result.entries]
     # Units with these names that hold just these bytes.
     held = [[one.output, one.identity, [file.digest for file in one.files], one.columns] for one in entries]

@@ -14,7 +14,6 @@ from logloom.errors import OF_CONTENT
 from logloom.io.logs.base import FieldSpec, Log
 from logloom.io.logs.decoding.adapters import KEYFRAME, PACKETS, VIDEO
 from logloom.io.logs.decoding.clouds import settled
-from logloom.io.video.frames import pyav
 from logloom.io.video.glimpse import PACKETS as PACKET_TYPES
 from logloom.io.video.glimpse import holds_video
 from logloom.recipe import TopicColumn
@@ -139,6 +138,8 @@ def check_video(path: Path, column: TopicColumn) -> None:
         UsageError: nothing here decodes video.
     """
     if column.adapter == "image":
+        from logloom.io.video.frames import pyav
+
         pyav()
     rules = POLICIES[column.resample]
     if rules.uses != "one" and rules.takes != "nothing":

@@ -5,12 +5,20 @@ Elsewhere: building one (logloom.transforms.partition), what becomes of its log 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from logloom.errors import LogloomError
 from logloom.io.entries import Entry
 from logloom.io.metadata import Text
-from logloom.transforms.job import LogTask
+from logloom.io.shards import LogRecord
+from logloom.software import software
+from logloom.transforms.derive import NOT_OF_THE_LOG
+from logloom.transforms.job import Job, LogTask, survivors_key
+
+MAX_REASONS = 100  # of a log in the manifest; a file lists all that was refused
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,3 +64,32 @@ def listed(failures: Sequence[Failure], total: int = 0) -> str:
     lines = [f"{f.log_id} {f.partition}".rstrip() + f": {f.message}" for f in failures[:20]]
     more = max(total, len(failures)) - len(lines)
     return "\n".join(lines + [f"… and {more} more"] * (more > 0))
+
+
+def failure_of(job: Job, log_id: str, partition: str, error: Exception) -> Failure:
+    """An error of planning or building a log as its failure.
+
+    Args:
+        partition: "" for the log as a whole.
+    """
+    kind = next((kind for of, kind in job.failure_kinds.items() if isinstance(error, of)), "rows")
+    if kind == "rows" and isinstance(error.__cause__, NOT_OF_THE_LOG):
+        kind = "machine"
+    message = str(error) if isinstance(error, LogloomError) else f"{type(error).__name__}: {error}"
+    if not isinstance(error, LogloomError):
+        _log.warning("%s %s: %s", log_id, partition, message, exc_info=error)
+    return Failure(log_id, partition, kind, message)
+
+
+def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
+    """The record of a log that is left out; tried again once its content or our reading of it changes."""
+    lines = dict.fromkeys(
+        one.message if one.kind == "log" or not one.partition else f"partition {one.partition}: {one.message}"
+        for one in failures
+    )
+    reasons = tuple(lines)[:MAX_REASONS]
+    died = any(failure.kind == "worker" for failure in failures)
+    key = survivors_key(log.key, software()) if died else log.key
+    named = log.log_id, log.uris, log.content_id, log.split, key
+    record = LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
+    return replace(record, duplicate_of=log.duplicate_of)

@@ -31,9 +31,9 @@ from logloom.recipe.logs import split_of
 from logloom.transforms.bundles import packed
 from logloom.transforms.derive import NOT_OF_THE_LOG
 from logloom.transforms.job import Job, LogJob, LogTask, PartitionTask, opened, opened_now
-from logloom.transforms.partition import failure_of, plan_bundles
+from logloom.transforms.partition import plan_bundles
 from logloom.transforms.resolve import hold_to
-from logloom.transforms.results import Failure
+from logloom.transforms.results import Failure, failure_of
 from logloom.transforms.tally import check_clock
 from logloom.transforms.topics import named_topics
 from logloom.transforms.video import video_topics

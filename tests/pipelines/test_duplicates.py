@@ -23,7 +23,6 @@ from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.duplicates import EqualLog, settled
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
-from logloom.pipelines.splits import planned_warnings
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
@@ -110,6 +109,10 @@ def test_all_duplicates_share_one_split_which_a_log_that_was_built_decides(membe
     assert settled(members) == found
 
 
+def texts(plan):
+    return [warning.text for warning in plan.warnings]
+
+
 # --- plans and builds ------------------------------------------------------------------------------------
 
 
@@ -123,7 +126,7 @@ def test_a_copy_shares_the_split_of_the_log_that_was_built_first_and_its_record_
     assert plan_summary(plan)["duplicates"] == {
         name: {"duplicate_of": "m", "split": own, "left_out": False} for name in (early, late)
     }
-    assert any(f"{late}: same content as m, which was built first" in text for text in planned_warnings(plan))
+    assert any(f"{late}: same content as m, which was built first" in text for text in texts(plan))
     found = night.build()
     assert found["m"] == (own, "")
     assert found[early] == found[late] == (own, "m")
@@ -158,7 +161,7 @@ def test_a_log_that_was_renamed_shares_the_split_of_the_rows_that_are_kept(night
     assert night.build("vanished: keep\n") == {"m": (own, ""), late: (own, "m")}
     plan = night.plan("vanished: keep\n")
     assert plan.up_to_date
-    assert "keeps only the rows of the first, whose files are gone" in planned_warnings(plan)[0]
+    assert "keeps only the rows of the first, whose files are gone" in texts(plan)[0]
     assert night.build("vanished: keep\n", "duplicates: keep_first\n") == {"m": (own, "")}
 
 
@@ -213,7 +216,7 @@ def test_a_table_that_says_two_splits_of_one_recording_is_overruled_and_warned_o
     listed = {"path": [f"{name}.mcap" for name in ("m", "other", "z")], "split": ["train", "train", "val"]}
     pq.write_table(pa.table(listed), night.logs / "drives.parquet")
     table = f"{{table: '{night.logs}/drives.parquet', uri: path, split: split}}"
-    (warning,) = planned_warnings(night.plan(logs=table, split=""))
+    (warning,) = texts(night.plan(logs=table, split=""))
     assert "z: same content as m: both are in split 'train' instead of 'val'" in warning
     assert night.build(logs=table, split="")["z"] == ("train", "m")
 
@@ -332,7 +335,7 @@ def test_plan_build_and_log_name_duplicates_in_words_and_as_json(night, tmp_path
     assert said["duplicates_left_out"] == 0
     assert json.loads(logloom("log", night.root, late, "--json").stdout)[0]["duplicate_of"] == "m"
     assert "same content as m" in logloom("log", night.root).stdout
-    assert read_manifest(Store.at(str(night.root)), 1).recipe.get("duplicates") is None
+    assert read_manifest(Store.at(str(night.root)), 1).recipe["duplicates"] == "warn"
 
 
 @pytest.mark.parametrize(("choice", "code", "logs"), [("warn", 0, 3), ("keep_first", 0, 2), ("fail", 2, 0)])

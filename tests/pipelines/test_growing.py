@@ -37,7 +37,7 @@ def archive(nightly: Recipe, root: str, count: int) -> LogRecords:
     for number in range(count):
         log_id, uris, content = f"car-{number:06}", (f"/gone/car-{number:06}.mcap",), f"{number:064}"
         key = job.log_key(log_id, content, uris, "all")
-        records.append(LogRecord(log_id, uris, content, "all", key, "kept", "", 10, 10, {}, 0, units=1))
+        records.append(LogRecord(log_id, uris, content, "all", key, "kept", "", 0, 0, {}, 0))
     logs = write_records(job.store, records)
     finish.create_version(job, logs, [], {"logs": 0, "assembled": 0})
     return logs

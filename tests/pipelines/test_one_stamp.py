@@ -7,13 +7,7 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import LogloomError, RecipeError
-from logloom.io.entries import read_log_part
-from logloom.io.logs.base import TopicInfo
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import read_manifest
-from logloom.io.storage import Store
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.repair import repair
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.transforms.resolve import resolve
@@ -84,25 +78,6 @@ def test_partitions_of_a_table_count_times_and_not_rows(folder):
     info = log.summary.topics["/annotations"]
     assert (info.num_ticks, info.num_messages > 1000) == (40, True)
     assert len(plan_spans(log.summary, plan)) in (4, 5)  # 40 ticks, 10 a partition; the grid is that of 1970
-
-
-def test_a_version_whose_partitions_counted_rows_is_up_to_date_proven_and_repaired(
-    folder, tmp_path, monkeypatch
-):
-    root, recipe = tmp_path / "root", Recipe.from_yaml(RECIPE.format(folder=folder, rows=200, strings=24))
-    with monkeypatch.context() as before:
-        before.setattr(TopicInfo, "num_ticks", property(lambda info: info.num_messages))
-        build_at(recipe, root)
-    store = Store.at(str(root))
-    (record,) = read_manifest(store).logs
-    names = {entry.partition for entry in read_log_part(store, record.part)}
-    assert len(names) > 4
-    assert plan_build(recipe, str(root)).up_to_date
-    assert not verify(str(root), against_logs=True, num_workers=1).findings
-    for path in (next(root.glob("parts/tar/**/shard.tar")), root / "logs" / f"{record.part}.parquet"):
-        path.unlink()
-        assert repair(str(root), num_workers=1).is_sound
-        assert not verify(str(root), against_logs=True, num_workers=1).findings
 
 
 def test_a_text_that_is_longer_than_the_column_keeps_is_named(folder, tmp_path):

@@ -165,7 +165,8 @@ def test_another_log_with_the_name_of_a_purged_one_is_built_and_named(drive, tmp
     first.unlink()
     shutil.copy2(second, first)  # as one that was packed anew, its content is another
     plan = plan_build(recipe, str(root))
-    (warning,) = plan.warnings
+    warning, duplicate = plan.warnings
+    assert duplicate.text.startswith(f"{first.stem}: same content as {second.stem}")
     assert warning.text.startswith(f"{first.stem}: a log of this name was purged.")
     assert [log.task.log_id for log in plan.logs] == [first.stem]
 

@@ -221,9 +221,6 @@ def test_the_key_is_no_part_of_units_identities(folder):
     shutil.rmtree(folder / "root/index")
     plan = planned(folder, "shortened: build")
     assert plan.up_to_date
-    recipe = Recipe.from_yaml(TEXT)
-    assert "shortened" not in recipe.identity_json()
-    assert Recipe.from_yaml(TEXT + "shortened: keep\n").identity_json()["shortened"] == "keep"
 
 
 def test_commands_report_what_was_cut_and_what_is_kept(folder):

@@ -312,6 +312,6 @@ def test_a_store_that_refuses_is_no_topic_without_video(tmp_path, monkeypatch):
     def refused(*arguments, **options):
         raise StorageError("the store is gone")
 
-    monkeypatch.setattr(glimpse_module, "made_index", refused)
+    monkeypatch.setattr(index_module, "made_index", refused)
     with pytest.raises(StorageError, match="gone"):
         glimpse_module.glimpse(log, "/video")
