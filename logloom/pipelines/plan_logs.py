@@ -108,8 +108,7 @@ class PlanLogs(Mapping[str, Outline]):
             limit: only the first logs, for a trial.
             sample: how many logs are opened at a time where not all need be; None opens all.
             on_opened: called with how many logs have been opened, of how many.
-            before: the newest version; logs that it leaves out are none of these, though the recipe finds
-                them.
+            before: the newest version; logs that it leaves out are none of these, though they are found.
 
         Raises:
             RecipeError: `logs`, `log_id` or a table of labels are wrong.
@@ -149,9 +148,8 @@ class PlanLogs(Mapping[str, Outline]):
         self._left_out: dict[str, Outline] = {}  # duplicates that were opened
         self._wholes, self.wholes = sidecars.load(_WHOLES) or {}, dict[str, str]()  # see `whole_digest`
         self._outline = outlines()
-        self._known = before.schema
-        known = label_types_before(recipe, before)
-        self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions, known)
+        self._known, labelled = before.schema, label_types_before(recipe, before)
+        self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions, labelled)
         self._settle_labels(store, before)
 
     def _settle_labels(self, store: Store, before: Before) -> None:
