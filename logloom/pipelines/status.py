@@ -118,6 +118,8 @@ class BuildStatus:
         if self.labels:
             words.append(" ".join(f"{key}={value}" for key, value in sorted(self.labels.items())))
         if not self.is_over:
+            if self.host and not self.detached:
+                words.append(f"process {self.pid} of {self.host}")
             words.append(f"{self.units_read_back} of {self.units or 'unknown'} units read back")
             if self.silence < 0:
                 words.append(f"last heard of {human_seconds(max(0, self.heard))} ago")
