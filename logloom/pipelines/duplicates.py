@@ -170,15 +170,14 @@ def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str)
         of_dropped += [(one, dropped[0]) for one in members if dropped]
     found = sorted(found, key=lambda one: one.log_id)
     if found and recipe.duplicates == "fail":
-        raise UsageError(_refusal(found, root))
+        raise UsageError(_refusal(found))
     if recipe.duplicates == "keep_first":
         # A log that was cut would be a new one to the next build, without the record of its whole content.
         found = [replace(one, is_left_out=one.staying != _CUT) for one in found]
     logs.set_duplicates(found)
     return [
         BuildWarning(
-            f"{one.log_id}: same content as {name}, which was dropped, and it is in the dataset; to leave it "
-            f"out, too: {_drop(root, [one.log_id])}",
+            f"{one.log_id}: same content as {name}, which was dropped, and {_to_leave_out(one, root)}",
             is_doubtful=not one.is_built,
         )
         for one, name in sorted(of_dropped)
@@ -186,21 +185,24 @@ def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str)
     ]
 
 
-def _refusal(found: Sequence[Duplicate], root: str) -> str:
+def _refusal(found: Sequence[Duplicate]) -> str:
     """Why `duplicates: fail` refuses a build."""
     lines = "\n".join(f"  {one.same}" for one in found[:_SHOWN])
     more = f"\n  and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     count = counted(len(found), "log has", "logs have")
     remedy = _REMEDY
-    if copies := [one.log_id for one in found if one.is_first_dropped]:
-        remedy += f"; to leave copies of dropped logs out, too: {_drop(root, copies)}"
+    if any(one.is_first_dropped for one in found):
+        remedy += ", which leaves out copies of dropped logs, too; `duplicates: warn` builds these"
     why = "the content of another one, and the recipe says `duplicates: fail`"
     return f"{count} {why}; {remedy}:\n{lines}{more}"
 
 
-def _drop(root: str, log_ids: Sequence[str]) -> str:
-    names = " ".join(map(shlex.quote, log_ids[:_SHOWN])) + " …" * (len(log_ids) > _SHOWN)
-    return f"`logloom drop {shlex.quote(root)} {names}`"
+def _to_leave_out(one: EqualLog, root: str) -> str:
+    """What becomes of a copy of a dropped log; how to leave it out: only logs of a version can be dropped."""
+    drop = f"`logloom drop {shlex.quote(root)} {shlex.quote(one.log_id)}`"
+    if one.is_built:
+        return f"it is in the dataset; to leave it out, too: {drop}"
+    return f"it is built; to leave it out, too, set `duplicates: keep_first`, or once it is built: {drop}"
 
 
 def duplicate_warnings(duplicates: Mapping[str, Duplicate]) -> list[BuildWarning]:
