@@ -1,6 +1,6 @@
 """Logs whose rows stay as the newest version has them, though a build can't make them again.
 
-Here: `kept_records`, `kept_notes`, and `key_now`.
+Here: `kept_records`, `waiting_records` and `kept_notes`.
 Elsewhere: which logs these are (logloom.pipelines.plan), identities (logloom.transforms.job).
 
 Rows of two recipes must not be mixed. A record's key shows whether this recipe made its rows. If it differs,
@@ -24,7 +24,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from logloom.errors import LogloomError, UsageError
-from logloom.io.shards import LogRecord
+from logloom.io.shards import DROPPED, LogRecord
+from logloom.pipelines.plan_logs import PlanLogs
 from logloom.pipelines.versions import Before
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
@@ -36,7 +37,9 @@ _OF_ROWS = ("time", "clock", "columns", "rows", "on_error", "outputs", "split")
 _NAMED = 20  # logs in a command
 
 
-def kept_records(job: LogJob, recipe: Recipe, log_ids: Sequence[str], before: Before) -> list[LogRecord]:
+def kept_records(
+    job: LogJob, recipe: Recipe, log_ids: Sequence[str], logs: PlanLogs, before: Before
+) -> list[LogRecord]:
     """The records of logs that stay as the newest version has them, as far as they change.
 
     Raises:
@@ -45,11 +48,11 @@ def kept_records(job: LogJob, recipe: Recipe, log_ids: Sequence[str], before: Be
     changing, other = [], []
     earlier = functools.cache(lambda: _but_for_rows(job, before.recipe))
     for record in before.records(log_ids):
-        key, split = key_now(job, recipe, record), _split_now(recipe, record)
-        if record.part and record.key != key and not _has_same_rows(job, earlier(), record):
+        now = replace(_moved(job, recipe, record, logs, before), status="kept")
+        if record.part and record.key != now.key and not _has_same_rows(job, earlier(), record):
             other.append(record.log_id)
-        elif record.status != "kept" or (record.key, record.split) != (key, split):
-            changing.append(replace(record, status="kept", key=key, split=split))
+        elif record != now:
+            changing.append(now)
     if other:
         passes = before.later_passes(other)
         whole = [log_id for log_id in other if log_id not in passes]
@@ -72,17 +75,54 @@ def kept_notes(log_ids: Sequence[str], before: Before) -> Iterator[str]:
         yield f"{are} the rows of version {before.parent.version} ({some_of(log_ids)})"
 
 
-def key_now(job: LogJob, recipe: Recipe, record: LogRecord) -> str:
-    """The key that a log of the newest version would have if it were built as it was then."""
-    split = _split_now(recipe, record)
+def waiting_records(
+    job: LogJob, recipe: Recipe, log_ids: Sequence[str], logs: PlanLogs, before: Before
+) -> list[LogRecord]:
+    """The records of logs that wait for a later build, as far as their split changes.
+
+    Raises:
+        UsageError: another recipe made some of these rows.
+    """
+    records = list(before.records(log_ids))
+    moved = [_moved(job, recipe, record, logs, before) for record in records]
+    is_other = [one.rows and one.key != _key(job, one, one.split) for one in records]
+    other = sorted(one.log_id for one, differs in zip(records, is_other, strict=True) if differs)
+    if other:
+        raise UsageError(
+            f"{counted(len(other), 'log waits', 'logs wait')} for a later build, by the recipe's `settle`, "
+            f"whose rows were made by another recipe ({some_of(other)}); these can't stand beside rows "
+            "of this one: build once their files have settled, leave `settle` out, or undo the change"
+        )
+    return [now for was, now in zip(records, moved, strict=True) if was.rows and now != was]
+
+
+def _moved(job: LogJob, recipe: Recipe, record: LogRecord, logs: PlanLogs, before: Before) -> LogRecord:
+    """A record of the newest version as it would be if its log were built as it was then: its key, split and
+    mark."""
+    split, duplicate_of = _split_now(recipe, record, logs, before)
+    return replace(record, key=_key(job, record, split), split=split, duplicate_of=duplicate_of)
+
+
+def _key(job: LogJob, record: LogRecord, split: str) -> str:
     return job.log_key(record.log_id, record.content_id, record.uris, split, record.catalogue)
 
 
-def _split_now(recipe: Recipe, record: LogRecord) -> str:
-    """The split of a record under a recipe; that of a duplicate is the split of another log."""
+def _split_now(recipe: Recipe, record: LogRecord, logs: PlanLogs, before: Before) -> tuple[str, str]:
+    """The split of a record under a recipe, and the log that it is a duplicate of.
+
+    A duplicate follows the other log as long as that is in the dataset, also where nothing shows any more if
+    they are equal, as after a change of `hash`.
+    """
+    if found := logs.duplicates.get(record.log_id):
+        return found.split, found.duplicate_of
     if record.duplicate_of:
-        return record.split
-    return split_of(recipe, record.log_id, record.uris, record.split, record.catalogue)
+        rows = logs.files.rows_of([record.duplicate_of])
+        for _, log in logs.at(rows[rows >= 0]):
+            return logs.split_of(log, log.uris), record.duplicate_of
+        for first in before.records(before.having([record.duplicate_of])):
+            if first.status != DROPPED and not first.duplicate_of and recipe.vanished != "drop":
+                return _split_now(recipe, first, logs, before)[0], record.duplicate_of
+    return split_of(recipe, record.log_id, record.uris, record.split, record.catalogue), ""
 
 
 def _but_for_rows(job: LogJob, recipe: Mapping[str, Any]) -> LogJob | None:

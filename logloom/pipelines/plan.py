@@ -26,7 +26,7 @@ from logloom.io.storage import Store
 from logloom.io.stretches import Ints
 from logloom.io.version_files import check_root
 from logloom.pipelines.duplicates import duplicate_warnings, marks, settle_duplicates
-from logloom.pipelines.kept_logs import kept_notes, kept_records, key_now
+from logloom.pipelines.kept_logs import kept_notes, kept_records, waiting_records
 from logloom.pipelines.listed_tasks import ListedTasks
 from logloom.pipelines.plan_catalogue import check_index
 from logloom.pipelines.plan_logs import SAMPLE, PlanLogs, State, list_failures
@@ -111,13 +111,14 @@ def plan_build(
     set_shortened_aside(recipe, following["store"], logs, before)
     logs.hold_to_waiting(before)
     logs.open_some(logs.rows(State.NEW))
-    of_dropped = settle_duplicates(recipe, logs, before)
+    of_dropped = settle_duplicates(recipe, logs, before, store.uri)
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, strict=strict, py_files=python, **following)
     job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
     _check_names(job.outputs, logs)
-    return _against_parent(job, recipe, before, logs, [*notes, *of_dropped])
+    plan = _against_parent(job, recipe, before, logs, notes)
+    return replace(plan, warnings=(*plan.warnings, *of_dropped))
 
 
 def _check_outputs(recipe: Recipe, verify: str) -> None:
@@ -306,16 +307,20 @@ def _against_parent(
     waiting = before.with_passes(logs.unsettled)
     gone, fewer = _logs_gone(logs, before, [*waiting, *purged])
     _check_vanished(recipe, gone)
-    kept_gone = gone if recipe.vanished == "keep" else []
-    staying = [*kept_gone, *logs.shortened]
-    kept = kept_records(job, recipe, staying, before)
-    _check_waiting(job, recipe, waiting, before)
+    left_out = {name for name, one in logs.duplicates.items() if one.is_left_out}
+    kept_gone = [name for name in gone if name not in left_out] if recipe.vanished == "keep" else []
+    shortened = [name for name in logs.shortened if name not in left_out]
+    staying = [*kept_gone, *shortened]
+    kept = [
+        *kept_records(job, recipe, staying, logs, before),
+        *waiting_records(job, recipe, [name for name in waiting if name not in left_out], logs, before),
+    ]
     if isinstance(recipe.logs, LogTable):
         records = before.records([*waiting, *staying])
         check_index(logs.sources[0], recipe.logs.index, logs.files, records)
-    lost = _lost([] if kept_gone else gone, fewer, purged, before, logs)
+    lost = _lost([] if recipe.vanished == "keep" else gone, {*fewer, *left_out}, purged, before)
     notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
-    notes += [*kept_notes(kept_gone, before), *filter(None, logs.shortened.values())]
+    notes += [*kept_notes(kept_gone, before), *filter(None, map(logs.shortened.get, shortened))]
     notes += [*logs.purged_notes(purged), *logs.label_notes()]
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
     marked = marks(logs, before, *leaving, left.log_ids, staying)
@@ -338,7 +343,7 @@ def _against_parent(
         left_out=tuple(sorted(before.left_out)),
         num_unsettled=len(logs.unsettled),
         sources=logs.sources,
-        kept=before.kept(*leaving, left.ids),
+        kept=before.kept(*leaving, left.ids, moved=kept),
         changes=changes,
         duplicates=logs.duplicates,
         wholes=logs.wholes,
@@ -356,11 +361,10 @@ def _against_parent(
 
 
 def _lost(
-    gone: Sequence[str], fewer: Collection[str], purged: Collection[str], before: Before, logs: PlanLogs
+    gone: Sequence[str], leaving: Collection[str], purged: Collection[str], before: Before
 ) -> list[str]:
     """The logs of the newest version that the next one lacks, in order."""
-    left_out = (name for name, one in logs.duplicates.items() if one.is_left_out)
-    return sorted([*gone, *fewer, *before.having({*purged, *left_out})])
+    return sorted({*gone, *before.having({*leaving, *purged})})
 
 
 def _notes(
@@ -497,16 +501,4 @@ def _check_vanished(recipe: Recipe, gone: Sequence[str]) -> None:
             f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
             f"({some_of(gone)}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
             "them out"
-        )
-
-
-def _check_waiting(job: LogJob, recipe: Recipe, waiting: Sequence[str], before: Before) -> None:
-    """Raises a UsageError where rows of logs that wait were made by another recipe."""
-    records = [record for record in before.records(waiting) if record.rows]
-    other = sorted(record.log_id for record in records if record.key != key_now(job, recipe, record))
-    if other:
-        raise UsageError(
-            f"{counted(len(other), 'log waits', 'logs wait')} for a later build, by the recipe's `settle`, "
-            f"whose rows were made by another recipe ({some_of(other)}); these can't stand beside rows "
-            "of this one: build once their files have settled, leave `settle` out, or undo the change"
         )

@@ -88,7 +88,8 @@ class PlanLogs(Mapping[str, Outline]):
         options: by which they are opened.
         labels: of them.
         labels_gone: by column the logs that are built without the labels that the newest version has of them.
-        duplicates: those that have the content of another log, by log_id.
+        duplicates: those that have the content of another log, by log_id; some of them stay as the newest
+            version has them.
     """
 
     def __init__(
@@ -286,9 +287,9 @@ class PlanLogs(Mapping[str, Outline]):
         others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
         return any(self._purged.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
 
-    def was_purged(self, log_id: str) -> bool:
-        """Whether a log of this name was erased."""
-        return bool(len(self._purged)) and self._purged.has_named(log_id)
+    def was_part_purged(self, part: str) -> bool:
+        """Whether the rows of a record were erased."""
+        return part in self._purged.parts
 
     def was_content_purged(self, content_id: str) -> bool:
         """Whether a log of this content was erased, so that it stays out under any name."""
@@ -329,7 +330,7 @@ class PlanLogs(Mapping[str, Outline]):
         "" where the content id says as much. What was read as a whole once is remembered, where a listing
         shows that it didn't change.
         """
-        if self._reads_all or 0 <= size <= _READ:
+        if self.is_whole_content(size):
             return ""
         name = print_of(log)
         known = self._wholes.get(name) if name else None
@@ -338,6 +339,10 @@ class PlanLogs(Mapping[str, Outline]):
         if name and known:
             self.wholes[name] = known
         return known
+
+    def is_whole_content(self, size: int) -> bool:
+        """Whether a content id covers all bytes of a log of so many; -1 where nobody can tell."""
+        return self._reads_all or 0 <= size <= _READ
 
     def own_split(self, log: LogFiles, uris: Sequence[str]) -> str:
         """The split that a log falls into by its own name, or by what tables say of it."""
@@ -348,16 +353,18 @@ class PlanLogs(Mapping[str, Outline]):
         duplicate = self.duplicates.get(log.log_id)
         return self.own_split(log, uris) if duplicate is None else duplicate.split
 
-    def set_duplicates(self, found: Iterable[Duplicate], *, are_left_out: bool) -> None:
-        """Notes which logs have the content of another one, and leaves them out where that is wanted."""
-        self.duplicates = {one.log_id: replace(one, is_left_out=are_left_out) for one in found}
-        if not are_left_out:
+    def set_duplicates(self, found: Iterable[Duplicate]) -> None:
+        """Notes which logs have the content of another one, and leaves some of them out."""
+        self.duplicates = {one.log_id: one for one in found}
+        rows = self.files.rows_of([one.log_id for one in self.duplicates.values() if one.is_left_out])
+        rows = rows[rows >= 0]  # without those of which only rows are left
+        if not len(rows):
             return
-        rows = self.files.rows_of(self.duplicates)
         if not np.isin(self.rows(State.OPENED, State.LEFT, State.REMEMBERED), rows, invert=True).any():
             self.open(rows[:1])  # to hold the recipe to, where only rows of logs that are gone stay
         self._states[rows] = State.DUPLICATE
-        self._left_out = {name: self.opened.pop(name) for name in self.duplicates if name in self.opened}
+        names = self.files.ids.take(rows).to_pylist()
+        self._left_out = {name: self.opened.pop(name) for name in names if name in self.opened}
 
     def is_listed(self, log_id: str) -> bool:
         """Whether a log of this name is found, and isn't left out."""

@@ -185,8 +185,12 @@ class Before:
         marks = [LogRecord(log_id, (), "", "all", "", GONE, "", 0, 0, {}, 0, units=0) for log_id in gone]
         return tuple(sorted([*changed, *marks], key=operator.attrgetter("log_id")))
 
-    def kept(self, *but_for: Collection[str] | pa.Array) -> KeptLogs:
-        """What stays of it, without the logs of these names."""
+    def kept(self, *but_for: Collection[str] | pa.Array, moved: Sequence[LogRecord] = ()) -> KeptLogs:
+        """What stays of it, without the logs of these names.
+
+        Args:
+            moved: records that stay, but in another split.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -195,6 +199,11 @@ class Before:
             rows = self.rows_of(leaving)
             stays[rows[rows >= 0]] = False
         columns = self._logs.columns("split", "rows", "part", "splits").filter(pa.array(stays))
+        if moved:
+            splits = np.array(self.column("split").to_pylist(), object)
+            splits[self.rows_of([record.log_id for record in moved])] = [one.split for one in moved]
+            split = pa.array(splits, pa.string()).filter(pa.array(stays))
+            columns = columns.set_column(columns.schema.get_field_index("split"), "split", split)
         with_rows = columns.filter(pc.not_equal(columns["part"], ""))
         return KeptLogs(int(stays.sum()), tuple(rows_by_split(with_rows)))
 

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import os
 import pathlib
 import shutil
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from logloom.pipelines.drop import plan_drop
 from logloom.pipelines.duplicates import EqualLog, settled
 from logloom.pipelines.plan import plan_build
 from logloom.pipelines.plan_summary import plan_summary
+from logloom.pipelines.purge import purge
 from logloom.pipelines.verify import verify
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
@@ -87,7 +90,9 @@ MEMBERS = st.builds(
     lambda name, split, state: EqualLog(name, split, *state),
     st.sampled_from("abcdef"),
     st.sampled_from(["train", "val"]),
-    st.sampled_from([(False, False, False), (True, False, False), (True, True, False), (True, False, True)]),
+    st.sampled_from(
+        [(False,), (True,), (True, True), (True, False, False, "is gone"), (True, True, True, "is gone")]
+    ),
 )
 
 
@@ -102,9 +107,8 @@ def test_all_duplicates_share_one_split_which_a_log_that_was_built_decides(membe
     assert leader.is_built or not any(one.is_built for one in members)
     if leader.is_built is False:
         assert first == min(one.log_id for one in members)
-    gone = {one.split for one in members if one.is_gone}
-    if gone:  # rows of a log that is gone can't move
-        assert split in gone
+    if any(one.staying and not one.is_marked for one in members):
+        assert leader.staying
     random.shuffle(members)
     assert settled(members) == found
 
@@ -240,12 +244,156 @@ def test_new_logs_that_workers_open_are_compared_with_rows_that_are_kept(night):
     assert night.build("vanished: keep\n", sample=2)[late] == (own, "m")
 
 
-def test_a_copy_of_a_log_that_was_dropped_is_named(night):
+@pytest.fixture
+def dropped(night):
+    """A night whose log m was dropped, before a copy came."""
     night.record("m", "other")
     night.build()
     build(plan_drop(Store.at(str(night.root)), ["m"]))
+    night.copy("m", "it's")
+    return night
+
+
+def test_a_copy_of_a_log_that_was_dropped_is_doubtful_until_a_version_has_it(dropped):
+    (warning,) = dropped.plan().warnings
+    assert warning.text == (
+        "it's: same content as m, which was dropped, and it is built; to leave it out, too, "
+        "set `duplicates: keep_first`, or once it is built: "
+        f"""`logloom drop {dropped.root} 'it'"'"'s'`"""
+    )
+    assert warning.is_doubtful
+    assert sorted(dropped.build()) == ["it's", "m", "other"]
+    (warning,) = dropped.plan().warnings
+    assert "and it is in the dataset; to leave it out, too: `logloom drop" in warning.text
+    assert not warning.is_doubtful
+    assert sorted(dropped.build("duplicates: keep_first\n")) == ["it's", "m", "other"]
+
+
+def test_fail_refuses_a_copy_of_a_log_that_was_dropped_and_says_what_builds_it(dropped):
+    with pytest.raises(
+        UsageError, match=r"`duplicates: warn` builds these:\n  it's: same content as m, which was dropped"
+    ):
+        dropped.plan("duplicates: fail\n")
+
+
+def test_keep_first_brings_no_copy_of_a_log_in_that_was_dropped(night):
+    night.record("m", "other")
     night.copy("m", "z")
-    assert "z: same content as m, which was dropped" in night.plan().notes
+    first = "duplicates: keep_first\n"
+    assert sorted(night.build(first)) == ["m", "other"]
+    build(plan_drop(Store.at(str(night.root)), ["m"]))
+    plan = night.plan(first)
+    assert texts(plan) == ["z: same content as m, which was dropped; left out, by `duplicates: keep_first`"]
+    assert plan_summary(plan)["duplicates_left_out"] == 1
+    assert plan.up_to_date
+
+
+def cut(night: Night, name: str) -> None:
+    path = night.logs / f"{name}.mcap"
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+KEPT = ("shortened: keep\n", "vanished: keep\n")
+
+
+@pytest.mark.parametrize("lost", [("m",), ("late",), ("m", "late")])
+@pytest.mark.parametrize("how", ["cut", "removed"])
+def test_rows_that_stay_share_a_split_with_their_copies(night, lost, how):
+    late, _ = other_split(night, "m")
+    night.record("m", "other")
+    night.copy("m", late)
+    night.build()
+    for name in lost:
+        name = {"late": late}.get(name, name)
+        if how == "cut":
+            cut(night, name)
+        else:
+            (night.logs / f"{name}.mcap").unlink()
+    for split in (SPLIT, "split: {val: 0.5, train: 0.5}\n", "split: {a: 0.1, b: 0.2, c: 0.7}\n"):
+        plan = night.plan(*KEPT, split=split)
+        planned = {name: one["logs"] for name, one in plan_summary(plan)["splits"].items()}
+        found = night.build(*KEPT, split=split)
+        recipe = Recipe.from_yaml(recipe_text("['x']", split), source="drive.yaml")
+        assert found["m"] == (split_of(recipe, "m", ["x"]), "")
+        assert found[late] == (found["m"][0], "m")
+        assert [warning.is_doubtful for warning in plan.warnings if "same" in warning.text] == [False]
+        built = [one for one, _ in found.values()]
+        assert planned == {name: built.count(name) for name in planned}
+        assert night.plan(*KEPT, split=split).up_to_date
+    with pytest.raises(UsageError, match=f"{late}: same content as m"):
+        night.plan(*KEPT, "duplicates: fail\n")
+    found = night.build(*KEPT, "duplicates: keep_first\n")
+    # One that was cut would be another log to the next build, had its record left.
+    stays = {late} if how == "cut" and "late" in lost else set()
+    assert set(found) == {"m", "other", *stays}
+    assert {found[name] for name in stays} <= {(found["m"][0], "m")}
+    assert night.plan(*KEPT, "duplicates: keep_first\n").up_to_date
+
+
+def test_keep_first_leaves_the_copy_of_a_log_out_that_was_cut(night):
+    night.record("m", "other")
+    night.copy("m", "z")
+    night.build("duplicates: keep_first\n")
+    cut(night, "m")
+    more = "duplicates: keep_first\n", "shortened: keep\n"
+    assert sorted(night.build(*more)) == ["m", "other"]
+    assert night.plan(*more).up_to_date
+
+
+def test_a_renamed_log_moves_to_another_split_with_the_rows_that_are_kept(night):
+    late, _ = other_split(night, "m")
+    night.record("m", "other")
+    night.build()
+    (night.logs / "m.mcap").rename(night.logs / f"{late}.mcap")
+    for split in (SPLIT, "split: {val: 0.5, train: 0.5}\n", "split: {a: 0.1, b: 0.2, c: 0.7}\n"):
+        plan = night.plan("vanished: keep\n", split=split)
+        planned = {name: one["logs"] for name, one in plan_summary(plan)["splits"].items()}
+        found = night.build("vanished: keep\n", split=split)
+        recipe = Recipe.from_yaml(recipe_text("['x']", split), source="drive.yaml")
+        assert found["m"] == (split_of(recipe, "m", ["x"]), "")
+        assert found[late] == (found["m"][0], "m")
+        built = [one for one, _ in found.values()]
+        assert planned == {name: built.count(name) for name in planned}
+        assert night.plan("vanished: keep\n", split=split).up_to_date
+
+
+def test_a_log_that_waits_is_not_called_gone_and_moves_with_its_copies(night):
+    late, own = other_split(night, "m")
+    night.record("m", "other")
+    night.build()
+    night.copy("m", late)
+    changed = time.time() + 600
+    os.utime(night.logs / "m.mcap", (changed, changed))
+    (warning,) = night.plan("settle: 1ns\n").warnings
+    assert "both are in split" in warning.text
+    assert "gone" not in warning.text
+    assert night.build("settle: 1ns\n")[late] == (own, "m")
+    split = "split: {val: 0.5, train: 0.5}\n"
+    found = night.build("settle: 1ns\n", split=split)
+    assert found["m"][0] == found[late][0] != own
+    os.utime(night.logs / "m.mcap", (1, 1))
+    assert night.plan(split=split).up_to_date
+
+
+def test_a_version_that_has_duplicates_is_built_upon_under_strict(night):
+    night.record("m", "other")
+    night.copy("m", "z")
+    assert "z: same content as m" in night.plan(strict=True).problem
+    night.build()
+    night.record("more")
+    plan = night.plan(strict=True)
+    assert plan.problem == ""
+    assert [(warning.text[:2], warning.is_doubtful) for warning in plan.warnings] == [("z:", False)]
+    night.copy("more", "y")
+    assert "y: same content as more" in night.plan(strict=True).problem
+
+
+def test_a_returned_namesake_of_a_purged_log_is_the_duplicate_of_one_that_was_built(night):
+    night.record("m", "other")
+    night.build()
+    assert purge(str(night.root), ["m"]).is_proven
+    night.copy("other", "m")
+    assert {name: one.duplicate_of for name, one in night.plan().duplicates.items()} == {"m": "other"}
 
 
 def test_passes_of_one_log_are_no_duplicates_but_those_of_its_copy_are(night):
@@ -282,6 +430,18 @@ def large_log(night: Night, name: str, seed: int = 0) -> pathlib.Path:
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
     return path
+
+
+def test_large_logs_of_one_content_id_stay_both_when_they_are_gone(night):
+    large_log(night, "m")
+    large_log(night, "z", seed=1)
+    night.copy("m", "n")
+    night.record("other")
+    night.build(split="")
+    for name in ("m", "n", "z"):
+        (night.logs / f"{name}.mcap").unlink()
+    more = "vanished: keep\n", "duplicates: keep_first\n"
+    assert sorted(night.build(*more, split="")) == ["m", "other", "z"]
 
 
 def test_logs_of_equal_size_and_ends_but_another_middle_are_no_duplicates(night):
