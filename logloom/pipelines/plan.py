@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from logloom.errors import LogReadError, RecipeError, StorageError, UsageError
+from logloom.errors import InputError, LogReadError, RecipeError, StorageError, UsageError
 from logloom.io.formats import format_named
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.outline import Outline
@@ -96,6 +96,7 @@ def plan_build(
     Raises:
         UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
         LogReadError: logs can't be read (under on_error fail); lists all of them.
+        InputError: logs or labels vanished, under `vanished: fail`.
 
     Examples:
         >>> plan = plan_build(Recipe.load("demo/recipe.yaml"), "demo/dataset", base="demo")
@@ -316,7 +317,7 @@ def _against_parent(
     lost = _lost([] if kept_gone else gone, fewer, purged, before, logs)
     notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
     notes += [*kept_notes(kept_gone, before), *filter(None, logs.shortened.values())]
-    notes += [*logs.purged_notes(purged), *logs.label_notes()]
+    notes += [*logs.purged_notes(purged), *logs.label_notes([*staying, *waiting])]
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
     marked = marks(logs, before, *leaving, left.log_ids, staying)
     changes = before.changes([*kept, *unreadable, *marked], lost)
@@ -347,6 +348,7 @@ def _against_parent(
         memory=logs.memory(),
         labels=logs.labels,
         labels_gone=logs.labels_gone,
+        labels_kept=logs.labels_kept,
         num_purged=int(np.count_nonzero(logs.files.rows_of(purged) >= 0)),
     )
     bundle = bundle_size(plan.num_partitions)
@@ -490,10 +492,10 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
 def _check_vanished(recipe: Recipe, gone: Sequence[str]) -> None:
     """
     Raises:
-        UsageError: logs are gone, under `vanished: fail`, the default.
+        InputError: logs are gone, under `vanished: fail`, the default.
     """
     if recipe.vanished == "fail" and gone:
-        raise UsageError(
+        raise InputError(
             f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
             f"({some_of(gone)}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
             "them out"
