@@ -95,8 +95,7 @@ def plan_build(
 
     Raises:
         UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
-        LogReadError: logs can't be read (under on_error fail); lists all of them.
-        InputError: logs or labels vanished, under `vanished: fail`.
+        LogReadError, InputError: logs can't be read (under on_error fail), or vanished; lists all of them.
 
     Examples:
         >>> plan = plan_build(Recipe.load("demo/recipe.yaml"), "demo/dataset", base="demo")
