@@ -306,8 +306,7 @@ def _against_parent(
     waiting = before.with_passes(logs.unsettled)
     gone, fewer = _logs_gone(logs, before, [*waiting, *purged])
     _check_vanished(recipe, gone)
-    kept_gone = gone if recipe.vanished == "keep" else []
-    staying = [*kept_gone, *logs.shortened]
+    staying = [*(kept_gone := gone if recipe.vanished == "keep" else []), *logs.shortened]
     kept = kept_records(job, recipe, staying, before)
     _check_waiting(job, recipe, waiting, before)
     if isinstance(recipe.logs, LogTable):
