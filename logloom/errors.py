@@ -8,6 +8,7 @@ Each is a subclass of the one that it hangs from:
     |-- LogReadError             the input is damaged, or not what its name says
     |   |-- TruncatedLogError
     |   `-- UnknownEncodingError
+    |-- InputError               logs or labels vanished, or logs are copies, which the recipe refuses
     |-- DatasetError             what lies in a dataset is damaged, missing or of another kind
     |   |-- PurgedError          what is asked for was erased on purpose
     |   `-- ReadBackError        what was read back differs from what was written
@@ -30,6 +31,7 @@ __all__ = [
     "BesideError",
     "CommitConflictError",
     "DatasetError",
+    "InputError",
     "LogReadError",
     "LogloomError",
     "OvertakenError",
@@ -68,6 +70,10 @@ class TruncatedLogError(LogReadError):
 
 class UnknownEncodingError(LogReadError):
     """A log uses an encoding, compression or definition that logloom doesn't read."""
+
+
+class InputError(LogloomError):
+    """Logs or labels of the newest version are gone, or logs are copies, and the recipe refuses that."""
 
 
 class DatasetError(LogloomError):

@@ -88,7 +88,7 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
 
 
 def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
-    from logloom.pipelines.plan_summary import duplicates_summary
+    from logloom.pipelines.plan_summary import duplicates_summary, kept_summary
     from logloom.pipelines.splits import built_splits, built_warnings, in_words, planned_warnings
     from logloom.transforms.build_warnings import as_json
 
@@ -104,7 +104,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "kept": manifest.logs.statuses.get("kept", 0),
             "dropped": built.dropped,
             "messages": built.messages,
-            "labels_gone": {name: list(logs) for name, logs in plan.labels_gone.items()},
+            **kept_summary(plan),
         }
         about = {"splits": counts, **duplicates_summary(plan), **as_json(warnings)}
         print_json({**result, **about, **work_of(built)})
@@ -112,7 +112,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
     if not _was_up_to_date(built, plan):
         _print_version(built, plan, options.on_message)
     else:
-        options.on_message(up_to_date_in_words(manifest, root, "the logs say"))
+        options.on_message(up_to_date_in_words(manifest, root))
     if len(counts) > 1:
         options.on_message(f"rows by split: {in_words(counts)}")
     planned_too = [*plan.warnings, *planned_warnings(plan)]

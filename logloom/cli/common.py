@@ -214,10 +214,9 @@ def read_in_words(manifest: Manifest) -> str:
     return f"{read}; taken on trust, as an earlier build read them: {kept}" if kept else read
 
 
-def up_to_date_in_words(manifest: Manifest, root: str, all_said: str) -> str:
+def up_to_date_in_words(manifest: Manifest, root: str) -> str:
     """That there is nothing to do, and what the newest version lacks all the same."""
     from logloom.pipelines.log_counts import lacking_in_words
 
     lacking = lacking_in_words(manifest.logs)
-    ending = f"; {lacking}" if lacking else f" says all that {all_said}"
-    return f"up to date: version {manifest.version} of {root}{ending}"
+    return f"up to date: version {manifest.version} of {root}{f'; {lacking}' if lacking else ''}"

@@ -207,7 +207,7 @@ def _report(
     logs = logs_in_words(manifest.logs.statuses)
     totals = f"{counted(manifest.totals['rows'], 'row')} of {logs}"
     if plan.up_to_date and folder is None:
-        options.on_message(up_to_date_in_words(manifest, place, "the source says"))
+        options.on_message(up_to_date_in_words(manifest, place))
     else:
         what = place if folder else f"version {manifest.version} of {place}"
         options.on_message(

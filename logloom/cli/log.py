@@ -134,7 +134,12 @@ def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_words(numbers: tuple[int, ...]) -> str:
-    """Versions 3 to 7, or just 3."""
-    if len(numbers) == 1:
-        return f"version {numbers[0]}"
-    return f"versions {numbers[0]} to {numbers[-1]}"
+    """Versions in ascending order: `versions 1 to 3, 5`, or `version 3`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    words = ", ".join(" to ".join(map(str, run)) for run in runs)
+    return f"version{'s' * (len(numbers) > 1)} {words}"

@@ -138,10 +138,16 @@ def _show(done: PurgeReport) -> None:
     would = "would be " if done.dry_run else ""
     versions = ("version " if len(done.versions) == 1 else "versions ") + ", ".join(map(str, done.versions))
     rows = f"{counted(done.rows, 'row')} of the newest version"
-    print_folded(
-        f"{done.root}: {', '.join(done.logs)}: {rows} and {counted(done.units, 'unit')} of all versions "
-        f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from {versions}"
-    )
+    if done.is_again:
+        print_folded(
+            f"{done.root}: {', '.join(done.logs)}: purged before, from {versions}; what was left of it "
+            f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)})"
+        )
+    else:
+        print_folded(
+            f"{done.root}: {', '.join(done.logs)}: {rows} and {counted(done.units, 'unit')} of all versions "
+            f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from {versions}"
+        )
     if done.ranges:
         again = ", ".join(done.ranges)
         print_message(
@@ -154,4 +160,5 @@ def _show(done: PurgeReport) -> None:
     for name in done.names:
         print_message(f"{name} still names the log, as part of what a version was")
     if done.is_proven and not done.dry_run:
-        print_message(f"{done.root}: looked through all files: nothing is left")
+        but = " but these names" if done.names else ""
+        print_message(f"{done.root}: looked through all files: nothing is left{but}")

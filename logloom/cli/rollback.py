@@ -19,6 +19,7 @@ from logloom.cli.common import (
 )
 from logloom.cli.jobs import View
 from logloom.errors import UsageError
+from logloom.words import some_of
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the new version.")]
 MakeView = Annotated[View, typer.Option(help="Make the version's view of plain folders, as `build` does.")]
@@ -60,8 +61,11 @@ def rollback(
     done = run(store, version, reason, view=view.value, on_message=print_message)
     made = done.manifest
     named = f"version {made.version} of {store.uri}"
+    but = f" but for {some_of(done.left_out)}" if done.left_out else ""
     print_message(
-        f"nothing to do: {named} has what {version} had" if done.up_to_date else f"{named}: {made.reason}"
+        f"nothing to do: {named} has what {version} had{but}"
+        if done.up_to_date
+        else f"{named}: {made.reason}"
     )
     if json:
         result = {"version": made.version, "up_to_date": done.up_to_date, "reason": made.reason}

@@ -69,9 +69,11 @@ def versions(
     store = Store.at(root, parse_storage_options(storage_option))
     last = 20 if last is None and not since else last
     found = run(store, last, since=since, count_bytes=count_bytes)
+    if not found:
+        print_message(f"{store.uri}: no version since {since}")
     if json:
         print_json([dataclasses.asdict(one) for one in found])
-    else:
+    elif found:
         columns = ("version", "parent", "built", "run", "logs", "rows", "size", "changes")
         print_table("", columns, [_cells(one) for one in found])
         for one in found:

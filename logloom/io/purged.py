@@ -237,5 +237,5 @@ def check_purged(store: Store, place: str, *, part: str = "", folder: str = "") 
             why = f" ({stone.reason})" if stone.reason else ""
             raise PurgedError(
                 f"{place}: was purged{why}: a log that it held rows of, or some time of that log, was erased "
-                "from all versions. Build again for a version without it, and open that"
+                "from all versions. Versions built since are without it: open the newest, or build one"
             )

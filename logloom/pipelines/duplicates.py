@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from logloom.errors import UsageError
+from logloom.errors import InputError
 from logloom.io.logs.duplicates import end_digests, groups_by
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.passes import pass_named
@@ -151,7 +151,7 @@ def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str)
         Warnings of logs that are built though somebody dropped one with their content.
 
     Raises:
-        UsageError: there are some, under `duplicates: fail`.
+        InputError: there are some, under `duplicates: fail`.
         LogReadError: see `PlanLogs.open`.
     """
     absent = _absent(recipe, logs, before)
@@ -170,7 +170,7 @@ def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str)
         of_dropped += [(one, dropped[0]) for one in members if dropped]
     found = sorted(found, key=lambda one: one.log_id)
     if found and recipe.duplicates == "fail":
-        raise UsageError(_refusal(found))
+        raise InputError(_refusal(found))
     if recipe.duplicates == "keep_first":
         # A log that was cut would be a new one to the next build, without the record of its whole content.
         found = [replace(one, is_left_out=one.staying != _CUT) for one in found]

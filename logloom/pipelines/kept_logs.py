@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from logloom.errors import LogloomError, UsageError
 from logloom.io.shards import DROPPED, LogRecord
 from logloom.pipelines.plan_logs import PlanLogs
+from logloom.pipelines.splits import splits_rows
 from logloom.pipelines.versions import Before
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
@@ -45,19 +46,20 @@ def kept_records(
     Raises:
         UsageError: another recipe made some of these rows; says what differs, and how to leave them out.
     """
-    changing, other = [], []
+    changing, other, has_refused = [], [], False
     earlier = functools.cache(lambda: _but_for_rows(job, before.recipe))
     for record in before.records(log_ids):
         now = replace(_moved(job, recipe, record, logs, before), status="kept")
         if record.part and record.key != now.key and not _has_same_rows(job, earlier(), record):
             other.append(record.log_id)
+            has_refused |= not _is_whole(record)
         elif record != now:
             changing.append(now)
     if other:
         passes = before.later_passes(other)
         whole = [log_id for log_id in other if log_id not in passes]
         named = " ".join(map(shlex.quote, whole[:_NAMED])) + " …" * (len(whole) > _NAMED)
-        differs = some_of(_differences(job, before))
+        differs = some_of(_differences(job, before, has_refused))
         them, their = ("it", "its") if len(other) == 1 else ("them", "their")
         drop = f"logloom drop {shlex.quote(job.store.uri)} {named}"
         raise UsageError(
@@ -147,16 +149,27 @@ def _has_same_rows(job: LogJob, earlier: LogJob | None, record: LogRecord) -> bo
     """
     if earlier is None:
         return False
-    is_whole = record.status in ("whole", "empty") or not (record.refused or record.reasons)
     named = record.log_id, record.content_id, record.uris, record.split
     key = earlier.log_key(*named, record.catalogue)
-    return record.key == key and (is_whole or earlier.on_error == job.on_error)
+    return record.key == key and (_is_whole(record) or earlier.on_error == job.on_error)
 
 
-def _differences(job: LogJob, before: Before) -> Iterator[str]:
-    """In what the recipe of the newest version differs: keys, columns, outputs, and code."""
+def _is_whole(record: LogRecord) -> bool:
+    return record.status in ("whole", "empty") or not (record.refused or record.reasons)
+
+
+def _differences(job: LogJob, before: Before, has_refused: bool) -> Iterator[str]:
+    """In what the recipe of the newest version differs: keys, columns, outputs, and code.
+
+    Args:
+        has_refused: messages of some of the logs were refused, so that `on_error` decided about rows.
+    """
+    recipes = before.recipe, job.recipe
+    matters = {"on_error": has_refused, "split": any(map(splits_rows, recipes))}
     for key in _OF_ROWS:
-        was, now = (recipe.get(key) or {} for recipe in (before.recipe, job.recipe))
+        was, now = (recipe.get(key) or {} for recipe in recipes)
+        if not matters.get(key, True):
+            continue
         if key in ("columns", "outputs") and isinstance(was, Mapping):
             yield from (f"{key}.{name}" for name in sorted({*was, *now}) if was.get(name) != now.get(name))
         elif was != now:

@@ -52,13 +52,15 @@ def reason_in_words(reasons: Sequence[str], uris: Sequence[str]) -> str:
 
 
 def lacking_in_words(logs: LogRecords) -> str:
-    """The logs of which a version doesn't say all: `2 logs are skipped (a, b); 1 log is salvaged (c)`.
+    """The logs that a version hasn't as they are now: `2 logs are skipped (a, b); 1 log is salvaged (c)`.
 
     "" where there are none.
     """
+    words = {status: ("log is", "logs are", status) for status in ("skipped", "salvaged", DROPPED)}
+    words["kept"] = "log keeps", "logs keep", "the rows of an earlier version"
     return "; ".join(
-        f"{counted(count, 'log is', 'logs are')} {status} ({_names(logs, status)})"
-        for status in ("skipped", "salvaged", DROPPED)
+        f"{counted(count, one, many)} {what} ({_names(logs, status)})"
+        for status, (one, many, what) in words.items()
         if (count := logs.statuses.get(status, 0))
     )
 

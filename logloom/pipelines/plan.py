@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from logloom.errors import LogReadError, RecipeError, StorageError, UsageError
+from logloom.errors import InputError, LogReadError, RecipeError, StorageError, UsageError
 from logloom.io.formats import format_named
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.outline import Outline
@@ -95,7 +95,7 @@ def plan_build(
 
     Raises:
         UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
-        LogReadError: logs can't be read (under on_error fail); lists all of them.
+        LogReadError, InputError: logs can't be read (under on_error fail), or vanished; lists all of them.
 
     Examples:
         >>> plan = plan_build(Recipe.load("demo/recipe.yaml"), "demo/dataset", base="demo")
@@ -116,7 +116,6 @@ def plan_build(
     following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
     job = _job_of(recipe, allow_empty=allow_empty, strict=strict, py_files=python, **following)
     job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
-    _check_names(job.outputs, logs)
     plan = _against_parent(job, recipe, before, logs, notes)
     return replace(plan, warnings=(*plan.warnings, *of_dropped))
 
@@ -289,6 +288,7 @@ def _with_changed_opened(
             job = replace(job, plan=row_plan)
         changed = changed_logs(job, recipe, logs, before)
         if not len(changed):
+            _check_names(job.outputs, logs)
             return replace(job, held_to=recipe if logs.num_left else None), notes
         logs.open_some(changed)  # which may change the plan, and so the keys of others
         is_resolved = False
@@ -321,7 +321,7 @@ def _against_parent(
     lost = _lost([] if recipe.vanished == "keep" else gone, {*fewer, *left_out}, purged, before)
     notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
     notes += [*kept_notes(kept_gone, before), *filter(None, map(logs.shortened.get, shortened))]
-    notes += [*logs.purged_notes(purged), *logs.label_notes()]
+    notes += [*logs.purged_notes(purged), *logs.label_notes([*staying, *waiting])]
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
     marked = marks(logs, before, *leaving, left.log_ids, staying)
     changes = before.changes([*kept, *unreadable, *marked], lost)
@@ -352,6 +352,7 @@ def _against_parent(
         memory=logs.memory(),
         labels=logs.labels,
         labels_gone=logs.labels_gone,
+        labels_kept=logs.labels_kept,
         num_purged=int(np.count_nonzero(logs.files.rows_of(purged) >= 0)),
     )
     bundle = bundle_size(plan.num_partitions)
@@ -494,10 +495,10 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
 def _check_vanished(recipe: Recipe, gone: Sequence[str]) -> None:
     """
     Raises:
-        UsageError: logs are gone, under `vanished: fail`, the default.
+        InputError: logs are gone, under `vanished: fail`, the default.
     """
     if recipe.vanished == "fail" and gone:
-        raise UsageError(
+        raise InputError(
             f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
             f"({some_of(gone)}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
             "them out"

@@ -88,6 +88,7 @@ class PlanLogs(Mapping[str, Outline]):
         options: by which they are opened.
         labels: of them.
         labels_gone: by column the logs that are built without the labels that the newest version has of them.
+        labels_kept: by column the logs that keep these, though they vanished.
         duplicates: those that have the content of another log, by log_id; some of them stay as the newest
             version has them.
     """
@@ -113,7 +114,7 @@ class PlanLogs(Mapping[str, Outline]):
 
         Raises:
             RecipeError: `logs`, `log_id` or a table of labels are wrong.
-            UsageError: labels vanished, see `settle_vanished_labels`.
+            InputError: labels vanished, see `settle_vanished_labels`.
         """
         before = before or Before(None)
         self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
@@ -156,10 +157,11 @@ class PlanLogs(Mapping[str, Outline]):
     def _settle_labels(self, store: Store, before: Before) -> None:
         """Adds digests of labels to the logs; of labels that vanished as the recipe says."""
         self.labels_gone: dict[str, tuple[str, ...]] = {}
+        self.labels_kept: dict[str, tuple[str, ...]] = {}
         self._vanished_notes: list[str] = []
         if not self.labels.types:
             return
-        self.labels_gone, self._vanished_notes = settle_vanished_labels(
+        self.labels_gone, self.labels_kept, self._vanished_notes = settle_vanished_labels(
             self._recipe, self.labels, before, store, self.files.ids, self._purged.parts
         )
         listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
@@ -303,11 +305,11 @@ class PlanLogs(Mapping[str, Outline]):
         """See `logloom.pipelines.versions.namesake_warnings`."""
         return namesake_warnings(self._purged, log_ids)
 
-    def label_notes(self) -> Iterator[str]:
+    def label_notes(self, staying: Collection[str]) -> Iterator[str]:
         """Says what became of labels that vanished; and see `RecipeLabels.notes`."""
         yield from self._vanished_notes
         if self.labels.types:
-            yield from self.labels.notes(self.files.ids.to_pylist())
+            yield from self.labels.notes(self.files.ids.to_pylist(), staying)
 
     def _size_of(self, log: LogFiles) -> int | None:
         """Bytes of a log's files; None where nobody can tell."""

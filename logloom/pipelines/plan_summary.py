@@ -30,7 +30,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "logs_kept": len(plan.staying),
         "logs_shortened": len(plan.shortened),
         "logs_left_out": len(plan.left_out),
-        "labels_gone": {name: list(logs) for name, logs in plan.labels_gone.items()},
+        **kept_summary(plan),
         "logs_opened": len(plan.opened),
         "recipe_held_to": list(plan.samples),
         "logs_unsettled": plan.num_unsettled,
@@ -49,6 +49,16 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "dependencies": dict(plan.job.dependencies),
         "splits": splits.planned_splits(plan),
         **as_json([*plan.warnings, *splits.planned_warnings(plan)]),
+    }
+
+
+def kept_summary(plan: BuildPlan) -> dict[str, Any]:
+    """The logs that keep rows or labels of the newest version; by column those that lost labels."""
+    return {
+        "kept_logs": list(plan.staying),
+        "shortened_logs": list(plan.shortened),
+        "labels_kept": {name: list(logs) for name, logs in plan.labels_kept.items()},
+        "labels_gone": {name: list(logs) for name, logs in plan.labels_gone.items()},
     }
 
 

@@ -185,7 +185,7 @@ class BuildPlan(Plan):
         samples: of these, the remembered ones that were opened only to hold the recipe to.
         num_purged: how many logs are left out since they were purged.
         labels: that logs have, as their tables are now.
-        labels_gone: see `PlanLogs.labels_gone`.
+        labels_gone, labels_kept: see `PlanLogs`.
         duplicates: logs that have the content of another one, by log_id.
     """
 
@@ -207,6 +207,7 @@ class BuildPlan(Plan):
     num_purged: int = 0
     labels: RecipeLabels | None = None
     labels_gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    labels_kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     duplicates: Mapping[str, Duplicate] = field(default_factory=dict)
 
     @property

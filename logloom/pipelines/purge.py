@@ -28,7 +28,7 @@ from logloom.io.entries import Entry, find_entry, unit_folder, unit_names
 from logloom.io.filesystems import absolute_uri
 from logloom.io.logs.match import size_of_files
 from logloom.io.manifest import as_laid_out, read_manifest
-from logloom.io.purged import Tombstone, digest_of_log, write_tombstone
+from logloom.io.purged import Purged, Tombstone, digest_of_log, write_tombstone
 from logloom.io.removals import forget_removals, removing
 from logloom.io.storage import TEMPORARY, Store
 from logloom.io.stored import UNITS
@@ -59,6 +59,7 @@ class PurgeReport:
         units, files, bytes: that were removed.
         left: where something of the logs was still found, or may be; empty proves that all is gone.
         names: files of manifests that still name the logs.
+        is_again: all that versions have of the logs was erased before.
         others: what was erased from roots that point into this one.
     """
 
@@ -73,6 +74,7 @@ class PurgeReport:
     bytes: int = 0
     left: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    is_again: bool = False
     others: list[PurgeReport] = field(default_factory=list)
 
     @property
@@ -182,6 +184,7 @@ class _Purging:
         self._traces = Traces(store, found.every())
         self.done = PurgeReport(store.uri, dry_run, found.log_ids, found.ranges, found.num_rows())
         self.done.versions = sorted(found.records)
+        self.done.is_again = bool(found.parts) and Purged(store).parts.issuperset(found.parts)
 
     def run(self, reason: str, on_progress: Callable[[int, int], None]) -> PurgeReport:
         found, store = self._found, self._store

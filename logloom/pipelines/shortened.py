@@ -11,6 +11,7 @@ packed anew, or lost only topics that nobody asked for, is built like any log th
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -126,7 +127,9 @@ def _what_lacks(store: Store, logs: PlanLogs, log: LogFiles, records: Sequence[L
     for _, one in logs.at(np.unique(logs.files.rows_of(logs.having(names)))):
         opened = logs.open_one(one)
         if not isinstance(opened, Outline):
-            why = opened.removeprefix(f"{one.uris[0]}: ").split(". ")[0].rstrip(".")  # without remedies
+            why = re.split(r"[.;] ", opened.removeprefix(f"{one.uris[0]}: "))[0].rstrip(
+                "."
+            )  # without remedies
             return f"and can't be read: {why}"
         now.update({name: topic.num_messages for name, topic in opened.summary.topics.items()})
     fewer = {topic: count for topic, count in _messages_of(store, records).items() if now[topic] < count}

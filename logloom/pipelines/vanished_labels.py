@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from logloom.errors import DatasetError, UsageError
-from logloom.io.catalogued import catalogued
+from logloom.errors import DatasetError, InputError, UsageError
+from logloom.io.catalogued import catalogued, with_labels
 from logloom.io.labels.stored import read_labels
 from logloom.io.storage import Store
 from logloom.pipelines.versions import Before
@@ -64,7 +64,7 @@ def settle_vanished_labels(
     store: Store,
     log_ids: pa.Array,
     purged_parts: Collection[str],
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]], list[str]]:
     """Fails because labels vanished, keeps those of the newest version, or drops them; as `vanished` says.
 
     Args:
@@ -73,10 +73,11 @@ def settle_vanished_labels(
         purged_parts: `LogRecord.part` of what was erased.
 
     Returns:
-        By column the logs that are built without the labels that they had; and notes.
+        By column the logs that are built without the labels that they had, and those that keep them; notes.
 
     Raises:
-        UsageError: `vanished: fail`, the default; names the logs. Or labels that can't be kept.
+        InputError: `vanished: fail`, the default; names the logs.
+        UsageError: labels can't be kept.
     """
     found: dict[str, list[_Lost]] = {name: [] for name in labels.missing}
     for log_id, catalogue in _labelled_before(before, log_ids, purged_parts):
@@ -88,15 +89,42 @@ def settle_vanished_labels(
                 found.setdefault(name, []).append(_Lost(log_id, kept, missing))
     words = [_in_words(recipe, labels, before, name, lost) for name, lost in sorted(found.items())]
     if words and recipe.vanished == "fail":
-        raise UsageError(
-            "\n".join(words) + "; put the files back, or set `vanished: keep` to keep these labels, or "
+        are_files = {
+            name in labels.missing or any(one.missing for one in lost) for name, lost in found.items()
+        }
+        what = "files" if are_files == {True} else "rows" if are_files == {False} else "files and rows"
+        raise InputError(
+            "\n".join(words) + f"; put the {what} back, or set `vanished: keep` to keep these labels, or "
             "`vanished: drop` to build without them"
         )
+    losing = {name: tuple(one.log_id for one in lost) for name, lost in sorted(found.items())}
     if recipe.vanished == "keep":
+        waiting = [_waiting(labels, store, name, lost) for name, lost in sorted(found.items())]
         _keep(recipe, labels, before, found)
-        return {}, [f"{line}; these labels are kept" for line in words]
-    gone = {name: tuple(one.log_id for one in lost) for name, lost in sorted(found.items())}
-    return gone, [f"{line}; built without them" for line in words]
+        pairs = zip(words, waiting, strict=True)
+        return {}, losing, [f"{line}; these labels are kept{more}" for line, more in pairs]
+    return losing, {}, [f"{line}; built without them" for line in words]
+
+
+def _waiting(labels: RecipeLabels, store: Store, name: str, lost: Sequence[_Lost]) -> str:
+    """Reports the logs that keep labels although the table has new ones of them; "" without any."""
+    new = [one.log_id for one in lost if _has_new(labels, store, name, one)]
+    if not new:
+        return ""
+    return f"; new labels of {some_of(new, _SHOWN)} aren't taken until the missing files are back"
+
+
+def _has_new(labels: RecipeLabels, store: Store, name: str, one: _Lost) -> bool:
+    """Whether a table has labels of a log that aren't among those that it lost."""
+    now = labels.of(one.log_id).get(name)
+    if now is None:
+        return False
+    try:
+        stored = read_labels(store, with_labels("", {name: one.labels.digest}, {}))[name]
+    except DatasetError:
+        return False
+    same = stored.without(~np.isin(stored.stamps, now.stamps))
+    return bool(same.to_bytes() != now.to_bytes())
 
 
 def _labelled_before(

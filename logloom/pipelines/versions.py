@@ -248,8 +248,9 @@ def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:
     """Says which logs a build leaves out because somebody dropped them."""
     if not log_ids:
         return []
+    them = "it" if len(log_ids) == 1 else "them"
     return [
-        f"{counted(len(log_ids), 'log')} left out, as somebody dropped them ({some_of(sorted(log_ids))}); "
+        f"{counted(len(log_ids), 'log')} left out, as somebody dropped {them} ({some_of(sorted(log_ids))}); "
         f"`logloom drop --undo {store.uri} LOG` takes that back"
     ]
 

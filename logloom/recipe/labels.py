@@ -159,13 +159,14 @@ class RecipeLabels:
                 data = labels.to_bytes()
                 store.renew(labels_file(digest_of_labels(data)), data)
 
-    def notes(self, log_ids: Sequence[str]) -> Iterator[str]:
+    def notes(self, log_ids: Sequence[str], staying: Collection[str] = ()) -> Iterator[str]:
         """Says which labels are of no log, and which logs have no labels.
 
         Args:
             log_ids: of the logs that there are.
+            staying: logs of the newest version that aren't built now, and keep their rows.
         """
-        there = set(log_ids)
+        there, stay = {*log_ids, *staying}, set(staying).difference(log_ids)
         for name, table in self._tables.items():
             lost = {log_id: count for log_id, count in table.counts.items() if log_id not in there}
             if lost:
@@ -173,6 +174,15 @@ class RecipeLabels:
                 logs = counted(len(lost), "log that isn't", "logs that aren't")
                 names = some_of(sorted(lost), _SHOWN)
                 yield f"{name}: {labels} of {self._uris[name]} are of {logs} there ({names})"
+            if held := [log_id for log_id in table.counts if log_id in stay]:
+                labels = counted(sum(table.counts[log_id] for log_id in held), "label")
+                logs = counted(
+                    len(held),
+                    "log that isn't built now and keeps its rows",
+                    "logs that aren't built now and keep their rows",
+                )
+                names = some_of(sorted(held), _SHOWN)
+                yield f"{name}: {labels} of {self._uris[name]} are of {logs} ({names})"
             bare = [
                 log_id
                 for log_id in log_ids

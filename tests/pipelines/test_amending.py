@@ -252,12 +252,14 @@ def test_what_was_dropped_stays_so_through_a_rollback_until_somebody_takes_that_
     dropped = read_manifest(store, 3)
     assert rollback(store, 1).up_to_date  # which never had it
     assert rollback(store, 2)[2:] == ((gone,), True)
+    said_done = command("rollback", f"{root}@2").stderr
+    assert f"nothing to do: version 3 of {root} has what 2 had but for {gone}\n" in said_done
     other = recipe.model_copy(update={"clock": recipe.clock.model_copy(update={"rate": Decimal(5)})})
     build_at(other, root)
     said: list[str] = []
     made, shown, left_out, _ = rollback(store, 2, "back", on_message=said.append)
     assert (made.version, made.reason, left_out) == (5, "rollback to version 2: back", (gone,))
-    assert any(f"left out, as somebody dropped them ({gone})" in line for line in said)
+    assert any(f"left out, as somebody dropped it ({gone})" in line for line in said)
     assert (made.logs, made.assembled) == (dropped.logs, dropped.assembled)
     assert made.recipe == read_manifest(store, 2).recipe
     assert view_of(root, 5) == view_of(root, 3)

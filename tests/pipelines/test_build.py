@@ -19,6 +19,7 @@ from mcap.reader import make_reader
 from logloom.errors import (
     CommitConflictError,
     DatasetError,
+    InputError,
     LogloomError,
     LogReadError,
     ReadBackError,
@@ -206,7 +207,7 @@ def test_a_log_that_is_gone_stops_the_build_unless_the_recipe_says_what_then(dri
     changed = {str(drive.logs[0].parent): str(logs)}
     whole = build_at(drive.recipe(**changed), root)
     (logs / drive.logs[1].name).unlink()
-    with pytest.raises(UsageError, match="vanished: keep"):
+    with pytest.raises(InputError, match="vanished: keep"):
         plan_build(drive.recipe(**changed), str(root))
     kept = build_at(drive.recipe(**changed).model_copy(update={"vanished": "keep"}), root)
     assert kept.manifest.totals["rows"] == whole.manifest.totals["rows"]

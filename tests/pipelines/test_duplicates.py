@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcap_ros2.writer import Writer
 
-from logloom.errors import UsageError
+from logloom.errors import InputError
 from logloom.io.logs import duplicates as comparing
 from logloom.io.logs.ranges import MIB, LogFile
 from logloom.io.manifest import read_manifest
@@ -195,7 +195,7 @@ def test_fail_names_each_of_them_and_which_log_it_repeats(night):
     night.record("m")
     night.copy("m", "a", "z")
     with pytest.raises(
-        UsageError, match=r"2 logs have the content of another one.*\n  m: .* as a\n  z: .* as a"
+        InputError, match=r"2 logs have the content of another one.*\n  m: .* as a\n  z: .* as a"
     ):
         night.plan("duplicates: fail\n")
     (night.logs / "a.mcap").unlink()
@@ -271,7 +271,7 @@ def test_a_copy_of_a_log_that_was_dropped_is_doubtful_until_a_version_has_it(dro
 
 def test_fail_refuses_a_copy_of_a_log_that_was_dropped_and_says_what_builds_it(dropped):
     with pytest.raises(
-        UsageError, match=r"`duplicates: warn` builds these:\n  it's: same content as m, which was dropped"
+        InputError, match=r"`duplicates: warn` builds these:\n  it's: same content as m, which was dropped"
     ):
         dropped.plan("duplicates: fail\n")
 
@@ -320,7 +320,7 @@ def test_rows_that_stay_share_a_split_with_their_copies(night, lost, how):
         built = [one for one, _ in found.values()]
         assert planned == {name: built.count(name) for name in planned}
         assert night.plan(*KEPT, split=split).up_to_date
-    with pytest.raises(UsageError, match=f"{late}: same content as m"):
+    with pytest.raises(InputError, match=f"{late}: same content as m"):
         night.plan(*KEPT, "duplicates: fail\n")
     found = night.build(*KEPT, "duplicates: keep_first\n")
     # One that was cut would be another log to the next build, had its record left.

@@ -244,6 +244,9 @@ def test_a_day_names_its_last_version_unless_that_is_a_tag(store, monkeypatch):
 def test_commands_take_days(store, monkeypatch):
     nights(store, monkeypatch, [(1, "a"), (2, "ab"), (3, "bc")])
     said = json.loads(command("versions", store.uri, "--since", "2026-01-02", "--json").stdout)
+    nothing = command("versions", store.uri, "--since", "2999-01-01")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert nothing.stderr == f"{store.uri}: no version since 2999-01-01\n"
     assert [one["version"] for one in said] == [3, 2]
     said = json.loads(command("diff", store.uri, "--since", "2026-01-01", "--json").stdout)
     assert (said["before"], said["after"]) == (f"{store.uri}@1", f"{store.uri}@3")
@@ -257,6 +260,15 @@ def test_commands_take_days(store, monkeypatch):
     done = command("diff", store.uri, "--since", "2026-01-01")
     assert f"- purged:{digest_of_log('a')[:16]}" in done.stdout
     assert "- a\n" not in done.stdout
+
+
+def test_a_log_is_reported_without_the_versions_that_lie_between(store, monkeypatch):
+    nights(store, monkeypatch, [(1, "a"), (2, "a"), (3, "a"), (4, "a")])
+    tag(store, 2, ["gold"])
+    collect_garbage(store.uri, keep=Keep(last=1))
+    done = command("log", store.uri, "a")
+    assert "a in versions 2, 4\n" in done.stdout
+    assert done.stderr == "versions 1, 3: had it, removed by `logloom gc`\n"
 
 
 def test_which_versions_had_a_log_is_known_of_removed_ones_too(store, monkeypatch):

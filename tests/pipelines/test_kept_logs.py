@@ -100,6 +100,12 @@ def test_a_log_that_is_gone_keeps_its_rows_where_the_recipe_would_give_the_same(
         ("columns:\n", "columns:\n  k: {topic: /can, field: speed, resample: count}\n", "columns.k"),
         ("outputs: {table: {}", "rows: {where: speed > 3}\noutputs: {table: {}", "rows"),
         ("zarr: {}", "tar: {}", "outputs.tar, outputs.zarr"),
+        (
+            "columns:\n",
+            "on_error: skip\nsplit: {a: 0.5, b: 0.5}\n"
+            "columns:\n  k: {topic: /can, field: speed, resample: count}\n",
+            "columns.k",
+        ),
     ],
 )
 def test_rows_of_another_recipe_are_refused_with_the_command_that_leaves_them_out(folder, old, new, differs):
@@ -108,7 +114,7 @@ def test_rows_of_another_recipe_are_refused_with_the_command_that_leaves_them_ou
     other = TEXT.replace(old, new)
     with pytest.raises(UsageError, match="made by another recipe") as refused:
         planned(folder, other)
-    assert f"(d 1), which differs in {differs}" in str(refused.value)
+    assert f"(d 1), which differs in {differs}. Rows" in str(refused.value)
     line = re.search("`(logloom drop [^`]+)`", str(refused.value))[1]
     assert shlex.split(line)[2:] == [str(folder / "root"), "d 1"]
     assert command(*shlex.split(line)[1:]).returncode == 0
@@ -135,5 +141,14 @@ def test_plans_and_builds_report_the_logs_that_keep_their_rows(folder):
     assert (summary["logs_gone"], summary["logs_kept"], summary["logs_reused"]) == (1, 1, 3)
     (folder / "r.yaml").write_text(TEXT)
     done = command("build", str(folder / "r.yaml"), "--to", str(folder / "root"), "--json")
-    assert json.loads(done.stdout)["kept"] == 1
+    said = json.loads(done.stdout)
+    assert (said["kept"], said["kept_logs"], said["shortened_logs"]) == (1, ["d 1"], [])
+    assert (summary["kept_logs"], summary["shortened_logs"], summary["labels_kept"]) == (["d 1"], [], {})
+    again = command("build", str(folder / "r.yaml"), "--to", str(folder / "root"), "--json")
+    end = "1 log keeps the rows of an earlier version (d 1)"
+    assert f"up to date: version 2 of {folder / 'root'}; {end}\n" in again.stderr
+    (folder / "r.yaml").write_text(TEXT.replace("vanished: keep", "vanished: fail"))
+    for verb in (["build"], ["plan", "--check"]):
+        failed = command(*verb, str(folder / "r.yaml"), "--to", str(folder / "root"))
+        assert failed.returncode == 1, failed.stderr
     assert "note: 1 log whose files are gone keeps the rows of version 1 (d 1)" in done.stderr

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import logloom.datasets
-from logloom.errors import RecipeError, UsageError
+from logloom.errors import InputError, RecipeError, UsageError
 from logloom.io.labels.stored import files_named
 from logloom.io.manifest import entries_of, read_manifest
 from logloom.io.storage import Store
@@ -539,9 +539,10 @@ def test_labels_that_vanish_stop_a_build_before_it_writes_and_come_back_as_they_
     shutil.copytree(place / "labels", aside)
     lose(place)
     before = digests(root)
-    with pytest.raises(UsageError, match=LOST[lose][2]) as caught:
+    with pytest.raises(InputError, match=LOST[lose][2]) as caught:
         build_at(recipe(place), root)
     assert "set `vanished: keep` to keep these labels, or `vanished: drop`" in str(caught.value)
+    assert f"put the {'rows' if lose is rows_are_lost else 'files'} back" in str(caught.value)
     assert digests(root) == before
     shutil.copytree(aside, place / "labels", dirs_exist_ok=True)
     assert plan_build(recipe(place), str(root)).up_to_date
@@ -554,7 +555,8 @@ def test_labels_that_vanish_stay_where_the_recipe_keeps_them(place, lose):
     lose(place)
     plan = plan_build(keeping, str(root))
     assert plan.up_to_date
-    assert [note for note in plan.notes if "these labels are kept" in note]
+    assert [note for note in plan.notes if note.endswith("these labels are kept")]
+    assert plan_summary(plan)["labels_kept"] == {"objects": LOST[lose][0]}
     assert not any("a has no label" in note for note in plan.notes)
     # Also in rows that are made again, beside a log that came.
     write_log(place / "logs" / "d.mcap", {"/can": (SPEED, speeds(40, start=START + 400 * SECOND))})
@@ -603,12 +605,31 @@ def test_one_of_two_files_with_labels_of_a_log_vanishes(place):
     build_at(recipe(place), root)
     assert labels_held(root) == {"a": 44, "b": 6}
     (place / "labels" / "a2.parquet").unlink()
-    with pytest.raises(UsageError, match=r"1 log lost labels that version 1 has \(a\): .*more: a2.parquet"):
+    with pytest.raises(InputError, match=r"1 log lost labels that version 1 has \(a\): .*more: a2.parquet"):
         plan_build(recipe(place), str(root))
     assert plan_build(recipe(place, more="vanished: keep\n"), str(root)).up_to_date
     build_at(recipe(place, more="vanished: drop\n"), root)
     assert labels_held(root) == {"a": 40, "b": 6}
     assert plan_build(recipe(place), str(root)).up_to_date
+
+
+def test_new_labels_of_a_log_that_keeps_lost_ones_are_reported_as_waiting(place):
+    keeping = recipe(place, more="vanished: keep\n")
+    round_two(place)
+    build_at(keeping, place / "root")
+    (place / "labels" / "a2.parquet").unlink()
+    deliver(place, "a", range(0, 42, 2))
+    (note,) = [note for note in plan_build(keeping, str(place / "root")).notes if "are kept" in note]
+    assert note.endswith("; new labels of a aren't taken until the missing files are back")
+
+
+def test_labels_of_a_log_that_is_gone_and_kept_are_not_of_an_unknown_log(place):
+    keeping = recipe(place, more="vanished: keep\n")
+    build_at(keeping, place / "root")
+    (place / "logs" / "a.mcap").unlink()
+    notes = plan_build(keeping, str(place / "root")).notes
+    (note,) = [note for note in notes if "are of 1 log" in note and "(a)" in note]
+    assert "are of 1 log that isn't built now and keeps its rows (a)" in note
 
 
 def test_labels_that_were_corrected_or_moved_did_not_vanish(place):
@@ -665,7 +686,7 @@ def test_logs_are_named_up_to_a_bound_where_many_lose_labels(place):
     build_at(recipe(place, outputs="{tar: {columns: [speed]}}"), root)
     for name in names:
         (place / "labels" / f"{name}.parquet").unlink()
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(InputError) as caught:
         plan_build(recipe(place, outputs="{tar: {columns: [speed]}}"), str(root))
     assert "30 logs lost labels that version 1 has (m00, m01, " in str(caught.value)
     assert "m19, …)" in str(caught.value)

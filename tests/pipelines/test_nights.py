@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import logloom.datasets
-from logloom.errors import UsageError
+from logloom.errors import InputError
 from logloom.io import tags, version_times
 from logloom.io.ages import changed_at
 from logloom.io.manifest import read_manifest
@@ -164,7 +164,7 @@ class Nights:
         try:
             self.planned("fail")
             why = "nothing was refused"
-        except UsageError as error:
+        except InputError as error:
             why = str(error)
         assert "set `vanished: keep`" in why
         named = re.search(r"lost labels that version \d+ has \(([^)]*)\)", why)
@@ -334,7 +334,7 @@ def one_folder_of_tags(store):
 MISTAKES = {
     "retention goes by dates of files": (gc._Collection, "_times", by_dates_of_files),
     "a rollback brings back what was dropped": (rolling_back, "_changes", lambda *of: ([], ())),
-    "labels vanish without a word": (plan_logs, "settle_vanished_labels", lambda *of: ({}, [])),
+    "labels vanish without a word": (plan_logs, "settle_vanished_labels", lambda *of: ({}, {}, [])),
     "tags are read from one folder": (tags, "_changes", one_folder_of_tags),
 }
 

@@ -212,6 +212,12 @@ def test_a_trial_of_a_purge_proves_nothing(store):
     assert json.loads(said.stdout)["is_proven"] is None
     assert "from versions 1, 2" in command("purge", str(store.local), "--log", "b", "--dry-run").stdout
     assert "from version 1\n" in command("purge", str(store.local), "--log", "a", "--dry-run").stdout
+    first, again = (command("purge", str(store.local), "--log", "b") for _ in range(2))
+    assert "purged before" not in first.stdout
+    assert "b: purged before, from versions 1, 2; what was left of it erased (" in " ".join(
+        again.stdout.split()
+    )
+    assert "nothing is left but these names\n" in again.stderr
 
 
 def test_bytes_that_another_log_has_too_are_no_copy_of_what_was_erased(store):

@@ -75,6 +75,7 @@ def test_a_log_that_was_cut_is_refused_or_keeps_its_rows_whatever_on_error_says(
     text = str(refused.value)
     assert f" of {human_bytes(first.logs.find('d1').size)}, " in text
     assert f"version {first.version} has it whole" in text
+    assert "exclude" not in text  # another remedy than that of `shortened`
     assert "`shortened: keep` to keep the rows" in text
     assert "`shortened: build` to build what" in text
 

@@ -244,7 +244,7 @@ def test_a_flex_template_s_launcher_submits_the_same_job(source, gcs, bucket, se
     gcs.fs.pipe_file(f"{bucket}/recipe.yaml", source.text.encode())
     asked = {"recipe": f"{bucket}/recipe.yaml", "to": f"{bucket}/root", "verify": "none"}
     asked |= {"allow_derive": "labels", "limit": "1", "on_error": "salvage", "hash": "full"}
-    asked |= {"log": f"{bucket}/logs/*", "allow_empty": "true", "py": "/opt/mine/labels.py"}
+    asked |= {"log": f"{bucket}/logs/*", "allow_empty": "true", "strict": "true", "py": "/opt/mine/labels.py"}
     asked["storage_options"] = json.dumps(gcs.storage_options)
     asked["labels"] = "team=perception night=2026-11-22"
     parameters = json.loads((FOLDER / "template.json").read_text())["parameters"]
