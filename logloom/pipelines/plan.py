@@ -309,15 +309,10 @@ def _against_parent(
     _check_vanished(recipe, gone)
     left_out = {name for name, one in logs.duplicates.items() if one.is_left_out}
     kept_gone = [name for name in gone if name not in left_out] if recipe.vanished == "keep" else []
-    shortened = [name for name in logs.shortened if name not in left_out]
-    staying = [*kept_gone, *shortened]
-    kept = [
-        *kept_records(job, recipe, staying, logs, before),
-        *waiting_records(job, recipe, [name for name in waiting if name not in left_out], logs, before),
-    ]
-    if isinstance(recipe.logs, LogTable):
-        records = before.records([*waiting, *staying])
-        check_index(logs.sources[0], recipe.logs.index, logs.files, records)
+    staying = [*kept_gone, *(shortened := [name for name in logs.shortened if name not in left_out])]
+    kept = kept_records(job, recipe, staying, logs, before)
+    kept += waiting_records(job, recipe, [name for name in waiting if name not in left_out], logs, before)
+    _check_index(recipe, logs, before, [*waiting, *staying])
     lost = _lost([] if recipe.vanished == "keep" else gone, {*fewer, *left_out}, purged, before)
     notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
     notes += [*kept_notes(kept_gone, before), *filter(None, map(logs.shortened.get, shortened))]
@@ -366,6 +361,12 @@ def _lost(
 ) -> list[str]:
     """The logs of the newest version that the next one lacks, in order."""
     return sorted({*gone, *before.having({*leaving, *purged})})
+
+
+def _check_index(recipe: Recipe, logs: PlanLogs, before: Before, staying: Sequence[str]) -> None:
+    """Holds the index of a table of logs to the records that stay."""
+    if isinstance(recipe.logs, LogTable):
+        check_index(logs.sources[0], recipe.logs.index, logs.files, before.records(staying))
 
 
 def _notes(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.errors import BesideError, DatasetError, LogloomError, UsageError
 from logloom.io.ages import FoundFile, listed, remove_files, remove_folder
 from logloom.io.ahead import ahead
 from logloom.io.entries import Entry, find_entry, unit_folder, unit_names
@@ -109,7 +109,8 @@ def purge(
         What was erased, and whether anything of it may be left.
 
     Raises:
-        UsageError: no version has, or had, such a log; a build runs; nothing was recorded at such a time, or
+        BesideError: a build runs.
+        UsageError: no version has, or had, such a log; nothing was recorded at such a time, or
             the rest of a log can't be built again.
         DatasetError: what a version holds can't be told; nothing was removed.
         StorageError: a disk or an object store refused; run it again.
@@ -143,7 +144,7 @@ def _purge(
 
     if running := running_now(store, on_status=watched, states=GOING_ON):
         where = f"version {running[0].version}, process {running[0].pid} on {running[0].host}"
-        raise UsageError(f"{store.uri}: a build runs ({where}); purge once it has ended")
+        raise BesideError(f"{store.uri}: a build runs ({where}); purge once it has ended")
     if not dry_run:
         forget_removals(store, 0.0)  # of a purge that was killed
     is_first = not seen

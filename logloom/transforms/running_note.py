@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from logloom.errors import DatasetError, StorageError
+from logloom.errors import DatasetError, OvertakenError, StorageError
 from logloom.io.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.processes import Process, own_process
 from logloom.io.remote import MISSING
@@ -193,9 +193,10 @@ class Announced:
         _kept_here.discard((self._job.number, self._job.run))
         self._over.set()
         self._thread.join()
-        if error is not None:
+        overtaken = isinstance(error, OvertakenError)  # which plans again, and has nothing to report
+        if error is not None and not overtaken:
             self.update(ended=why_ended(error).partition("\n")[0][:500])
-        elif not self._leaves_outcome:
+        elif overtaken or not self._leaves_outcome:
             with contextlib.suppress(StorageError):
                 self._job.store.remove(note_file(self._job.number, self._job.run), durable=False)
 

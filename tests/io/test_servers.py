@@ -1,6 +1,7 @@
 """Web servers and stores that hang, ignore ranges, or tell a wrong size: real ones, on this machine."""
 
 import contextlib
+import functools
 import gzip
 import http.server
 import os
@@ -17,6 +18,7 @@ from logloom.errors import LogloomError, StorageError, UsageError
 from logloom.io import patience, retries
 from logloom.io.fetching import fetch, fetch_many, size_of
 from logloom.io.filesystems import contents, filesystem, size_and_digest
+from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.ranges import LogFile
 from logloom.io.patience import GIVE_UP_AFTER, Patience, waiting
@@ -345,6 +347,25 @@ def test_the_standard_library_s_server_gives_small_logs_and_is_named_for_large_o
         with pytest.raises(StorageError, match=f"^{at}/large.mcap: the server at {at} ignores ranges"):
             open_log(f"{at}/large.mcap").summary  # noqa: B018
         running.shutdown()
+
+
+@pytest.mark.parametrize("code", [403, 404, 405])
+def test_a_log_is_found_in_a_folder_that_the_server_does_not_list(code, tmp_path):
+    path = write_mcap(tmp_path / "a.mcap", make_messages(30))
+
+    class Unlisted(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            super().do_GET() if self.path == "/a.mcap" else self.send_error(code)
+
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Unlisted, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        (log,) = group_logs([f"http://127.0.0.1:{serving.server_port}/a.mcap"])
+        serving.shutdown()
+    assert log.log_id == path.stem
 
 
 @pytest.mark.parametrize("ways", [{"no ranges", "no size"}, {"compressed", "no ranges"}])

@@ -10,7 +10,7 @@ import pytest
 
 import logloom.datasets
 from logloom.demo import make_drives
-from logloom.errors import DatasetError, PurgedError, UsageError
+from logloom.errors import BesideError, DatasetError, PurgedError, UsageError
 from logloom.io import removals
 from logloom.io.entries import read_log_part
 from logloom.io.manifest import as_laid_out, read_assembled, read_manifest
@@ -254,7 +254,7 @@ def test_no_purge_beside_a_build(store, monkeypatch):
         announced_elsewhere(store, beat=2)
 
     before = contents(store.local)
-    with pytest.raises(UsageError, match="a build runs \\(version 3, process 1 on elsewhere\\)"):
+    with pytest.raises(BesideError, match="a build runs \\(version 3, process 1 on elsewhere\\)"):
         purge(str(store.local), ["b"], on_message=beats)
     assert ["waiting for its next sign of life" in message for message in said] == [True]
     announced_elsewhere(store)

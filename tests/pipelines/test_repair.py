@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from logloom.errors import UsageError
+from logloom.errors import BesideError
 from logloom.io.entries import ENTRY
 from logloom.io.manifest import open_root
 from logloom.io.storage import Store
@@ -62,7 +62,7 @@ def test_a_purge_waits_for_a_repair_which_leaves_no_note(root, monkeypatch):
     real, said = repair_module._without_purged, []
 
     def purged_meanwhile(store, manifest):
-        with pytest.raises(UsageError, match="a build runs"):
+        with pytest.raises(BesideError, match="a build runs"):
             purge(str(root), [manifest.logs[0].log_id])
         said.extend(status for status in builds(store) if status.engine == "repair")
         return real(store, manifest)

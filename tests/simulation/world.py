@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from logloom.errors import (
     AfterCommitError,
+    BesideError,
     CommitConflictError,
     DatasetError,
     LogloomError,
@@ -527,7 +528,7 @@ EXPECTED = {
     "no root": (UsageError, "not a logloom root", _anything),
     "no such log": (UsageError, r"version \d+ has no log", _anything),
     "nobody has": (UsageError, "no version has 'car", _anything),
-    "a build runs": (UsageError, "a build runs", _anything),
+    "a build runs": (BesideError, "a build runs", _anything),
     "no such tag": (UsageError, "no version has the tag", _anything),
 }
 BUILDING = (

@@ -16,13 +16,15 @@ from typing import Any, TypeVar
 
 from blake3 import blake3
 
+from logloom.errors import StorageError
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
-from logloom.io.logs.listing import Listed, entry_of, is_disk, is_hidden_name, listed, local_stamp
+from logloom.io.logs.listing import Listed, entry_of, is_disk, is_hidden_name, is_web, listed, local_stamp
 from logloom.io.logs.opening import kind_named, kind_names
 
 T = TypeVar("T")
 
 _RECORDINGS = tuple(f".{kind}{packed}" for kind in ("mcap", "db3") for packed in ("", ".zstd", ".zst"))
+_UNLISTED = (401, 403, 405)  # answers of web servers, beside 404, for folders that they don't list
 
 
 def is_bag_file(name: str) -> bool:
@@ -129,7 +131,14 @@ class Folders:
         """All that lies directly in a folder, and what it is."""
 
         def find() -> dict[str, Listed]:
-            return {info["name"]: entry_of(fs, info, self._now_ns) for info in fs.ls(folder, detail=True)}
+            try:
+                found = fs.ls(folder, detail=True)
+            except (FileNotFoundError, StorageError) as error:
+                refused = getattr(error.__cause__, "status", 0) in _UNLISTED
+                if is_web(fs) and (refused or isinstance(error, FileNotFoundError)):
+                    return {}  # a web server has files in folders that it doesn't list
+                raise
+            return {info["name"]: entry_of(fs, info, self._now_ns) for info in found}
 
         return self._once(fs, folder, "entries", find)
 

@@ -161,6 +161,11 @@ def is_disk(fs: Any) -> bool:
     return isinstance(fs, LocalFileSystem)
 
 
+def is_web(fs: Any) -> bool:
+    """Whether it is that of web servers."""
+    return "http" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+
+
 def stamp_of(info: Mapping[str, Any], now_ns: int) -> str:
     """What a listing of a store says of a file's content; "" where it can't tell that the file is the same.
 
