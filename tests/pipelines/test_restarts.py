@@ -8,7 +8,7 @@ import pytest
 from logloom.errors import LogloomError, LogReadError
 from logloom.pipelines.build import build
 from logloom.pipelines.plan import plan_build
-from logloom.transforms import assembly, finish, partition, read_marks, reading_back
+from logloom.transforms import assembly, finish, partition, reading_back
 from logloom.transforms.read_marks import read_back_bundle, units_read_back
 from tests.pipelines.conftest import build_at
 
@@ -25,11 +25,13 @@ def units(drive, tmp_path):
 def readings(monkeypatch):
     found = []
 
+    own = reading_back.read_back
+
     def read_back(job, result):
         found.append(result)
-        return reading_back.read_back(job, result)
+        return own(job, result)
 
-    monkeypatch.setattr(read_marks, "read_back", read_back)
+    monkeypatch.setattr(reading_back, "read_back", read_back)
     return found
 
 
