@@ -15,7 +15,7 @@ from logloom.recipe import Recipe
 from logloom.resample.frames import Extrapolation, FrameTree
 from logloom.resample.poses import matrices
 from logloom.schema import MAX_TIME, MIN_TIME, NO_AGE
-from logloom.transforms import frames, sampling
+from logloom.transforms import sampling
 from logloom.transforms.columns import Span
 from logloom.transforms.finish import notes_on_frames
 from logloom.transforms.frame_notes import frame_notes
@@ -293,14 +293,14 @@ def test_a_long_name_of_a_frame_takes_no_more_memory_than_a_bound(tmp_path, monk
     """All names that are read together take as much as the longest: 4 KiB of text would be gigabytes."""
     monkeypatch.setattr(sampling, "MAX_TEXT_BYTES", 1 << 20)
     taken = []
-    take_text = frames.take_text
+    take_text = sampling.take_text
 
     def watched(*arguments):
         values, strings = take_text(*arguments)
         taken.append(values.values.nbytes)
         return values, strings
 
-    monkeypatch.setattr(frames, "take_text", watched)
+    monkeypatch.setattr(sampling, "take_text", watched)
     many = [transform(START + i, "map", f"part-{i % 3}") for i in range(100)]
     long = [transform(START + 1000, "map", "x" * 1000)]
     path = write_log(
