@@ -36,6 +36,7 @@ from logloom.cli.streams import kept_open, reopen_closed
 from logloom.errors import AfterCommitError, LogloomError, UsageError
 from logloom.extras import spare_pandas
 from logloom.uris import shown
+from logloom.words import WAITING_LOG
 
 # In the order of `--help`; each is a module of that name, which adds its command to the app.
 VERBS = (
@@ -77,7 +78,7 @@ def _root(
     if version:
         print(__version__)
         raise typer.Exit
-    print_logs("logloom.waiting")
+    print_logs(WAITING_LOG)
     if "--help" not in sys.argv:
         spare_pandas()
 
@@ -110,9 +111,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, terminate)
     try:
         shows_all = verb not in VERBS or "_LOGLOOM_COMPLETE" in os.environ
-        code = commands(*(() if shows_all else (verb,)))(
-            arguments, prog_name="logloom", standalone_mode=False
-        )
+        command = commands() if shows_all else commands(verb)
+        code = command(arguments, prog_name="logloom", standalone_mode=False)
         sys.stdout.flush()  # here, where it can be told that it fails
         if out is not None and out.problem:
             print_message(

@@ -136,7 +136,8 @@ def has_merged(store: Store, manifest: Manifest) -> bool:
         logs = Counted.of(manifest, split)
         is_small = len(logs.known) < log_statistics.MANY_LOGS
         is_kept = not is_small and store.exists(_file(manifest.version, logs.known))
-        unread += 0 if is_kept else len(logs)
+        if not is_kept:
+            unread += len(logs)
     return unread < log_statistics.MANY_LOGS
 
 

@@ -97,11 +97,8 @@ def _smaller(logs: PlanLogs, before: Before) -> Ints:
 
 
 def _recorded_sizes(before: Before, found: Ints) -> Ints:
-    """(M,) bytes of the files that the newest version was built from; 0 without rows, or where unknown."""
-    import pyarrow.compute as pc
-
-    columns = (before.column(name).take(found).combine_chunks() for name in ("size", "rows"))
-    sizes, counts = (pc.fill_null(column, 0).to_numpy(zero_copy_only=False) for column in columns)
+    """(M,) bytes of the files that the newest version was built from; 0 without rows."""
+    sizes, counts = (before.column(name).take(found).to_numpy() for name in ("size", "rows"))
     return np.where(counts > 0, sizes, 0)
 
 
@@ -127,10 +124,8 @@ def _what_lacks(store: Store, logs: PlanLogs, log: LogFiles, records: Sequence[L
     for _, one in logs.at(np.unique(logs.files.rows_of(logs.having(names)))):
         opened = logs.open_one(one)
         if not isinstance(opened, Outline):
-            why = re.split(r"[.;] ", opened.removeprefix(f"{one.uris[0]}: "))[0].rstrip(
-                "."
-            )  # without remedies
-            return f"and can't be read: {why}"
+            why, *_ = re.split(r"[.;] ", opened.removeprefix(f"{one.uris[0]}: "))  # without remedies
+            return f"and can't be read: {why.rstrip('.')}"
         now.update({name: topic.num_messages for name, topic in opened.summary.topics.items()})
     fewer = {topic: count for topic, count in _messages_of(store, records).items() if now[topic] < count}
     if not fewer:

@@ -118,7 +118,7 @@ def _record(
 def _record_of_log(
     job: LogJob, log: LogTask, entries: Sequence[Entry]
 ) -> tuple[LogRecord, tuple[BuildWarning, ...]]:
-    first_output, tallies, refusals = _tallied(job, log, entries)
+    first_output, tallies, refusals, strays = _tallied(job, log, entries)
     summary = opened(job, log).summary
     sums = reconcile(job.plan, summary, tallies)
     of_turns = list(turn_warnings(job.plan, turns_of(tallies)))
@@ -126,8 +126,8 @@ def _record_of_log(
     of_times = log_warnings(job.plan, log.uris[0], summary, [(e.start, e.stop) for e in first_output])
     rows = sum(entry.rows for entry in first_output)
     read = {topic for tally in tallies for topic in tally.owned}
-    strays = [stray for stray in strays_of(job.plan, summary) if stray.topic not in read]
-    refused = sum(topic.refused for topic in sums.values()) + sum(stray.num_messages for stray in strays)
+    refused = sum(topic.refused for topic in sums.values())
+    refused += sum(stray.num_messages for stray in strays if stray.topic not in read)
     planned = sum(tally.planned for tally in tallies)
     for column in (own for topic in sums.values() for own in topic.columns.values()):
         count(
@@ -184,15 +184,17 @@ def notes_on_frames(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
 
 def _tallied(
     job: LogJob, log: LogTask, entries: Sequence[Entry]
-) -> tuple[list[Entry], list[Tally], list[Refusal]]:
-    """The units of the first output, their tallies, and all that was refused of the log, each once."""
+) -> tuple[list[Entry], list[Tally], list[Refusal], list[Refusal]]:
+    """The units of the first output, their tallies, all that was refused of the log, each once, and of that
+    the stray messages."""
     first_output = [entry for entry in entries if entry.output == next(iter(job.outputs))]
     tallies = [Tally.from_json(entry.tally, job.store.uri_of(entry.folder)) for entry in first_output]
     # What the file lost comes before single messages that a column can't use.
     summary = opened(job, log).summary
-    lost = [*summary.refusals, *strays_of(job.plan, summary), *(r for tally in tallies for r in tally.lost)]
+    strays = list(strays_of(job.plan, summary))
+    lost = [*summary.refusals, *strays, *(r for tally in tallies for r in tally.lost)]
     refusals = [*lost, *(r for tally in tallies for r in tally.refusals)]
-    return first_output, tallies, list(dict.fromkeys(refusals))
+    return first_output, tallies, list(dict.fromkeys(refusals)), strays
 
 
 def _reasons(store: Store, lines: list[str]) -> tuple[str, ...]:

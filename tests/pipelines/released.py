@@ -89,11 +89,12 @@ def make() -> None:
     digests = json.dumps(dict(digests_of_rows()), indent=1)
     memory.pipe_file("/released/rows.json", digests.encode())
     with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
-        for name in sorted(memory.find("/released")):
-            if not name.startswith(("/released/root/runs/", "/released/root/index/")):
-                member = tarfile.TarInfo(name.removeprefix("/released/"))
-                member.size = memory.size(name)
-                archive.addfile(member, io.BytesIO(memory.cat_file(name)))
+        for path in sorted(memory.find("/released")):
+            name = path.removeprefix("/released/")
+            if not name.startswith(("root/runs/", "root/index/")):
+                member = tarfile.TarInfo(name)
+                member.size = memory.size(path)
+                archive.addfile(member, io.BytesIO(memory.cat_file(path)))
 
 
 def unpack() -> Recipe:
