@@ -78,8 +78,9 @@ simulate: .venv/.installed ## run builds, gc and readers under SCHEDULES=5000 sc
 
 exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the power at each, kill at 60 moments, damage each file and field (a day; hours with CALLS=places)
 	LOGLOOM_EVERY_CALL=$(CALLS) LOGLOOM_EVERY_FILE=1 LOGLOOM_EVERY_CHANGE=1 $(BIN)/python -m pytest -n auto --timeout 0 $(PYTEST_ARGS) \
-		$(addprefix tests/pipelines/test_,every_call.py every_request.py every_request_plain.py power_cuts.py killed.py) \
-		$(addprefix tests/pipelines/test_,bit_rot.py hostile_metadata.py) tests/datasets/test_open_check.py \
+		$(addprefix tests/pipelines/faults/test_,every_call.py every_request.py every_request_plain.py power_cuts.py) \
+		$(addprefix tests/pipelines/faults/test_,killed.py hostile_metadata.py) tests/pipelines/repair/test_bit_rot.py \
+		tests/datasets/test_open_check.py \
 		tests/stores/test_every_verb.py
 
 fuzz: .venv/.installed ## damage files of every kind and read them (MINUTES=60)

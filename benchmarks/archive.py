@@ -36,27 +36,27 @@ from blake3 import blake3
 from benchmarks import workloads
 from benchmarks.harness import cache_folder, print_table, spread, warn_if_busy
 from logloom.digests import digest_of
-from logloom.io.entries import ENTRY, Entry, find_entry, read_log_part, write_log_part
-from logloom.io.logs.listing import SETTLED_NS
+from logloom.io.catalog.entries import ENTRY, Entry, find_entry, read_log_part, write_log_part
+from logloom.io.catalog.manifest import Manifest, open_root, read_manifest
+from logloom.io.catalog.manifest_digest import write_digest
+from logloom.io.catalog.page_merge import merge_records, write_records
+from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.version_files import version_file
+from logloom.io.logs.files.sidecars import Sidecars
+from logloom.io.logs.known_logs import Memory, RememberedLog
+from logloom.io.logs.listings import SETTLED_NS
 from logloom.io.logs.log_list import print_of
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.remembered import Memory, RememberedLog
-from logloom.io.logs.sidecar import Sidecars
-from logloom.io.manifest import Manifest, open_root, read_manifest
-from logloom.io.manifest_digest import write_digest
-from logloom.io.merging import merge_records, write_records
-from logloom.io.metadata import canonical
-from logloom.io.shards import LogRecord
-from logloom.io.storage import Store
-from logloom.io.version_files import version_file
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.verify import sampled_logs
+from logloom.io.storage.metadata import canonical
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.verify.verify import sampled_logs
 from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs
-from logloom.transforms.job import Committed
-from logloom.transforms.reading_back import is_sampled
-from logloom.transforms.topics import named_topics
+from logloom.transforms.build.job import Committed
+from logloom.transforms.build.read_back import is_sampled
+from logloom.transforms.rows.plan.topics import named_topics
 
 UNITS, ROWS = 100, 10  # of a log, of a unit
 SAMPLED = 100  # units that verify reads back

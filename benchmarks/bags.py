@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-import logloom.io.bags as bags
+import logloom.io.formats.bags as bags
 from benchmarks.harness import Contender, compare, in_process
 from benchmarks.report import Report
 from benchmarks.scripts.bags_side import SPEC, points, records

@@ -81,13 +81,13 @@ def print_checks() -> None:
 
 def checked(log: pathlib.Path) -> tuple[float, float]:
     """Seconds of processor time that checking pictures takes, and all of the build, which stores them."""
-    from logloom.io.logs import stamps
-    from logloom.pipelines.build import build
-    from logloom.pipelines.plan import plan_build
+    from logloom.io.logs import message_times
+    from logloom.pipelines.build.build import build
+    from logloom.pipelines.plan.plan import plan_build
     from logloom.recipe import Recipe
 
     seconds = 0.0
-    problems = stamps.picture_problems
+    problems = message_times.picture_problems
 
     def timed(*arguments: Any) -> dict[int, str]:
         nonlocal seconds
@@ -101,14 +101,14 @@ def checked(log: pathlib.Path) -> tuple[float, float]:
     recipe = Recipe(
         name="bench", logs=[str(log)], clock={"rate": 12}, columns={"camera": column}, outputs={"tar": {}}
     )
-    stamps.picture_problems = timed
+    message_times.picture_problems = timed
     try:
         with tempfile.TemporaryDirectory(dir=cache_folder()) as root:
             began = time.process_time()
             build(plan_build(recipe, root))
             return seconds, time.process_time() - began
     finally:
-        stamps.picture_problems = problems
+        message_times.picture_problems = problems
 
 
 def contenders(log: pathlib.Path, scratch: pathlib.Path) -> dict[str, Contender]:

@@ -22,7 +22,7 @@ from benchmarks.report import Report
 from benchmarks.scripts.sides import REPOSITORY, Answering
 from benchmarks.tf import SCRIPTS, SECOND, START, make_transforms, tree_of
 from logloom.resample.deskew import deskewed
-from logloom.resample.frames import Extrapolation
+from logloom.resample.frame_tree import Extrapolation
 
 KISS = REPOSITORY / ".venv-kiss" / "bin" / "python"
 COLUMNS = 1024

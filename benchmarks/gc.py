@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterator
 from blake3 import blake3
 
 from benchmarks.harness import cache_folder, print_table, warn_if_busy
-from logloom.io.entries import ENTRY, FAN_OUT, Entry, FileEntry, unit_names, write_log_part
-from logloom.io.manifest import Manifest
-from logloom.io.merging import write_records
-from logloom.io.metadata import canonical
-from logloom.io.shards import LogRecord
-from logloom.io.storage import Store
-from logloom.io.stored import UNITS
-from logloom.io.version_files import version_file
-from logloom.pipelines.gc import collect_garbage
+from logloom.io.catalog.entries import ENTRY, FAN_OUT, Entry, FileEntry, unit_names, write_log_part
+from logloom.io.catalog.manifest import Manifest
+from logloom.io.catalog.page_merge import write_records
+from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.version_files import version_file
+from logloom.io.storage.metadata import canonical
+from logloom.io.storage.store import Store
+from logloom.io.storage.stored_files import UNITS
+from logloom.pipelines.gc.gc import collect_garbage
 from logloom.schema import Schema
 
 UNITS_OF_LOG, FILES = 100, 2

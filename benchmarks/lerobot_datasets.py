@@ -22,7 +22,7 @@ import tempfile
 import numpy as np
 
 import logloom.datasets
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from benchmarks.harness import Contender, cache_folder, child, compare, in_process, ratios, spread
 from benchmarks.report import Report
 from benchmarks.scripts.sides import REPOSITORY, Side

@@ -28,7 +28,7 @@ from benchmarks.harness import Contender, compare, in_process, ratios, spread
 from benchmarks.report import Report
 from benchmarks.scripts.bags_side import BATCH, SPEC, points
 from benchmarks.scripts.sides import LOADERS, Side, open_sides
-from logloom.datasets.loader import Loader
+from logloom.datasets.loader.loader import Loader
 
 PLAIN = "plain reads"
 ONE, MIXED = "logloom, a dataset", "logloom, two datasets mixed"
@@ -69,7 +69,7 @@ def plain_reads(folder: pathlib.Path, rows: int, workers: int = 2) -> Contender:
 
 def table_loader(folder: pathlib.Path, rows: int, stack: contextlib.ExitStack) -> Contender:
     """The same rows from a table."""
-    import logloom.io.tables as tt
+    import logloom.io.formats.table as tt
 
     values = [
         {"log_id": "drive", "timestamp": point["stamp"], **{k: v for k, v in point.items() if k != "stamp"}}
@@ -92,7 +92,7 @@ def table_loader(folder: pathlib.Path, rows: int, stack: contextlib.ExitStack) -
 def mixed_loaders(folder: pathlib.Path, rows: int, stack: contextlib.ExitStack) -> dict[str, Contender]:
     """The same rows as one dataset, and as two datasets that are mixed, half of the rows from each."""
     import logloom.datasets
-    import logloom.io.tables as tt
+    import logloom.io.formats.table as tt
 
     parts = {"one": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
     every = [
@@ -120,7 +120,7 @@ def mixed_loaders(folder: pathlib.Path, rows: int, stack: contextlib.ExitStack) 
 
 def memory_of(folder: pathlib.Path, rows: int, workers: int) -> int:
     """Bytes that this process and its workers hold together (PSS), batches aside, for rows of one byte."""
-    import logloom.io.bags as bags
+    import logloom.io.formats.bags as bags
 
     path = folder / f"bytes-{rows}"
     if not path.exists():

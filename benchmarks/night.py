@@ -21,8 +21,8 @@ import fsspec
 from benchmarks import workloads
 from benchmarks.archive import NIGHTS, night
 from benchmarks.harness import cache_folder, print_table, warn_if_busy
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from tests.faulty import FaultyFiles

@@ -108,12 +108,12 @@ class Logloom:
         self.folder = folder
 
     def write(self, rows: list[Row]) -> None:
-        import logloom.io.tables as tt
+        import logloom.io.formats.table as tt
 
         tt.write_table(str(self.folder), rows, groups=self.groups)
 
     def open(self) -> None:
-        import logloom.io.tables as tt
+        import logloom.io.formats.table as tt
 
         self.loader = tt.row_loader(tt.read_index(str(self.folder)))
 

@@ -20,17 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness import print_table, spread
-from logloom.io.tables import description as d
-from logloom.io.tables.assemble import describe
-from logloom.io.tables.index_files import HASH_TYPE, write_file
-from logloom.io.tables.parts import make_plan
+from logloom.io.formats.table import description as d
+from logloom.io.formats.table.index.assemble import describe
+from logloom.io.formats.table.index.files import HASH_TYPE, write_file
+from logloom.io.formats.table.write.part_writer import make_plan
 from logloom.schema import ColumnType, Schema
 
 LOGS = 100
 GROUPS = ("camera", "lidar", "radar", "small")
 OPEN = """
 import sys, time
-import logloom.io.tables as tt, logloom.io.tables.index, pandas
+import logloom.io.formats.table as tt, logloom.io.formats.table.index.index, pandas
 began, cpu = time.perf_counter(), time.process_time()
 index = tt.read_index(sys.argv[1])
 took = time.perf_counter() - began, time.process_time() - cpu

@@ -23,7 +23,7 @@ from benchmarks.report import Report
 from benchmarks.scripts.sides import LOADERS, Side
 from logloom.blocks import Block, Ragged
 from logloom.datasets.tar import generic_open, sampleiterator
-from logloom.io.tar import TarReader, TarWriter
+from logloom.io.formats.tar import TarReader, TarWriter
 from logloom.schema import BYTES, ColumnType, Schema
 
 EXT = {"camera.front": "jpg", "camera.rear": "jpg"}

@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.harness import Contender, Sample, compare, in_process
 from benchmarks.report import Report
 from benchmarks.scripts.sides import REPOSITORY, Answering
-from logloom.resample.frames import Extrapolation, FrameTree, TransformTable
+from logloom.resample.frame_tree import Extrapolation, FrameTree, TransformTable
 from logloom.resample.poses import poses_of
 
 NAMES = ("map", "odom", "base", "lidar")

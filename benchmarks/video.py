@@ -23,15 +23,15 @@ from mcap_ros2.writer import Writer
 
 from benchmarks.harness import compare, in_process
 from benchmarks.report import Report
-from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.logs.interface import Log, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.video.encoders import open_encoder
 from logloom.io.video.index import video_index
 from logloom.recipe import Recipe
-from logloom.transforms.columns import RowPlan, Span
-from logloom.transforms.resolve import resolve
-from logloom.transforms.rows import build_blocks
-from logloom.transforms.spans import plan_spans
+from logloom.transforms.rows.plan.resolve import resolve
+from logloom.transforms.rows.plan.row_plan import RowPlan, Span
+from logloom.transforms.rows.row_stream import build_blocks
+from logloom.transforms.rows.spans import plan_spans
 
 RECIPE = """\
 name: video

@@ -24,11 +24,11 @@ from benchmarks.harness import Contender, compare, in_process
 from benchmarks.report import Report
 from benchmarks.scripts.sides import LOADERS, Side
 from logloom.blocks import Block, Ragged
-from logloom.io.storage import Store
-from logloom.io.units import StagedUnit, UnitContext
-from logloom.io.zarr import ZarrOptions, ZarrReader
-from logloom.io.zarr.assemble import make_file, plan_assembly
-from logloom.io.zarr.stage import ZarrStageWriter
+from logloom.io.formats.interface import StagedUnit, UnitContext
+from logloom.io.formats.zarr import ZarrOptions, ZarrReader
+from logloom.io.formats.zarr.assemble import make_file, plan_assembly
+from logloom.io.formats.zarr.stage import ZarrStageWriter
+from logloom.io.storage.store import Store
 from logloom.schema import BYTES, ColumnType, Schema
 
 BATCH, BLOCK_ROWS, ROW_BYTES = 32, 100, 94_000

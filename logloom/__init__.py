@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from logloom.errors import LogloomError
     from logloom.recipe import Recipe
     from logloom.schema import ColumnType, Schema
-    from logloom.transforms.derive import derive
+    from logloom.transforms.rows.derive.columns import derive
 
 __version__ = "0.1.0"
 __all__ = ["ColumnType", "LogloomError", "Recipe", "Schema", "derive"]
@@ -17,7 +17,7 @@ _HOMES = {
     "logloom.errors": ["LogloomError"],
     "logloom.recipe": ["Recipe"],
     "logloom.schema": ["ColumnType", "Schema"],
-    "logloom.transforms.derive": ["derive"],
+    "logloom.transforms.rows.derive.columns": ["derive"],
 }
 
 __getattr__ = imported_on_use(__name__, _HOMES)

@@ -1,6 +1,6 @@
 """Attributes that are made when first asked for: `cached_property`.
 
-Elsewhere: attributes of logs, which threads share, made once each (logloom.io.logs.lazy).
+Elsewhere: attributes of logs, which threads share, made once each (logloom.io.logs.files.lazy_attributes).
 """
 
 from __future__ import annotations

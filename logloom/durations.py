@@ -2,7 +2,7 @@
 
 Here: `nanoseconds_of`, the one rule for all arguments that are lengths of time.
 Elsewhere: durations in recipes, which need their unit (logloom.recipe.values); in filters
-(logloom.where_grammar).
+(logloom.query.grammar).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import UsageError
-from logloom.where_grammar import MAX_DURATION, UNITS, parse_duration
+from logloom.query.grammar import MAX_DURATION, UNITS, parse_duration
 
 Time = str | float | datetime.timedelta | np.timedelta64  # "300ms", or 0.3 seconds
 _NUMPY_UNITS = {**UNITS, "D": UNITS["d"], "W": 7 * UNITS["d"]}

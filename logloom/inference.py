@@ -1,7 +1,7 @@
 """Types from values: what a column is, told by its rows.
 
 Here: kinds of Python values, and the shape and the type that rows, or parts of a dataset, have in common.
-Elsewhere: what types mean (logloom.schema), what a message's definition says (logloom.io.logs.decoding).
+Elsewhere: what types mean (logloom.schema), what a message's definition says (logloom.io.logs.messages).
 
 Axes are ragged up to the last one whose length differs:
 

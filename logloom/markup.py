@@ -1,6 +1,6 @@
 """Small pieces of HTML for notebooks, in which every text is escaped: names come from logs.
 
-Elsewhere: the page of `logloom report`, which is a template (logloom.pipelines.report_page).
+Elsewhere: the page of `logloom report`, which is a template (logloom.pipelines.report.page).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from logloom.words import printable
+from logloom.text import printable
 
 MAX_ROWS = 40  # of a table
 # What is wider than its place scrolls there, by keyboard too: notebooks are read on phones.

@@ -2,8 +2,8 @@
 
 Here: `RowSplit`, what a recipe or a program asks for; `labels_by_place`, `labels_by_time`, `labels_by_value`;
 which columns can be split by, and say splits.
-Elsewhere: builds that split rows (logloom.transforms.rows), splits of a dataset that is there
-(logloom.datasets.splitting), splits of whole logs (logloom.recipe.logs).
+Elsewhere: builds that split rows (logloom.transforms.rows.row_stream), splits of a dataset that is there
+(logloom.datasets.splits.split), splits of whole logs (logloom.recipe.logs).
 
 Cells are squares of a grid that begins at 0, or spans of time since the Unix epoch. A hash of a cell's number
 decides its split, so a cell stays in its split whatever drives arrive, and a row's split follows from the row

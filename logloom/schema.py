@@ -1,7 +1,7 @@
 """Column types: what a column holds, before any value of it exists.
 
 Here: `ColumnType` and `Schema`, their checks and their JSON form.
-Elsewhere: the values (logloom.blocks), where types come from (logloom.io.logs.decoding.fields).
+Elsewhere: the values (logloom.blocks), where types come from (logloom.io.logs.messages.fields).
 A row is `log_id` (str), `timestamp` (int64 ns since the Unix epoch), then the columns.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
-from logloom.words import near_to, shortened
+from logloom.text import near_to, shortened
 
 COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})

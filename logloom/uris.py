@@ -2,7 +2,7 @@
 
 Here: `shown`, for single URIs and for whatever text has some in it; `chained`, for the causes of errors;
 `is_local`, `host_of`.
-Elsewhere: how a URI that is shown is opened all the same (`with_access` in logloom.io.filesystems).
+Elsewhere: how a URI that is shown is opened all the same (`with_access` in logloom.io.storage.filesystems).
 """
 
 from __future__ import annotations

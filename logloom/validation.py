@@ -2,7 +2,8 @@
 
 Here, too: `OneOrKeys`, the type of a key that takes a value that stands alone or a mapping, and is told one
 mistake, not what each kind makes of it; `InvalidPartsError`, which checks raise for parts that they validate.
-Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata (logloom.io.metadata).
+Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata
+(logloom.io.storage.metadata).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Discriminator, Tag, ValidationError
 
-from logloom.words import shortened
+from logloom.text import shortened
 
 _One = TypeVar("_One")
 _Keys = TypeVar("_Keys")

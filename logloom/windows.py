@@ -1,7 +1,8 @@
 """Windows of rows: those at some offsets around a row, as long as they lie in its run.
 
 Here: where runs begin, and which rows windows have, as arithmetic on positions.
-Elsewhere: views of datasets (logloom.datasets.views), windows of a table (logloom.io.tables.windows).
+Elsewhere: views of datasets (logloom.datasets.views.positions), windows of a table
+(logloom.io.formats.table.read.windows).
 
 A run is rows of one log, side by side as stored, without a gap that is too long:
 

@@ -32,7 +32,7 @@ sys.dont_write_bytecode = False
 
 # Worker processes are forked by the hundred, too; so each is spared what it would import. Nothing of `tests`:
 # the server may start where another package of that name comes first, which its children would keep then.
-multiprocessing.set_forkserver_preload(["logloom.pipelines.build", "logloom.pipelines.verify"])
+multiprocessing.set_forkserver_preload(["logloom.pipelines.build.build", "logloom.pipelines.verify.verify"])
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

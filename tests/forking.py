@@ -143,8 +143,8 @@ def import_all() -> None:
     with without_collection():  # which would write to pages that all processes share
         spare_pandas()
         importlib.import_module("logloom.cli")
-        for module in pkgutil.iter_modules(logloom.pipelines.__path__, "logloom.pipelines."):
-            if module.name != "logloom.pipelines.template":
+        for module in pkgutil.walk_packages(logloom.pipelines.__path__, "logloom.pipelines."):
+            if not module.name.endswith((".template", ".launch")):  # which import Beam
                 importlib.import_module(module.name)
 
 

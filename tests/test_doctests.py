@@ -15,73 +15,73 @@ import pytest
 
 import logloom
 import logloom.datasets
-import logloom.io.bags as bags
-import logloom.io.tables as tt
+import logloom.io.formats.bags as bags
+import logloom.io.formats.table as tt
 from logloom.demo import demo_recipe, make_drives
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 
 PURE = [
-    "logloom.io.metadata",
+    "logloom.io.storage.metadata",
     "logloom.blocks",
     "logloom.inference",
     "logloom.interpreter",
-    "logloom.io.purged",
-    "logloom.io.version_times",
-    "logloom.io.lerobot.encoding",
+    "logloom.io.catalog.tombstones",
+    "logloom.io.catalog.commit_times",
+    "logloom.io.formats.lerobot.video_encoder",
     "logloom.io.video.codecs",
-    "logloom.io.zarr.layout",
+    "logloom.io.formats.zarr.layout",
     "logloom.markup",
-    "logloom.pipelines.log_counts",
-    "logloom.pipelines.report_samples",
-    "logloom.pipelines.show_foxglove",
-    "logloom.pipelines.show_rerun",
-    "logloom.datasets.distances",
-    "logloom.io.logs.decoding.clouds",
+    "logloom.pipelines.versions.log_counts",
+    "logloom.pipelines.report.samples",
+    "logloom.pipelines.show.foxglove",
+    "logloom.pipelines.show.rerun",
+    "logloom.datasets.splits.distances",
+    "logloom.io.logs.messages.point_clouds",
     "logloom.io.logs.passes",
-    "logloom.io.logs.recorded",
-    "logloom.io.logs.tables.names",
+    "logloom.io.logs.recording_times",
+    "logloom.io.logs.tables.name_times",
     "logloom.io.logs.tables.sweeps",
     "logloom.resample.kernels",
-    "logloom.resample.matching",
+    "logloom.resample.sync",
     "logloom.resample.policies",
-    "logloom.resample.turns",
-    "logloom.pipelines.duplicates",
-    "logloom.statistics.cells",
-    "logloom.statistics.exact",
-    "logloom.statistics.lanes",
+    "logloom.resample.angles",
+    "logloom.pipelines.plan.duplicates",
+    "logloom.statistics.value_counts",
+    "logloom.statistics.exact_sums",
+    "logloom.statistics.series",
     "logloom.statistics.rows",
-    "logloom.transforms.calibrations",
-    "logloom.transforms.point_times",
-    "logloom.transforms.row_splitting",
-    "logloom.transforms.ticks",
-    "logloom.where_bounds",
+    "logloom.transforms.rows.calibrations",
+    "logloom.transforms.rows.point_times",
+    "logloom.transforms.rows.row_splits",
+    "logloom.transforms.rows.ticks",
+    "logloom.query.bounds",
     "logloom.windows",
-    "logloom.words",
+    "logloom.text",
 ]
 IN_A_FOLDER = [
-    "logloom.datasets.concatenation",
+    "logloom.datasets.mixing.concatenation",
     "logloom.datasets.dataset",
-    "logloom.datasets.finding",
-    "logloom.datasets.loader",
+    "logloom.datasets.search.find",
+    "logloom.datasets.loader.loader",
     "logloom.durations",
     "logloom.datasets.opening",
-    "logloom.io.bags.dataset_reader",
-    "logloom.io.bags.dataset_writer",
-    "logloom.io.tables.index",
-    "logloom.io.tables.loader",
-    "logloom.io.tables.merging",
-    "logloom.io.tables.rows",
-    "logloom.io.tables.verifying",
-    "logloom.io.tables.write",
-    "logloom.pipelines.build",
-    "logloom.pipelines.plan",
-    "logloom.pipelines.stats",
-    "logloom.pipelines.verify",
+    "logloom.io.formats.bags.dataset_reader",
+    "logloom.io.formats.bags.dataset_writer",
+    "logloom.io.formats.table.index.index",
+    "logloom.io.formats.table.read.loader",
+    "logloom.io.formats.table.read.merge",
+    "logloom.io.formats.table.write.user_rows",
+    "logloom.io.formats.table.verification",
+    "logloom.io.formats.table.write.write",
+    "logloom.pipelines.build.build",
+    "logloom.pipelines.plan.plan",
+    "logloom.pipelines.stats.stats",
+    "logloom.pipelines.verify.verify",
     "logloom.recipe.model",
     "logloom.schema",
-    "logloom.transforms.derive",
+    "logloom.transforms.rows.derive.columns",
 ]
 NAMES = {"logloom": logloom, "np": np, "tt": tt, "bags": bags}
 # Public functions and classes that are called in every program; torch_dataset has its page (make torch).
@@ -92,15 +92,15 @@ CALLED = [
         f"logloom.datasets.Dataset.{name}"
         for name in ("filter", "get_many", "map", "normalized", "select", "stats", "window")
     ),
-    *(f"logloom.io.bags.{name}" for name in ("DatasetReader", "DatasetWriter")),
+    *(f"logloom.io.formats.bags.{name}" for name in ("DatasetReader", "DatasetWriter")),
     *(
-        f"logloom.io.tables.{name}"
+        f"logloom.io.formats.table.{name}"
         for name in ("infer_types", "merge", "read_index", "row_loader", "verify", "write_table")
     ),
-    "logloom.pipelines.build.build",
-    "logloom.pipelines.plan.plan_build",
-    "logloom.pipelines.stats.column_statistics",
-    "logloom.pipelines.verify.verify",
+    "logloom.pipelines.build.build.build",
+    "logloom.pipelines.plan.plan.plan_build",
+    "logloom.pipelines.stats.stats.column_statistics",
+    "logloom.pipelines.verify.verify.verify",
 ]
 
 

@@ -19,15 +19,15 @@ from logloom.demo import demo_recipe, make_drives
 from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, TruncatedLogError, UsageError
 from logloom.extras import entry_points_by_group
-from logloom.io.formats import format_named
+from logloom.io.formats.registry import format_named
 from logloom.io.logs import opening
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
-from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
-from logloom.io.storage import Store
+from logloom.io.storage.store import Store
 from logloom.testing.rows import SCHEMA, cut, random_block
-from logloom.transforms import derive
+from logloom.transforms.rows.derive import columns as derive
 
 pytestmark = pytest.mark.pages
 

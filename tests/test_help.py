@@ -4,8 +4,8 @@ import pytest
 import typer
 
 from logloom.cli import commands
-from logloom.io.foreign import kinds
-from logloom.io.formats import format_names
+from logloom.io.formats.foreign import kinds
+from logloom.io.formats.registry import format_names
 from tests.forking import command
 
 COMMANDS = typer.main.get_command(commands()).commands

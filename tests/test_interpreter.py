@@ -17,12 +17,12 @@ assert worker.end.result() == 0
 server.close()
 """
 APART = """
-from logloom.transforms.attempts import _in_child
+from logloom.transforms.build.quarantine import _in_child
 assert _in_child(None, []) == ([], "")
 """
 HELPER = """
 import os
-from logloom.io.lance.helper import helped
+from logloom.io.formats.lance.helper import helped
 assert helped(os.getpid, (), {}) != os.getpid()
 """
 BEAM = """
@@ -45,7 +45,7 @@ with process_pool(1) as pool:
 assert "PYTHONSAFEPATH" not in os.environ
 """
 OF_HERE = """
-from logloom.io.lance.helper import helped
+from logloom.io.formats.lance.helper import helped
 from of_here import told
 assert helped(told, (), {}) == "of here"
 """

@@ -20,7 +20,7 @@ from logloom.row_splits import (
     value_problem,
 )
 from logloom.schema import BYTES, STRING, ColumnType
-from logloom.transforms.row_splitting import RowSplitter
+from logloom.transforms.rows.row_splits import RowSplitter
 
 SHARES = {"train": Decimal("0.5"), "val": Decimal("0.3"), "test": Decimal("0.2")}
 NUMBER = {name: number for number, name in enumerate(SHARES)}

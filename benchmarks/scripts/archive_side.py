@@ -17,13 +17,13 @@ from typing import Any
 
 import logloom.datasets
 from benchmarks.scripts.many import resident
-from logloom.io.formats import format_named
-from logloom.io.manifest import read_manifest
-from logloom.io.storage import Store
-from logloom.io.version_files import version_numbers
-from logloom.pipelines.head import head
-from logloom.pipelines.splits import built_splits
-from logloom.pipelines.verify import verify
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.catalog.version_files import version_numbers
+from logloom.io.formats.registry import format_named
+from logloom.io.storage.store import Store
+from logloom.pipelines.head.head import head
+from logloom.pipelines.stats.splits import built_splits
+from logloom.pipelines.verify.verify import verify
 
 
 def main(what: str, root: str, sample: str = "all") -> None:

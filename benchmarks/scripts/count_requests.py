@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 
-from logloom.pipelines.plan import plan_build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.transforms import finish, partition, reading_back
-from logloom.transforms import job as jobs
-from logloom.transforms.outcomes import merge_outcomes, write_outcomes
+from logloom.transforms.build import commit, partition, read_back
+from logloom.transforms.build import job as jobs
+from logloom.transforms.build.outcomes import merge_outcomes, write_outcomes
 
 RECIPE = """\
 name: requests
@@ -82,11 +82,11 @@ def main(log: str, rows: str) -> None:
     end("plan partitions, in a worker")
     results = [partition.build_partition(job, piece) for piece in pieces]
     end("build")
-    results = [reading_back.read_back(job, result) for result in results]
+    results = [read_back.read_back(job, result) for result in results]
     end("read back")
-    outcome = finish.finish_log(job, results)
+    outcome = commit.finish_log(job, results)
     end("finish")
-    finish.commit(job, merge_outcomes(job, [write_outcomes(job, [outcome])]), [])
+    commit.commit(job, merge_outcomes(job, [write_outcomes(job, [outcome])]), [])
     end("commit")
     print(json.dumps({"partitions": len(pieces), "phases": phases}))
 

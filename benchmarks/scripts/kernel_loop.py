@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from logloom.pipelines.build import raise_outcome
-from logloom.pipelines.plan import plan_build
+from logloom.pipelines.build.build import raise_outcome
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.transforms import finish, partition, reading_back
-from logloom.transforms.outcomes import merge_outcomes, write_outcomes
+from logloom.transforms.build import commit, partition, read_back
+from logloom.transforms.build.outcomes import merge_outcomes, write_outcomes
 
 
 def main(recipe: str, root: str) -> None:
@@ -39,12 +39,12 @@ def main(recipe: str, root: str) -> None:
             with phase("build"):
                 built = partition.build_partition(job, piece)
             with phase("read_back"):
-                results.append(reading_back.read_back(job, built))
+                results.append(read_back.read_back(job, built))
         with phase("finish"):
-            outcomes.append(finish.finish_log(job, results))
+            outcomes.append(commit.finish_log(job, results))
     with phase("commit"):
-        finish.commit(job, merge_outcomes(job, [write_outcomes(job, outcomes)]), [])
-        raise_outcome(finish.read_outcome(job), job)
+        commit.commit(job, merge_outcomes(job, [write_outcomes(job, outcomes)]), [])
+        raise_outcome(commit.read_outcome(job), job)
     print(json.dumps({"logs": len(plan.logs), "partitions": plan.num_partitions, **spent}))
 
 

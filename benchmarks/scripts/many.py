@@ -13,8 +13,8 @@ import resource
 import sys
 import time
 
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 

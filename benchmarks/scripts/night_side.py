@@ -17,9 +17,9 @@ import time
 import apache_beam as beam
 
 from benchmarks.scripts.many import resident
-from logloom.io.formats import format_named
-from logloom.pipelines.build import build, construct, prepared
-from logloom.pipelines.plan import plan_build
+from logloom.io.formats.registry import format_named
+from logloom.pipelines.build.build import build, construct, prepared
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 

@@ -94,7 +94,9 @@ class Side(Answering):
 
 def open_sides(folder: pathlib.Path, rows: int) -> dict[str, Side]:
     """logloom, and each granular that `make interop` installed."""
-    sides = {"logloom": Side(sys.executable, "bags_side.py", "logloom.io.bags", folder / "logloom", rows)}
+    sides = {
+        "logloom": Side(sys.executable, "bags_side.py", "logloom.io.formats.bags", folder / "logloom", rows)
+    }
     for name, python in GRANULAR.items():
         if python.exists():
             sides[name] = Side(python, "bags_side.py", "granular", folder / name.replace(" ", "-"), rows)

@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from logloom import __version__
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     AFTER_COMMIT,
     BAD_USAGE,
     FAILED,
@@ -32,11 +32,11 @@ from logloom.cli.common import (
     print_logs,
     print_message,
 )
-from logloom.cli.streams import kept_open, reopen_closed
+from logloom.cli.terminal.streams import kept_open, reopen_closed
 from logloom.errors import AfterCommitError, LogloomError, UsageError
 from logloom.extras import spare_pandas
+from logloom.text import WAITING_LOG
 from logloom.uris import shown
-from logloom.words import WAITING_LOG
 
 # In the order of `--help`; each is a module of that name, which adds its command to the app.
 VERBS = (
@@ -168,7 +168,7 @@ def _discard_stdout() -> None:
 def _is_of_printing(error: OSError) -> bool:
     """Whether it was raised in this package itself, which opens no files, and so by what it prints to."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return error.filename is None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__)
+    return error.filename is None and frame.f_code.co_filename.startswith(os.path.dirname(__file__))
 
 
 def _print_internal(error: Exception, debug: bool) -> None:

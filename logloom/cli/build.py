@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.options.engines import EngineOptions
+from logloom.cli.options.groups import takes_groups
+from logloom.cli.options.jobs import JobOptions, print_work, run_job, work_of
+from logloom.cli.options.recipes import LogOptions, RecipeOptions, plan_recipe
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     AllowEmpty,
     app,
@@ -19,16 +23,12 @@ from logloom.cli.common import (
     read_in_words,
     up_to_date_in_words,
 )
-from logloom.cli.engines import EngineOptions
-from logloom.cli.groups import takes_groups
-from logloom.cli.jobs import JobOptions, print_work, run_job, work_of
-from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
 from logloom.errors import after_commit
-from logloom.words import OnMessage, counted
+from logloom.text import OnMessage, counted
 
 if TYPE_CHECKING:
-    from logloom.pipelines.built import Built
-    from logloom.pipelines.planned import BuildPlan
+    from logloom.pipelines.build.result import Built
+    from logloom.pipelines.plan.build_plan import BuildPlan
 
 
 OpenLineage = Annotated[
@@ -68,7 +68,7 @@ def build(
     runner = engine.with_workers(options.workers)
     around: Callable[[Any], AbstractContextManager[object]] = nullcontext
     if openlineage is not None:
-        from logloom.pipelines.openlineage import announced
+        from logloom.pipelines.build.openlineage import announced
 
         around = partial(announced, target=openlineage, on_message=print_message)
     plan, built = run_job(make_plan, options, engine, runner, options.view, around)
@@ -88,9 +88,9 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
 
 
 def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
-    from logloom.pipelines.plan_summary import duplicates_summary, kept_summary
-    from logloom.pipelines.splits import built_splits, built_warnings, in_words, planned_warnings
-    from logloom.transforms.build_warnings import as_json
+    from logloom.pipelines.plan.summary import duplicates_summary, kept_summary
+    from logloom.pipelines.stats.splits import built_splits, built_warnings, in_words, planned_warnings
+    from logloom.transforms.build.build_warnings import as_json
 
     manifest = built.manifest
     counts = built_splits(manifest)
@@ -127,7 +127,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
 
 
 def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None:
-    from logloom.pipelines.log_counts import logs_in_words, reason_in_words
+    from logloom.pipelines.versions.log_counts import logs_in_words, reason_in_words
 
     manifest = built.manifest
     totals = manifest.totals

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.options.engines import EngineOptions
+from logloom.cli.options.groups import takes_groups
+from logloom.cli.options.jobs import JobOptions, View, print_work, run_job, work_of
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     app,
     examples,
@@ -20,20 +23,17 @@ from logloom.cli.common import (
     read_in_words,
     up_to_date_in_words,
 )
-from logloom.cli.engines import EngineOptions
-from logloom.cli.groups import takes_groups
-from logloom.cli.jobs import JobOptions, View, print_work, run_job, work_of
 from logloom.errors import UsageError
-from logloom.words import counted, human_bytes
+from logloom.text import counted, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from logloom.io.shards import LogRecord
-    from logloom.io.sources import RowSource
-    from logloom.pipelines.built import Built
-    from logloom.pipelines.convert_plain import PlainFolder
-    from logloom.pipelines.convert_plan import ConvertPlan
+    from logloom.io.catalog.pages import LogRecord
+    from logloom.io.rows.sources import RowSource
+    from logloom.pipelines.build.result import Built
+    from logloom.pipelines.convert.plain_folder import PlainFolder
+    from logloom.pipelines.convert.plan import ConvertPlan
 
 
 class SourceDamage(enum.StrEnum):
@@ -92,8 +92,8 @@ class _NamingFormats(typer.core.TyperCommand):
     """A command whose help names the formats that installed packages offer; to look costs too much before."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from logloom.io.foreign import kinds
-        from logloom.io.formats import format_names
+        from logloom.io.formats.foreign import kinds
+        from logloom.io.formats.registry import format_names
 
         for parameter in self.params:
             if isinstance(parameter, typer.core.TyperOption) and parameter.help:
@@ -118,9 +118,9 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
     DST becomes a root with a version, or with --plain a plain folder. Every column's digest is compared on
     both sides. A version's own format is copied as it is.
     """
-    from logloom.pipelines.convert_plain import PlainFolder, can_copy
-    from logloom.pipelines.convert_plan import parse_options, plan_convert
-    from logloom.pipelines.convert_sources import open_source
+    from logloom.pipelines.convert.plain_folder import PlainFolder, can_copy
+    from logloom.pipelines.convert.plan import parse_options, plan_convert
+    from logloom.pipelines.convert.sources import open_source
 
     storage = parse_storage_options(options.storage_option)
     chosen = parse_options(what.options)
@@ -175,9 +175,9 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
 
 
 def _copy(source: RowSource, folder: PlainFolder, output: str, options: JobOptions) -> None:
-    from logloom.pipelines.convert_plain import copy_out
-    from logloom.pipelines.convert_sources import VersionSource
-    from logloom.pipelines.progress import steps
+    from logloom.pipelines.build.progress import steps
+    from logloom.pipelines.convert.plain_folder import copy_out
+    from logloom.pipelines.convert.sources import VersionSource
 
     assert isinstance(source, VersionSource)
     with steps("copying", quiet=options.quiet) as on_progress:
@@ -199,8 +199,8 @@ def _report(
     folder: PlainFolder | None,
     options: JobOptions,
 ) -> None:
-    from logloom.io.stretches import DAMAGE
-    from logloom.pipelines.log_counts import logs_in_words
+    from logloom.io.rows.log_ranges import DAMAGE
+    from logloom.pipelines.versions.log_counts import logs_in_words
 
     manifest = converted.manifest
     place = folder.store.uri if folder else plan.job.store.uri

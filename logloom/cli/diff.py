@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     Json,
     StorageOption,
     app,
@@ -21,11 +21,11 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
-from logloom.words import changed_numbers
+from logloom.text import changed_numbers
 
 if TYPE_CHECKING:
-    from logloom.io.storage import Store
-    from logloom.pipelines.comparison import VersionComparison
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.versions.diff import VersionComparison
 
 
 Since = Annotated[
@@ -70,10 +70,10 @@ def diff(
     storage_option: StorageOption = None,
 ) -> None:
     """Show what differs between two versions: logs, rows, columns, outputs, software and recipe."""
-    from logloom.io.manifest import read_manifest, split_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.comparison import compare, without_purged
-    from logloom.pipelines.stats import MAX_LOGS, changed_statistics
+    from logloom.io.catalog.manifest import read_manifest, split_root
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.stats.stats import MAX_LOGS, changed_statistics
+    from logloom.pipelines.versions.diff import compare, without_purged
 
     if md and json:
         raise UsageError("give --md or --json, one of both")
@@ -109,9 +109,9 @@ def diff(
 
 def _is_version(text: str, store: Store) -> bool:
     """Whether a text says a version of a root, rather than another root."""
-    from logloom.io.storage import Store
-    from logloom.io.tags import read_tags
-    from logloom.io.version_times import is_day
+    from logloom.io.catalog.commit_times import is_day
+    from logloom.io.catalog.tags import read_tags
+    from logloom.io.storage.store import Store
 
     is_named = re.fullmatch("v?[0-9]+|latest", text) or is_day(text) or text in read_tags(store)
     return bool(is_named) and not Store.at(text).names()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     FAILED,
     NOT_WHOLE,
     Json,
@@ -28,8 +28,8 @@ from logloom.cli.common import (
 )
 def doctor(logs: LogsArgument, json: Json = False, storage_option: StorageOption = None) -> None:
     """Read logs from end to end; report what is damaged, missing or strangely timed, and the remedy."""
-    from logloom.pipelines.doctor import examine_all
-    from logloom.pipelines.doctor_findings import COLUMNS
+    from logloom.pipelines.doctor.doctor import examine_all
+    from logloom.pipelines.doctor.findings import COLUMNS
 
     found = []
     for diagnosis in examine_all(logs, parse_storage_options(storage_option)):

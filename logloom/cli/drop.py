@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.options.jobs import View
+from logloom.cli.rollback import MakeView, Reason
+from logloom.cli.terminal.output import (
     AllowEmpty,
     BareRoot,
     Json,
@@ -19,9 +21,7 @@ from logloom.cli.common import (
     print_json,
     print_message,
 )
-from logloom.cli.jobs import View
-from logloom.cli.rollback import MakeView, Reason
-from logloom.words import counted, some_of
+from logloom.text import counted, some_of
 
 
 @app.command(
@@ -49,10 +49,10 @@ def drop(
     """Commit a new version without some logs, which later builds leave out, too; earlier versions stay."""
     import os
 
-    from logloom.io.storage import Store
-    from logloom.pipelines.built import newest
-    from logloom.pipelines.drop import plan_drop
-    from logloom.pipelines.progress import Watch
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.build.progress import Watch
+    from logloom.pipelines.build.result import newest
+    from logloom.pipelines.versions.drop import plan_drop
 
     store = Store.at(root, parse_storage_options(storage_option))
     plan = plan_drop(store, log_ids, reason, undo=undo, allow_empty=allow_empty)
@@ -60,7 +60,7 @@ def drop(
     if plan.up_to_date:
         built = newest(plan, view=view.value, on_message=on_message)
     else:
-        from logloom.pipelines.build import build  # with Beam, which wrong names don't wait for
+        from logloom.pipelines.build.build import build  # with Beam, which wrong names don't wait for
 
         built = build(
             plan,

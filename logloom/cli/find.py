@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     Json,
     Root,
     StorageOption,
@@ -21,7 +21,7 @@ from logloom.cli.common import (
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
-    from logloom.datasets.finding import FoundIntervals
+    from logloom.datasets.search.find import FoundIntervals
 
 _SHOWN = 50
 
@@ -65,7 +65,7 @@ def find(
     storage_option: StorageOption = None,
 ) -> None:
     """Find the times at which a condition holds, such as hard braking near a pedestrian."""
-    from logloom.datasets.finding import find as run
+    from logloom.datasets.search.find import find as run
 
     options = parse_storage_options(storage_option)
     if where is None:
@@ -92,7 +92,7 @@ def find(
 
 
 def _show(root: str, found: FoundIntervals) -> None:
-    from logloom.words import counted, human_time
+    from logloom.text import counted, human_time
 
     lines = [
         (
@@ -117,10 +117,10 @@ def _show(root: str, found: FoundIntervals) -> None:
 
 
 def _list_saved(root: str, options: dict[str, dict[str, Any]], json: bool) -> None:
-    from logloom.io.intervals import intervals_file, intervals_of, read_intervals_file
-    from logloom.io.manifest import open_root, split_root
-    from logloom.io.storage import Store
-    from logloom.words import human_seconds
+    from logloom.io.catalog.intervals import intervals_file, intervals_of, read_intervals_file
+    from logloom.io.catalog.manifest import open_root, split_root
+    from logloom.io.storage.store import Store
+    from logloom.text import human_seconds
 
     place, version = split_root(root)
     store, manifest = open_root(Store.at(place, options), version)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     BareRoot,
     Json,
     Quiet,
@@ -19,10 +19,10 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
-from logloom.words import counted, human_bytes, some_of
+from logloom.text import counted, human_bytes, some_of
 
 if TYPE_CHECKING:
-    from logloom.pipelines.gc_removal import Collected
+    from logloom.pipelines.gc.removal import Collected
     from logloom.recipe import Keep
 
 MANY = 10**8  # versions, more than a root can have
@@ -82,8 +82,8 @@ def gc(
     """
     import dataclasses
 
-    from logloom.pipelines.gc import collect_garbage
-    from logloom.pipelines.progress import steps
+    from logloom.pipelines.build.progress import steps
+    from logloom.pipelines.gc.gc import collect_garbage
 
     keep = _keep(keep_last, keep_daily, keep_tags)
     with steps("looking for garbage", quiet=quiet) as on_progress:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     Json,
     Root,
     StorageOption,
@@ -40,8 +40,8 @@ def head(
     storage_option: StorageOption = None,
 ) -> None:
     """Show rows of a dataset; with --why, where their values come from."""
-    from logloom.io.manifest import split_root
-    from logloom.pipelines.head import head as run
+    from logloom.io.catalog.manifest import split_root
+    from logloom.pipelines.head.head import head as run
 
     where, version = split_root(root)
     shown = run(

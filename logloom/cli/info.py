@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     Json,
     LogsArgument,
@@ -57,7 +57,7 @@ def info(
     storage_option: StorageOption = None,
 ) -> None:
     """Show the topics of logs: types, counts, rates, times. Reads indices, and the beginning of video."""
-    from logloom.pipelines.info import COLUMNS, describe, suggested_recipe
+    from logloom.pipelines.info.info import COLUMNS, describe, suggested_recipe
 
     if recipe and json:
         raise UsageError("--recipe prints YAML; leave out --json, or --recipe")
@@ -70,7 +70,7 @@ def info(
         text = suggested_recipe(logs, options, mode, notes.append)
         print(text, end="")
     elif tree:
-        from logloom.pipelines.info_tree import draw_trees
+        from logloom.pipelines.info.tree import draw_trees
 
         drawn = draw_trees(logs, options, mode, notes.append)
         if json:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     Json,
     Quiet,
@@ -18,7 +18,7 @@ from logloom.cli.common import (
     print_json,
     print_message,
 )
-from logloom.words import counted
+from logloom.text import counted
 
 label = typer.Typer(
     name="label",
@@ -54,9 +54,9 @@ def export(
     """Write images of a column as files whose names carry log and time, and a table of these keys."""
     import dataclasses
 
-    from logloom.io.manifest import split_root
-    from logloom.pipelines.label_export import export_frames
-    from logloom.pipelines.progress import steps
+    from logloom.io.catalog.manifest import split_root
+    from logloom.pipelines.build.progress import steps
+    from logloom.pipelines.label.export_frames import export_frames
 
     where, version = split_root(root)
     with steps("writing frames", quiet=quiet) as on_progress:
@@ -105,7 +105,7 @@ def import_(
     """
     import dataclasses
 
-    from logloom.pipelines.label_import import import_labels
+    from logloom.pipelines.label.import_labels import import_labels
 
     done = import_labels(
         files, tool, to, keys=keys, label_set=label_set, storage_options=parse_storage_options(storage_option)

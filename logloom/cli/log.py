@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     Json,
     Root,
@@ -21,11 +21,11 @@ from logloom.cli.common import (
     print_message,
     print_table,
 )
-from logloom.words import counted, human_bytes
+from logloom.text import counted, human_bytes
 
 if TYPE_CHECKING:
-    from logloom.io.shards import LogRecord
-    from logloom.pipelines.history import LogStay
+    from logloom.io.catalog.pages import LogRecord
+    from logloom.pipelines.versions.history import LogStay
 
 MAX_PLACES = 5  # in files of one log, that are printed
 
@@ -50,8 +50,8 @@ def log(
     storage_option: StorageOption = None,
 ) -> None:
     """Show every version that has a log, with the log's files, split, rows and units there; or list logs."""
-    from logloom.io.storage import Store
-    from logloom.pipelines.history import follow
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.versions.history import follow
 
     options = parse_storage_options(storage_option)
     if log_id is None:
@@ -73,9 +73,9 @@ def log(
 
 def _list(root: str, most: int, options: Mapping[str, Any], *, json: bool) -> None:
     """Lists the logs of a version."""
-    from logloom.io.manifest import open_root, split_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.history import listed_logs
+    from logloom.io.catalog.manifest import open_root, split_root
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.versions.history import listed_logs
 
     where, version = split_root(root)
     store, manifest = open_root(Store.at(where, options), version)
@@ -123,7 +123,7 @@ def _reasons(record: LogRecord) -> Iterator[str]:
 
 def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:
     """What was counted of a column, in short; a line for each of its elements."""
-    from logloom.pipelines.stats import elements
+    from logloom.pipelines.stats.stats import elements
 
     for label, lane in elements(name, stats):
         if lane.get("min") is not None:

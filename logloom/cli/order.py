@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     Json,
     StorageOption,
     app,
@@ -55,7 +55,7 @@ def order(
     storage_option: StorageOption = None,
 ) -> None:
     """Show which rows a training run saw, by the steps that its Loader saved."""
-    from logloom.datasets.seen import rows_seen
+    from logloom.datasets.loader.rows_seen import rows_seen
 
     found = rows_seen(
         roots,

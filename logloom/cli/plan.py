@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.options.groups import takes_groups
+from logloom.cli.options.recipes import LogOptions, RecipeOptions, plan_recipe
+from logloom.cli.terminal.output import (
     FAILED,
     NOT_WHOLE,
     Json,
@@ -18,11 +20,9 @@ from logloom.cli.common import (
     print_message,
     print_table,
 )
-from logloom.cli.groups import takes_groups
-from logloom.cli.recipes import LogOptions, RecipeOptions, plan_recipe
 
 if TYPE_CHECKING:
-    from logloom.pipelines.planned import BuildPlan
+    from logloom.pipelines.plan.build_plan import BuildPlan
 
 
 @app.command(
@@ -51,9 +51,9 @@ def plan(
     storage_option: StorageOption = None,
 ) -> None:
     """Show what a build would do: logs, partitions and bytes to read; what is finished, reused or dropped."""
-    from logloom.pipelines.bottleneck import estimated
-    from logloom.pipelines.plan_summary import in_words, plan_summary
-    from logloom.pipelines.plan_warnings import column_warnings
+    from logloom.pipelines.plan.bottleneck import estimated
+    from logloom.pipelines.plan.column_warnings import column_warnings
+    from logloom.pipelines.plan.summary import in_words, plan_summary
 
     choices: dict[str, Any] = {"sample": None} if all_logs else {}
     planned = plan_recipe(recipe, logs, storage_option, **choices)
@@ -88,8 +88,8 @@ def plan(
 
 def _lacking(plan: BuildPlan) -> str:
     """What the newest version lacks, although it is up to date."""
-    from logloom.io.manifest import manifest_at
-    from logloom.pipelines.log_counts import lacking_in_words
+    from logloom.io.catalog.manifest import manifest_at
+    from logloom.pipelines.versions.log_counts import lacking_in_words
 
     assert plan.job.parent is not None
     return lacking_in_words(manifest_at(plan.job.store, plan.job.parent).logs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     BareRoot,
     Json,
@@ -23,11 +23,11 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
-from logloom.words import counted, human_bytes, ignore_message
+from logloom.text import counted, human_bytes, ignore_message
 
 if TYPE_CHECKING:
-    from logloom.pipelines.purge import PurgeReport
-    from logloom.pipelines.purge_rows import ErasedTime
+    from logloom.pipelines.purge.purge import PurgeReport
+    from logloom.pipelines.purge.rows import ErasedTime
 
 _TIME = r"-?[0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z"
 _ROWS = re.compile(rf"(.+?):({_TIME})?\.\.({_TIME})?")
@@ -78,8 +78,8 @@ def purge(
     """
     import dataclasses
 
-    from logloom.pipelines.progress import steps
-    from logloom.pipelines.purge import purge as run
+    from logloom.pipelines.build.progress import steps
+    from logloom.pipelines.purge.purge import purge as run
 
     with steps("looking through all files", quiet=quiet) as on_progress:
         done = run(
@@ -106,7 +106,7 @@ def _erased_time(text: str) -> ErasedTime:
     Raises:
         UsageError: it is no time of a log.
     """
-    from logloom.pipelines.purge_rows import ErasedTime
+    from logloom.pipelines.purge.rows import ErasedTime
     from logloom.schema import MAX_TIME, MIN_TIME
 
     found = _ROWS.fullmatch(text)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.options.groups import takes_groups
+from logloom.cli.options.recipes import DeriveOptions
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     Json,
     LocalWorkers,
@@ -20,9 +22,7 @@ from logloom.cli.common import (
     print_message,
     print_result,
 )
-from logloom.cli.groups import takes_groups
-from logloom.cli.recipes import DeriveOptions
-from logloom.words import counted
+from logloom.text import counted
 
 
 @app.command(
@@ -55,9 +55,9 @@ def repair(
     """
     import dataclasses
 
-    from logloom.io.manifest import split_root
-    from logloom.pipelines.progress import steps
-    from logloom.pipelines.repair import repair as run
+    from logloom.io.catalog.manifest import split_root
+    from logloom.pipelines.build.progress import steps
+    from logloom.pipelines.repair.repair import repair as run
 
     where, version = split_root(root)
     with steps("checking and building", quiet=quiet) as on_progress:

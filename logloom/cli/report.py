@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     LocalWorkers,
     Root,
     StorageOption,
@@ -51,10 +51,10 @@ def report(
     storage_option: StorageOption = None,
 ) -> None:
     """Write a page that shows a dataset: samples, rows, columns, what was refused, what changed."""
-    from logloom.io.disk import replace_file
-    from logloom.io.filesystems import explained
-    from logloom.io.manifest import open_root, split_root
-    from logloom.io.storage import Store
+    from logloom.io.catalog.manifest import open_root, split_root
+    from logloom.io.storage.disk import replace_file
+    from logloom.io.storage.filesystems import explained
+    from logloom.io.storage.store import Store
 
     if card and croissant:
         raise UsageError("give --card or --croissant, one of both")
@@ -65,17 +65,17 @@ def report(
     store, manifest = open_root(Store.at(where, parse_storage_options(storage_option)), version)
     num_workers = workers or os.cpu_count() or 1
     if card:
-        from logloom.pipelines.report_card import card_of
+        from logloom.pipelines.report.card import card_of
 
         data = card_of(store, manifest, num_workers=num_workers)
     elif croissant:
-        from logloom.pipelines.report_croissant import croissant_of
+        from logloom.pipelines.report.croissant import croissant_of
 
         beside = pathlib.Path(out).resolve().parent if out else pathlib.Path.cwd()
         data = croissant_of(store, manifest, str(beside))
     else:
-        from logloom.pipelines.report import report_of
-        from logloom.pipelines.report_page import page_of
+        from logloom.pipelines.report.page import page_of
+        from logloom.pipelines.report.report import report_of
 
         data = page_of(report_of(store, manifest, every_log=every_log, num_workers=num_workers))
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip(".-") or "dataset"

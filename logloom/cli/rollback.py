@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.options.jobs import View
+from logloom.cli.terminal.output import (
     Json,
     StorageOption,
     app,
@@ -17,9 +18,8 @@ from logloom.cli.common import (
     print_json,
     print_message,
 )
-from logloom.cli.jobs import View
 from logloom.errors import UsageError
-from logloom.words import some_of
+from logloom.text import some_of
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the new version.")]
 MakeView = Annotated[View, typer.Option(help="Make the version's view of plain folders, as `build` does.")]
@@ -47,9 +47,9 @@ def rollback(
     storage_option: StorageOption = None,
 ) -> None:
     """Commit a new version with the content of an earlier one. No data is copied, and no version changes."""
-    from logloom.io.manifest import resolve_version, split_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.rollback import rollback as run
+    from logloom.io.catalog.manifest import resolve_version, split_root
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.versions.rollback import rollback as run
 
     where, version = split_root(root)
     store = Store.at(where, parse_storage_options(storage_option))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     Root,
     StorageOption,
@@ -19,13 +19,13 @@ from logloom.cli.common import (
     print_result,
 )
 from logloom.errors import UsageError
-from logloom.words import OnMessage, counted
+from logloom.text import OnMessage, counted
 
 if TYPE_CHECKING:
-    from logloom.io.logs.base import Log
-    from logloom.io.manifest import Manifest
-    from logloom.io.storage import Store
-    from logloom.pipelines.show import ShownRows
+    from logloom.io.catalog.manifest import Manifest
+    from logloom.io.logs.interface import Log
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.show.show import ShownRows
 
 
 @app.command(
@@ -65,9 +65,9 @@ def show(
     storage_option: StorageOption = None,
 ) -> None:
     """Show rows of a log in a viewer: Rerun, or Foxglove by way of a file."""
-    from logloom.io.manifest import open_root, split_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.show_log import log_of
+    from logloom.io.catalog.manifest import open_root, split_root
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.show.log import log_of
 
     if save is not None and mcap is not None:
         raise UsageError("give --save or --mcap, one of both")
@@ -98,14 +98,14 @@ def _drawn(
 ) -> list[str]:
     """Shows rows, and the log that they come from, where it is given; tells what couldn't be drawn."""
     if mcap is not None:
-        from logloom.pipelines.show_log import messages_of
-        from logloom.pipelines.show_mcap import write_mcap
+        from logloom.pipelines.show.log import messages_of
+        from logloom.pipelines.show.mcap import write_mcap
 
         raw = messages_of(source, *rows.span, on_problem) if source is not None else ()
         values, messages = write_mcap(rows, pathlib.Path(mcap), raw), {}
     else:
-        from logloom.pipelines.show_rerun import open_viewer, save_rrd
-        from logloom.pipelines.show_topics import LogTopics
+        from logloom.pipelines.show.rerun import open_viewer, save_rrd
+        from logloom.pipelines.show.topics import LogTopics
 
         topics = LogTopics(source, *rows.span, on_problem) if source is not None else None
         values = save_rrd(rows, pathlib.Path(save), topics) if save is not None else open_viewer(rows, topics)
@@ -138,7 +138,7 @@ def _chosen(
 ) -> ShownRows:
     """The rows to show: of the log, or of the first that has some, those that pass the filter."""
     from logloom import datasets
-    from logloom.pipelines.show import rows_of
+    from logloom.pipelines.show.show import rows_of
 
     if where is None:
         return rows_of(store, manifest, log, rows)

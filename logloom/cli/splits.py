@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     Json,
     Root,
@@ -22,8 +22,8 @@ from logloom.cli.common import (
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
-    from logloom.datasets.separation import Separation
-    from logloom.datasets.splitting import Nearest
+    from logloom.datasets.splits.separation import Separation
+    from logloom.datasets.splits.split import Nearest
     from logloom.durations import Time
 
 
@@ -74,9 +74,9 @@ def splits(
 
     Exits with 3 if rows of two splits lie nearer than the `gap` by which a build split them.
     """
-    from logloom.datasets.separation import requested_splits, version_splits
-    from logloom.pipelines.split_proof import proof_of
-    from logloom.pipelines.splits import empty_row_splits, empty_splits
+    from logloom.datasets.splits.separation import requested_splits, version_splits
+    from logloom.pipelines.stats.split_distances import proof_of
+    from logloom.pipelines.stats.splits import empty_row_splits, empty_splits
 
     options = parse_storage_options(storage_option)
     if by is None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     Json,
     LocalWorkers,
     Root,
@@ -45,9 +45,9 @@ def stats(
     storage_option: StorageOption = None,
 ) -> None:
     """Show statistics of a dataset's columns: counts, range, mean, quantiles, values."""
-    from logloom.io.manifest import split_root
-    from logloom.pipelines.stats import column_statistics, sample_note
-    from logloom.words import counted
+    from logloom.io.catalog.manifest import split_root
+    from logloom.pipelines.stats.stats import column_statistics, sample_note
+    from logloom.text import counted
 
     where, version = split_root(root)
     found = column_statistics(
@@ -76,7 +76,7 @@ def stats(
 
 def _lines(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Rows of the table: one for each number, and for each length, of a column."""
-    from logloom.pipelines.stats import elements
+    from logloom.pipelines.stats.stats import elements
 
     missing = str(summary["unavailable"]) if "unavailable" in summary else ""
     for label, lane in elements(name, summary):
@@ -93,7 +93,7 @@ def _cells(summary: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _texts(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """How often the texts and the few whole numbers of a column occur."""
-    from logloom.pipelines.stats import elements
+    from logloom.pipelines.stats.stats import elements
 
     values_alone = {key: one for key, one in summary.items() if key != "lengths"}
     for label, one in elements(name, values_alone):

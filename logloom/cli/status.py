@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     Json,
     StorageOption,
     app,
@@ -20,7 +20,7 @@ from logloom.cli.common import (
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
-    from logloom.io.storage import Store
+    from logloom.io.storage.store import Store
     from logloom.pipelines.status import BuildStatus
 
 BuildRoot = Annotated[
@@ -59,7 +59,7 @@ def root_at(root: str, storage_option: list[str] | None) -> Store:
     Raises:
         UsageError: nothing is there.
     """
-    from logloom.io.storage import Store
+    from logloom.io.storage.store import Store
 
     store = Store.at(root, parse_storage_options(storage_option))
     if not store.names():

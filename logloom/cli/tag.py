@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     Json,
     Root,
     StorageOption,
@@ -33,9 +33,9 @@ def tag(
     storage_option: StorageOption = None,
 ) -> None:
     """Name a version, so that ROOT@NAME opens it."""
-    from logloom.io.manifest import split_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.tagging import tag as run
+    from logloom.io.catalog.manifest import split_root
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.versions.tag import tag as run
 
     where, version = split_root(root)
     store = Store.at(where, parse_storage_options(storage_option))

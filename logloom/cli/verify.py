@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.options.groups import takes_groups
+from logloom.cli.options.recipes import DeriveOptions
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     Json,
     LocalWorkers,
@@ -21,12 +23,10 @@ from logloom.cli.common import (
     print_message,
     print_result,
 )
-from logloom.cli.groups import takes_groups
-from logloom.cli.recipes import DeriveOptions
-from logloom.words import counted, human_bytes
+from logloom.text import counted, human_bytes
 
 if TYPE_CHECKING:
-    from logloom.pipelines.verify import Report
+    from logloom.pipelines.verify.verify import Report
 
 
 @app.command(
@@ -53,11 +53,11 @@ def verify(
     """Check that a version holds what its manifest says; with --against-logs, also what its logs say."""
     import dataclasses
 
-    from logloom.io.manifest import split_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.progress import steps
-    from logloom.pipelines.verify import verify as run
-    from logloom.pipelines.versions import check_sample
+    from logloom.io.catalog.manifest import split_root
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.build.progress import steps
+    from logloom.pipelines.plan.next_version import check_sample
+    from logloom.pipelines.verify.verify import verify as run
 
     check_sample(sample)
     where, version = split_root(root)

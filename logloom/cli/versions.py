@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import (
+from logloom.cli.terminal.output import (
     NOT_WHOLE,
     BareRoot,
     Json,
@@ -21,10 +21,10 @@ from logloom.cli.common import (
     print_message,
     print_table,
 )
-from logloom.words import human_bytes
+from logloom.text import human_bytes
 
 if TYPE_CHECKING:
-    from logloom.pipelines.history import VersionSummary
+    from logloom.pipelines.versions.history import VersionSummary
 
 
 @app.command(
@@ -63,8 +63,8 @@ def versions(
     """List the versions of a dataset: when and how each was made, what it holds, and what changed in it."""
     import dataclasses
 
-    from logloom.io.storage import Store
-    from logloom.pipelines.history import versions as run
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.versions.history import versions as run
 
     store = Store.at(root, parse_storage_options(storage_option))
     last = 20 if last is None and not since else last

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.common import Json, Root, StorageOption, app, examples, parse_storage_options, print_json
+from logloom.cli.terminal.output import (
+    Json,
+    Root,
+    StorageOption,
+    app,
+    examples,
+    parse_storage_options,
+    print_json,
+)
 from logloom.errors import UsageError
 
 
@@ -31,9 +39,9 @@ def view(
     storage_option: StorageOption = None,
 ) -> None:
     """Make a version's view: a plain folder for each format and split, for the formats' original tools."""
-    from logloom.io.manifest import open_root, split_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.progress import steps
+    from logloom.io.catalog.manifest import open_root, split_root
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.build.progress import steps
     from logloom.pipelines.view import copy_view, files_of, make_view
 
     where, version = split_root(root)

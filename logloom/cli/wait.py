@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.common import FAILED, NOT_WHOLE, Json, Quiet, StorageOption, app, examples, print_message
 from logloom.cli.status import BuildRoot, root_at, show_builds
+from logloom.cli.terminal.output import (
+    FAILED,
+    NOT_WHOLE,
+    Json,
+    Quiet,
+    StorageOption,
+    app,
+    examples,
+    print_message,
+)
 
 if TYPE_CHECKING:
     from logloom.pipelines.status import BuildStatus

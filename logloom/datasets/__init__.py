@@ -5,24 +5,24 @@ from typing import TYPE_CHECKING
 from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
-    from logloom.datasets.concatenation import concat
     from logloom.datasets.dataset import Dataset
-    from logloom.datasets.finding import FoundIntervals, Interval, find
-    from logloom.datasets.loader import Loader, SharedArray, torch_dataset
-    from logloom.datasets.mixing import Mixture, mix
+    from logloom.datasets.loader.loader import Loader, SharedArray, torch_dataset
+    from logloom.datasets.mixing.concatenation import concat
+    from logloom.datasets.mixing.mixture import Mixture, mix
     from logloom.datasets.opening import open
-    from logloom.datasets.splitting import Nearest, nearest, split
-    from logloom.io.checks import UncheckedWarning
+    from logloom.datasets.search.find import FoundIntervals, Interval, find
+    from logloom.datasets.splits.split import Nearest, nearest, split
+    from logloom.io.storage.known_files import UncheckedWarning
 
 _HOMES = {
-    "logloom.datasets.concatenation": ["concat"],
+    "logloom.datasets.mixing.concatenation": ["concat"],
     "logloom.datasets.dataset": ["Dataset"],
-    "logloom.datasets.finding": ["FoundIntervals", "Interval", "find"],
-    "logloom.datasets.loader": ["Loader", "SharedArray", "torch_dataset"],
-    "logloom.datasets.mixing": ["Mixture", "mix"],
+    "logloom.datasets.search.find": ["FoundIntervals", "Interval", "find"],
+    "logloom.datasets.loader.loader": ["Loader", "SharedArray", "torch_dataset"],
+    "logloom.datasets.mixing.mixture": ["Mixture", "mix"],
     "logloom.datasets.opening": ["open"],
-    "logloom.datasets.splitting": ["Nearest", "nearest", "split"],
-    "logloom.io.checks": ["UncheckedWarning"],
+    "logloom.datasets.splits.split": ["Nearest", "nearest", "split"],
+    "logloom.io.storage.known_files": ["UncheckedWarning"],
 }
 
 __all__ = [

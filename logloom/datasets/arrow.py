@@ -1,8 +1,8 @@
 """Batches as Arrow record batches: the way to pandas, polars, DuckDB and whatever else speaks Arrow.
 
 Here: pure functions from the columns of a batch to record batches.
-Elsewhere: values as arrays, and the types that they have (logloom.io.arrow_arrays), batches
-(logloom.batches), which rows they hold (logloom.datasets.dataset).
+Elsewhere: values as arrays, and the types that they have (logloom.io.arrow.arrays), batches
+(logloom.io.rows.batches), which rows they hold (logloom.datasets.dataset).
 
 Stamps and ages stay int64 ns, so that differences are exact whatever reads them. What isn't usable is NaN, 0
 or empty, as in rows, never null.
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from logloom.batches import Batch, row_values, window_values
-from logloom.datasets.scanning import pieces_of
+from logloom.datasets.views.scan import pieces_of
 from logloom.errors import UsageError
-from logloom.io.arrow_arrays import fixed_array, ragged_array, type_of
+from logloom.io.arrow.arrays import fixed_array, ragged_array, type_of
+from logloom.io.rows.batches import Batch, row_values, window_values
 from logloom.schema import STRING, TIMESTAMP
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 Here: one class whose methods give other views, or read rows.
 Elsewhere: what it holds and says of them (logloom.datasets.dataset_view), opening (logloom.datasets.opening),
-arrays of positions (logloom.datasets.views), sources (logloom.io.sources), batches (logloom.batches).
+arrays of positions (logloom.datasets.views.positions), sources (logloom.io.rows.sources), batches
+(logloom.io.rows.batches).
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, cast, overl
 import numpy as np
 from numpy.typing import ArrayLike
 
-from logloom import batches
-from logloom.batches import Batch
 from logloom.blocks import Array
-from logloom.datasets import views
 from logloom.datasets.dataset_view import STAMP_KEYS, DatasetView
-from logloom.datasets.filters import passing
-from logloom.datasets.picking import Pick, instead_of, names_of
-from logloom.datasets.scanning import mask_of
-from logloom.datasets.windows import mapped_windows, window_batch, window_spec
+from logloom.datasets.search.filters import passing
+from logloom.datasets.views import positions as views
+from logloom.datasets.views.column_choice import Pick, instead_of, names_of
+from logloom.datasets.views.scan import mask_of
+from logloom.datasets.views.windows import mapped_windows, window_batch, window_spec
 from logloom.durations import Time
 from logloom.errors import UsageError
-from logloom.io.stretches import Ints
+from logloom.io.rows import batches
+from logloom.io.rows.batches import Batch
+from logloom.io.rows.log_ranges import Ints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -408,7 +409,7 @@ class Dataset(DatasetView, Generic[Sample]):
         Raises:
             UsageError: there is no sample, or a value has no fixed shape.
         """
-        from logloom.datasets.filling import spec_of
+        from logloom.datasets.loader.batch_filler import spec_of
 
         if not len(self):
             raise UsageError(f"{self._source.place}: no rows, so nothing says what a sample looks like")

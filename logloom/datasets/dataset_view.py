@@ -2,7 +2,7 @@
 
 Here: `DatasetView`: a source of rows, an array of row positions, what is done to rows, and what follows from
 these without reading a row.
-Elsewhere: the views and the rows themselves (logloom.datasets.dataset), sources (logloom.io.sources).
+Elsewhere: the views and the rows themselves (logloom.datasets.dataset), sources (logloom.io.rows.sources).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from logloom.blocks import Array
-from logloom.datasets import views
 from logloom.datasets.display import described
-from logloom.io.sources import RowSource
-from logloom.io.stretches import Ints
+from logloom.datasets.views import positions as views
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.sources import RowSource
 from logloom.schema import RESERVED_LAST_PARTS, Schema
 
 if TYPE_CHECKING:
@@ -138,6 +138,6 @@ class DatasetView:
     @property
     def index(self) -> pd.DataFrame:
         """A row for each row: log_id, timestamp, partition, split, its number in its log, index columns."""
-        from logloom.datasets.indexed import index_of
+        from logloom.datasets.views.index import index_of
 
         return index_of(self._source, self.positions)

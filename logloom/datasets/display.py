@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from logloom.datasets.views import Rows, array_of
-from logloom.io.stretches import Stretches
+from logloom.datasets.views.positions import Rows, array_of
+from logloom.io.rows.log_ranges import Stretches
 from logloom.schema import ColumnType
 
 _WIDTH = 80

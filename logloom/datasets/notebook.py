@@ -14,8 +14,8 @@ import numpy as np
 
 from logloom.errors import LogloomError, UsageError
 from logloom.extras import needed
-from logloom.io.sources import RowSource
-from logloom.io.stretches import Ints
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.sources import RowSource
 from logloom.markup import escaped, table
 from logloom.pictures import is_image, thumbnail
 from logloom.schema import NO_AGE, ColumnType, Schema

@@ -1,7 +1,8 @@
 """`open`: from a URI to a dataset of rows.
 
 Here: telling what lies at a URI, and choosing columns, split and rows.
-Elsewhere: reading each kind (logloom.io.units.FolderKind), the dataset itself (logloom.datasets.dataset).
+Elsewhere: reading each kind (logloom.io.formats.interface.FolderKind), the dataset itself
+(logloom.datasets.dataset).
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.filters import passing
-from logloom.datasets.picking import given_names, names_of
-from logloom.datasets.split_labels import labels_of_column
-from logloom.datasets.splits import SplitsSource
-from logloom.datasets.versions import open_version
-from logloom.datasets.views import Rows, array_of
+from logloom.datasets.search.filters import passing
+from logloom.datasets.splits.folders import SplitsSource
+from logloom.datasets.splits.labels import labels_of_column
+from logloom.datasets.version import open_version
+from logloom.datasets.views.column_choice import given_names, names_of
+from logloom.datasets.views.positions import Rows, array_of
 from logloom.errors import DatasetError, StorageError, UsageError
-from logloom.io.checks import UncheckedWarning, with_check
-from logloom.io.filesystems import absolute_uri, check_named
-from logloom.io.foreign import kind_of, kinds
-from logloom.io.formats import without_suffix
-from logloom.io.manifest import Manifest, check_not_of_root, no_version_at, open_root, split_root
-from logloom.io.sources import RowSource
-from logloom.io.storage import Store
-from logloom.io.stretches import Ints
-from logloom.io.version_files import version_numbers
+from logloom.io.catalog.manifest import Manifest, check_not_of_root, no_version_at, open_root, split_root
+from logloom.io.catalog.version_files import version_numbers
+from logloom.io.formats.foreign import kind_of, kinds
+from logloom.io.formats.registry import without_suffix
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.filesystems import absolute_uri, check_named
+from logloom.io.storage.known_files import UncheckedWarning, with_check
+from logloom.io.storage.store import Store
+from logloom.query.where import parse
 from logloom.row_splits import COLUMN, has_row_splits
-from logloom.where import parse
-from logloom.words import near_to, some_of
+from logloom.text import near_to, some_of
 
 _OWN = ("log_id", "partition", "row", "split", "timestamp")  # what filters name beside columns
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
-from logloom.datasets.picking import Pick
+from logloom.datasets.views.column_choice import Pick
 from logloom.errors import UsageError
 from logloom.inference import common_shape, kind_of
-from logloom.io.ahead import ahead
-from logloom.io.log_statistics import read_statistics_file
-from logloom.io.sources import RowSource, values_of
-from logloom.io.storage import Store
-from logloom.io.stretches import Ints
+from logloom.io.catalog.log_statistics import read_statistics_file
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.sources import RowSource, values_of
+from logloom.io.storage.prefetch import ahead
+from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
+from logloom.statistics.columns import Statistics
 from logloom.statistics.rows import RowStatistics
-from logloom.statistics.state import Statistics
 from logloom.statistics.summary import summary
 
 if TYPE_CHECKING:

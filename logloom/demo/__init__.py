@@ -1,7 +1,7 @@
 """Synthetic drives to try logloom on: logs with all that makes real ones hard, and recipes for them.
 
 Here: what each topic of the plain drives holds, and when.
-Elsewhere: drives of a whole car (car), recording them (recording), the world (motion), what its sensors see
+Elsewhere: drives of a whole car (car), recording them (recorder), the world (motion), what its sensors see
 (sensors), the messages (messages), the command that builds datasets from them (logloom.pipelines.demo).
 """
 
@@ -13,7 +13,7 @@ import pathlib
 from logloom.demo import messages, sensors
 from logloom.demo.car import make_car_drives
 from logloom.demo.recipe import car_recipe, demo_recipe
-from logloom.demo.recording import DemoTopic, drives, record
+from logloom.demo.recorder import DemoTopic, drives, record
 
 __all__ = ["car_recipe", "demo_recipe", "make_car_drives", "make_drives"]
 

@@ -1,7 +1,7 @@
 """Drives of a whole car: cameras that record video, lidars that turn while it drives, frames, labels.
 
 Here: what each topic holds, how frames lie in each other, and the tables of labels.
-Elsewhere: recording (recording), the world (motion), what sensors see of it (sensors), encoders (video).
+Elsewhere: recording (recorder), the world (motion), what sensors see of it (sensors), encoders (video).
 
     map <- odom (10 Hz) <- base_link (50 Hz) <- cam_front, cam_left, cam_right, lidar_left, lidar_right
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from logloom.demo import messages, sensors
 from logloom.demo.motion import Mount, Pose, World
-from logloom.demo.recording import DemoTopic, Drive, drives, record
+from logloom.demo.recorder import DemoTopic, Drive, drives, record
 from logloom.demo.video import VideoEncoder
 
 CAMERAS = {

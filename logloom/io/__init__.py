@@ -1,0 +1,1 @@
+"""Files: storage, the catalog of a dataset root, logs, rows and formats."""

@@ -1,7 +1,7 @@
 """Blocks from and to datasets of any format, in Beam: `ReadFrom` (`ReadDataset`, `ReadUnits`) and `WriteTo`.
 
-Elsewhere: formats (logloom.io.units), the transforms named after them (`beam.py` in each format's package),
-builds from recipes, whose units outlive a job (logloom.transforms.build_logs).
+Elsewhere: formats (logloom.io.formats.interface), the transforms named after them (`beam.py` in each format's
+package), builds from recipes, whose units outlive a job (logloom.transforms.beam.build).
 
 No payload is shuffled. Each block becomes a unit of its own at once, in `<path>.stage` or in
 `<path>/tmp/pieces`, and only the units' entries are gathered. Then workers join the units of a partition or,
@@ -22,14 +22,21 @@ from logloom.caching import cached_property
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
-from logloom.io.disk import paths_below
-from logloom.io.entries import Entry, files_of, publish_unit
-from logloom.io.filesystems import explained
-from logloom.io.referring import ReferringFormat
-from logloom.io.rows import uris_of
-from logloom.io.sources import BLOCK_BYTES, RowSource, Share
-from logloom.io.storage import Store
-from logloom.io.units import AssembledFormat, AssemblyPlan, Format, StagedUnit, UnitContext, closed
+from logloom.io.catalog.entries import Entry, files_of, publish_unit
+from logloom.io.formats.interface import (
+    AssembledFormat,
+    AssemblyPlan,
+    Format,
+    StagedUnit,
+    UnitContext,
+    closed,
+)
+from logloom.io.formats.references import ReferringFormat
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share
+from logloom.io.rows.unit_rows import uris_of
+from logloom.io.storage.disk import paths_below
+from logloom.io.storage.filesystems import explained
+from logloom.io.storage.store import Store
 from logloom.schema import Schema
 
 with beam_needed():

@@ -1,0 +1,1 @@
+"""What each command does, in a package or module of its name."""

@@ -13,19 +13,19 @@ from functools import partial
 
 from logloom.demo import car_recipe, demo_recipe, make_car_drives, make_drives
 from logloom.errors import ReadBackError, UsageError
-from logloom.io.disk import replace_file
-from logloom.io.filesystems import explained
-from logloom.io.manifest import open_root
-from logloom.io.storage import Store
-from logloom.pipelines.built import Built
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.report import report_of
-from logloom.pipelines.report_page import page_of
-from logloom.pipelines.verify import verify
+from logloom.io.catalog.manifest import open_root
+from logloom.io.storage.disk import replace_file
+from logloom.io.storage.filesystems import explained
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.result import Built
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.report.page import page_of
+from logloom.pipelines.report.report import report_of
+from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
-from logloom.runners.starting import started
-from logloom.words import OnMessage, counted, human_bytes, some_of
+from logloom.runners.beam_import import started
+from logloom.text import OnMessage, counted, human_bytes, some_of
 
 
 def run_demo(folder: str, *, seconds: float = 20.0, car: bool = False, on_message: OnMessage = print) -> None:
@@ -51,7 +51,7 @@ def run_demo(folder: str, *, seconds: float = 20.0, car: bool = False, on_messag
         raise UsageError(f"{place}: holds {some_of(strange, 3)}; the demo wants a new folder (--to)")
     runner = RunnerOptions()
     with started(
-        "logloom.pipelines.build", runner, None
+        "logloom.pipelines.build.build", runner, None
     ) as job:  # first, so that what is missing is said now
         _run(place, seconds, car, partial(job.build, runner=runner), on_message)
     print(_what_next(place, car))

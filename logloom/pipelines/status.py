@@ -1,9 +1,9 @@
 """What is known of builds into a root, of those that run and of others: `status`, `wait`.
 
 Here: reading the notes of commands and the outcomes that commits write; engines are asked of detached jobs.
-Elsewhere: the notes (logloom.transforms.running_note), outcomes (logloom.transforms.finish), units that were
-read back (logloom.transforms.read_marks), what engines say (logloom.runners.detached), builds that are
-refused beside others (logloom.pipelines.beside).
+Elsewhere: the notes (logloom.transforms.build.run_note), outcomes (logloom.transforms.build.commit), units
+that were read back (logloom.transforms.build.read_marks), what engines say (logloom.runners.detached_jobs),
+builds that are refused beside others (logloom.pipelines.build.concurrent_builds).
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from logloom.errors import DatasetError, LogloomError, StorageError
-from logloom.io.ages import changed_at
-from logloom.io.manifest import read_manifest
-from logloom.io.metadata import checked, parsed
-from logloom.io.remote import MISSING
-from logloom.io.storage import Store
-from logloom.io.version_files import runs_folder, version_file, version_numbers
-from logloom.pipelines.log_counts import lacking_in_words
-from logloom.runners.detached import look_at
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.catalog.version_files import runs_folder, version_file, version_numbers
+from logloom.io.storage.file_ages import changed_at
+from logloom.io.storage.metadata import checked, parsed
+from logloom.io.storage.remote.object_stores import MISSING
+from logloom.io.storage.store import Store
+from logloom.pipelines.versions.log_counts import lacking_in_words
+from logloom.runners.detached_jobs import look_at
 from logloom.runners.options import RUNNERS
-from logloom.transforms.finish import Outcome, outcome_name
-from logloom.transforms.read_marks import units_read_back
-from logloom.transforms.running_note import (
+from logloom.text import counted, human_seconds, human_time
+from logloom.transforms.build.commit import Outcome, outcome_name
+from logloom.transforms.build.read_marks import units_read_back
+from logloom.transforms.build.run_note import (
     SILENT_AFTER,
     Heartbeats,
     RunningNote,
@@ -35,7 +36,6 @@ from logloom.transforms.running_note import (
     note_file,
     note_silence,
 )
-from logloom.words import counted, human_seconds, human_time
 
 LOOK_EVERY = 5.0  # seconds
 UNANSWERED_FOR = 60.0  # seconds, until nobody waits for an engine any more

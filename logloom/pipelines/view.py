@@ -2,7 +2,8 @@
 
 Here: where a version's files lie and what the view calls them; making the view on a local disk by hard links,
 in one folder rename, and in an object store by copies, made there, and a last object that says they are all.
-Elsewhere: what stands in the manifest (logloom.io.manifest); which files a format shows (`Format.view`).
+Elsewhere: what stands in the manifest (logloom.io.catalog.manifest); which files a format shows
+(`Format.view`).
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from logloom.errors import DatasetError, UsageError, after_commit
-from logloom.io.ahead import ahead
-from logloom.io.assembled import assembled_files
-from logloom.io.disk import NO_LINKS, sync, sync_all
-from logloom.io.entries import FileEntry, repair_hint
-from logloom.io.filesystems import explained
-from logloom.io.formats import format_named
-from logloom.io.manifest import Manifest, entries_of, read_assembled
-from logloom.io.row_counts import row_split_names
-from logloom.io.storage import Store
-from logloom.io.stored import UNITS
-from logloom.io.version_files import view_folder
+from logloom.io.catalog.assembled_outputs import assembled_files
+from logloom.io.catalog.entries import FileEntry, repair_hint
+from logloom.io.catalog.manifest import Manifest, entries_of, read_assembled
+from logloom.io.catalog.row_counts import row_split_names
+from logloom.io.catalog.version_files import view_folder
+from logloom.io.formats.registry import format_named
+from logloom.io.storage.disk import NO_LINKS, sync, sync_all
+from logloom.io.storage.filesystems import explained
+from logloom.io.storage.prefetch import ahead
+from logloom.io.storage.store import Store
+from logloom.io.storage.stored_files import UNITS
 from logloom.row_splits import COLUMN
-from logloom.transforms.finished import check_file
-from logloom.words import OnMessage, near_to
+from logloom.text import OnMessage, near_to
+from logloom.transforms.build.unit_checks import check_file
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
 _COPIERS = 16  # threads; they wait for the store

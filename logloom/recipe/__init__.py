@@ -2,7 +2,7 @@
 
 from logloom.recipe.columns import DerivedColumn, LabelColumn, TopicColumn, TransformColumn
 from logloom.recipe.model import Recipe
-from logloom.recipe.parts import Clock, Keep, LogName, LogTable, Partition, Rows, SkipBudget, Split, Time
+from logloom.recipe.sections import Clock, Keep, LogName, LogTable, Partition, Rows, SkipBudget, Split, Time
 
 __all__ = [
     "Clock",

@@ -1,7 +1,7 @@
 """Checks that look at several keys of a recipe at once.
 
 Here: functions of the recipe as plain data, so that they speak even where other keys are wrong.
-Elsewhere: what one key may hold (model, columns), what needs the logs (logloom.transforms.resolve).
+Elsewhere: what one key may hold (model, columns), what needs the logs (logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logloom import where
 from logloom.errors import UsageError
-from logloom.io.formats import taking
+from logloom.io.formats.registry import taking
+from logloom.query import where
 from logloom.recipe.mistakes import Mistake, texts_in
-from logloom.recipe.synced import sync_mistakes
+from logloom.recipe.sync_clock import sync_mistakes
 from logloom.resample.policies import POLICIES
 from logloom.row_splits import COLUMN
-from logloom.words import near_to
+from logloom.text import near_to
 
 _OF_LOGS = ("log_id", "stem", "parent", "path")
 _TAKEN = ("host", "index")  # keys of a table of logs that are for outputs

@@ -1,7 +1,7 @@
 """The columns of a recipe: from a topic, from transforms between frames, from tables of labels, or derived.
 
 Here: what may stand under `columns.<name>`, and which of it fits together; the names of resample policies.
-Elsewhere: whether the logs have such topics and fields (logloom.transforms.resolve).
+Elsewhere: whether the logs have such topics and fields (logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from logloom.errors import UsageError
 from logloom.recipe.values import Duration, LengthOfTime
 from logloom.resample.policies import POLICIES
 from logloom.schema import check_column_name
+from logloom.text import near_to
 from logloom.validation import OneOrKeys
-from logloom.words import near_to
 
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 ADAPTERS = (

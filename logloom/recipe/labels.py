@@ -1,7 +1,7 @@
 """The labels of a recipe: the tables that its columns of labels name, and what these say of which log.
 
 Elsewhere: reading a table (logloom.io.labels.tables), what may stand under `columns.<name>` (columns), the
-join (logloom.transforms.labels).
+join (logloom.transforms.rows.label_columns).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, UsageError
-from logloom.io.filesystems import absolute_uri, with_access
-from logloom.io.labels.stored import LogLabels, digest_of_labels, labels_file
+from logloom.io.catalog.labels import LogLabels, digest_of_labels, labels_file
+from logloom.io.catalog.tombstones import digest_of_log
 from logloom.io.logs import match
-from logloom.io.logs.base import Redactions
-from logloom.io.logs.listing import MAGIC
+from logloom.io.logs.interface import Redactions
+from logloom.io.logs.listings import MAGIC
 from logloom.io.logs.match import FoundLog
-from logloom.io.logs.redacted import lie_in
-from logloom.io.purged import digest_of_log
-from logloom.io.storage import Store
+from logloom.io.logs.redaction import lie_in
+from logloom.io.storage.filesystems import absolute_uri, with_access
+from logloom.io.storage.store import Store
 from logloom.recipe.columns import LabelColumn
 from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import Recipe
 from logloom.schema import ColumnType
+from logloom.text import counted, some_of
 from logloom.uris import shown
-from logloom.words import counted, some_of
 
 if TYPE_CHECKING:
     from logloom.io.labels.tables import LabelTable

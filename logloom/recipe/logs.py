@@ -1,7 +1,7 @@
 """The logs of a recipe: which files they are, what they are called, and the split that each falls into.
 
 Elsewhere: finding files, and templates of names (logloom.io.logs.match); what logs give a recipe's columns
-(logloom.transforms.resolve).
+(logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 
 from logloom.digests import share_of
 from logloom.errors import LogReadError, UsageError
-from logloom.io.catalogued import catalogued
-from logloom.io.filesystems import file_name_of
+from logloom.io.catalog.log_tables import catalogued
 from logloom.io.logs import match
-from logloom.io.logs.base import OpenOptions, Redactions
 from logloom.io.logs.folders import Folders
+from logloom.io.logs.interface import OpenOptions, Redactions
 from logloom.io.logs.log_list import LogList
 from logloom.io.logs.match import FoundLog
 from logloom.io.logs.passes import pass_named
-from logloom.io.logs.tables.names import time_in
-from logloom.io.metadata import canonical
-from logloom.recipe.catalogue import ListedLog, read_catalogue
+from logloom.io.logs.tables.name_times import time_in
+from logloom.io.storage.filesystems import file_name_of
+from logloom.io.storage.metadata import canonical
+from logloom.recipe.log_table import ListedLog, read_catalogue
 from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import Recipe
-from logloom.recipe.parts import TEMPLATE_NAMES, LogName, LogTable, name_problem
 from logloom.recipe.patterns import named_groups
+from logloom.recipe.sections import TEMPLATE_NAMES, LogName, LogTable, name_problem
 
 _SHOWN = 20  # problems of a catalogue
 
@@ -211,7 +211,7 @@ def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "",
     Args:
         uris: of the log's files; templates look at the first.
         listed: the split that a catalogue says, or said.
-        catalogue: what it says of the log for outputs, see `logloom.io.catalogued`.
+        catalogue: what it says of the log for outputs, see `logloom.io.catalog.log_tables`.
     """
     if isinstance(recipe.logs, LogTable) and recipe.logs.split:
         return listed

@@ -1,7 +1,8 @@
 """Mistakes in a recipe: where each stands, and what is wrong there in plain words.
 
 Here: `Mistake`, `RecipePlaces` (the lines of a recipe's keys), the error that lists them all, nearest names.
-Elsewhere: finding them (model, checks, logloom.transforms.resolve), words for values (logloom.validation).
+Elsewhere: finding them (model, checks, logloom.transforms.rows.plan.resolve), words for values
+(logloom.validation).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from logloom.errors import RecipeError
+from logloom.text import near_to
 from logloom.validation import YAML, InvalidPartsError, Path, describe, describe_value, dotted
-from logloom.words import near_to
 
 MAX_LISTED = 100
 # Steps that pydantic adds to a path: the chosen member of a union, the key of a mapping.

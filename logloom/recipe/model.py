@@ -1,9 +1,9 @@
 """The recipe: what to build from which logs.
 
 Here: the recipe as a pydantic model, which also builds one in Python. docs/recipe.md explains every key.
-Elsewhere: its parts (parts), columns (columns), values such as "50ms" (values), YAML and line numbers (yaml,
-mistakes), checks that look at several keys at once (checks), what a recipe means for given logs
-(logloom.transforms.resolve).
+Elsewhere: its parts (sections), columns (columns), values such as "50ms" (values), YAML and line numbers
+(yaml, mistakes), checks that look at several keys at once (checks), what a recipe means for given logs
+(logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pydantic import (
 )
 
 from logloom.errors import RecipeError
-from logloom.io.filesystems import contents
-from logloom.io.formats import format_named, format_names
-from logloom.io.remote import MISSING
+from logloom.io.formats.registry import format_named, format_names
+from logloom.io.storage.filesystems import contents
+from logloom.io.storage.remote.object_stores import MISSING
 from logloom.recipe import checks, yaml
 from logloom.recipe.calibration import expanded
 from logloom.recipe.columns import Column, ColumnName, LabelColumn, RecipePart
 from logloom.recipe.mistakes import Mistake, RecipePlaces, from_pydantic
-from logloom.recipe.parts import (
+from logloom.recipe.sections import (
     Clock,
     Keep,
     LogName,
@@ -46,12 +46,12 @@ from logloom.recipe.parts import (
     Texts,
     Time,
 )
-from logloom.recipe.synced import with_matched
+from logloom.recipe.sync_clock import with_matched
 from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
+from logloom.text import near_to
 from logloom.uris import chained, is_local, shown
 from logloom.validation import OneOrKeys
-from logloom.words import near_to
 
 MAX_FILE_BYTES = 16 << 20
 

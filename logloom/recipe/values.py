@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, SerializationInfo
 
-from logloom.io.logs.recorded import Bound
-from logloom.where_grammar import MAX_DURATION, UNITS
-from logloom.words import shortened
+from logloom.io.logs.recording_times import Bound
+from logloom.query.grammar import MAX_DURATION, UNITS
+from logloom.text import shortened
 
 _DURATION_UNITS = {**UNITS, "µs": UNITS["us"]}
 _DISTANCE_UNITS = {"mm": 1, "cm": 10, "m": 1000, "km": 10**6}

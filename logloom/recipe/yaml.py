@@ -17,8 +17,8 @@ import yaml
 
 from logloom.recipe.mistakes import Mistake, RecipePlaces
 from logloom.recipe.values import ExactFloat, decimal_text
+from logloom.text import is_printable, printable, printable_lines
 from logloom.validation import Path
-from logloom.words import is_printable, printable, printable_lines
 
 MAX_BYTES = 16 << 20
 LARGE = 1 << 16  # characters, from which libyaml reads a text, where it is there: a recipe of 3,000 topics

@@ -1,7 +1,7 @@
 """Deskewing: a lidar's points as they would lie had all been measured at one time.
 
 Here: `deskewed`, pure arithmetic on one cloud.
-Elsewhere: which clouds, and what rows hold of them (logloom.transforms.deskew), poses
+Elsewhere: which clouds, and what rows hold of them (logloom.transforms.rows.deskew), poses
 (logloom.resample.poses).
 
 A lidar measures points one after the other while it moves. With T(t) the pose of the lidar at time t in a
@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.resample.frames import FOUND, Indices, Times
+from logloom.resample.frame_tree import FOUND, Indices, Times
 from logloom.resample.kernels import Floats
 from logloom.resample.poses import compose, inverse, rows_of_matrices
 

@@ -1,7 +1,7 @@
 """Arithmetic on sampled values, the same to the bit on every CPU.
 
 Here: interpolation (linear, slerp, angle), reduction of windows, and casts.
-Elsewhere: which messages take part (logloom.transforms.resample).
+Elsewhere: which messages take part (logloom.transforms.rows.resample).
 
 Values are (N, ...) arrays. Only separate additions, subtractions, multiplications, divisions, square roots,
 floors and comparisons are used, each rounded as IEEE 754 says: numpy's transcendental functions, its pairwise

@@ -1,8 +1,8 @@
 """Resample policies, one table: what each may use of the messages around a tick, and what it makes of them.
 
 Here: `POLICIES`. A policy is added here, and said once more, slowly, in tests/transforms/reference.py.
-Elsewhere: arithmetic (kernels), applying a policy (logloom.transforms.resample), what recipes say beside it
-(logloom.recipe.columns), what is said of a missing message (logloom.transforms.lineage).
+Elsewhere: arithmetic (kernels), applying a policy (logloom.transforms.rows.resample), what recipes say beside
+it (logloom.recipe.columns), what is said of a missing message (logloom.transforms.rows.lineage).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.io.logs.base import MAX_TIME, MIN_TIME
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME
 from logloom.resample import kernels
 from logloom.resample.kernels import Floats
 

@@ -1,7 +1,7 @@
 """Poses: how one frame of reference lies in another, many of them at a time.
 
 Here: composing, inverting and interpolating them, and their matrices.
-Elsewhere: which poses lie between two frames of a log (logloom.resample.frames), arithmetic of the arc
+Elsewhere: which poses lie between two frames of a log (logloom.resample.frame_tree), arithmetic of the arc
 between two rotations (kernels).
 
 Poses are (7, n) float64 arrays: rows x, y, z of the child's origin in the parent, then the quaternion x, y,

@@ -8,7 +8,7 @@ from typing import NoReturn
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
 from logloom.errors import UsageError
-from logloom.words import near_to
+from logloom.text import near_to
 
 
 def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:

@@ -13,13 +13,13 @@ from typing import Any, Self
 
 from logloom.errors import UsageError
 from logloom.extras import beam_needed
+from logloom.runners.engine import Construct, EngineJob
 from logloom.runners.fork_server import fork_server
 from logloom.runners.inline import InlineJob
 from logloom.runners.local_workers import LocalWorkers
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, spreads_of
-from logloom.runners.running import Construct, EngineJob
 from logloom.runners.scratch import engine_folders
-from logloom.words import OnMessage
+from logloom.text import OnMessage
 
 # Below this, starting worker processes takes longer than they save. Copying is bound by memory and disk, and
 # two processes copy little faster than one: they end together at 1.4 GB. To transcode takes ten times as
@@ -104,7 +104,7 @@ class Direct:
             return InlineJob(construct, name, self._pool)
         from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-        from logloom.runners.tidy import new_pipeline
+        from logloom.runners.beam_pipeline import new_pipeline
 
         # Named in full: "DirectRunner" looks for a Prism to download first.
         pipeline = new_pipeline(FnApiRunner(), self._options)

@@ -19,7 +19,7 @@ from logloom.errors import UsageError
 from logloom.metrics import collected
 from logloom.runners.local_workers import LocalWorkers
 from logloom.runners.options import Finished, Spread, Submitted
-from logloom.words import OnMessage
+from logloom.text import OnMessage
 
 
 class Elements:

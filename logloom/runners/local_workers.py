@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logloom.errors import portable
 from logloom.metrics import CollectedMetrics, collected, merge
-from logloom.runners.running import JobFailedError
-from logloom.words import WAITING_LOG
+from logloom.runners.engine import JobFailedError
+from logloom.text import WAITING_LOG
 
 if TYPE_CHECKING:
     from logloom.runners.fork_server import Forked, ForkServer

@@ -22,10 +22,10 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle, Po
 
 from logloom.errors import UsageError
 from logloom.runners.beam_flags import refuse_unknown
+from logloom.runners.beam_pipeline import dependencies_in, new_pipeline
+from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.options import Finished, Spread, spreads_of
-from logloom.runners.running import Construct, EngineLostError, JobFailedError, retried
-from logloom.runners.tidy import dependencies_in, new_pipeline
-from logloom.words import OnMessage
+from logloom.text import OnMessage
 
 _State = beam_job_api_pb2.JobState
 _ENDED = {_State.DONE, _State.DRAINED, _State.FAILED, _State.CANCELLED}

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Self
 
 from logloom.errors import LogloomError, UsageError
-from logloom.runners.cache import call, fetched, tool
+from logloom.runners.engine import Construct
+from logloom.runners.engine_cache import call, fetched, tool
 from logloom.runners.options import RunnerOptions, Size
 from logloom.runners.pool import WorkerPool
 from logloom.runners.portable import JobServer, PortableJob
 from logloom.runners.processes import LOOPBACK, Child
-from logloom.runners.running import Construct
 from logloom.runners.scratch import ScratchFolders, engine_folders
 
 _MODULE = "github.com/apache/beam/sdks/v2"

@@ -1,0 +1,1 @@
+"""Statistics of rows that merge exactly, in any order."""

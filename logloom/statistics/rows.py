@@ -1,7 +1,7 @@
 """The lanes of rows: which numbers and texts of each column are counted together.
 
 Here: `RowStatistics`, which is fed blocks as they are written or read.
-Elsewhere: what is known of a lane (logloom.statistics.lanes), of all lanes (logloom.statistics.state).
+Elsewhere: what is known of a lane (logloom.statistics.series), of all lanes (logloom.statistics.columns).
 
     one number                        a lane
     a vector or matrix, up to 64      a lane for each element
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array, Block, Ragged
 from logloom.schema import ColumnType, Schema
-from logloom.statistics.exact import CHUNK
-from logloom.statistics.lanes import Lane, Numbers, merged_lanes, numbers_of, texts_of, whole_numbers_of
-from logloom.statistics.state import LENGTHS, ROWS, VALUES, Key, Statistics
+from logloom.statistics.columns import LENGTHS, ROWS, VALUES, Key, Statistics
+from logloom.statistics.exact_sums import CHUNK
+from logloom.statistics.series import Lane, Numbers, merged_lanes, numbers_of, texts_of, whole_numbers_of
 
 MAX_LANES = 64  # elements of a vector or matrix that have lanes of their own
 MAX_CHANNELS = 16  # of the last axis of larger ones

@@ -1,7 +1,7 @@
 """What people see of statistics: one object for each column, in numbers that JSON holds.
 
 Here: `summary`; quantiles and histograms, with what is not known of them.
-Elsewhere: what is kept to make them from (logloom.statistics.lanes).
+Elsewhere: what is kept to make them from (logloom.statistics.series).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.schema import AGE, ColumnType, Schema
-from logloom.statistics.cells import Cells
-from logloom.statistics.exact import Dyadic, mean_of, std_of
-from logloom.statistics.lanes import Lane, Numbers, Texts
-from logloom.statistics.state import LENGTHS, ROWS, Key, Statistics
+from logloom.statistics.columns import LENGTHS, ROWS, Key, Statistics
+from logloom.statistics.exact_sums import Dyadic, mean_of, std_of
+from logloom.statistics.series import Lane, Numbers, Texts
+from logloom.statistics.value_counts import Cells
 
 PERCENTS = (1, 10, 50, 90, 99)
 MAX_BINS = 64  # of a histogram

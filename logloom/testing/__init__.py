@@ -6,7 +6,8 @@
 
 Here: `FormatContract`, `AssembledContract` and `LogContract`, to be subclassed in a test module; pytest runs
 what they inherit. They need pytest, and no Beam.
-Elsewhere: what formats and kinds are (logloom.io.units, logloom.io.logs.opening); docs/extend.md shows both.
+Elsewhere: what formats and kinds are (logloom.io.formats.interface, logloom.io.logs.opening); docs/extend.md
+shows both.
 """
 
 from logloom.errors import UsageError
@@ -21,7 +22,7 @@ pytest.register_assert_rewrite(
     *(f"{__name__}.{name}" for name in ("assembled", "formats", "logs", "processes", "rows"))
 )
 
-from logloom.testing.assembled import AssembledContract  # noqa: E402
+from logloom.testing.assembled_formats import AssembledContract  # noqa: E402
 from logloom.testing.formats import FormatContract  # noqa: E402
 from logloom.testing.logs import LogContract, Recorded, Recording  # noqa: E402
 from logloom.testing.rows import TYPES, random_block  # noqa: E402

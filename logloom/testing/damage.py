@@ -11,7 +11,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from logloom.io import retries
+from logloom.io.storage.remote import retries
 
 T = TypeVar("T")
 

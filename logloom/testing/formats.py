@@ -1,8 +1,8 @@
 """What every dataset format promises of its units.
 
 Here: `FormatContract`, to be subclassed.
-Elsewhere: formats whose units are put together (assembled), rows of every kind (rows), damage and failing
-stores (damage), other processes (processes).
+Elsewhere: formats whose units are put together (assembled_formats), rows of every kind (rows), damage and
+failing stores (damage), other processes (processes).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pydantic import BaseModel, ValidationError
 from logloom.blocks import Block
 from logloom.digests import digests_of_rows, file_digest
 from logloom.errors import LogloomError, StorageError
-from logloom.io.checks import check_all, with_check
-from logloom.io.entries import FileEntry
-from logloom.io.formats import format_named
-from logloom.io.sources import RowSource
-from logloom.io.units import Format, UnitContext
+from logloom.io.catalog.entries import FileEntry
+from logloom.io.formats.interface import Format, UnitContext
+from logloom.io.formats.registry import format_named
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.known_files import check_all, with_check
 from logloom.schema import Schema
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.processes import in_fork, in_threads, without_beam

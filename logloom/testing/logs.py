@@ -1,7 +1,8 @@
 """What every kind of log promises.
 
 Here: `LogContract`, to be subclassed, and `Recording`, what its tests are told of a log.
-Elsewhere: kinds and logs (logloom.io.logs.opening, logloom.io.logs.base), damage and failing stores (damage).
+Elsewhere: kinds and logs (logloom.io.logs.opening, logloom.io.logs.interface), damage and failing stores
+(damage).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import pytest
 from numpy.typing import NDArray
 
 from logloom.errors import LogloomError, StorageError
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, Log, OnError, OpenOptions, TopicRequest
-from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, Log, OnError, OpenOptions, TopicRequest
 from logloom.io.logs.opening import HEAD_BYTES, Kind, kind_named, open_log
 from logloom.schema import ColumnType
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled

@@ -1,0 +1,1 @@
+"""From logs to rows and from rows to a version, and the Beam steps around both."""

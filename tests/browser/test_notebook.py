@@ -10,9 +10,9 @@ import pytest
 import logloom.datasets
 from logloom.blocks import Block, Ragged
 from logloom.datasets.dataset import Dataset
-from logloom.io.manifest import read_manifest
-from logloom.io.rows import LoadedReader
-from logloom.io.storage import Store
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.rows.unit_rows import LoadedReader
+from logloom.io.storage.store import Store
 from logloom.recipe import Recipe
 from logloom.schema import BYTES, ColumnType, Schema
 from tests.browser.looks import image_widths, serious_findings, width_of

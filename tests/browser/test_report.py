@@ -6,11 +6,11 @@ import json
 import PIL.Image
 import pytest
 
-from logloom.io.manifest import open_root
-from logloom.io.storage import Store
-from logloom.pipelines.report import report_of
-from logloom.pipelines.report_page import page_of
-from logloom.pipelines.stats import column_statistics
+from logloom.io.catalog.manifest import open_root
+from logloom.io.storage.store import Store
+from logloom.pipelines.report.page import page_of
+from logloom.pipelines.report.report import report_of
+from logloom.pipelines.stats.stats import column_statistics
 from logloom.recipe import Recipe
 from tests.browser.looks import image_widths, serious_findings, unfold, width_of
 from tests.pipelines.conftest import build_at, built, drive  # noqa: F401  # fixtures

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from logloom.cli import commands
-from logloom.cli.groups import takes_groups
+from logloom.cli.options.groups import takes_groups
 
 
 @dataclass(frozen=True)

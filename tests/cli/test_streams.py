@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from logloom.io.storage import Store
-from logloom.io.version_files import version_numbers
+from logloom.io.catalog.version_files import version_numbers
+from logloom.io.storage.store import Store
 from tests.transforms.ros2_logs import SPEED, speeds, write_log
 
 RECIPE = """

@@ -7,9 +7,9 @@ import typer
 
 from logloom.cli import commands
 from logloom.errors import UsageError
-from logloom.io.storage import Store
-from logloom.io.tags import read_tags
-from logloom.pipelines.tagging import tag
+from logloom.io.catalog.tags import read_tags
+from logloom.io.storage.store import Store
+from logloom.pipelines.versions.tag import tag
 from tests.pipelines.roots import commit_version
 
 # Each command with what it wants beside a root.

@@ -9,8 +9,8 @@ import logloom.datasets
 from logloom.datasets import notebook
 from logloom.datasets.notebook import _lanes
 from logloom.errors import UsageError
-from logloom.io.manifest import read_manifest
-from logloom.io.storage import Store
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.storage.store import Store
 from logloom.schema import NO_AGE, ColumnType, Schema
 from tests.pipelines.conftest import built, drive  # noqa: F401  # fixtures
 

@@ -17,10 +17,10 @@ import logloom.datasets
 from logloom.datasets import Loader
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import DatasetError, UsageError
-from logloom.io.storage import Store
-from logloom.io.tags import change_tags
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.io.catalog.tags import change_tags
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from tests.conftest import REPOSITORY
 from tests.test_docs import blocks

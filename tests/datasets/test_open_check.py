@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import logloom.datasets
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom.datasets import UncheckedWarning
 from logloom.datasets.openmmlab import BaseDataset
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import DatasetError, UsageError
-from logloom.io.manifest import read_manifest
-from logloom.io.storage import Store
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 
 OUTPUTS = """\

@@ -13,15 +13,15 @@ import xarray
 import zarr
 
 import logloom.datasets
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom.datasets import Loader
 from logloom.datasets import open as opened
 from logloom.errors import DatasetError, UsageError
-from logloom.io import bags
-from logloom.io.l5kit import ChunkedDataset
-from logloom.io.l5kit.dtypes import AGENTS, FRAMES, SCENES, TL_FACES
+from logloom.io.formats import bags
+from logloom.io.formats.l5kit import ChunkedDataset
+from logloom.io.formats.l5kit.dtypes import AGENTS, FRAMES, SCENES, TL_FACES
 from tests.forking import command
-from tests.io.tables.making import drive
+from tests.io.formats.table.making import drive
 
 
 def write_bags(folder, numbers, spec, generation=1):

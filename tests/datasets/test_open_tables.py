@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import logloom.datasets
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom.datasets import concat
 from logloom.errors import UsageError
 from logloom.schema import ColumnType, Schema

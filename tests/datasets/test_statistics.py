@@ -7,7 +7,7 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import UsageError
-from logloom.pipelines.stats import column_statistics
+from logloom.pipelines.stats.stats import column_statistics
 from tests.pipelines.conftest import built, drive  # noqa: F401  # fixtures
 
 

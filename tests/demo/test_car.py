@@ -11,17 +11,17 @@ import pytest
 import logloom.datasets
 from logloom.demo import car_recipe, make_car_drives
 from logloom.demo.car import CAMERAS, LIDARS, NUM_HOUSES, SIZE
-from logloom.demo.recording import drives
+from logloom.demo.recorder import drives
 from logloom.demo.sensors import COLOURS, WIDTH, picture
-from logloom.io.logs import listing
+from logloom.io.catalog.manifest import open_root
+from logloom.io.logs import listings
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import open_root
-from logloom.io.storage import Store
-from logloom.pipelines.build import build
-from logloom.pipelines.doctor import examine_all
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.report import report_of
-from logloom.pipelines.verify import verify
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.doctor.doctor import examine_all
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.report.report import report_of
+from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from tests.conftest import REPOSITORY
 
@@ -184,7 +184,7 @@ def test_lost_packets_are_refused_up_to_the_next_keyframe_and_counted(folder, bu
 @pytest.fixture
 def _settled(monkeypatch):
     """Files that were written just now are known by their listing."""
-    monkeypatch.setattr(listing, "SETTLED_NS", -(10**12))
+    monkeypatch.setattr(listings, "SETTLED_NS", -(10**12))
 
 
 @pytest.mark.usefixtures("_settled")

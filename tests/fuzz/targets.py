@@ -25,14 +25,14 @@ from blake3 import blake3
 
 import logloom.datasets
 from logloom.errors import LogloomError
-from logloom.io.logs.base import Log
-from logloom.io.logs.cache import CHUNKS
+from logloom.io.catalog.pages import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
+from logloom.io.catalog.records import LogRecords
+from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.sidecars import MAGIC, Sidecars
+from logloom.io.logs.interface import Log
+from logloom.io.logs.known_logs import Memory, RememberedLog, TopicKind
 from logloom.io.logs.log_list import LogFiles, LogList, print_of
-from logloom.io.logs.remembered import Memory, RememberedLog, TopicKind
-from logloom.io.logs.sidecar import MAGIC, Sidecars
-from logloom.io.records import LogRecords
-from logloom.io.shards import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
-from logloom.io.storage import Store
+from logloom.io.storage.store import Store
 from logloom.io.video.index import VideoIndex
 from tests.fuzz.mutations import mutated_file, mutated_text
 from tests.io.labels.test_tools import READERS as LABELS
@@ -159,7 +159,7 @@ def _bag2(plugin: str, mode: str, version: int = 9) -> Callable[[pathlib.Path], 
     def make(folder: pathlib.Path) -> None:
         from rosbags.rosbag2 import StoragePlugin
 
-        from tests.io.logs.test_rosbag2 import write_bag
+        from tests.io.logs.rosbag2.test_rosbag2 import write_bag
 
         write_bag(folder / "bag", 60, version, StoragePlugin[plugin], mode)
 
@@ -168,7 +168,7 @@ def _bag2(plugin: str, mode: str, version: int = 9) -> Callable[[pathlib.Path], 
 
 def _tables(suffix: str) -> Callable[[pathlib.Path], None]:
     def make(folder: pathlib.Path) -> None:
-        from tests.io.logs.test_tables import poses, write
+        from tests.io.logs.tables.test_tables import poses, write
 
         (folder / "drive").mkdir()
         write(poses(40), folder / "drive" / f"poses{suffix}")
@@ -180,7 +180,7 @@ def _protobuf(folder: pathlib.Path) -> None:
     from mcap_protobuf.writer import Writer
 
     from tests.io.logs.making import SECOND, START
-    from tests.io.logs.test_protobuf import random_everything
+    from tests.io.logs.messages.test_protobuf import random_everything
 
     with (folder / "drive.mcap").open("wb") as file, Writer(file) as writer:
         for i in range(20):
@@ -191,7 +191,7 @@ def _json(folder: pathlib.Path) -> None:
     from mcap.writer import Writer
 
     from tests.io.logs.making import SECOND, START
-    from tests.io.logs.test_json import SCHEMA
+    from tests.io.logs.messages.test_json import SCHEMA
 
     with (folder / "drive.mcap").open("wb") as file:
         writer = Writer(file)
@@ -212,7 +212,7 @@ def _json(folder: pathlib.Path) -> None:
 
 def _pictures(folder: pathlib.Path) -> None:
     """A file each: what guards the bytes of a log doesn't guard what a camera sent."""
-    from tests.io.logs.test_pictures import SINGLE, several, sound
+    from tests.io.logs.messages.test_picture_structure import SINGLE, several, sound
 
     for name in SINGLE:
         (folder / name).write_bytes(sound(name))
@@ -221,7 +221,7 @@ def _pictures(folder: pathlib.Path) -> None:
 
 def read_pictures(folder: pathlib.Path) -> None:
     """Checks the structure of pictures."""
-    from logloom.io.logs.pictures import structure_problem
+    from logloom.io.logs.messages.picture_structure import structure_problem
 
     for path in sorted(folder.iterdir()):
         assert isinstance(structure_problem(path.read_bytes()), str)
@@ -245,8 +245,8 @@ def _read_video(codec: str) -> Callable[[pathlib.Path], None]:
 
     def read(folder: pathlib.Path) -> None:
         from logloom.io.logs.opening import open_log
-        from logloom.io.video.glimpse import glimpse
         from logloom.io.video.index import made_index
+        from logloom.io.video.preview import glimpse
         from tests.io.video.making import Stream, write_video
 
         packets = tuple(path.read_bytes() for path in sorted(folder.iterdir()))
@@ -309,7 +309,7 @@ def read_far_logs(folder: pathlib.Path) -> None:
     """The same for logs in a store."""
     import fsspec
 
-    from logloom.io.logs.rosbag2.pages import PAGES
+    from logloom.io.logs.rosbag2.sqlite_pages import PAGES
 
     PAGES.clear()
     fs = fsspec.filesystem("memory")
@@ -320,8 +320,8 @@ def read_far_logs(folder: pathlib.Path) -> None:
 
 
 def _read_logs(uris: list[str]) -> None:
-    from logloom.pipelines.doctor import examine_all
-    from logloom.pipelines.info import describe
+    from logloom.pipelines.doctor.doctor import examine_all
+    from logloom.pipelines.info.info import describe
 
     each(
         lambda: describe(uris, {}),
@@ -333,12 +333,12 @@ def _read_logs(uris: list[str]) -> None:
 
 def _build(uris: list[str], on_error: str) -> None:
     """Builds the first and the last partitions, without an engine, in two formats."""
-    from logloom.pipelines.info import suggested_recipe
-    from logloom.pipelines.plan import plan_build
+    from logloom.pipelines.info.info import suggested_recipe
+    from logloom.pipelines.plan.plan import plan_build
     from logloom.recipe import Recipe
-    from logloom.transforms.job import PartitionTask
-    from logloom.transforms.partition import build_partition
-    from logloom.transforms.reading_back import read_back
+    from logloom.transforms.build.job import PartitionTask
+    from logloom.transforms.build.partition import build_partition
+    from logloom.transforms.build.read_back import read_back
 
     text = suggested_recipe(uris, {})
     recipe = Recipe.from_yaml(text, source="suggested").model_copy(update={"on_error": on_error})
@@ -357,8 +357,8 @@ def _build(uris: list[str], on_error: str) -> None:
 
 def _root(folder: pathlib.Path) -> None:
     """A root in every output, with its view; the logs it was built from lie in memory."""
-    from logloom.io.manifest import open_root
-    from logloom.io.storage import Store
+    from logloom.io.catalog.manifest import open_root
+    from logloom.io.storage.store import Store
     from logloom.pipelines.view import make_view
 
     for name, data in released.files():
@@ -447,11 +447,11 @@ def _logs_in_memory() -> str:
 
 def read_root(folder: pathlib.Path) -> None:
     """Verifies, shows, plans, opens, converts and views a root."""
-    from logloom.io.manifest import open_root
-    from logloom.io.storage import Store
-    from logloom.pipelines.head import head
-    from logloom.pipelines.plan import plan_build
-    from logloom.pipelines.verify import verify
+    from logloom.io.catalog.manifest import open_root
+    from logloom.io.storage.store import Store
+    from logloom.pipelines.head.head import head
+    from logloom.pipelines.plan.plan import plan_build
+    from logloom.pipelines.verify.verify import verify
     from logloom.pipelines.view import make_view
     from logloom.recipe import Recipe
 
@@ -480,7 +480,7 @@ def _open(uri: str, output: str | None = None) -> None:
 
 def _convert(uri: str, output: str | None = None) -> None:
     """Reads what `convert` would."""
-    from logloom.pipelines.convert_sources import open_source
+    from logloom.pipelines.convert.sources import open_source
 
     source = open_source(uri, output=output)
     for log in source.logs():
@@ -491,8 +491,8 @@ def _convert(uri: str, output: str | None = None) -> None:
 
 def _split_root(folder: pathlib.Path) -> None:
     """A root of rows that are split, in other outputs."""
-    from logloom.pipelines.build import build
-    from logloom.pipelines.plan import plan_build
+    from logloom.pipelines.build.build import build
+    from logloom.pipelines.plan.plan import plan_build
     from logloom.recipe import Recipe
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -502,8 +502,8 @@ def _split_root(folder: pathlib.Path) -> None:
 
 def read_split_root(folder: pathlib.Path) -> None:
     """Verifies a root of rows that are split, counts these, and opens and converts them."""
-    from logloom.datasets.separation import version_splits
-    from logloom.pipelines.verify import verify
+    from logloom.datasets.splits.separation import version_splits
+    from logloom.pipelines.verify.verify import verify
 
     root = str(folder / "root")
     each(
@@ -537,7 +537,7 @@ def read_folder(folder: pathlib.Path) -> None:
 
 def _granular(generation: int) -> Callable[[pathlib.Path], None]:
     def make(folder: pathlib.Path) -> None:
-        from tests.io.foreign.test_foreign_granular import write
+        from tests.io.formats.foreign.test_granular import write
 
         write(folder / "set", 7, generation == 1, generation, shardlen=4)
 
@@ -547,14 +547,14 @@ def _granular(generation: int) -> Callable[[pathlib.Path], None]:
 def _parquet(folder: pathlib.Path) -> None:
     import pyarrow.parquet as pq
 
-    from tests.io.foreign.test_foreign_parquet import table
+    from tests.io.formats.foreign.test_parquet import table
 
     pq.write_table(table(), folder / "rows.parquet", write_page_checksum=True)
 
 
 def _packed(zarr_format: int) -> Callable[[pathlib.Path], None]:
     def make(folder: pathlib.Path) -> None:
-        from tests.io.foreign.test_foreign_cf import packed
+        from tests.io.formats.foreign.test_cf import packed
 
         packed(folder / "packed", zarr_format)
 
@@ -562,7 +562,7 @@ def _packed(zarr_format: int) -> Callable[[pathlib.Path], None]:
 
 
 def _tar_numbers(folder: pathlib.Path) -> None:
-    from tests.io.tar.test_writer import write_numbers
+    from tests.io.formats.tar.test_writer import write_numbers
 
     for dtype in ("f4", "u8"):
         write_numbers(folder / f"{dtype}.tar", dtype)
@@ -646,13 +646,13 @@ def _parse_recipe(text: str) -> object:
 
 
 def _parse_where(text: str) -> object:
-    from logloom.where import parse
+    from logloom.query.where import parse
 
     return parse(text)
 
 
 def _import_labels(tool: str) -> Callable[[str], object]:
-    from logloom.pipelines.label_import import import_labels
+    from logloom.pipelines.label.import_labels import import_labels
 
     def parse(text: str) -> object:
         with tempfile.TemporaryDirectory() as folder:
@@ -664,8 +664,8 @@ def _import_labels(tool: str) -> Callable[[str], object]:
 
 
 def _parse_definition(text: str) -> object:
-    from logloom.io.logs.base import TopicInfo
-    from logloom.io.logs.decoding.layouts import CdrDecoder, Ros1Decoder
+    from logloom.io.logs.interface import TopicInfo
+    from logloom.io.logs.messages.ros.decoders import CdrDecoder, Ros1Decoder
 
     data = text.encode("utf-8", "surrogatepass")
     each(

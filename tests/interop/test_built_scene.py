@@ -5,7 +5,7 @@ import pytest
 
 from tests.interop.test_zarr2 import read_by_zarr2
 from tests.pipelines.conftest import build_at
-from tests.pipelines.test_real_logs import example
+from tests.pipelines.nights.test_real_logs import example
 
 
 @pytest.mark.parametrize("rows", [1000, 10])

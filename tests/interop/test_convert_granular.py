@@ -5,12 +5,12 @@ import pathlib
 
 import numpy as np
 
-import logloom.io.bags as ours
-from logloom.io.foreign import open_foreign
-from logloom.pipelines.convert import convert
-from logloom.pipelines.convert_plain import PlainFolder
-from logloom.pipelines.convert_plan import plan_convert
-from logloom.pipelines.convert_sources import open_source
+import logloom.io.formats.bags as ours
+from logloom.io.formats.foreign import open_foreign
+from logloom.pipelines.convert.convert import convert
+from logloom.pipelines.convert.plain_folder import PlainFolder
+from logloom.pipelines.convert.plan import plan_convert
+from logloom.pipelines.convert.sources import open_source
 from tests.interop import granular_points
 from tests.interop.granular_points import points
 

@@ -10,14 +10,14 @@ import pytest
 import webdataset
 import xarray
 
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom.demo import demo_recipe, make_drives
-from logloom.io.manifest import entries_of, read_manifest
-from logloom.io.storage import Store
-from logloom.io.zarr import ZarrReader
+from logloom.io.catalog.manifest import entries_of, read_manifest
+from logloom.io.formats.zarr import ZarrReader
+from logloom.io.storage.store import Store
 from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at
-from tests.pipelines.test_real_logs import example
+from tests.pipelines.nights.test_real_logs import example
 
 OUTPUTS = ("table", "bags", "tar", "zarr")
 READ = """

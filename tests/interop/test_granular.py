@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-import logloom.io.bags as ours
-from logloom.io.bags import BagsWriter
+import logloom.io.formats.bags as ours
+from logloom.io.formats.bags import BagsWriter
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from tests.interop import granular_points
 from tests.interop.conftest import REPOSITORY
 from tests.interop.granular_points import SEQUENCES, SPEC, digest, points
-from tests.io.tar.rows import random_block
+from tests.io.formats.tar.rows import random_block
 
 POINTS = pathlib.Path(granular_points.__file__).read_text()
 READ = """
@@ -203,7 +203,7 @@ print(said)
     (tmp_path / "theirs").mkdir()
     (tmp_path / "ours").mkdir()
     theirs = granular(script, tmp_path / "theirs")
-    again = script.replace("granular\n", "logloom.io.bags as granular\n", 1)
+    again = script.replace("granular\n", "logloom.io.formats.bags as granular\n", 1)
     command = [sys.executable, "-c", again, str(tmp_path / "ours")]
     ours_said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
     assert ours_said == theirs

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from logloom.resample.deskew import deskewed
-from logloom.resample.frames import FOUND, Extrapolation, FrameTree, TransformTable
+from logloom.resample.frame_tree import FOUND, Extrapolation, FrameTree, TransformTable
 from logloom.resample.poses import poses_of
 from tests.interop.conftest import runner
 

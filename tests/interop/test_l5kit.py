@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop.conftest import REPOSITORY, runner
 from tests.pipelines.conftest import build_at
-from tests.pipelines.test_real_logs import example
+from tests.pipelines.nights.test_real_logs import example
 
 READ = """
 import json, sys, warnings

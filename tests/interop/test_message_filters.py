@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.interop.conftest import debian_ros
-from tests.transforms.matching_reference import approximate_time
-from tests.transforms.test_matching import JITTER, a_log, found, well_apart
+from tests.resample.matching_reference import approximate_time
+from tests.resample.test_sync import JITTER, a_log, found, well_apart
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from logloom.datasets import openmmlab
-from logloom.io.annotations import Options
+from logloom.io.formats.annotations import Options
 from tests.interop.conftest import REPOSITORY, runner
-from tests.io.annotations.making import assemble, make_block, options, stage, store_at
+from tests.io.formats.annotations.making import assemble, make_block, options, stage, store_at
 
 STUB = (pathlib.Path(__file__).parent / "torch_stub.py").read_text()
 ENVIRONMENT = ".venv-mmengine"
@@ -171,14 +171,14 @@ print(json.dumps(dataset[3]))
 
 
 def test_a_versions_dataset_is_one_of_mmengines_where_that_is_installed(mmengine, tmp_path):
-    import logloom.io.tables as tt
+    import logloom.io.formats.table as tt
 
     tt.write_table(
         str(tmp_path / "table"), [{"log_id": "a", "timestamp": n, "kind": n % 2} for n in range(6)]
     )
     script = """
 import sys, mmengine.dataset, mmengine.registry
-import logloom.datasets.openmmlab.versions
+import logloom.datasets.openmmlab.version_dataset
 from logloom.datasets import openmmlab
 dataset = mmengine.registry.DATASETS.build(dict(type="LogloomDataset", uri=sys.argv[1], label="kind"))
 assert isinstance(dataset, mmengine.dataset.BaseDataset) and type(dataset) is openmmlab.LogloomDataset

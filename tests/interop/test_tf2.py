@@ -5,11 +5,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from logloom.resample.frames import FOUND, REASONS, Extrapolation, FrameTree
+from logloom.resample.frame_tree import FOUND, REASONS, Extrapolation, FrameTree
 from logloom.resample.poses import matrices
 from tests.interop.conftest import debian_ros
-from tests.transforms.frames_reference import matrix_of
-from tests.transforms.test_frames import NAMES, a_random_tree, table_of
+from tests.resample.frames_reference import matrix_of
+from tests.resample.test_frame_tree import NAMES, a_random_tree, table_of
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from logloom.io.l5kit import FORMAT_VERSION, LABELS, TL_FACE_LABELS, ChunkedDataset
-from logloom.io.l5kit.dtypes import ARRAYS
-from logloom.io.l5kit.reader import L5KitReader
-from logloom.io.storage import Store
-from tests.io.l5kit.making import assemble, make_rows, stage
+from logloom.io.formats.l5kit import FORMAT_VERSION, LABELS, TL_FACE_LABELS, ChunkedDataset
+from logloom.io.formats.l5kit.dtypes import ARRAYS
+from logloom.io.formats.l5kit.reader import L5KitReader
+from logloom.io.storage.store import Store
+from tests.io.formats.l5kit.making import assemble, make_rows, stage
 
 # Reads a dataset and keeps its arrays as .npy files, which every numpy reads.
 READ = """

@@ -15,15 +15,15 @@ from logloom.blocks import Block
 from logloom.digests import RowsDigest, digests_of_rows
 from logloom.errors import DatasetError, UsageError
 from logloom.io.beam import ReadFrom, WriteTo
-from logloom.io.rows import LoadedReader
-from logloom.io.storage import Store
-from logloom.io.tables import read_index, row_loader, verify
-from logloom.io.tables.format import TableFormat
-from logloom.io.tables.unit import BlockReader
-from logloom.io.tar.format import TarFormat, TarOptions
-from logloom.io.units import FolderKind
-from logloom.io.zarr.format import ZarrFormat
-from logloom.io.zarr.options import ZarrOptions
+from logloom.io.formats.interface import FolderKind
+from logloom.io.formats.table import read_index, row_loader, verify
+from logloom.io.formats.table.format import TableFormat
+from logloom.io.formats.table.unit import BlockReader
+from logloom.io.formats.tar.format import TarFormat, TarOptions
+from logloom.io.formats.zarr.format import ZarrFormat
+from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.rows.unit_rows import LoadedReader
+from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
 from logloom.testing.rows import SCHEMA, cut, random_block
 from tests.files import files_in

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import logloom.datasets
-from logloom.io.lerobot import LeRobotReader
-from tests.io.lerobot import making, test_video
+from logloom.io.formats.lerobot import LeRobotReader
+from tests.io.formats.lerobot import making, test_video
 
 lerobot_dataset = pytest.importorskip(
     "lerobot.datasets.lerobot_dataset",

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from logloom.demo import demo_recipe, make_drives
-from logloom.io.logs import listing
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.catalog.manifest_digest import write_digest
+from logloom.io.catalog.page_merge import write_records
+from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.version_files import version_file
+from logloom.io.logs import listings
 from logloom.io.logs.opening import open_log
-from logloom.io.manifest import read_manifest
-from logloom.io.manifest_digest import write_digest
-from logloom.io.merging import write_records
-from logloom.io.shards import LogRecord
-from logloom.io.storage import Store
-from logloom.io.version_files import version_file
-from logloom.pipelines import plan_logs
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan import logs as plan_logs
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from tests import faulty
 from tests.pipelines.verbs import one_at_a_time, two_versions  # noqa: F401  # fixtures
@@ -98,7 +98,7 @@ def built(drive, tmp_path_factory) -> pathlib.Path:
 @pytest.fixture
 def _settled_at_once(monkeypatch):
     """Files that were written just now count as settled, so that tests need not wait for a minute."""
-    monkeypatch.setattr(listing, "SETTLED_NS", -3600 * SECOND)
+    monkeypatch.setattr(listings, "SETTLED_NS", -3600 * SECOND)
 
 
 @pytest.fixture

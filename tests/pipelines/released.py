@@ -20,12 +20,12 @@ from blake3 import blake3
 
 import logloom.datasets
 from logloom.demo import TOPICS
-from logloom.demo.recording import drives, record
-from logloom.io.formats import format_named
-from logloom.io.storage import Store
-from logloom.io.tags import change_tags
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.demo.recorder import drives, record
+from logloom.io.catalog.tags import change_tags
+from logloom.io.formats.registry import format_named
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 
 ARCHIVE = pathlib.Path(__file__).with_name("released.tar.xz")

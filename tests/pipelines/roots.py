@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 
 from blake3 import blake3
 
-from logloom.io.entries import ENTRY, Entry, FileEntry, write_log_part
-from logloom.io.log_statistics import noted, write_statistics
-from logloom.io.manifest import Manifest, as_laid_out, digest_of_manifest
-from logloom.io.manifest_digest import write_digest
-from logloom.io.merging import write_records
-from logloom.io.metadata import canonical
-from logloom.io.shards import LogRecord
-from logloom.io.storage import Store
-from logloom.io.version_files import version_file
+from logloom.io.catalog.entries import ENTRY, Entry, FileEntry, write_log_part
+from logloom.io.catalog.log_statistics import noted, write_statistics
+from logloom.io.catalog.manifest import Manifest, as_laid_out, digest_of_manifest
+from logloom.io.catalog.manifest_digest import write_digest
+from logloom.io.catalog.page_merge import write_records
+from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.version_files import version_file
+from logloom.io.storage.metadata import canonical
+from logloom.io.storage.store import Store
 from logloom.schema import Schema
-from logloom.statistics.state import Statistics
-from logloom.transforms.job import Committed
+from logloom.statistics.columns import Statistics
+from logloom.transforms.build.job import Committed
 
 DAY = 86400.0
 PAYLOAD = b"rows"

@@ -457,7 +457,7 @@ def test_help_starts_without_beam_and_shows_examples():
 
 
 def test_info_starts_without_beam():
-    code = "import sys, logloom.pipelines.info as _\n"
+    code = "import sys, logloom.pipelines.info.info as _\n"
     code += "print([m for m in ('apache_beam', 'pandas') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr

@@ -15,14 +15,14 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import LogloomError
-from logloom.io.filesystems import filesystem, with_access
-from logloom.io.logs.base import OpenOptions
+from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.storage import Store
+from logloom.io.storage.filesystems import filesystem, with_access
+from logloom.io.storage.store import Store
 from logloom.recipe import Recipe
 from logloom.uris import shown
 from tests import forking
-from tests.io.logs.test_rosbag2 import db3_file
+from tests.io.logs.rosbag2.test_rosbag2 import db3_file
 
 SECRET = "hunter2"
 BASIC = f"http://me:{SECRET}@HOST/NAME"

@@ -8,12 +8,12 @@ import shutil
 import numpy as np
 import pytest
 
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom import datasets
-from logloom.datasets import finding
-from logloom.datasets.finding import find
+from logloom.datasets.search import find as finding
+from logloom.datasets.search.find import find
 from logloom.errors import DatasetError, UsageError
-from logloom.io.intervals import (
+from logloom.io.catalog.intervals import (
     Intervals,
     Search,
     intervals_file,
@@ -21,11 +21,11 @@ from logloom.io.intervals import (
     read_intervals,
     write_intervals,
 )
-from logloom.io.storage import Store
-from logloom.pipelines.gc import collect_garbage
-from logloom.pipelines.purge import purge
-from logloom.pipelines.rollback import rollback
-from logloom.pipelines.verify import verify
+from logloom.io.storage.store import Store
+from logloom.pipelines.gc.gc import collect_garbage
+from logloom.pipelines.purge.purge import purge
+from logloom.pipelines.verify.verify import verify
+from logloom.pipelines.versions.rollback import rollback
 from logloom.recipe import Keep, Recipe
 from tests.pipelines.conftest import build_at
 from tests.pipelines.roots import age, commit_version

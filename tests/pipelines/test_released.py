@@ -5,11 +5,11 @@ import json
 import fsspec
 import pytest
 
-from logloom.io.formats import format_names
-from logloom.io.storage import Store
-from logloom.io.tags import read_tags
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.verify import verify
+from logloom.io.catalog.tags import read_tags
+from logloom.io.formats.registry import format_names
+from logloom.io.storage.store import Store
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.verify.verify import verify
 from tests.pipelines import released
 
 

@@ -19,14 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import LogloomError, LogReadError
-from logloom.io.disk import start_of
-from logloom.io.storage import Store
-from logloom.pipelines import beside, status, template
-from logloom.pipelines.build import build, submit
-from logloom.pipelines.plan import plan_build
+from logloom.io.storage.disk import start_of
+from logloom.io.storage.store import Store
+from logloom.pipelines import status
+from logloom.pipelines.build import concurrent_builds, template
+from logloom.pipelines.build.build import build, submit
+from logloom.pipelines.plan.plan import plan_build
 from logloom.runners import RunnerOptions
-from logloom.transforms import partition, running_note
-from logloom.transforms.running_note import Announced, Heartbeats
+from logloom.transforms.build import partition, run_note
+from logloom.transforms.build.run_note import Announced, Heartbeats
 from tests.forking import command
 from tests.pipelines.conftest import build_at
 
@@ -271,7 +272,7 @@ def test_a_process_that_has_the_number_of_a_killed_command_is_not_taken_for_it(p
         assert status.builds(plan.job.store)[0].state == "running"
         restated(plan, pid=pid, began=start_of(pid) + 1)
         assert status.builds(plan.job.store)[0].state == "silent"
-        assert beside.running_now(plan.job.store, {1}) == []
+        assert concurrent_builds.running_now(plan.job.store, {1}) == []
 
 
 def test_a_build_that_could_not_write_down_its_end_is_over_for_its_own_process(plan, drive, monkeypatch):
@@ -299,7 +300,7 @@ def test_a_command_elsewhere_is_known_to_run_once_it_gives_a_new_sign_of_life(pl
         assert (one.host, one.state) == ("elsewhere", "running")
         restated(plan, beat=said["beat"] + 1)  # and a clock that stands still
 
-    assert [one.host for one in beside.running_now(plan.job.store, {1}, beat)] == ["elsewhere"]
+    assert [one.host for one in concurrent_builds.running_now(plan.job.store, {1}, beat)] == ["elsewhere"]
 
 
 def test_a_pod_that_replaces_another_waits_until_that_was_silent_for_long_enough(plan, monkeypatch):
@@ -311,9 +312,9 @@ def test_a_pod_that_replaces_another_waits_until_that_was_silent_for_long_enough
 
     def time_passes(one):
         watched.append(one.host)
-        monkeypatch.setattr(running_note, "SILENT_AFTER", 0.0)
+        monkeypatch.setattr(run_note, "SILENT_AFTER", 0.0)
 
-    assert beside.running_now(plan.job.store, {1}, time_passes) == []
+    assert concurrent_builds.running_now(plan.job.store, {1}, time_passes) == []
     assert watched == ["elsewhere"]
     (one,) = status.builds(plan.job.store)  # nobody need watch it once more
     assert one.state == "stopped"
@@ -336,7 +337,7 @@ def test_no_clock_of_another_machine_says_that_a_build_is_over_or_runs(plan, ahe
     assert " ago by the date of its note" in one.in_words()
     with pytest.raises(LogloomError, match="still runs after 0 s"):
         status.wait(plan.job.store, timeout=0)
-    monkeypatch.setattr(running_note, "SILENT_AFTER", 0.0)
+    monkeypatch.setattr(run_note, "SILENT_AFTER", 0.0)
     (one,) = status.wait(plan.job.store, timeout=0)
     assert one.state == "stopped"
 
@@ -353,8 +354,8 @@ def test_a_number_that_nobody_has_here_proves_no_end_of_a_process_of_elsewhere(p
             restated(plan, pid=pid, **changes)
             (one,) = status.builds(plan.job.store)
             assert (one.state, one.may_run) == ("running", True)
-            assert list(running_note.notes_of_others(replace(plan.job, run="mine"))) == [one.run]
-            assert not running_note.is_over(plan.job.store, 1, one.run)
+            assert list(run_note.notes_of_others(replace(plan.job, run="mine"))) == [one.run]
+            assert not run_note.is_over(plan.job.store, 1, one.run)
 
 
 def apart(*arguments):
@@ -373,7 +374,7 @@ def test_a_build_is_seen_from_a_container_that_has_its_host_name_and_other_proce
 ):
     root = plan.job.store.uri
     build(plan_build(drive.recipe(**{"*.mcap": "drive-00.mcap"}), root))
-    monkeypatch.setattr(running_note, "HEARD_EVERY", 0.05)
+    monkeypatch.setattr(run_note, "HEARD_EVERY", 0.05)
     with Announced(plan_build(drive.recipe(), root).job, "direct"):
         assert "version 2, running" in apart("status", root).stdout
         for command_ in (("build", recipe, "--to", root), ("purge", root, "--log", "drive-00")):
@@ -457,7 +458,7 @@ def test_flink_is_asked_how_a_detached_job_is(answers, state, said, plan, recipe
         (one,) = status.builds(plan.job.store)
         assert one.state == state
         assert said in one.problem
-        assert (beside.running_now(plan.job.store, {1}) != []) == (state == "running")
+        assert (concurrent_builds.running_now(plan.job.store, {1}) != []) == (state == "running")
         if state == "running":
             done = command("build", recipe, "--to", plan.job.store.uri)
             assert done.returncode == 1

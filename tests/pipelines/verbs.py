@@ -7,25 +7,25 @@ import shutil
 import pytest
 
 from logloom.errors import LogloomError
-from logloom.io import disk
-from logloom.io.entries import read_log_part
-from logloom.io.manifest import as_laid_out, read_manifest
-from logloom.io.purged import Purged
-from logloom.io.storage import Store
-from logloom.io.tags import read_tags
-from logloom.io.version_files import version_file, version_numbers
-from logloom.pipelines.build import prepared
-from logloom.pipelines.drop import plan_drop
-from logloom.pipelines.gc import collect_garbage
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.purge import purge
-from logloom.pipelines.repair import repair
-from logloom.pipelines.rollback import rollback
-from logloom.pipelines.tagging import tag, untag
-from logloom.pipelines.verify import check_view
+from logloom.io.catalog.entries import read_log_part
+from logloom.io.catalog.manifest import as_laid_out, read_manifest
+from logloom.io.catalog.tags import read_tags
+from logloom.io.catalog.tombstones import Purged
+from logloom.io.catalog.version_files import version_file, version_numbers
+from logloom.io.storage import disk
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import prepared
+from logloom.pipelines.gc.gc import collect_garbage
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.purge.purge import purge
+from logloom.pipelines.repair.repair import repair
+from logloom.pipelines.verify.verify import check_view
+from logloom.pipelines.versions.drop import plan_drop
+from logloom.pipelines.versions.rollback import rollback
+from logloom.pipelines.versions.tag import tag, untag
 from logloom.pipelines.view import copy_view, make_view
 from logloom.recipe import Keep, Recipe
-from logloom.transforms.finished import unit_problems
+from logloom.transforms.build.unit_checks import unit_problems
 from tests.pipelines.roots import age
 from tests.simulation.eager import build_eagerly
 

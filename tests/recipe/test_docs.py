@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from logloom.io.annotations.options import LabelFrom
-from logloom.io.formats import format_named, format_names
+from logloom.io.formats.annotations.options import LabelFrom
+from logloom.io.formats.registry import format_named, format_names
 from logloom.recipe import (
     Clock,
     DerivedColumn,

@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from logloom.runners.processes import Child

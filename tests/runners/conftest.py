@@ -10,9 +10,9 @@ import shutil
 import pytest
 
 from logloom.demo import demo_recipe, make_drives
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.plan_logs import SAMPLE
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.logs import SAMPLE
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from tests.conftest import REPOSITORY

@@ -12,7 +12,7 @@ import pytest
 
 from logloom.demo import make_drives
 from logloom.errors import LogloomError
-from logloom.pipelines.build import build
+from logloom.pipelines.build.build import build
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from tests.pipelines.conftest import digests

@@ -119,7 +119,8 @@ def test_a_server_starts_where_standard_error_was_replaced():
 ONE_THREAD = """\
 import os, sys
 from logloom.runners import fork_server
-fork_server._import(["logloom.pipelines.build", "logloom.pipelines.convert", "logloom.io.tar.format"])
+fork_server._import(["logloom.pipelines.build.build", "logloom.pipelines.convert.convert"])
+fork_server._import(["logloom.io.formats.tar.format"])
 import threading
 assert threading.active_count() == 1, threading.enumerate()
 assert not {"apache_beam", "grpc", "pandas"} & set(sys.modules)

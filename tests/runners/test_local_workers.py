@@ -10,12 +10,12 @@ import threading
 import pytest
 
 from logloom.errors import DatasetError, LogloomError
-from logloom.io import retries
+from logloom.io.storage.remote import retries
 from logloom.metrics import collected, count
+from logloom.runners.engine import JobFailedError
 from logloom.runners.fork_server import ForkServer
 from logloom.runners.inline import INLINE, Elements
 from logloom.runners.local_workers import LocalWorkers, _AskedElement
-from logloom.runners.running import JobFailedError
 
 HERE = os.getpid()
 

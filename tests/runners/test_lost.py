@@ -7,11 +7,12 @@ import pytest
 from google.api_core import exceptions
 
 from logloom.errors import LogloomError, UsageError
-from logloom.runners import Finished, RunnerOptions, Size, running
+from logloom.runners import Finished, RunnerOptions, Size
+from logloom.runners import engine as running
 from logloom.runners.dataflow import engine as dataflow
+from logloom.runners.engine import EngineLostError, run
 from logloom.runners.flink import engine as flink
 from logloom.runners.flink.rest import ClusterJob, FlinkCluster
-from logloom.runners.running import EngineLostError, run
 
 BUSY = [
     exceptions.TooManyRequests("slow down"),

@@ -18,8 +18,9 @@ import pytest
 
 from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
 from logloom.runners import RunnerOptions, Size
-from logloom.runners.cache import fetched
 from logloom.runners.direct import IN_PROCESS_BYTES, IN_PROCESS_BYTES_TRANSCODED, default_workers, num_workers
+from logloom.runners.engine import describe, own_error
+from logloom.runners.engine_cache import fetched
 from logloom.runners.flink.engine import Flink
 from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
@@ -28,7 +29,6 @@ from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import engine_of, parse_labels, parse_settings
 from logloom.runners.prism import prism_binary
 from logloom.runners.processes import Child
-from logloom.runners.running import describe, own_error
 from logloom.runners.scratch import engine_folders
 
 POOL = {"environment": "external", "environment_config": "pool:1"}

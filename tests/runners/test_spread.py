@@ -5,8 +5,8 @@ import os
 import pytest
 
 from logloom.demo import make_drives
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 

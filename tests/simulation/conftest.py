@@ -13,13 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logloom.io import ages, ahead, processes, removals, retries, storage, threads
-from logloom.io.processes import Process
-from logloom.io.storage import Store
-from logloom.io.tables import index, parts
-from logloom.pipelines import build, plan_logs
+from logloom.io.catalog import removal_notes
+from logloom.io.formats.table.index import index
+from logloom.io.formats.table.write import part_writer
+from logloom.io.storage import file_ages, prefetch, processes, threads
+from logloom.io.storage import store as storage
+from logloom.io.storage.processes import Process
+from logloom.io.storage.remote import retries
+from logloom.io.storage.store import Store
+from logloom.pipelines.build import build
+from logloom.pipelines.plan import logs as plan_logs
 from logloom.runners.options import Finished
-from logloom.transforms import attempts, partition, running_note, writing
+from logloom.transforms.build import partition, quarantine, run_note, unit_writer
 from tests import faulty
 from tests.faulty import FaultyFiles
 from tests.simulation.world import LOGS, MANIFEST, NAMES, OUTPUTS, THEMES, TRIED, World, build_all
@@ -107,19 +112,19 @@ def logs(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """One thread an actor, which stands for a process, and no waiting."""
-    for module in (ages, ahead, storage, writing, plan_logs, index, parts, threads):
+    for module in (file_ages, prefetch, storage, unit_writer, plan_logs, index, part_writer, threads):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
     monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
     monkeypatch.setattr(Store, "create", noted_create)
     monkeypatch.setattr(build, "run", run_engine)
-    monkeypatch.setattr(attempts, "_in_child", in_this_process)
-    monkeypatch.setattr(attempts, "_APART", contextlib.nullcontext())
-    monkeypatch.setattr(removals, "WAIT_S", 0)
+    monkeypatch.setattr(quarantine, "_in_child", in_this_process)
+    monkeypatch.setattr(quarantine, "_APART", contextlib.nullcontext())
+    monkeypatch.setattr(removal_notes, "WAIT_S", 0)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=NAMES.getrandbits(128)))
     quiet = SimpleNamespace(Thread=Silent, Lock=threading.Lock, Event=threading.Event)
-    monkeypatch.setattr(running_note, "threading", quiet)
+    monkeypatch.setattr(run_note, "threading", quiet)
     monkeypatch.setattr(processes, "own_process", actor)
-    monkeypatch.setattr(running_note, "own_process", actor)
+    monkeypatch.setattr(run_note, "own_process", actor)
     monkeypatch.setattr(processes, "is_running", lambda *of: FaultyFiles.faults.is_running(*of))
     faulty.install()
     monkeypatch.setattr(FaultyFiles, "faults", FaultyFiles.faults)

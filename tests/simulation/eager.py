@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from logloom.metrics import collected
-from logloom.pipelines.build import prepared, raise_outcome
-from logloom.pipelines.planned import Plan
-from logloom.transforms import finish
-from logloom.transforms.build_logs import build_logs, commit_version
+from logloom.pipelines.build.build import prepared, raise_outcome
+from logloom.pipelines.plan.build_plan import Plan
+from logloom.transforms.beam.build import build_logs, commit_version
+from logloom.transforms.build import commit
 
 REPEATED = 0.05  # the share of work that is done twice, as where an engine takes a worker for dead
 
@@ -103,8 +103,8 @@ def build_eagerly(plan: Plan, rng: random.Random) -> None:
     """As `run_eagerly`, of a plan as it was made.
 
     Raises:
-        LogloomError: what `logloom.pipelines.build.build` raises.
+        LogloomError: what `logloom.pipelines.build.build.build` raises.
     """
     plan = prepared(plan)
     run_eagerly(plan, rng)
-    raise_outcome(finish.read_outcome(plan.job), plan.job)
+    raise_outcome(commit.read_outcome(plan.job), plan.job)

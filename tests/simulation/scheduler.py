@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from logloom.io import retries
+from logloom.io.storage.remote import retries
 
 
 class Crashed(BaseException):
@@ -143,7 +143,7 @@ class Scheduler:
         return 0 if actor is None else self.actors.index(actor) + 1
 
     def is_running(self, number: int, began: int = 0) -> bool:
-        """Takes the place of `logloom.io.disk.is_running`."""
+        """Takes the place of `logloom.io.storage.disk.is_running`."""
         actor = self.actors[number - 1] if number else None
         return actor is None or actor.is_alive
 

@@ -10,12 +10,14 @@ import sys
 
 import pytest
 
-from logloom.io.entries import ENTRY
-from logloom.io.purged import Purged
-from logloom.io.remote import RemoteFiles
-from logloom.io.storage import Store
-from logloom.pipelines import gc, gc_removal, purge, tagging
-from logloom.transforms import finish, finished, reading_back, taking
+from logloom.io.catalog.entries import ENTRY
+from logloom.io.catalog.tombstones import Purged
+from logloom.io.storage.remote.object_stores import RemoteFiles
+from logloom.io.storage.store import Store
+from logloom.pipelines.gc import gc, removal
+from logloom.pipelines.purge import purge
+from logloom.pipelines.versions import tag
+from logloom.transforms.build import commit, read_back, reuse, unit_checks
 from tests.simulation import conftest
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import MANIFEST
@@ -66,7 +68,7 @@ def found_without_a_look(store, folders):
 
 def files_first(self, folders, check):
     files = [file.name for folder in folders for file in self._old_files(folder)]
-    gc_removal.remove_files(self._store, sorted(files, key=lambda name: name.endswith(ENTRY)))
+    removal.remove_files(self._store, sorted(files, key=lambda name: name.endswith(ENTRY)))
 
 
 def manifest_removed(store, number, why):
@@ -88,8 +90,8 @@ MISTAKES = {
         ("builds", (9, 11), ""),
         [
             (Store, "_restore_all", entry_first),
-            (finished, "_problems", nothing),
-            (reading_back, "differences", nothing),
+            (unit_checks, "_problems", nothing),
+            (read_back, "differences", nothing),
         ],
     ),
     "one's own commit is refused": (
@@ -99,15 +101,15 @@ MISTAKES = {
     "a commit replaces another": (("builds", (6, 11), ""), [(conftest, "create", last_writer_wins)]),
     "a unit is taken without writing its mark again": (
         ("builds", (101,), ""),
-        [(taking, "refresh", found_without_a_look)],
+        [(reuse, "refresh", found_without_a_look)],
     ),
     "a commit doesn't look for what is being removed": (
         ("builds", (24, 16), "remove parts"),
-        [(finish, "removed_meanwhile", nothing)],
+        [(commit, "removed_meanwhile", nothing)],
     ),
     "gc doesn't note what it removes": (
         ("builds", (16, 24), "remove parts"),
-        [(one, "removing", lambda *what: contextlib.nullcontext(lambda: None)) for one in (gc, gc_removal)],
+        [(one, "removing", lambda *what: contextlib.nullcontext(lambda: None)) for one in (gc, removal)],
     ),
     "gc removes files before their mark": (
         ("builds", (7, 4), ""),
@@ -122,7 +124,7 @@ MISTAKES = {
     "a tag doesn't look whether its version was removed meanwhile": (
         ("tags", (4, 12), "write versions/tags"),
         [
-            (tagging, "version_numbers", lambda store: range(1, 100)),
+            (tag, "version_numbers", lambda store: range(1, 100)),
             (gc._Collection, "_bring_back", lambda self, number: False),  # by which the next gc heals it
         ],
     ),

@@ -29,23 +29,23 @@ from logloom.errors import (
     StorageError,
     UsageError,
 )
-from logloom.io.entries import ENTRY, FAN_OUT, read_log_part, unit_folder
-from logloom.io.manifest import manifest_at, read_manifest
-from logloom.io.purged import Purged
-from logloom.io.removals import REMOVING
-from logloom.io.storage import Store
-from logloom.io.tables import verify
-from logloom.io.tags import read_tags
-from logloom.io.version_files import version_file, version_numbers
-from logloom.pipelines.build import build
-from logloom.pipelines.drop import plan_drop
-from logloom.pipelines.gc import GRACE_S, collect_garbage
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.purge import purge
-from logloom.pipelines.rollback import rollback
-from logloom.pipelines.tagging import tag, untag
+from logloom.io.catalog.entries import ENTRY, FAN_OUT, read_log_part, unit_folder
+from logloom.io.catalog.manifest import manifest_at, read_manifest
+from logloom.io.catalog.removal_notes import REMOVING
+from logloom.io.catalog.tags import read_tags
+from logloom.io.catalog.tombstones import Purged
+from logloom.io.catalog.version_files import version_file, version_numbers
+from logloom.io.formats.table import verify
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.gc.gc import GRACE_S, collect_garbage
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.purge.purge import purge
+from logloom.pipelines.versions.drop import plan_drop
+from logloom.pipelines.versions.rollback import rollback
+from logloom.pipelines.versions.tag import tag, untag
 from logloom.recipe import Keep, Recipe
-from logloom.transforms.finished import assembled_problems, unit_problems
+from logloom.transforms.build.unit_checks import assembled_problems, unit_problems
 from tests.faulty import ROOT, FaultyFiles
 from tests.simulation.eager import build_eagerly, run_eagerly
 from tests.simulation.scheduler import Scheduler

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.statistics.cells import CELLS, RELATIVE, cells_of, keys_of, merged_cells
-from logloom.statistics.exact import CHUNK, Dyadic, mean_of, std_of, sums_of
-from logloom.statistics.lanes import (
+from logloom.statistics.exact_sums import CHUNK, Dyadic, mean_of, std_of, sums_of
+from logloom.statistics.series import (
     MAX_TEXTS,
     merged_lanes,
     merged_numbers,
@@ -20,6 +19,7 @@ from logloom.statistics.lanes import (
     whole_numbers_of,
 )
 from logloom.statistics.summary import MAX_BINS, PERCENTS, histogram, quantiles
+from logloom.statistics.value_counts import CELLS, RELATIVE, cells_of, keys_of, merged_cells
 
 ANY = st.floats(width=64)
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)

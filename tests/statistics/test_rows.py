@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from logloom.blocks import Block, Ragged
 from logloom.cli.stats import _lines, _texts
 from logloom.errors import DatasetError
-from logloom.pipelines.stats import changes_of
+from logloom.pipelines.stats.stats import changes_of
 from logloom.schema import ColumnType, Schema
-from logloom.statistics.cells import MAX_LEVEL, NO_CELLS, Cells
-from logloom.statistics.exact import Dyadic
-from logloom.statistics.lanes import Numbers, Texts, numbers_of, texts_of
+from logloom.statistics.columns import LENGTHS, ROWS, VALUES, Key, Statistics
+from logloom.statistics.exact_sums import Dyadic
 from logloom.statistics.rows import SAMPLE, RowStatistics, places
-from logloom.statistics.state import LENGTHS, ROWS, VALUES, Key, Statistics
+from logloom.statistics.series import Numbers, Texts, numbers_of, texts_of
 from logloom.statistics.summary import summary
+from logloom.statistics.value_counts import MAX_LEVEL, NO_CELLS, Cells
 from logloom.testing.rows import SCHEMA, TYPES, cut, random_block
 
 EVERY_TYPE = Schema({f"c{number}": ctype for number, ctype in enumerate(TYPES)}, ("c0", "c3"))

@@ -6,9 +6,9 @@ import fsspec
 import pytest
 
 from logloom.datasets.openmmlab import BaseDataset
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.verify import verify
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.view import copy_view
 from logloom.recipe import Recipe
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.pipelines.racing import different_logs, equal_logs
+from tests.pipelines.faults.racing import different_logs, equal_logs
 
 pytestmark = pytest.mark.engines
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from logloom.io.logs.base import OpenOptions, TopicRequest
-from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.interface import OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.rosbag2.pages import PAGES
+from logloom.io.logs.rosbag2.sqlite_pages import PAGES
 from tests.io.logs.making import SECOND, START, contents
-from tests.io.logs.test_rosbag2_pages import write_drive
+from tests.io.logs.rosbag2.test_sqlite_pages import write_drive
 
 pytestmark = pytest.mark.engines
 

@@ -13,13 +13,13 @@ import webdataset
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
 import logloom.datasets
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom.errors import CommitConflictError
-from logloom.pipelines.build import build
-from logloom.pipelines.head import head
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.repair import repair
-from logloom.pipelines.verify import verify
+from logloom.pipelines.build.build import build
+from logloom.pipelines.head.head import head
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.repair.repair import repair
+from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from tests.conftest import REPOSITORY
 from tests.pipelines.conftest import digests

@@ -10,12 +10,13 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud.dataflow import JobsV1Beta3Client, JobType
 
 from logloom.errors import LogloomError, UsageError
-from logloom.io.manifest import read_manifest
-from logloom.io.storage import Store
-from logloom.pipelines import build as job
-from logloom.pipelines import status, template
-from logloom.pipelines.plan import plan_build
-from logloom.runners import RunnerOptions, Size, dataflow, detached, running
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.storage.store import Store
+from logloom.pipelines import status
+from logloom.pipelines.build import build as job
+from logloom.pipelines.build import template
+from logloom.pipelines.plan.plan import plan_build
+from logloom.runners import RunnerOptions, Size, dataflow, detached_jobs, engine
 from tests.pipelines.conftest import digests
 from tests.stores.dataflow import dataflow_stand_in, image_of
 
@@ -133,7 +134,7 @@ def test_a_detached_job_commits_without_this_process(source, gcs, bucket, servic
 
 
 def test_a_look_at_a_busy_dataflow_is_retried(source, gcs, bucket, service, monkeypatch):
-    monkeypatch.setattr(running, "RETRY_EVERY", 0.1)
+    monkeypatch.setattr(engine, "RETRY_EVERY", 0.1)
     service.busy = 3
     done = job.build(plan(source, gcs, bucket), runner=options(bucket, service))
     assert done.manifest.version == 1
@@ -181,7 +182,7 @@ def test_a_requirements_file_is_staged_for_the_workers(source, gcs, bucket, serv
 def asked(service, monkeypatch):
     """Detached jobs are asked of at the stand-in."""
     monkeypatch.setattr(
-        detached,
+        detached_jobs,
         "_dataflow_client",
         lambda: JobsV1Beta3Client(
             credentials=AnonymousCredentials(),

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from tests.pipelines.test_every_call import READING, check, outcome
+from tests.pipelines.faults.test_every_call import READING, check, outcome
 from tests.pipelines.verbs import EVERY, VERBS, as_made, chosen, fresh, state, store_at
 
 pytestmark = [pytest.mark.engines, pytest.mark.faults]

@@ -3,9 +3,9 @@
 import pytest
 
 from logloom.errors import StorageError
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
-from logloom.pipelines.verify import verify
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from tests.pipelines.conftest import digests

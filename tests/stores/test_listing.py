@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from logloom.io.filesystems import filesystem
-from logloom.io.logs.listing import listed
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.io.logs.listings import listed
+from logloom.io.storage.filesystems import filesystem
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 
 pytestmark = pytest.mark.engines

@@ -8,9 +8,9 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom.errors import DatasetError, UsageError
-from tests.io.tables.making import assert_rows_equal, drive, labels
+from tests.io.formats.table.making import assert_rows_equal, drive, labels
 
 pytestmark = pytest.mark.engines
 ON = ["log_id", "timestamp"]

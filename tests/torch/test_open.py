@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import logloom.datasets
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom.datasets import Loader, torch_dataset
 from tests.conftest import REPOSITORY
-from tests.io.tables.making import drive
+from tests.io.formats.table.making import drive
 
 torch = pytest.importorskip("torch", reason="torch is not installed here; `make torch` runs this where it is")
 

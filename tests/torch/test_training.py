@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import logloom.datasets
-import logloom.io.tables as tt
-from logloom.datasets.loader import Loader, torch_dataset
-from tests.io.tables.making import drive, labels
+import logloom.io.formats.table as tt
+from logloom.datasets.loader.loader import Loader, torch_dataset
+from tests.io.formats.table.making import drive, labels
 
 torch = pytest.importorskip("torch", reason="torch is not installed here; `make torch` runs this where it is")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from logloom.blocks import Values, take
 from logloom.errors import LogReadError
-from logloom.io.logs.base import (
+from logloom.io.logs.interface import (
     MAX_TIME,
     FieldSpec,
     LogSummary,
@@ -19,7 +19,7 @@ from logloom.io.logs.base import (
     TopicInfo,
     TopicRequest,
 )
-from logloom.io.logs.recorded import Bound, MessageTimes, RecordedTime, recorded
+from logloom.io.logs.recording_times import Bound, MessageTimes, RecordedTime, recorded
 from logloom.schema import ColumnType
 
 LOST = "its stamp is zero"

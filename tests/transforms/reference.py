@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from logloom.schema import NO_AGE
-from logloom.transforms.columns import RateClock, SyncClock
-from tests.transforms.matching_reference import tightest_first
+from logloom.transforms.rows.plan.row_plan import RateClock, SyncClock
+from tests.resample.matching_reference import tightest_first
 
 NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000000))[0]
 

@@ -6,8 +6,7 @@ and rasterizers: choosing rows (filter), geometry, new datasets from scenes of o
 """
 
 from logloom.datasets.l5kit.agent import AgentDataset
-from logloom.datasets.l5kit.building import build_rasterizer
-from logloom.datasets.l5kit.chopping import create_chopped_dataset, export_zarr_to_csv
+from logloom.datasets.l5kit.chopped_dataset import create_chopped_dataset, export_zarr_to_csv
 from logloom.datasets.l5kit.config import LocalDataManager, load_config_data, save_config_data
 from logloom.datasets.l5kit.ego import EgoDataset
 from logloom.datasets.l5kit.filter import (
@@ -49,9 +48,10 @@ from logloom.datasets.l5kit.map_rasterizers import (
     SatelliteRasterizer,
     SemanticRasterizer,
 )
+from logloom.datasets.l5kit.rasterizer_factory import build_rasterizer
 from logloom.datasets.l5kit.rasterizers import BoxRasterizer, Rasterizer, StubRasterizer
 from logloom.datasets.l5kit.semantic_map import SemanticMap
-from logloom.io.l5kit import (
+from logloom.io.formats.l5kit import (
     AGENT_DTYPE,
     FRAME_DTYPE,
     SCENE_DTYPE,
@@ -59,8 +59,8 @@ from logloom.io.l5kit import (
     TL_FACE_LABELS,
     ChunkedDataset,
 )
-from logloom.io.l5kit.copying import zarr_concat, zarr_scenes_chop, zarr_split
-from logloom.io.l5kit.mask import MaskThresholds, compute_agents_mask
+from logloom.io.formats.l5kit.mask import MaskThresholds, compute_agents_mask
+from logloom.io.formats.l5kit.scene_copies import zarr_concat, zarr_scenes_chop, zarr_split
 
 __all__ = [
     "AGENT_DTYPE",

@@ -15,8 +15,8 @@ from logloom.datasets.l5kit.ego import EgoDataset
 from logloom.datasets.l5kit.mask import agents_mask_of
 from logloom.datasets.l5kit.sampling import ImageMaker
 from logloom.errors import UsageError
-from logloom.io.l5kit import ChunkedDataset
-from logloom.io.l5kit.mask import MaskThresholds, stops_of
+from logloom.io.formats.l5kit import ChunkedDataset
+from logloom.io.formats.l5kit.mask import MaskThresholds, stops_of
 
 MIN_FRAME_HISTORY = 10
 MIN_FRAME_FUTURE = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.storage import Store
+from logloom.io.storage.store import Store
 
 DATA_FOLDER_VARIABLE = "L5KIT_DATA_FOLDER"
 

@@ -15,9 +15,9 @@ from logloom.datasets.l5kit.geometry import RenderContext
 from logloom.datasets.l5kit.sampling import ImageMaker, Moment, Perturbation, sample_at
 from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import UsageError
-from logloom.io.caches import LruCache
-from logloom.io.l5kit import ChunkedDataset
-from logloom.io.l5kit.mask import stops_of
+from logloom.io.formats.l5kit import ChunkedDataset
+from logloom.io.formats.l5kit.mask import stops_of
+from logloom.io.storage.lru_cache import LruCache
 
 SCENE_BYTES = 256 << 20
 HOST_ID_BYTES = 70

@@ -1,7 +1,8 @@
 """Choosing among the rows of an L5Kit dataset: by frame, label, track, distance and status.
 
-Here: pure functions over structured rows (see logloom.io.l5kit.dtypes), with the interface of the original.
-Elsewhere: opening datasets (logloom.io.l5kit), samples (ego, agent).
+Here: pure functions over structured rows (see logloom.io.formats.l5kit.dtypes), with the interface of the
+original.
+Elsewhere: opening datasets (logloom.io.formats.l5kit), samples (ego, agent).
 
 Agents and traffic light faces may be arrays of a dataset, `dataset.agents`, or what was read of them.
 """
@@ -14,11 +15,11 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import UsageError
-from logloom.io.l5kit import LABELS, SCENE_DTYPE, TL_FACE_LABELS
-from logloom.io.l5kit.mask import are_agents
+from logloom.io.formats.l5kit import LABELS, SCENE_DTYPE, TL_FACE_LABELS
+from logloom.io.formats.l5kit.mask import are_agents
 
 PERCEPTION_LABELS = LABELS
-"""The same as `logloom.io.l5kit.LABELS`, under L5Kit's name."""
+"""The same as `logloom.io.formats.l5kit.LABELS`, under L5Kit's name."""
 PERCEPTION_LABEL_TO_INDEX = {label: index for index, label in enumerate(LABELS)}
 """The place of each label in `label_probabilities`."""
 TL_FACE_LABEL_TO_INDEX = {label: index for index, label in enumerate(TL_FACE_LABELS)}

@@ -1,6 +1,7 @@
 """Rows of any dataset as the four arrays that the views take: a row is a frame, as in the `l5kit` output.
 
-Elsewhere: how columns fill the arrays (logloom.io.l5kit.mapping), the rows (logloom.datasets.dataset).
+Elsewhere: how columns fill the arrays (logloom.io.formats.l5kit.mapping), the rows
+(logloom.datasets.dataset).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from logloom.blocks import Array, Block, Ragged
 from logloom.datasets.dataset import Dataset
 from logloom.durations import nanoseconds_of
 from logloom.errors import UsageError
-from logloom.io.l5kit import ChunkedDataset
-from logloom.io.l5kit.dtypes import ARRAYS, FRAMES, SCENES
-from logloom.io.l5kit.mapping import RowMapping, map_structs, mapping_of
-from logloom.io.l5kit.options import L5KitOptions, host_of
-from logloom.io.l5kit.rows import INTERVALS
-from logloom.io.l5kit.stage import Runs
+from logloom.io.formats.l5kit import ChunkedDataset
+from logloom.io.formats.l5kit.dtypes import ARRAYS, FRAMES, SCENES
+from logloom.io.formats.l5kit.mapping import RowMapping, map_structs, mapping_of
+from logloom.io.formats.l5kit.options import L5KitOptions, host_of
+from logloom.io.formats.l5kit.rows import INTERVALS
+from logloom.io.formats.l5kit.stage import Runs
 from logloom.validation import describe_first
 
 _ROWS_AT_ONCE = 256

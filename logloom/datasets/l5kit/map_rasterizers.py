@@ -1,6 +1,6 @@
 """Maps beneath the boxes: the semantic map, and an aerial image.
 
-Elsewhere: the boxes (rasterizers), the map's file (semantic_map), choosing among them (building).
+Elsewhere: the boxes (rasterizers), the map's file (semantic_map), choosing among them (rasterizer_factory).
 """
 
 from __future__ import annotations

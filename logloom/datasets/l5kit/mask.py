@@ -1,6 +1,6 @@
 """The agents mask of a dataset that is trained on: the one it carries, or one that is computed once and kept.
 
-Elsewhere: what a mask counts (logloom.io.l5kit.mask), choosing agents by it (agent).
+Elsewhere: what a mask counts (logloom.io.formats.l5kit.mask), choosing agents by it (agent).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import StorageError
-from logloom.io.l5kit import ChunkedDataset
-from logloom.io.l5kit.mask import MaskThresholds, compute_agents_mask
-from logloom.io.l5kit.mask_chunks import open_mask
-from logloom.io.storage import Store
+from logloom.io.formats.l5kit import ChunkedDataset
+from logloom.io.formats.l5kit.mask import MaskThresholds, compute_agents_mask
+from logloom.io.formats.l5kit.mask_chunks import open_mask
+from logloom.io.storage.store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,8 @@
 """Images of a sample's surroundings, seen from above.
 
 Here: `Rasterizer` (what one offers), boxes of agents, and the stub.
-Elsewhere: maps (map_rasterizers), where things lie in the raster (geometry), choosing by name (building).
+Elsewhere: maps (map_rasterizers), where things lie in the raster (geometry), choosing by name
+(rasterizer_factory).
 OpenCV is imported when boxes are drawn first; it comes with the extra `l5kit`.
 """
 
@@ -23,7 +24,7 @@ from logloom.datasets.l5kit.geometry import (
     yaws_of,
 )
 from logloom.datasets.l5kit.sampling import EGO_EXTENT, ByFrame
-from logloom.io.l5kit.mask import are_agents
+from logloom.io.formats.l5kit.mask import are_agents
 
 Image = NDArray[np.float32]  # (height, width, channels) in [0, 1]
 

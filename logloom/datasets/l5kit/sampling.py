@@ -29,7 +29,7 @@ from logloom.datasets.l5kit.geometry import (
 )
 from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import UsageError
-from logloom.io.l5kit import TL_FACE_DTYPE
+from logloom.io.formats.l5kit import TL_FACE_DTYPE
 
 ByFrame = list[Array]  # an array for each frame, from the current one back
 

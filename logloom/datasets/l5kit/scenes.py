@@ -1,7 +1,7 @@
 """The rows of a dataset scene by scene: checked, and read once.
 
 Here: `SceneRows`, the frames, agents and lights of a scene.
-Elsewhere: reading arrays (logloom.io.l5kit), what a sample makes of the rows (sampling).
+Elsewhere: reading arrays (logloom.io.formats.l5kit), what a sample makes of the rows (sampling).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
-from logloom.io.l5kit import ChunkedDataset
-from logloom.io.l5kit.mask import stops_of, track_twice
+from logloom.io.formats.l5kit import ChunkedDataset
+from logloom.io.formats.l5kit.mask import stops_of, track_twice
 
 Interval = tuple[int, int]
 # Samples hold track ids as int64, the vehicle's being -1.

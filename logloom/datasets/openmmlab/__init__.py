@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from logloom.datasets.openmmlab.dataset import BaseDataset
     from logloom.datasets.openmmlab.pipeline import Compose, force_full_init
     from logloom.datasets.openmmlab.registry import DATASETS, TRANSFORMS, Registry
-    from logloom.datasets.openmmlab.versions import LogloomDataset
+    from logloom.datasets.openmmlab.version_dataset import LogloomDataset
     from logloom.datasets.openmmlab.wrappers import ClassBalancedDataset, ConcatDataset, RepeatDataset
 
 __all__ = [
@@ -31,7 +31,7 @@ _HOMES = {
     ".dataset": ["BaseDataset"],
     ".pipeline": ["Compose", "force_full_init"],
     ".registry": ["DATASETS", "TRANSFORMS", "Registry"],
-    ".versions": ["LogloomDataset"],
+    ".version_dataset": ["LogloomDataset"],
     ".wrappers": ["ClassBalancedDataset", "ConcatDataset", "RepeatDataset"],
 }
 

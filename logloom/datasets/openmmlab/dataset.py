@@ -1,7 +1,8 @@
 """`BaseDataset` with the interface of OpenMMLab's.
 
 Elsewhere: pipelines of transforms (pipeline), wrappers around datasets (wrappers), the buffer of infos
-(serialized), annotation files (logloom.io.annotations.files), datasets over versions of logloom (versions).
+(shared_infos), annotation files (logloom.io.formats.annotations.files), datasets over versions of logloom
+(version_dataset).
 """
 
 from __future__ import annotations
@@ -14,12 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from logloom.datasets.openmmlab import serialized
+from logloom.datasets.openmmlab import shared_infos
 from logloom.datasets.openmmlab.pipeline import Compose, Transform, force_full_init, logger
 from logloom.datasets.openmmlab.registry import DATASETS
 from logloom.errors import DatasetError
-from logloom.io.annotations.files import AnnotationError, is_absolute, joined, load_annotations, read_names
-from logloom.io.checks import UncheckedWarning, options_in_view
+from logloom.io.catalog.known_files import options_in_view
+from logloom.io.formats.annotations.files import (
+    AnnotationError,
+    is_absolute,
+    joined,
+    load_annotations,
+    read_names,
+)
+from logloom.io.storage.known_files import UncheckedWarning
 
 
 @DATASETS.register_module()
@@ -86,8 +94,8 @@ class BaseDataset:
         self.max_refetch = max_refetch
         self._check = check
         self.data_list: list[Any] = []
-        self.data_bytes: serialized.Bytes
-        self.data_address: serialized.Ends
+        self.data_bytes: shared_infos.Bytes
+        self.data_address: shared_infos.Ends
         self._join_prefix()
         self.pipeline = Compose(pipeline)
         if not lazy_init:
@@ -205,7 +213,7 @@ class BaseDataset:
         if place < 0:
             place += count
         if self.serialize_data:
-            info = serialized.info_at(self.data_bytes, self.data_address, place)
+            info = shared_infos.info_at(self.data_bytes, self.data_address, place)
         else:
             info = copy.deepcopy(self.data_list[place])
         info["sample_idx"] = place
@@ -263,11 +271,11 @@ class BaseDataset:
             subset.data_list = copy.deepcopy(self._get_unserialized_subset(indices))
         return subset
 
-    def _get_serialized_subset(self, indices: Any) -> tuple[serialized.Bytes, serialized.Ends]:
+    def _get_serialized_subset(self, indices: Any) -> tuple[shared_infos.Bytes, shared_infos.Ends]:
         if isinstance(indices, int | np.integer):
-            return serialized.first_or_last(self.data_bytes, self.data_address, int(indices))
+            return shared_infos.first_or_last(self.data_bytes, self.data_address, int(indices))
         if isinstance(indices, Sequence):
-            return serialized.chosen(self.data_bytes, self.data_address, indices)
+            return shared_infos.chosen(self.data_bytes, self.data_address, indices)
         raise TypeError(f"indices should be a int or sequence of int, but got {type(indices)}")
 
     def _get_unserialized_subset(self, indices: Any) -> list[Any]:
@@ -306,8 +314,8 @@ class BaseDataset:
             prefixes[key] = prefix if is_absolute(prefix) else joined(root, prefix)
         self.data_prefix = prefixes
 
-    def _serialize_data(self) -> tuple[serialized.Bytes, serialized.Ends]:
-        data, ends = serialized.serialize(self.data_list)
+    def _serialize_data(self) -> tuple[shared_infos.Bytes, shared_infos.Ends]:
+        data, ends = shared_infos.serialize(self.data_list)
         self.data_list = []
         return data, ends
 
@@ -328,10 +336,12 @@ class BaseDataset:
         """Processes that are started get the infos as memory that all of them share."""
         state = self.__dict__.copy()
         shared = state.pop("_shared", None)
-        if not (serialized.is_starting_a_process() and state.get("serialize_data") and "data_bytes" in state):
+        if not (
+            shared_infos.is_starting_a_process() and state.get("serialize_data") and "data_bytes" in state
+        ):
             return state
         if shared is None or state["data_bytes"] is not shared[1]:
-            memory = serialized.SharedBytes(state["data_bytes"])
+            memory = shared_infos.SharedBytes(state["data_bytes"])
             self.data_bytes = memory.data
             self._shared = shared = (memory, self.data_bytes)
         state["data_bytes"] = shared[0]
@@ -340,7 +350,7 @@ class BaseDataset:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         memory = state.get("data_bytes")
-        if isinstance(memory, serialized.SharedBytes):
+        if isinstance(memory, shared_infos.SharedBytes):
             self.data_bytes = memory.data
             self._shared = (memory, self.data_bytes)
 

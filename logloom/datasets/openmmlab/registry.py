@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from logloom.words import near_to
+from logloom.text import near_to
 
 
 class Registry:
@@ -132,7 +132,7 @@ DATASETS = Registry(
         "ConcatDataset": "logloom.datasets.openmmlab.wrappers",
         "RepeatDataset": "logloom.datasets.openmmlab.wrappers",
         "ClassBalancedDataset": "logloom.datasets.openmmlab.wrappers",
-        "LogloomDataset": "logloom.datasets.openmmlab.versions",
+        "LogloomDataset": "logloom.datasets.openmmlab.version_dataset",
     },
 )
 """Classes of datasets by their names, for `dict(type=...)` in configurations."""

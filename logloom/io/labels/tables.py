@@ -1,7 +1,7 @@
 """Tables of labels, as people deliver them: a row for each label, with the log and the time that it is of.
 
 Here: `LabelTable`, which reads the files of one table whole and gives each log its labels.
-Elsewhere: files of tables (logloom.io.logs.tables), what a root keeps of labels (stored).
+Elsewhere: files of tables (logloom.io.logs.tables), what a root keeps of labels (logloom.io.catalog.labels).
 Integer times are nanoseconds, as rows have them, unless the column's name ends in `_us`, `_ms` or `_s`;
 timestamps bring their unit.
 Where a row holds many labels, each list of a column has as many items as the first: pandas stores no lengths
@@ -21,20 +21,20 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Values, concatenate, empty, take
 from logloom.errors import UsageError
-from logloom.io.arrow import is_list
-from logloom.io.labels.stored import LogLabels
-from logloom.io.logs.base import TABLE_ROW, FieldSpec, OpenOptions, TopicInfo
-from logloom.io.logs.decoding import adapters
-from logloom.io.logs.decoding.definitions import Field, Struct
-from logloom.io.logs.decoding.languages import parse
-from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.arrow.columns import is_list
+from logloom.io.catalog.labels import LogLabels
+from logloom.io.logs.interface import TABLE_ROW, FieldSpec, OpenOptions, TopicInfo
+from logloom.io.logs.messages import adapters
+from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.definitions import Field, Struct
+from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.tables.columns import definition_of, structured, structured_type, values_of
 from logloom.io.logs.tables.files import TableFile, table_file
-from logloom.io.logs.tables.names import UNITS
+from logloom.io.logs.tables.name_times import UNITS
 from logloom.io.logs.tables.times import times_of
 from logloom.schema import MIN_TIME, ColumnType, dtype_to_json
+from logloom.text import counted, some_of
 from logloom.uris import shown
-from logloom.words import counted, some_of
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Logs with the same content: one recording under several names.
 
 Here: `equal_logs`, which groups logs by their bytes, and the digests that it compares, the cheap ones first.
-Elsewhere: content ids (ranges), what plans and `doctor` do about duplicates (logloom.pipelines.duplicates,
-logloom.pipelines.doctor).
+Elsewhere: content ids (logloom.io.logs.files.ranges), what plans and `doctor` do about duplicates
+(logloom.pipelines.plan.duplicates, logloom.pipelines.doctor.doctor).
 
     sizes of files  ->  last bytes of each file  ->  all bytes
     from the listing    of logs of equal size        of logs whose ends are equal, too
@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from blake3 import blake3
 
 from logloom.errors import LogReadError
+from logloom.io.logs.files.ranges import LogFile, content_id
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import size_of_files, waiting_threads
-from logloom.io.logs.ranges import LogFile, content_id
 
 T = TypeVar("T")
 

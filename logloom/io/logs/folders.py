@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from logloom.errors import StorageError
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
-from logloom.io.logs.listing import Listed, entry_of, is_disk, is_hidden_name, is_web, listed, local_stamp
+from logloom.io.logs.listings import Listed, entry_of, is_disk, is_hidden_name, is_web, listed, local_stamp
 from logloom.io.logs.opening import kind_named, kind_names
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """The logs that a listing found, as columns: a plan holds those of an archive, of which few are new.
 
 Here: `LogFiles`, the files of one log; `LogList`, all of them; and digests by which later listings know them.
-Elsewhere: finding and naming them (match), what is remembered of them (remembered).
+Elsewhere: finding and naming them (match), what is remembered of them (known_logs).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from logloom.io.filesystems import file_name_of
 from logloom.io.logs.bag_metadata import METADATA
-from logloom.io.logs.listing import SIZE, size_in
+from logloom.io.logs.listings import SIZE, size_in
+from logloom.io.storage.filesystems import file_name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,11 +35,11 @@ class LogFiles(NamedTuple):
     Attributes:
         uris: absolute, without credentials, in name order; joined in the order of their first log times. Of a
             ROS 2 bag that isn't whole, the metadata.yaml that says so is the last.
-        stamps: of each of them what its listing says of its content, see `logloom.io.logs.listing`; "" where
+        stamps: of each of them what its listing says of its content, see `logloom.io.logs.listings`; "" where
             it doesn't tell.
         given: URIs of those files that were given with credentials, as they were.
         split: that a catalogue says; "" where none does.
-        catalogue: what it and tables of labels say, see `logloom.io.catalogued`; "" likewise.
+        catalogue: what it and tables of labels say, see `logloom.io.catalog.log_tables`; "" likewise.
     """
 
     log_id: str

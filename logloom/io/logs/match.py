@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from fsspec.utils import glob_translate
 
 from logloom.errors import LogloomError, UsageError
-from logloom.io.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
-from logloom.io.logs.base import Log, LogSummary
 from logloom.io.logs.folders import Folders, is_bag_file, is_metadata, parent_of
-from logloom.io.logs.listing import MAGIC, changed_ns
+from logloom.io.logs.interface import Log, LogSummary
+from logloom.io.logs.listings import MAGIC, changed_ns
 from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
-from logloom.io.remote import fault_of
+from logloom.io.storage.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
+from logloom.io.storage.remote.object_stores import fault_of
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes

@@ -15,13 +15,13 @@ from typing import Protocol
 
 from logloom.errors import LogReadError, UsageError
 from logloom.extras import installed
-from logloom.io.ahead import ahead
-from logloom.io.filesystems import with_access
-from logloom.io.logs.base import Log, OpenOptions
+from logloom.io.logs.files.ranges import LogFile
+from logloom.io.logs.interface import Log, OpenOptions
 from logloom.io.logs.log_list import LogFiles, LogList
 from logloom.io.logs.passes import Pass, pass_named
-from logloom.io.logs.ranges import LogFile
-from logloom.io.logs.redacted import RedactedLog
+from logloom.io.logs.redaction import RedactedLog
+from logloom.io.storage.filesystems import with_access
+from logloom.io.storage.prefetch import ahead
 from logloom.uris import shown
 
 HEAD_BYTES = 64

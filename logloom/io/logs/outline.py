@@ -1,7 +1,7 @@
 """What a plan remembers of a log: its summary, and how to open it again.
 
 Here: `Outline` and `outlines`.
-Elsewhere: opening logs (logloom.io.logs.opening), planning builds (logloom.pipelines.plan).
+Elsewhere: opening logs (logloom.io.logs.opening), planning builds (logloom.pipelines.plan.plan).
 A log that was opened holds its whole index, a megabyte for an hour of many topics; a plan holds thousands.
 """
 
@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.io.logs.base import FieldSpec, Log, LogSummary, MessagePlace, Messages, TimeSource, TopicRequest
+from logloom.io.logs.interface import (
+    FieldSpec,
+    Log,
+    LogSummary,
+    MessagePlace,
+    Messages,
+    TimeSource,
+    TopicRequest,
+)
 from logloom.schema import ColumnType
 
 

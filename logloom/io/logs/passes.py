@@ -2,7 +2,8 @@
 
     X, X~2, X~3 …    the passes of a log X, in the order of its files, under `time: {set_back: split}`
 
-Elsewhere: where a clock was set back (recorded), which messages a pass has (log), finding passes (opening).
+Elsewhere: where a clock was set back (recording_times), which messages a pass has
+(logloom.io.logs.files.container_log), finding passes (opening).
 """
 
 from __future__ import annotations

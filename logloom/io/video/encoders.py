@@ -1,6 +1,7 @@
 """Opening encoders of video without what they do to the process.
 
-Elsewhere: encoding (logloom.io.lerobot.encoding, logloom.io.bags.codecs), decoding (frames).
+Elsewhere: encoding (logloom.io.formats.lerobot.video_encoder, logloom.io.formats.bags.codecs), decoding
+(frames).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Here: `Frames`, by PyAV.
 Elsewhere: which packets have a right picture, and where decoding begins (index), columns of pictures
-(logloom.transforms.video).
+(logloom.transforms.rows.video_columns).
 
 Decoders run in one thread and on the processor, so that pictures have the same bits each time. A picture is
 known by its packet's number, which passes through the decoder as its time stamp: decoders give none, one or
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, UsageError
 from logloom.extras import needed
-from logloom.io.logs.base import FieldSpec, Log, TopicRequest
+from logloom.io.logs.interface import FieldSpec, Log, TopicRequest
 from logloom.io.video.bits import MAX_PIXELS
 from logloom.io.video.codecs import CODECS
 from logloom.io.video.index import VideoIndex, packet_bytes

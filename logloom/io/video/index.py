@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from logloom.blocks import Values
 from logloom.caching import cached_property
 from logloom.errors import OF_CONTENT, UsageError
-from logloom.io.logs.base import MAX_TIME, FieldSpec, Log, LogSummary, Messages, TopicRequest
-from logloom.io.logs.sidecar import Sidecars
+from logloom.io.logs.files.sidecars import Sidecars
+from logloom.io.logs.interface import MAX_TIME, FieldSpec, Log, LogSummary, Messages, TopicRequest
 from logloom.io.video.bits import NO_KEYFRAME, OPEN, Look, PacketReader
 from logloom.io.video.codecs import CODECS, codec_named
 

@@ -17,10 +17,10 @@ from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.extras import needed
-from logloom.runners.detached import place_on_dataflow
+from logloom.runners.detached_jobs import place_on_dataflow
+from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
-from logloom.runners.running import Construct, EngineLostError, JobFailedError, retried
-from logloom.words import OnMessage
+from logloom.text import OnMessage
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class Dataflow:
         from apache_beam.options.pipeline_options import PipelineOptions
 
         from logloom.runners.beam_flags import refuse_unknown
-        from logloom.runners.tidy import dependencies_in, new_pipeline
+        from logloom.runners.beam_pipeline import dependencies_in, new_pipeline
 
         with needed("Dataflow's client", "gcp"):
             from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
@@ -116,7 +116,7 @@ def own_labels(name: str) -> list[str]:
     """Labels that every job gets, to find and bill jobs by: `logloom-dataset=urban`, `logloom-version=7`.
 
     Args:
-        name: of the job, as logloom.pipelines.build makes it.
+        name: of the job, as logloom.pipelines.build.build makes it.
     """
     found = re.fullmatch(r"logloom-(.+)-v(\d+)-[^-]+", name)
     if found is None:

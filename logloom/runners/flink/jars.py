@@ -12,7 +12,7 @@ import zipfile
 from blake3 import blake3
 
 from logloom.errors import UsageError
-from logloom.runners.cache import call, fetched, tool
+from logloom.runners.engine_cache import call, fetched, tool
 
 _POM = pathlib.Path(__file__).with_name("pom.xml")
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"

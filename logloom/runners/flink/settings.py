@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable
 
 from logloom.errors import UsageError
-from logloom.words import near_to
+from logloom.text import near_to
 
 _DECLARE = re.compile(r"org/apache/flink/.*(?:Options|ConfigConstants)\.class")
 # A text among the constants of a class: a tag, its length in two bytes, and the text.

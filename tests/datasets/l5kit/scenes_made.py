@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from logloom.io.l5kit import AGENT_DTYPE, FRAME_DTYPE, SCENE_DTYPE, TL_FACE_DTYPE, ChunkedDataset
+from logloom.io.formats.l5kit import AGENT_DTYPE, FRAME_DTYPE, SCENE_DTYPE, TL_FACE_DTYPE, ChunkedDataset
 
 PERIOD = 100_000_000
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from logloom.datasets.l5kit import ChunkedDataset, create_chopped_dataset
 from tests.datasets.l5kit.scenes_made import slow_mask
-from tests.io.l5kit.test_copying import told, written
+from tests.io.formats.l5kit.test_scene_copies import told, written
 
 CUT, FUTURE, MIN_FUTURE = 8, 3, 1
 

@@ -21,7 +21,7 @@ from logloom.datasets.l5kit import (
     get_tl_faces_slice_from_frames,
 )
 from logloom.errors import UsageError
-from logloom.io.l5kit import TL_FACE_DTYPE
+from logloom.io.formats.l5kit import TL_FACE_DTYPE
 from tests.datasets.l5kit.scenes_made import make_dataset
 
 

@@ -6,7 +6,7 @@ import pytest
 import logloom.datasets
 from logloom.datasets.l5kit import AgentDataset, EgoDataset, compute_agents_mask, dataset_of_rows
 from logloom.errors import UsageError
-from logloom.io.l5kit import ChunkedDataset
+from logloom.io.formats.l5kit import ChunkedDataset
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset
 from tests.datasets.l5kit.test_golden import assert_samples_equal
 

@@ -21,7 +21,7 @@ from logloom.datasets.l5kit import (
 )
 from tests.datasets.l5kit.scenes_made import assert_samples_equal
 from tests.pipelines.conftest import build_at
-from tests.pipelines.test_real_logs import example
+from tests.pipelines.nights.test_real_logs import example
 
 EXACT = {"frame_index", "scene_index", "host_id", "timestamp", "track_id", "extent"}
 NOT_FIELDS = {"image_uint8", "image_rows", "dataset_index", "agents_indices"}

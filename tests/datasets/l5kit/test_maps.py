@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from logloom.datasets.l5kit import EgoDataset, LocalDataManager, SemanticMap, build_rasterizer
 from logloom.datasets.l5kit.semantic_map import ecef_of_local
 from logloom.errors import DatasetError, UsageError
-from logloom.io.l5kit import TL_FACE_DTYPE
+from logloom.io.formats.l5kit import TL_FACE_DTYPE
 from tests.datasets.l5kit.maps_made import CLASSES, add_lane, enu_to_ecef, make_map, write_folder
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset, rotation
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from logloom.datasets.l5kit import AgentDataset, ChunkedDataset, MaskThresholds, compute_agents_mask, mask
 from logloom.errors import DatasetError
-from logloom.io.l5kit import mask as counting
+from logloom.io.formats.l5kit import mask as counting
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset, slow_mask
 
 

@@ -14,7 +14,7 @@ from logloom.datasets.l5kit import (
 )
 from logloom.datasets.l5kit.rasterizers import fill_boxes
 from logloom.errors import UsageError
-from logloom.io.l5kit import AGENT_DTYPE
+from logloom.io.formats.l5kit import AGENT_DTYPE
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset, rotation
 
 pytest.importorskip("cv2", reason="boxes are drawn by OpenCV")

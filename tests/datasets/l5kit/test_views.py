@@ -22,7 +22,7 @@ from logloom.datasets.l5kit import build_rasterizer as build
 from logloom.datasets.l5kit.geometry import rotation33_as_yaw, yaws_of
 from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import DatasetError, UsageError
-from logloom.io.caches import LruCache
+from logloom.io.storage.lru_cache import LruCache
 from tests.datasets.l5kit.scenes_made import assert_samples_equal, make_config, make_dataset, rotation
 
 

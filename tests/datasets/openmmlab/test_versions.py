@@ -6,13 +6,13 @@ import pickle
 import numpy as np
 import pytest
 
-import logloom.io.tables as tt
+import logloom.io.formats.table as tt
 from logloom import datasets
 from logloom.datasets.openmmlab import DATASETS, ClassBalancedDataset, ConcatDataset, LogloomDataset
 from logloom.demo import demo_recipe, make_drives
 from logloom.errors import DatasetError, UsageError
-from logloom.pipelines.build import build
-from logloom.pipelines.plan import plan_build
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 
 

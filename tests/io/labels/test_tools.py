@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError, UsageError
-from logloom.io.labels import names
-from logloom.io.labels.coco import read_coco
-from logloom.io.labels.cvat import read_cvat
-from logloom.io.labels.kitti import read_kitti
-from logloom.io.labels.names import SentFrames, frame_name, key_of, parts_of
-from logloom.io.labels.segments import read_segments
-from logloom.io.labels.tool_labels import label_table
-from logloom.pipelines.label_import import import_labels
+from logloom.io.labels import frame_names
+from logloom.io.labels.frame_names import SentFrames, frame_name, key_of, parts_of
+from logloom.io.labels.tools.coco import read_coco
+from logloom.io.labels.tools.cvat import read_cvat
+from logloom.io.labels.tools.image_labels import label_table
+from logloom.io.labels.tools.kitti import read_kitti
+from logloom.io.labels.tools.segments import read_segments
+from logloom.pipelines.label.import_labels import import_labels
 
 COCO = {
     "images": [{"id": 1, "file_name": "x/a@5.jpg", "width": 9}, {"id": 2, "file_name": "b@-6.png"}],
@@ -357,8 +357,8 @@ def test_the_table_of_keys_may_lie_in_a_store_that_wants_options(tmp_path, monke
         pa.table({"file": ["a.jpg"], "log_id": ["a"], "timestamp": [5]}), tmp_path / "keys.parquet"
     )
     seen = []
-    plain = names.LabelTable
-    monkeypatch.setattr(names, "LabelTable", lambda *said: seen.append(said[2]) or plain(*said))
+    plain = frame_names.LabelTable
+    monkeypatch.setattr(frame_names, "LabelTable", lambda *said: seen.append(said[2]) or plain(*said))
     (tmp_path / "c.json").write_text(json.dumps(COCO))
     options, to = {"file": {"auto_mkdir": False}}, str(tmp_path / "out.parquet")
     keys = str(tmp_path / "keys.parquet")

@@ -3,7 +3,7 @@
 import pytest
 
 from logloom.extras import entry_points_by_group
-from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.files.chunk_cache import CHUNKS
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import numpy as np
 from mcap.writer import CompressionType, IndexType, Writer
 
 from logloom.blocks import Ragged
-from logloom.io.logs.base import (
+from logloom.io.logs.interface import (
     MAX_TIME,
     MIN_TIME,
     FieldSpec,
@@ -28,7 +28,7 @@ from logloom.io.logs.base import (
     TopicInfo,
     TopicRequest,
 )
-from logloom.io.logs.raw import RawMessages
+from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.schema import ColumnType
 
 SECOND = 1_000_000_000

@@ -13,18 +13,18 @@ import zstandard
 from PIL import Image
 
 from logloom.errors import LogReadError
-from logloom.io.logs import compression, container
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
-from logloom.io.logs.cache import CHUNKS
-from logloom.io.logs.decoding import images
-from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.files import compression, container
+from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.messages import images
+from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.rosbag2 import copies
+from logloom.io.logs.rosbag2 import local_copies
 from logloom.io.logs.tables.arrow_sizes import record_batches
 from logloom.io.logs.tables.files import table_file
-from logloom.pipelines.doctor import examine
-from logloom.pipelines.doctor_findings import NOTES
+from logloom.pipelines.doctor.doctor import examine
+from logloom.pipelines.doctor.findings import NOTES
 from tests.io.logs.making import (
     Message,
     everything,
@@ -45,7 +45,7 @@ def small(monkeypatch):
     """Limits as they are, but for what any packed bytes may hold: bombs of a MiB are made in no time."""
     monkeypatch.setattr(compression, "FREE_BYTES", MIB // 8)
     monkeypatch.setattr(container, "FREE_FILE_BYTES", MIB)
-    monkeypatch.setattr(copies, "FREE_UNPACKED", MIB)
+    monkeypatch.setattr(local_copies, "FREE_UNPACKED", MIB)
     CHUNKS.clear()
 
 

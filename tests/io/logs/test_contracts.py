@@ -4,9 +4,8 @@ import pytest
 from rosbags.rosbag2 import StoragePlugin
 
 from logloom.io.logs import mcap, rosbag1, rosbag2, tables
-from logloom.io.logs.base import FieldSpec
+from logloom.io.logs.interface import FieldSpec
 from logloom.testing import LogContract, Recorded, Recording
-from tests.io.logs import test_rosbag2, test_tables
 from tests.io.logs.making import (
     BYTES,
     ROS1,
@@ -16,6 +15,8 @@ from tests.io.logs.making import (
     write_bag,
     write_mcap,
 )
+from tests.io.logs.rosbag2 import test_rosbag2
+from tests.io.logs.tables import test_tables
 
 MESSAGES = make_messages(60, payload=ros1_payload)
 

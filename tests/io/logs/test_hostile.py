@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from logloom.errors import LogReadError
-from logloom.io.logs.base import OpenOptions
-from logloom.io.logs.cache import CHUNKS
+from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
 from tests.fuzz.mutations import mutated
 from tests.io.logs.making import contents, everything, make_messages, ros1_payload, write_bag, write_mcap

@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logloom.io.catalog.tombstones import Purged, Tombstone, digest_of_log, write_tombstone
 from logloom.io.logs.log_list import LogFiles, LogList
-from logloom.io.purged import Purged, Tombstone, digest_of_log, write_tombstone
-from logloom.io.storage import Store
+from logloom.io.storage.store import Store
 
 STAMPS = st.sampled_from(["", "size 12, mtime 3", "size 30, ETag x", "size , ETag x", "mtime 5, size 12, "])
 FILES = st.lists(st.tuples(STAMPS, st.booleans()), min_size=1, max_size=3)

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 
 from logloom.demo import make_drives
-from logloom.io.logs.base import MAX_TIME, MIN_TIME, FieldSpec, TopicRequest
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.outline import outlines
 

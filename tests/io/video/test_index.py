@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from logloom.errors import StorageError
-from logloom.io.logs.base import OpenOptions
+from logloom.io.catalog.tombstones import digest_of_log
+from logloom.io.logs.files.sidecars import Sidecars
+from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.redacted import RedactedLog
-from logloom.io.logs.sidecar import Sidecars
-from logloom.io.purged import digest_of_log
+from logloom.io.logs.redaction import RedactedLog
 from logloom.io.video import frames as frames_module
-from logloom.io.video import glimpse as glimpse_module
 from logloom.io.video import index as index_module
+from logloom.io.video import preview as glimpse_module
 from logloom.io.video.frames import MAX_DELAY, Frames
 from logloom.io.video.index import NO_PICTURE, SILENCE, TWO_STREAMS, UNREAD, made_index, video_index
 from tests.io.video.making import decoded, sent_of, stream, write_video

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.io.logs.container import Buffer, Chunk, Int64s, as_slice, broken_chunk, clipped, every_offset
+from logloom.io.logs.files.container import (
+    Buffer,
+    Chunk,
+    Int64s,
+    as_slice,
+    broken_chunk,
+    clipped,
+    every_offset,
+)
 from logloom.io.logs.mcap.records import (
     CHANNEL,
     INDEX_ENTRY,

@@ -2,7 +2,7 @@
 
 Here: `KIND` and the container of one file.
 Elsewhere: records (records), messages among them (messages), files without a whole index (scan), the log
-(logloom.io.logs.log).
+(logloom.io.logs.files.container_log).
 CRCs are checked wherever the bytes they cover are read: of chunks and of the summary; the data section's when
 a file is scanned.
 """
@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import LogReadError, TruncatedLogError
-from logloom.io.logs.base import MAX_TIME, Log, OpenOptions, unfinished_words
-from logloom.io.logs.compression import crc32
-from logloom.io.logs.container import Chunk, FileIndex, Int64s, clipped, damaged_at, index_of, way_on
-from logloom.io.logs.lazy import lazy
-from logloom.io.logs.log import ContainerLog
+from logloom.io.logs.files.compression import crc32
+from logloom.io.logs.files.container import Chunk, FileIndex, Int64s, clipped, damaged_at, index_of, way_on
+from logloom.io.logs.files.container_log import ContainerLog
+from logloom.io.logs.files.lazy_attributes import lazy
+from logloom.io.logs.files.ranges import LogFile
+from logloom.io.logs.interface import MAX_TIME, Log, OpenOptions, unfinished_words
 from logloom.io.logs.mcap.messages import read_chunk, walked_chunk
 from logloom.io.logs.mcap.records import (
     CHANNEL,
@@ -38,7 +39,6 @@ from logloom.io.logs.mcap.records import (
     parse_schema,
 )
 from logloom.io.logs.mcap.scan import McapScan
-from logloom.io.logs.ranges import LogFile
 
 TAIL = 64 << 10  # fetched at once: the footer, and all of most summaries
 FOOTER_LENGTH = RECORD.size + 20 + len(MAGIC)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.io.logs.base import MAX_TIME
-from logloom.io.logs.compression import crc32, decompress, decompress_prefix
-from logloom.io.logs.container import Buffer, Channel
+from logloom.io.logs.files.compression import crc32, decompress, decompress_prefix
+from logloom.io.logs.files.container import Buffer, Channel
+from logloom.io.logs.interface import MAX_TIME
 
 MAGIC = b"\x89MCAP0\r\n"
 HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX = range(1, 9)

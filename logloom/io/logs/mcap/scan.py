@@ -1,7 +1,8 @@
 """Indexing an MCAP file by reading all of it: for files without a whole index, and for damaged ones.
 
 Here: `McapScan`.
-Elsewhere: records (records), messages among them (messages), keeping the result (logloom.io.logs.sidecar).
+Elsewhere: records (records), messages among them (messages), keeping the result
+(logloom.io.logs.files.sidecars).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.io.logs.compression import crc32
-from logloom.io.logs.container import Budget, Buffer, FileIndex, IndexBuilder
+from logloom.io.logs.files.compression import crc32
+from logloom.io.logs.files.container import Budget, Buffer, FileIndex, IndexBuilder
+from logloom.io.logs.files.ranges import MIB, LogFile
 from logloom.io.logs.mcap.messages import (
     candidates,
     chunk_at,
@@ -45,7 +47,6 @@ from logloom.io.logs.mcap.records import (
     parse_channel,
     parse_schema,
 )
-from logloom.io.logs.ranges import MIB, LogFile
 
 LOOSE_BYTES = MIB  # of a stretch of records outside chunks
 PEEK = 256  # enough of a record to judge whether it is one

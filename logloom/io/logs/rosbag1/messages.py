@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.io.logs.container import Buffer, Chunk, Int64s, as_slice, broken_chunk, every_offset
+from logloom.io.logs.files.container import Buffer, Chunk, Int64s, as_slice, broken_chunk, every_offset
 from logloom.io.logs.rosbag1.records import (
     CONNECTION,
     INDEX_ENTRY,

@@ -2,7 +2,7 @@
 
 Here: `KIND` and the container of one file.
 Elsewhere: records (records), messages among them (messages), files without an index (scan), the log
-(logloom.io.logs.log).
+(logloom.io.logs.files.container_log).
 The format has no checksums; bz2 and lz4 bring their own.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import LogReadError, TruncatedLogError, UnknownEncodingError
-from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.logs.container import Channel, Chunk, FileIndex, Int64s, damaged_at, index_of, way_on
-from logloom.io.logs.log import ContainerLog
-from logloom.io.logs.ranges import LogFile
+from logloom.io.logs.files.container import Channel, Chunk, FileIndex, Int64s, damaged_at, index_of, way_on
+from logloom.io.logs.files.container_log import ContainerLog
+from logloom.io.logs.files.ranges import LogFile
+from logloom.io.logs.interface import Log, OpenOptions
 from logloom.io.logs.rosbag1.messages import read_chunk, walked_chunk
 from logloom.io.logs.rosbag1.records import (
     BAG_HEADER,

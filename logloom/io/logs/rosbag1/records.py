@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.io.logs.compression import decompress, decompress_prefix
-from logloom.io.logs.container import Buffer, Channel, Int64s
+from logloom.io.logs.files.compression import decompress, decompress_prefix
+from logloom.io.logs.files.container import Buffer, Channel, Int64s
 
 MAGIC = b"#ROSBAG V2.0\n"
 MESSAGE, BAG_HEADER, INDEX, CHUNK, CHUNK_INFO, CONNECTION = range(2, 8)

@@ -1,15 +1,16 @@
 """Indexing a ROS 1 bag by reading all of it: for bags whose recorder died, and for damaged ones.
 
 Here: `BagScan`.
-Elsewhere: records (records), messages among them (messages), keeping the result (logloom.io.logs.sidecar).
+Elsewhere: records (records), messages among them (messages), keeping the result
+(logloom.io.logs.files.sidecars).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from logloom.io.logs.container import Budget, FileIndex, IndexBuilder
-from logloom.io.logs.ranges import MIB, LogFile
+from logloom.io.logs.files.container import Budget, FileIndex, IndexBuilder
+from logloom.io.logs.files.ranges import MIB, LogFile
 from logloom.io.logs.rosbag1.messages import IN_FILE, chunk_at, read_chunk, resync, walk, walk_over_damage
 from logloom.io.logs.rosbag1.records import (
     BAG_HEADER,

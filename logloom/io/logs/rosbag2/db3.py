@@ -1,8 +1,8 @@
 """ROS 2 bags in sqlite files (.db3): the container of one file.
 
 Here: the tables of a file, its index, its messages. sqlite reads the pages, of files on disks by itself.
-Elsewhere: pages far away (pages), which of them to fetch together (trees), which files are one bag (reader),
-the log (logloom.io.logs.log).
+Elsewhere: pages far away (sqlite_pages), which of them to fetch together (sqlite_trees), which files are one
+bag (reader), the log (logloom.io.logs.files.container_log).
 
 A stretch is some messages of one topic, so that others are never fetched; its `offset` and `position` are the
 id of its first message, its `record` how many ids it spans, and its `length` 0, since sqlite fetches it. The
@@ -21,11 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, StorageError, TruncatedLogError
-from logloom.io.files import path_of
-from logloom.io.filesystems import with_credentials
-from logloom.io.logs.base import OpenOptions, unfinished_words
-from logloom.io.logs.compression import allowance
-from logloom.io.logs.container import (
+from logloom.io.logs.files.compression import allowance
+from logloom.io.logs.files.container import (
     SHARE,
     STRETCH,
     Channel,
@@ -36,13 +33,16 @@ from logloom.io.logs.container import (
     broken_chunk,
     share_of,
 )
-from logloom.io.logs.inflate import inflate, is_deflated, joined
-from logloom.io.logs.lazy import lazy
-from logloom.io.logs.ranges import LogFile
-from logloom.io.logs.rosbag2.copies import UnpackedFile
-from logloom.io.logs.rosbag2.pages import REFUSALS, PagedFile, connected, limit_steps
-from logloom.io.logs.rosbag2.trees import leaves, tails
-from logloom.io.retries import is_forbidden
+from logloom.io.logs.files.lazy_attributes import lazy
+from logloom.io.logs.files.message_compression import inflate, is_deflated, joined
+from logloom.io.logs.files.ranges import LogFile
+from logloom.io.logs.interface import OpenOptions, unfinished_words
+from logloom.io.logs.rosbag2.local_copies import UnpackedFile
+from logloom.io.logs.rosbag2.sqlite_pages import REFUSALS, PagedFile, connected, limit_steps
+from logloom.io.logs.rosbag2.sqlite_trees import leaves, tails
+from logloom.io.storage.files import path_of
+from logloom.io.storage.filesystems import with_credentials
+from logloom.io.storage.remote.retries import is_forbidden
 
 MAGIC = b"SQLite format 3\0"
 STRETCH_BYTES = 4 << 20  # payloads of one stretch

@@ -1,8 +1,9 @@
 """ROS 2 bags: the kind, which files are one bag, and those that it lacks.
 
 Here: `KIND`, and the container of each file by its name.
-Elsewhere: sqlite files (db3), files packed as a whole (copies); and in logloom.io.logs MCAP files (mcap),
-packed messages (inflate), several files (log), what is believed of a metadata.yaml (bag_metadata).
+Elsewhere: sqlite files (db3), files packed as a whole (local_copies); and in logloom.io.logs MCAP files
+(logloom.io.logs.mcap), packed messages (logloom.io.logs.files.message_compression), several files
+(logloom.io.logs.files.container_log), what is believed of a metadata.yaml (logloom.io.logs.bag_metadata).
 
 A bag is a folder of .db3 or .mcap files, each perhaps packed as a whole (.zstd), beside a metadata.yaml,
 which may be absent or out of date. A file that it lists and that is missing is damage: a split of the drive
@@ -18,19 +19,19 @@ from itertools import chain
 from typing import Any
 
 from logloom.errors import LogReadError
-from logloom.io.filesystems import file_name_of, filesystem, uri_in
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, ZSTD_SUFFIXES, missing_files
-from logloom.io.logs.base import Log, LogSummary, OpenOptions, Refusal
-from logloom.io.logs.compression import ZSTD_MAGIC
-from logloom.io.logs.container import Container
-from logloom.io.logs.lazy import lazy
-from logloom.io.logs.log import ContainerLog
+from logloom.io.logs.files.compression import ZSTD_MAGIC
+from logloom.io.logs.files.container import Container
+from logloom.io.logs.files.container_log import ContainerLog
+from logloom.io.logs.files.lazy_attributes import lazy
+from logloom.io.logs.files.log_file import LogPart
+from logloom.io.logs.files.ranges import LogFile
+from logloom.io.logs.interface import Log, LogSummary, OpenOptions, Refusal
 from logloom.io.logs.mcap.reader import McapFile
 from logloom.io.logs.mcap.records import MAGIC as MCAP_MAGIC
-from logloom.io.logs.part import LogPart
-from logloom.io.logs.ranges import LogFile
-from logloom.io.logs.rosbag2.copies import UnpackedFile
 from logloom.io.logs.rosbag2.db3 import MAGIC, Db3File
+from logloom.io.logs.rosbag2.local_copies import UnpackedFile
+from logloom.io.storage.filesystems import file_name_of, filesystem, uri_in
 from logloom.uris import is_local
 
 _BAG_FILE = re.compile(r".*\.(db3|mcap)(\.zstd|\.zst)?")

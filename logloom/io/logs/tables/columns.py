@@ -3,7 +3,7 @@
 Here: the definition that an Arrow schema amounts to, in the .msg language, and pure functions from Arrow
 columns to values.
 Elsewhere: reading files (files), rows as messages (log), their times (times), paths and adapters
-(logloom.io.logs.decoding).
+(logloom.io.logs.messages).
 What a definition leaves out can't be a column: lists of lists, decimals, maps, names that no path can spell.
 """
 
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
-from logloom.io.logs.base import TABLE_ROW, FieldSpec
-from logloom.io.logs.decoding import adapters
-from logloom.io.logs.decoding.definitions import Number, Struct, Text
-from logloom.io.logs.decoding.fields import Selection, column_type, flat, joined_type, packed, select, whole
-from logloom.io.logs.decoding.unfit import UnfitError
+from logloom.io.logs.interface import TABLE_ROW, FieldSpec
+from logloom.io.logs.messages import adapters
+from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.definitions import Number, Struct, Text
+from logloom.io.logs.messages.fields import Selection, column_type, flat, joined_type, packed, select, whole
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

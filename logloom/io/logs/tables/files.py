@@ -20,14 +20,14 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pa_parquet
 
 from logloom.errors import LogReadError
-from logloom.io.arrow_files import arrow_file
-from logloom.io.logs.base import OpenOptions
-from logloom.io.logs.compression import allowance
-from logloom.io.logs.lazy import lazy
-from logloom.io.logs.ranges import LogFile
+from logloom.io.arrow.files import arrow_file
+from logloom.io.logs.files.compression import allowance
+from logloom.io.logs.files.lazy_attributes import lazy
+from logloom.io.logs.files.ranges import LogFile
+from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.tables.arrow_sizes import RecordBatch, decompressed_size, record_batches
 from logloom.io.logs.tables.columns import definition_of
-from logloom.io.logs.tables.magic import PARQUET
+from logloom.io.logs.tables.signatures import PARQUET
 
 _NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches
 

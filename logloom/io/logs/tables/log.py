@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
-from logloom.io.caches import LruCache
-from logloom.io.logs.base import (
+from logloom.io.logs.files.lazy_attributes import lazy
+from logloom.io.logs.files.log_file import damage_error
+from logloom.io.logs.files.ranges import LogFile, content_id
+from logloom.io.logs.interface import (
     MIN_TIME,
     TABLE_ROW,
     FieldSpec,
@@ -34,21 +36,19 @@ from logloom.io.logs.base import (
     TopicInfo,
     TopicRequest,
 )
-from logloom.io.logs.decoding import adapters
-from logloom.io.logs.decoding.definitions import Struct
-from logloom.io.logs.decoding.languages import parse
-from logloom.io.logs.decoding.unfit import UnfitError
-from logloom.io.logs.lazy import lazy
-from logloom.io.logs.part import damage_error
-from logloom.io.logs.ranges import LogFile, content_id
-from logloom.io.logs.recorded import MessageTimes, RecordedTime, is_static, recorded
-from logloom.io.logs.stamps import within
+from logloom.io.logs.message_times import within
+from logloom.io.logs.messages import adapters
+from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.definitions import Struct
+from logloom.io.logs.messages.ros.languages import parse
+from logloom.io.logs.recording_times import MessageTimes, RecordedTime, is_static, recorded
 from logloom.io.logs.tables import named_files, sweeps
 from logloom.io.logs.tables.columns import definition_of, top_level, values_of
 from logloom.io.logs.tables.files import TableFile, table_file
 from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, times_of
+from logloom.io.storage.lru_cache import LruCache
 from logloom.schema import BYTES, ColumnType
-from logloom.words import some_of
+from logloom.text import some_of
 
 KEPT_BYTES = 64 << 20  # of columns read last, since rows are taken block by block
 

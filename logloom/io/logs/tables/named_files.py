@@ -17,15 +17,15 @@ import pyarrow as pa
 from blake3 import blake3
 
 from logloom.errors import LogReadError, UsageError
-from logloom.io.filesystems import filesystem
-from logloom.io.logs.base import FieldSpec, OpenOptions
-from logloom.io.logs.decoding.definitions import Struct, Text
-from logloom.io.logs.decoding.fields import paths, select
-from logloom.io.logs.decoding.unfit import UnfitError
-from logloom.io.logs.ranges import LogFile, read_ahead
-from logloom.io.logs.ranges import content_id as full_id
+from logloom.io.logs.files.ranges import LogFile, read_ahead
+from logloom.io.logs.files.ranges import content_id as full_id
+from logloom.io.logs.interface import FieldSpec, OpenOptions
+from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.definitions import Struct, Text
+from logloom.io.logs.messages.fields import paths, select
 from logloom.io.logs.tables.columns import top_level, values_of
 from logloom.io.logs.tables.files import TableFile
+from logloom.io.storage.filesystems import filesystem
 from logloom.uris import is_local
 
 NAME = "file"

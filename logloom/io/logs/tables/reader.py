@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logloom.io.logs.bag_metadata import METADATA
-from logloom.io.logs.base import Log, OpenOptions
-from logloom.io.logs.tables.magic import FEATHER, PARQUET, SUFFIXES
+from logloom.io.logs.interface import Log, OpenOptions
+from logloom.io.logs.tables.signatures import FEATHER, PARQUET, SUFFIXES
 
 
 class TablesKind:

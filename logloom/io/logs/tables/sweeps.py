@@ -5,7 +5,7 @@ names fit a pattern of the recipe.
     lidar/315968434159632000.feather
 
 Here: which files these are, and `SweepFile`, which shows one as a table of a single row with a list of all.
-Elsewhere: patterns (names), times within tables (times), rows as messages (log).
+Elsewhere: patterns (name_times), times within tables (times), rows as messages (log).
 Without a pattern a name is its time as an integer since the Unix epoch, in that unit in which all names of
 the folder lie between March 1973 and 2262, and of tables that have times of their own no name counts.
 """
@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from logloom.errors import LogReadError
-from logloom.io.filesystems import file_name_of, folder_of
-from logloom.io.logs.base import MAX_TIME
+from logloom.io.logs.interface import MAX_TIME
 from logloom.io.logs.tables.columns import definition_of
 from logloom.io.logs.tables.files import Group, TableFile
-from logloom.io.logs.tables.names import STAMP, UNITS, time_in
+from logloom.io.logs.tables.name_times import STAMP, UNITS, time_in
 from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, unit_of
+from logloom.io.storage.filesystems import file_name_of, folder_of
 
 _SHOWN = 20
 ROWS = "rows"

@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from logloom.errors import UsageError
-from logloom.io.logs.base import MAX_TIME, MIN_TIME
-from logloom.io.logs.tables.names import UNITS
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME
+from logloom.io.logs.tables.name_times import UNITS
 
 TIME_COLUMNS = (*(f"timestamp_{unit}" for unit in UNITS), "timestamp", "time", "stamp")
 

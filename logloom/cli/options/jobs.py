@@ -1,0 +1,230 @@
+"""What commands that run a job share, `build` and `convert`: their options, and how a plan is run.
+
+Elsewhere: the options of engines (logloom.cli.options.engines), planning (recipes, logloom.cli.convert).
+"""
+
+from __future__ import annotations
+
+import enum
+import pathlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from logloom.cli.options.engines import EngineOptions, Workers, started
+from logloom.cli.terminal.output import Json, StorageOption, Verify, print_json, print_logs, print_message
+from logloom.errors import BesideError, OvertakenError, UsageError
+from logloom.io.storage.step_times import step
+from logloom.text import OnMessage, counted, human_bytes, ignore_message
+
+if TYPE_CHECKING:
+    from logloom.pipelines.build.result import Built
+    from logloom.pipelines.plan.build_plan import Plan
+    from logloom.runners import RunnerOptions, Submitted
+
+AnyPlan = TypeVar("AnyPlan", bound="Plan")
+
+
+class View(enum.StrEnum):
+    auto = "auto"
+    link = "link"
+    copy = "copy"
+    none = "none"
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """How a job runs, wherever its rows come from."""
+
+    workers: Workers = None
+    verify: Verify = "new"
+    view: Annotated[
+        View,
+        typer.Option(
+            help="Where to make plain folders of the version: on disks, for up to 100 000 units (auto); on "
+            "disks, for any number (link); also in object stores (copy); nowhere (none)."
+        ),
+    ] = View.auto
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="If another build of the same version runs, wait for its end, then continue from it "
+            "(default: fail).",
+        ),
+    ] = False
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--labels",
+            metavar="KEY=VALUE",
+            help="Label of this build, shown by `logloom status`; on Dataflow the job has it, too. May be "
+            "repeated.",
+        ),
+    ] = None
+    profile: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE",
+            help="Show where the time went, and write a file for https://www.speedscope.app.",
+        ),
+    ] = None
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Show no progress, and of a success only the result, warnings and logs that were skipped or "
+            "salvaged.",
+        ),
+    ] = False
+    json: Json = False
+    storage_option: StorageOption = None
+
+    @property
+    def on_message(self) -> OnMessage:
+        """Prints what is no warning, unless nobody wants to read that."""
+        return ignore_message if self.quiet else print_message
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What planning a job takes of these.
+
+        Raises:
+            UsageError: a label makes no sense.
+        """
+        from logloom.runners.options import parse_labels
+
+        return {"verify": self.verify, "labels": parse_labels(self.labels or ())}
+
+
+def run_job(
+    make_plan: Callable[[], AnyPlan],
+    options: JobOptions,
+    engine: EngineOptions,
+    runner: RunnerOptions,
+    view: View,
+    around: Callable[[AnyPlan], AbstractContextManager[object]] = nullcontext,
+) -> tuple[AnyPlan, Built | None]:
+    """Plans a job and runs it; beside others of the same version only as `--wait` says.
+
+    Args:
+        make_plan: plans it, once more where another job was waited for.
+        around: entered while it runs.
+
+    Returns:
+        The plan, and what was built; None where it was handed to an engine, or only described.
+    """
+    from logloom.pipelines.build.profile import profiled
+
+    if options.profile is not None:
+        _check_profile(runner, engine.dry_run)
+    with profiled(options.profile, print_message) as steps:
+        while True:
+            try:
+                return _run_job(make_plan, options, engine, runner, view, around, steps)
+            except OvertakenError:  # by one that ended between planning and the announcement
+                pass
+            except BesideError:  # both were announced at once, and the other one goes on
+                if not options.wait:
+                    raise
+
+
+def _check_profile(runner: RunnerOptions, dry_run: bool) -> None:
+    """Refuses to profile what this command doesn't wait for; says where workers are out of its sight."""
+    if dry_run or runner.detach:
+        raise UsageError("--profile: a job that this command doesn't wait for can't be profiled")
+    if not runner.is_near:
+        print_message(
+            "--profile: workers on other machines can't record steps; the profile has this command's own, "
+            "seconds and bytes of partitions are the engine's metrics, shown at the end"
+        )
+
+
+def _run_job(
+    make_plan: Callable[[], AnyPlan],
+    options: JobOptions,
+    engine: EngineOptions,
+    runner: RunnerOptions,
+    view: View,
+    around: Callable[[AnyPlan], AbstractContextManager[object]],
+    steps: str,
+) -> tuple[AnyPlan, Built | None]:
+    quiet = options.quiet
+    with step("plan"):
+        plan = make_plan()
+    on_message = options.on_message
+    if not (plan.up_to_date or engine.dry_run):
+        from logloom.pipelines.build.concurrent_builds import refuse_second, wait_for_others
+
+        # Before Beam is imported, and before anybody is told that a build starts.
+        if not options.wait:
+            refuse_second(plan.job, on_message)
+        elif wait_for_others(plan.job, on_message):
+            plan = make_plan()
+    from logloom.pipelines.build.progress import Watch
+    from logloom.pipelines.build.result import has_nothing_to_build, newest
+
+    if has_nothing_to_build(plan) and not engine.dry_run:
+        with around(plan), step("make the view"):  # no engine is imported for that
+            return plan, newest(plan, view=view.value, on_message=on_message)
+    size = None if plan.up_to_date or engine.dry_run else plan.size
+    with started("logloom.pipelines.build.build", runner, size, quiet=quiet) as job:
+        if engine.dry_run:
+            _report_dry_run(job.dry_run(plan, runner), plan, on_message)
+            return plan, None
+        if not quiet:
+            print_logs("logloom.runners")
+        if engine.detach and not plan.up_to_date:
+            _report_submitted(job.submit(plan, runner, on_message, looked=True), plan, options)
+            return plan, None
+        watch = Watch.silent if quiet else Watch
+        how = {"view": view.value, "watch": watch, "on_message": on_message, "steps": steps, "looked": True}
+        with around(plan), step("run the job"):
+            built = job.build(plan, runner=runner, **how)
+    return plan, built
+
+
+def _report_dry_run(found: dict[str, Any], plan: Plan, on_message: OnMessage) -> None:
+    print_json(found)
+    if plan.up_to_date:
+        root = plan.job.store.uri
+        on_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
+
+
+def _report_submitted(job: Submitted, plan: Plan, options: JobOptions) -> None:
+    root, number = plan.job.store.uri, plan.job.number
+    options.on_message(
+        f"job {job.job_id} builds and commits version {number} of {root} without this command"
+        f"{f'; it is at {job.place}' if job.place else ''}. Run the same build again to see how it "
+        "went: it is up to date and makes the view, or goes on with what is finished"
+    )
+    if options.json:
+        print_json({"version": number, "job_id": job.job_id, "engine_id": job.engine_id, "place": job.place})
+    else:
+        print(job.engine_id or job.job_id)
+
+
+def work_of(built: Built) -> dict[str, Any]:
+    """What a job did, as JSON."""
+    units = {"units_built": built.built, "units_reused": built.reused}
+    retries = {"storage_retries": built.counters.get("storage_retries", 0)}
+    return {**units, **retries, "counters": dict(sorted(built.counters.items()))}
+
+
+def print_work(built: Built, on_message: OnMessage) -> None:
+    """Says how long partitions took, how large they are, and which requests were sent again."""
+    if (times := built.spreads.get("partition_milliseconds")) and (
+        sizes := built.spreads.get("partition_bytes")
+    ):
+        on_message(
+            f"{counted(times.count, 'partition')}: {times.sum / times.count / 1000:.1f} s and "
+            f"{human_bytes(sizes.sum / sizes.count)} on average, {times.max / 1000:.1f} s and "
+            f"{human_bytes(sizes.max)} at most"
+        )
+    if retries := built.counters.get("storage_retries"):
+        on_message(f"{counted(retries, 'request')} to the object store had to be retried: refused or lost")

@@ -1,0 +1,174 @@
+"""Recipes and their logs on the command line: what `plan` and `build` share, and `verify` and `repair`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logloom.cli.terminal.output import (
+    AllowDerive,
+    OnError,
+    PyFiles,
+    given_root,
+    mode_of,
+    parse_storage_options,
+    print_message,
+)
+from logloom.errors import UsageError
+from logloom.extras import without_collection
+
+if TYPE_CHECKING:
+    from logloom.pipelines.plan.build_plan import BuildPlan
+    from logloom.recipe import Recipe
+
+
+class Hash(enum.StrEnum):
+    ends = "ends"
+    full = "full"
+
+
+@dataclass(frozen=True)
+class RecipeOptions:
+    """What to build, and where."""
+
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="RECIPE|LOG...", help="A recipe (.yaml), or logs to build without one."),
+    ]
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="ROOT", help="Folder or URI of the dataset.", callback=given_root),
+    ]
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log", metavar="URI", help="Log or glob to use instead of the recipe's `logs`. May be repeated."
+        ),
+    ] = None
+    py: PyFiles = None
+    allow_derive: AllowDerive = None
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Use only this many logs, for a trial.")
+    ] = None
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse to commit (exit code 1) if a warning names lost or doubtful data. Damaged logs that "
+            "--on-error skips or salvages are no such warnings.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """How logs are read; None leaves it to the recipe."""
+
+    on_error: Annotated[
+        OnError | None,
+        typer.Option(
+            help="Damaged logs: fail, skip them, or salvage what is whole (default: what the recipe says)."
+        ),
+    ] = None
+    hash: Annotated[
+        Hash | None,
+        typer.Option(
+            "--hash",
+            help="How to notice that a log changed: ends compares its size and its first and last MiB; full "
+            "compares all bytes, which is slower. A change of --hash builds every log again (default: what "
+            "the recipe says).",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class DeriveOptions:
+    """What deriving the rows of a version from its logs again takes, beside what the version holds."""
+
+    py: PyFiles = None
+    allow_derive: AllowDerive = None
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log",
+            metavar="URI",
+            help="URI of one of the version's logs, with the credentials to read it. May be repeated.",
+        ),
+    ] = None
+
+    def arguments(self) -> dict[str, Sequence[str]]:
+        """As the functions of pipelines take them."""
+        return {"py_files": self.py or (), "allow_derive": self.allow_derive or (), "logs": self.log or ()}
+
+
+def plan_recipe(
+    options: RecipeOptions,
+    logs: LogOptions,
+    storage_option: list[str] | None,
+    quiet: bool = False,
+    **choices: Any,
+) -> BuildPlan:
+    """Plans the build that options ask for; prints its warnings and notes.
+
+    Args:
+        quiet: shows no progress and no notes.
+        choices: of `plan_build`.
+    """
+    with without_collection():
+        from logloom.pipelines.plan.plan import plan_build
+    from logloom.pipelines.build.progress import steps
+    from logloom.pipelines.stats.splits import planned_warnings
+    from logloom.pipelines.versions.log_counts import reason_in_words
+
+    storage = parse_storage_options(storage_option)
+    recipe, base = _load(options.sources, storage, logs.on_error)
+    if options.log:
+        recipe, base = recipe.with_logs(options.log, "--log"), None
+    given = {"on_error": logs.on_error, "hash": logs.hash}
+    recipe = recipe.model_copy(update={name: choice.value for name, choice in given.items() if choice})
+    with steps("opening logs", quiet=quiet) as on_opened:
+        plan = plan_build(
+            recipe,
+            options.to,
+            base=base,
+            limit=options.limit,
+            strict=options.strict,
+            py_files=options.py or (),
+            allow_derive=options.allow_derive or (),
+            storage_options=storage,
+            on_opened=on_opened,
+            **choices,
+        )
+    for note in () if quiet else plan.notes:
+        print_message(f"note: {note}")
+    for record in plan.unreadable:
+        print_message(f"skipped: {record.log_id}: {reason_in_words(record.reasons, record.uris)}")
+    for warning in [*plan.warnings, *planned_warnings(plan)]:
+        print_message(f"warning: {warning}")
+    return plan
+
+
+def _load(
+    sources: list[str], storage: dict[str, dict[str, Any]], on_error: OnError | None
+) -> tuple[Recipe, str | None]:
+    """The recipe named on the command line, and the folder that its relative URIs start from."""
+    from logloom.io.storage.filesystems import absolute_uri, file_name_of, folder_of
+    from logloom.recipe import Recipe
+
+    recipes = [source for source in sources if file_name_of(source).endswith((".yaml", ".yml"))]
+    if recipes and len(sources) > 1:
+        raise UsageError("give one recipe, or logs; not both")
+    if recipes:
+        uri = absolute_uri(sources[0])
+        return Recipe.load(uri, storage), folder_of(uri)
+    from logloom.pipelines.info.info import suggested_recipe
+
+    # What is skipped or salvaged, the plan and the build print again.
+    text = suggested_recipe(
+        sources, storage, mode_of(on_error), on_left_out=lambda topic: print_message(f"left out: {topic}")
+    )
+    return Recipe.from_yaml(text, source="suggested recipe"), None

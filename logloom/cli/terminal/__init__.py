@@ -1,0 +1,1 @@
+"""How commands print: messages, tables, standard streams."""

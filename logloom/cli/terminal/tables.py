@@ -1,0 +1,145 @@
+"""Tables for terminals: aligned columns, in which long texts are folded.
+
+Here: pure functions from texts to lines.
+Elsewhere: printing them (output).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+
+_GAP = "   "
+_LEAST = 24  # cells of a column of texts that are folded
+_INDENT = "  "
+_RULE = "─"
+
+Row = Sequence[str]
+
+
+def table_lines(columns: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
+    """The lines of a table, without blanks at their ends.
+
+    Numbers stand right. Where the table is too wide, columns without any value are left out; then long texts
+    are folded within their column; and where that isn't enough, the columns stand in several blocks, one
+    below the other, each of which begins with the first column.
+
+    Args:
+        columns: the names; none of them is shown where all are "".
+        width: of the terminal, in cells.
+    """
+    shown = [True] * len(columns)
+    if _width(columns, rows) > width:
+        shown = [position == 0 or any(row[position] for row in rows) for position in range(len(columns))]
+    names = _chosen(columns, shown)
+    cells = [_chosen(row, shown) for row in rows]
+    if _width(names, cells) <= width:
+        yield from _lines(names, cells)
+        return
+    for number, block in enumerate(_blocks(names, cells, width)):
+        if number:
+            yield ""
+        of_block = [[row[position] for position in block] for row in (names, *cells)]
+        yield from _folded_lines(of_block[0], of_block[1:], width)
+
+
+def _lines(names: Row, cells: Sequence[Row]) -> Iterator[str]:
+    """Those of a table that fits."""
+    widths = _widths(names, cells)
+    right = [_is_right(cells, position) for position in range(len(names))]
+    lines = [
+        " " + _GAP.join(map(_aligned, row, widths, right)).rstrip()
+        for row in ([names] if any(names) else []) + [*cells]
+    ]
+    if any(names):
+        lines.insert(1, f" {_RULE * (_width(names, cells) - 1)}")
+    yield from lines
+
+
+def _blocks(names: Row, cells: Sequence[Row], width: int) -> Iterator[list[int]]:
+    """Which columns stand in each block: as many as fit where texts are folded."""
+    widths = [
+        min(_LEAST, full) if _is_folded(full, position, cells, width) else full
+        for position, full in enumerate(_widths(names, cells))
+    ]
+    block, taken = [0], 1 + widths[0]
+    for position in range(1, len(names)):
+        taken += len(_GAP) + widths[position]
+        if taken > width and len(block) > 1:
+            yield block
+            block, taken = [0], 1 + widths[0] + len(_GAP) + widths[position]
+        block.append(position)
+    yield block
+
+
+def _is_folded(full: int, position: int, cells: Sequence[Row], width: int) -> bool:
+    """Whether cells of a column may be folded: not labels, unless they are very long, and no numbers."""
+    return full > width // 2 if position == 0 else full > _LEAST and not _is_numeric(cells, position)
+
+
+def _folded_lines(names: Row, cells: Sequence[Row], width: int) -> Iterator[str]:
+    """Those of a table whose texts go on below, within their column."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=any(names), header_style=""
+    )
+    for position, (name, full) in enumerate(zip(names, _widths(names, cells), strict=True)):
+        table.add_column(
+            Text(name),
+            justify="right" if _is_right(cells, position) else "left",
+            no_wrap=not _is_folded(full, position, cells, width),
+            overflow="fold",
+        )
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console = Console(file=io.StringIO(), width=width - 1, color_system=None, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        yield f" {line}".rstrip()
+
+
+def folded(start: str, text: str, width: int) -> Iterator[str]:
+    """The lines of a text that starts so, broken between words where it is too wide."""
+    line, *words = f"{start}{text}".rstrip().split(" ")
+    for word in words:
+        if line.strip() and cell_len(f"{line} {word}") > width:
+            yield line
+            line = f"{' ' * len(start)}{_INDENT}{word}"
+        else:
+            line += f" {word}"
+    if line:
+        yield line
+
+
+def _chosen(row: Row, shown: Sequence[bool]) -> list[str]:
+    return [value for value, is_shown in zip(row, shown, strict=True) if is_shown]
+
+
+def _widths(columns: Row, rows: Sequence[Row]) -> list[int]:
+    return [max(cell_len(row[position]) for row in (columns, *rows)) for position in range(len(columns))]
+
+
+def _width(columns: Row, rows: Sequence[Row]) -> int:
+    """Cells that a line takes."""
+    widths = _widths(columns, rows)
+    return 1 + sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _is_right(rows: Sequence[Row], position: int) -> bool:
+    return position > 0 and _is_numeric(rows, position)
+
+
+def _is_numeric(rows: Sequence[Row], position: int) -> bool:
+    return all(row[position][:1] in "≥0123456789-" for row in rows)
+
+
+def _aligned(value: str, width: int, right: bool) -> str:
+    blanks = " " * (width - cell_len(value))
+    return blanks + value if right else value + blanks

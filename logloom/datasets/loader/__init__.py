@@ -1,0 +1,1 @@
+"""Batches for training: their order, worker processes, shared memory."""

@@ -1,0 +1,267 @@
+"""Rows into the arrays of a batch: the work of a Loader, in whichever process does it.
+
+Here: `Filler`, which does a `FillTask`, and the functions that make a row part of a batch.
+Elsewhere: which rows, and in which order (logloom.datasets.loader.loader), the processes
+(logloom.datasets.loader.workers).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import io
+import pickle
+import traceback
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array
+from logloom.datasets.loader.shared_memory import Spec
+from logloom.errors import UsageError
+
+Fn = Callable[..., Any]
+_AS_THEY_ARE = (np.ndarray, str, bytes, dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What is done to rows, the same in every process; `rows` that a segment holds."""
+
+    source: Any
+    fns: Sequence[Fn]
+    spec: Spec
+    rows: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To a spawned process: functions go by value where no module has them, such as lambdas.
+        return (_unpacked, (_packed((self.source, self.fns, self.spec, self.rows)),))
+
+
+class _Pickler(cloudpickle.Pickler):
+    @property
+    def dispatch_table(self) -> Any:
+        # What only multiprocessing can send (shared values, connections) is still its to pickle.
+        return ChainMap(ForkingPickler(io.BytesIO()).dispatch_table, super().dispatch_table)
+
+
+def _packed(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=5).dump(value)
+    return buffer.getvalue()
+
+
+def _unpacked(data: bytes) -> Work:
+    return Work(*pickle.loads(data))  # nosec B301 # by our parent
+
+
+@dataclasses.dataclass(frozen=True)
+class FillTask:
+    """Some rows of a batch, or of several.
+
+    Attributes:
+        number: counts up; jobs below the loader's oldest are not wanted any more.
+        segment: number of their memory.
+        row: in the segment, where the first goes.
+        indices: (n,) of the rows in the source.
+        step, stride: the rows' steps are step, step + stride, ….
+    """
+
+    number: int
+    segment: int
+    row: int
+    indices: NDArray[np.int64]
+    step: int
+    stride: int
+    seed: int
+
+
+def prepare(row: Mapping[str, Any], fns: Sequence[Fn], seed: list[int]) -> Mapping[str, Any]:
+    """A row as it goes into a batch: numbers and lists of numbers as arrays, then through the functions."""
+    if not fns:
+        return row
+    prepared: Mapping[str, Any] = {key: as_array(value) for key, value in row.items()}
+    for fn in fns:
+        given = fn(prepared, seed=seed)
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{fn!r} should give a dict, it gave {type(given).__name__}")
+        prepared = given
+    return prepared
+
+
+def as_array(value: Any) -> Any:
+    """Numbers and lists of numbers as arrays; bytes, text and what has no regular shape stay as they are."""
+    if isinstance(value, _AS_THEY_ARE):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return value
+    return value if array.dtype.hasobject else array
+
+
+def spec_of(row: Mapping[str, Any]) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Dtype and shape of each value of a prepared row.
+
+    Raises:
+        UsageError: a value can't be part of a batch.
+    """
+    spec = {}
+    for key, value in row.items():
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            array = np.empty((), object)
+        if array.dtype.hasobject or isinstance(value, bytes):
+            raise UsageError(
+                f"{key!r} is {type(value).__name__}, which has no fixed shape: decode, pad or drop it in a "
+                "function given as fns=[…]"
+            )
+        spec[key] = (array.dtype, array.shape)
+    return spec
+
+
+def put(arrays: Mapping[str, Array], spec: Spec, at: int, row: Mapping[str, Any]) -> None:
+    """Writes a prepared row into a batch.
+
+    Raises:
+        ValueError: its keys, or a value's dtype or shape, are not those of row 0.
+    """
+    if len(row) != len(spec) or row.keys() != spec.keys():
+        raise ValueError(
+            f"keys {sorted(row)}, those of row 0 are {sorted(spec)}; rows of a batch have equal keys"
+        )
+    for key, value in row.items():
+        dtype, shape = spec[key]
+        array = value if type(value) is np.ndarray else np.asarray(value)
+        if array.dtype != dtype or array.shape != shape:
+            check_fits(key, array, dtype, shape)
+        arrays[key][at] = array
+
+
+def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """
+    Raises:
+        ValueError: storing the array as (dtype, shape) would lose something.
+    """
+    if array.shape != shape or not np.can_cast(array.dtype, dtype, "safe"):
+        raise ValueError(
+            f"{key!r} is {array.dtype} {array.shape}, in row 0 it is {dtype} {shape}; rows of a batch have "
+            "one dtype and shape: convert, pad or drop it in a function given as fns=[…]"
+        )
+
+
+class Filler:
+    """Fills batches with rows of a source, by the quickest way that the source offers.
+
+    Attributes:
+        remark: why rows are read one by one although the source offers columns; None while they aren't.
+    """
+
+    remark: str | None = None
+
+    def __init__(self, work: Work):
+        self._work = work
+        self._fetch_many = getattr(work.source, "__getitems__", None)
+        self._get_columns = work.source.get_many if fills_columns(work.source, work.fns) else None
+
+    def fill(self, arrays: Mapping[str, Array], job: FillTask, progress: NDArray[np.int64]) -> None:
+        """Does a job.
+
+        Args:
+            progress: (1,) receives the step at hand, for whoever finds this process dead.
+
+        Raises:
+            RowError: a row failed.
+        """
+        progress[0] = job.step
+        indices = job.indices.tolist()
+        unfit = None
+        if self._get_columns is not None:
+            unfit = self._fill_columns(arrays, job)
+            if unfit is None:
+                return
+            self._get_columns = None  # row by row then: it may be slower, but it says which row is to blame
+        for number, row in enumerate(self._rows(indices, job)):
+            step = job.step + number * job.stride
+            progress[0] = step
+            try:
+                prepared = prepare(row, self._work.fns, [job.seed, step])
+                put(arrays, self._work.spec, job.row + number, prepared)
+            except Exception as error:
+                raise RowError(indices[number], step) from error
+        if unfit is not None:  # and no row was to blame
+            self.remark = (
+                f"{type(self._work.source).__name__}.get_many can't fill batches ({unfit}); from here on "
+                "rows are read one by one, which is slower"
+            )
+
+    def _rows(self, indices: Sequence[int], job: FillTask) -> Iterator[Mapping[str, Any]]:
+        if self._fetch_many is not None:
+            try:
+                rows = self._fetch_many(indices)
+                if len(rows) != len(indices):
+                    raise ValueError(f"__getitems__ gave {len(rows)} rows for {len(indices)} indices")
+            except Exception as error:
+                if len(indices) == 1:
+                    raise RowError(indices[0], job.step) from error
+            else:
+                yield from rows
+                return
+        for number, index in enumerate(indices):  # one by one, to find out which it is
+            try:
+                row = self._work.source[index]
+            except Exception as error:
+                raise RowError(index, job.step + number * job.stride) from error
+            yield row
+
+    def _fill_columns(self, arrays: Mapping[str, Array], job: FillTask) -> str | None:
+        """Reads columns straight into the batch; gives the reason where that doesn't work."""
+        stop = job.row + len(job.indices)
+        plain = {k for k, (dtype, _) in self._work.spec.items() if dtype.kind not in "US"}
+        out = {key: arrays[key][job.row : stop] for key in plain}
+        try:
+            columns = self._get_columns(job.indices, out=out)  # type: ignore[misc]
+            if odd := sorted(columns.keys() ^ self._work.spec.keys()):
+                both = ["what get_many gives" if key in columns else "rows" for key in odd]
+                return "; ".join(f"{key!r} is only in {where}" for key, where in zip(odd, both, strict=True))
+            for key, (dtype, shape) in self._work.spec.items():
+                if columns[key] is not out.get(key):
+                    values = np.asarray(columns[key])
+                    check_fits(key, values, dtype, (len(job.indices), *shape))
+                    arrays[key][job.row : stop] = values
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+class RowError(Exception):
+    """A row failed; the cause says why."""
+
+    def __init__(self, index: int, step: int):
+        super().__init__(index, step)
+        self.index, self.step = index, step
+
+
+def fills_columns(source: Any, fns: Sequence[Fn]) -> bool:
+    """Whether a source offers to read many rows at once straight into batches."""
+    get_many = None if fns else getattr(source, "get_many", None)
+    return get_many is not None and "out" in _parameters(get_many)
+
+
+def _parameters(function: Any) -> Mapping[str, Any]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def explain(error: RowError) -> str:
+    """The message of a failed row, with the traceback of where it failed."""
+    text = "".join(traceback.format_exception(error.__cause__ or error))
+    return f"row {error.index} (step {error.step}) failed: {error.__cause__ or error}\n\n{text}"

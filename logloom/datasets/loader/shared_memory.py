@@ -1,0 +1,147 @@
+"""Memory that processes share.
+
+Here: `SharedArray`, an array pickled by name; and what the Loader's batches lie in: `Segment`, `BatchLayout`.
+Elsewhere: the Loader itself (logloom.datasets.loader.loader).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+import os
+import tempfile
+import weakref
+from collections.abc import Mapping
+from multiprocessing import shared_memory
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from logloom.blocks import Array
+
+Spec = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+_ALIGNMENT = 64
+
+
+class SharedArray:
+    """An array in shared memory that pickles as its name, so that other processes can fill it.
+
+    Whoever made it ends it: by `close`, or by `result`, after which it goes when its last user lets go.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, name: str | None = None):
+        """
+        Args:
+            shape: of the array.
+            dtype: likewise.
+            name: of an array made elsewhere; None makes a new one, of zeros.
+        """
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        nbytes = max(1, math.prod(self.shape) * self.dtype.itemsize)
+        if name is None:
+            self._memory = shared_memory.SharedMemory(create=True, size=nbytes)
+        else:
+            self._memory = shared_memory.SharedMemory(name=name)
+        self._array: Array | None = np.ndarray(self.shape, self.dtype, self._memory.buf)
+        # Closing the mapping while the array is in use would pull the memory from under it.
+        weakref.finalize(self._array, _close_quietly, self._memory)
+
+    @property
+    def array(self) -> Array:
+        if self._array is None:
+            raise ValueError("the shared array is closed")
+        return self._array
+
+    def result(self) -> Array:
+        """The array, whose memory is given back when nobody uses it any more."""
+        array = self.array
+        weakref.finalize(array, _unlink_quietly, self._memory)
+        return array
+
+    def close(self) -> None:
+        """Gives the memory back; processes that still use it may go on."""
+        self._array = None
+        _unlink_quietly(self._memory)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (SharedArray, (self.shape, self.dtype, self._memory.name))
+
+
+def _close_quietly(memory: shared_memory.SharedMemory) -> None:
+    with contextlib.suppress(BufferError):
+        memory.close()
+
+
+def _unlink_quietly(memory: shared_memory.SharedMemory) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        memory.unlink()
+
+
+class BatchLayout:
+    """Where each key's rows lie in the memory of some batches: end to end, whichever batch they are of.
+
+    Attributes:
+        nbytes: of the memory.
+    """
+
+    def __init__(self, spec: Spec, rows: int):
+        self._rows = rows
+        self._arrays: dict[str, tuple[int, int, tuple[int, ...], np.dtype[Any]]] = {}
+        self.nbytes = 0
+        for key, (dtype, shape) in spec.items():
+            size = math.prod(shape) * dtype.itemsize
+            self._arrays[key] = (self.nbytes, size, shape, dtype)
+            self.nbytes += -(-rows * size // _ALIGNMENT) * _ALIGNMENT
+
+    def arrays(self, memory: Array, start: int = 0, stop: int | None = None) -> dict[str, Array]:
+        """The arrays of rows [start, stop), by default of all: views of the memory, (nbytes,) uint8."""
+        stop = self._rows if stop is None else stop
+        return {
+            key: memory[at + start * size : at + stop * size].view(dtype).reshape(stop - start, *shape)
+            if size
+            else np.empty((stop - start, *shape), dtype)
+            for key, (at, size, shape, dtype) in self._arrays.items()
+        }
+
+
+class Segment:
+    """Shared memory without a name: its descriptor is passed on, so a crash leaves nothing behind."""
+
+    def __init__(self, nbytes: int, descriptor: int | None = None):
+        """
+        Args:
+            descriptor: of a segment made elsewhere, which becomes this one's; None makes a new one.
+        """
+        self.nbytes = max(1, nbytes)
+        if descriptor is None:
+            descriptor = _anonymous_file()
+            os.ftruncate(descriptor, self.nbytes)
+        self.descriptor = descriptor
+        self._map = mmap.mmap(descriptor, self.nbytes)
+
+    def memory(self) -> Array:
+        """(nbytes,) uint8, a new array each time, which lives as long as any view of it."""
+        return np.frombuffer(self._map, np.uint8)
+
+    def close(self) -> None:
+        """Lets go; arrays that are still used keep the memory."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            with contextlib.suppress(BufferError):
+                self._map.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_map"):
+            self.close()
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        # Not in /dev/shm, which is small in containers.
+        return os.memfd_create("logloom-batch", os.MFD_CLOEXEC)
+    descriptor, path = tempfile.mkstemp()
+    os.unlink(path)
+    return descriptor

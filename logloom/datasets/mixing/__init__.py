@@ -1,0 +1,1 @@
+"""Several datasets as one: by weight, or end to end."""

@@ -1,0 +1,402 @@
+"""Several datasets by weight, as one.
+
+Here: `mix`, and `Mixture`, which it gives.
+Elsewhere: which row comes at which position (logloom.datasets.loader.orders), batches
+(logloom.datasets.loader.loader), datasets end to end (logloom.datasets.mixing.concatenation).
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+
+from logloom.blocks import Array
+from logloom.caching import cached_property
+from logloom.datasets.dataset import Dataset
+from logloom.datasets.loader.orders import Ints, MixedOrder, shares_of
+from logloom.datasets.mixing.concatenation import common_schema
+from logloom.datasets.views import positions as views
+from logloom.errors import UsageError
+from logloom.io.rows.batches import Batch, scattered, to_tensors
+from logloom.io.rows.chain import grouped, joined
+from logloom.io.rows.sources import RowSource
+
+Weight = float | str | Fraction
+_DIGEST = "digest of the chosen rows"
+_KINDS = {"mix": "a mixture", "dataset": "a single dataset", "": "another source of rows"}
+_VERSION = re.compile(r"/v(\d{8})(?=[/,]|$)")
+
+
+def mix(
+    sources: Mapping[str, Weight | tuple[Dataset[Any], Weight]],
+    *,
+    seed: int = 0,
+    repeat: bool = True,
+    key: str = "source",
+    **options: Any,
+) -> Mixture:
+    """The rows of several datasets by weight: one sequence, for a Loader or torch's DataLoader.
+
+        mixture = logloom.datasets.mix({"urban@3": 0.6, "highway@gold": 0.4}, columns=["ego.*"])
+        mixture = logloom.datasets.mix({"day": (day, 3), "night": (night.filter("ego.speed > 3"), 1)})
+
+    Which row comes at a position follows from the position, the seeds and the datasets alone. Among the first
+    rows, however many, each source has its share, less than one row more or less. All rows of a source come,
+    each once, before one comes again.
+
+    Args:
+        sources: URIs, each with its weight; or any names, each with a dataset and its weight. Weights are
+            numbers in proportion to each other, exact as decimals; of weight 0 no row comes. Datasets have
+            equal columns, as for `concat`; windows and mapped ones will do, if all are.
+        seed: of the order in which each source's rows come.
+        repeat: sources begin anew, and `len` rows are those until each came whole; or without, `len` rows
+            are those until one would begin anew.
+        key: of a row that says which source it is of.
+        options: of `logloom.datasets.open`, for the URIs.
+
+    Raises:
+        UsageError: columns differ, says where; a weight is none; a source has no rows.
+    """
+    from logloom.datasets import opening  # what only a Loader needs opens no files
+
+    parts: dict[str, Dataset[Any]] = {}
+    weights: list[Weight] = []
+    for name, given in sources.items():
+        part, weight = given if isinstance(given, tuple) else (opening.open(name, **options), given)
+        if not isinstance(part, Dataset):
+            raise UsageError(f"mix: {name} is a {type(part).__name__}, no dataset")
+        parts[name] = part
+        weights.append(weight)
+    shares = shares_of(weights)
+    for (name, part), share in zip(parts.items(), shares, strict=True):
+        if share and not len(part):
+            raise UsageError(f"mix: {name} has no rows ({part.place}); leave it out, or give it the weight 0")
+    _check_alike(parts, key)
+    return Mixture(MixedRows(parts, key), shares, seed, repeat)
+
+
+class Mixture:
+    """The rows of several datasets in the order in which they come: `mixture[7]` is the row at position 7.
+
+    Pickles, and serves forked and spawned workers, as its datasets do. A Loader goes on behind the last row,
+    and gives its own seed to the order, which is this one for seed 0.
+
+    Attributes:
+        rows: the rows of all sources, one source after the other.
+    """
+
+    def __init__(self, rows: MixedRows, shares: Sequence[int], seed: int, repeat: bool):
+        """See `mix`.
+
+        Args:
+            rows: of all sources.
+            shares: how many rows of each source come in a period.
+            seed: of the order.
+            repeat: whether sources begin anew.
+        """
+        self.rows = rows
+        self._shares, self._seed, self._repeat = tuple(shares), operator.index(seed), bool(repeat)
+        if self._seed < 0:
+            raise UsageError(f"mix: seed={seed}; it isn't negative")
+        self._tensors = False
+
+    def __repr__(self) -> str:
+        period = sum(self._shares)
+        shown = zip(self.rows.parts.items(), self._shares, strict=True)
+        lines = [f"  {name}: {share / period:.4g} of {len(part):,} rows" for (name, part), share in shown]
+        return "\n".join([f"mixture of {len(lines)} datasets, {len(self):,} rows", *lines])
+
+    def __len__(self) -> int:
+        return self._order.length
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[position] for position in range(len(self)))
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        """The row at a position, with its source.
+
+        Raises:
+            IndexError: there is no such position.
+        """
+        return self.__getitems__([operator.index(position)])[0]
+
+    def __getitems__(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+        """Many rows, read together, as torch's DataLoader asks for them."""
+        places = np.asarray(positions, np.int64)
+        outside = (places < 0) | (places >= len(self))
+        if outside.any():
+            raise IndexError(f"position {places[outside][0]} of {len(self)}")
+        rows = self.rows.__getitems__(self._order.rows(places, 0))
+        return [to_tensors(row) for row in rows] if self._tensors else rows
+
+    def order(self, shuffle: bool = True) -> MixedOrder:
+        """Which of `rows` come at which positions; without `shuffle` each source's in their own order."""
+        return MixedOrder(self.rows.lengths, self._shares, shuffle, self._repeat, self._seed)
+
+    def torch(self) -> Self:
+        """The same rows with tensors for numbers and arrays that torch has a type for."""
+        other = copy.copy(self)
+        other._tensors = True
+        return other
+
+    @property
+    def pins(self) -> dict[str, Any]:
+        """What the order follows from: seed, repeat, and of each source its version, rows and share.
+
+        Of rows their number, and a digest that tells which ones of the source were chosen.
+        """
+        period = sum(self._shares)
+        sources = [
+            {"name": name, **pins, "share": str(Fraction(share, period))}
+            for name, pins, share in zip(self.rows.parts, self._pins_of_parts, self._shares, strict=True)
+        ]
+        return {"seed": self._seed, "repeat": self._repeat, "sources": sources}
+
+    @cached_property
+    def _order(self) -> MixedOrder:
+        return self.order()
+
+    @cached_property
+    def _pins_of_parts(self) -> list[dict[str, Any]]:
+        return [pins_of(part) for part in self.rows.parts.values()]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_order", "_pins_of_parts")}
+
+
+class MixedRows:
+    """The rows of several datasets, one after the other, each with the name of its dataset.
+
+    Attributes:
+        parts: by name.
+    """
+
+    def __init__(self, parts: Mapping[str, Dataset[Any]], key: str):
+        self.parts, self._key = dict(parts), key
+        self._datasets, self._names = list(parts.values()), np.array(list(parts))
+        self.lengths = [len(part) for part in self._datasets]
+        self._bounds = np.cumsum([0, *self.lengths], dtype=np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_joined"}
+
+    @property
+    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """As `Dataset.spec`; texts as wide as in any part.
+
+        Raises:
+            UsageError: a value has no fixed shape, or another one in another part.
+        """
+        _ = self._joined  # before a Loader forks, so that its workers share it
+        found = {name: part.spec for name, part in self.parts.items() if len(part)}
+        (first, spec), *others = found.items()
+        for name, other in others:
+            if other.keys() != spec.keys():
+                raise UsageError(_odd_keys(first, spec, name, other))
+            for key, (dtype, shape) in other.items():
+                common = np.promote_types(dtype, spec[key][0]) if dtype.kind == "U" else dtype
+                if shape != spec[key][1] or (common != spec[key][0] and dtype.kind != "U"):
+                    one = f"{spec[key][0]} {list(spec[key][1])}"
+                    raise UsageError(f"mix: {key} is {one} of {first}, and {dtype} {list(shape)} of {name}")
+                spec[key] = common, shape
+        return {self._key: (self._names.dtype, ()), **spec}
+
+    @cached_property
+    def _joined(self) -> _JoinedRows | None:
+        """All rows as those of one source; None where a batch isn't one read, or functions make samples."""
+        parts = self._datasets
+        if any(part.is_mapped or part.window_steps for part in parts):
+            return None
+        source = joined([part.source for part in parts])
+        return None if source is None else _JoinedRows(source, parts, self._bounds)
+
+    @property
+    def text_widths(self) -> dict[str, int]:
+        """Characters of the longest source and log_id."""
+        widths = [part.text_widths for part in self._datasets]
+        keys = {key for one in widths for key in one}
+        longest = {key: max(one.get(key, 0) for one in widths) for key in keys}
+        return {**longest, self._key: max(map(len, self.parts))}
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int] | Ints) -> list[dict[str, Any]]:
+        rows: list[Any] = [None] * len(numbers)
+        for source, where, own in grouped(self._bounds, np.asarray(numbers, np.int64)):
+            name, part = str(self._names[source]), self._datasets[source]
+            for place, row in zip(where.tolist(), part.__getitems__(own.tolist()), strict=True):
+                rows[place] = {self._key: name, **row}
+        return rows
+
+    def get_many(self, numbers: Ints, out: Mapping[str, Array] | None = None) -> Batch:
+        """Many rows as one array or list per column, as `Dataset.get_many` gives them.
+
+        Raises:
+            UsageError: sources give other types.
+        """
+        sources = np.searchsorted(self._bounds, numbers, side="right") - 1
+        if self._joined is not None:
+            batch = self._joined.batch(numbers, sources, out)
+            return {self._key: self._names[sources], **batch}
+        groups = list(grouped(self._bounds, numbers))
+        if len(groups) == 1:
+            batch = self._datasets[groups[0][0]].get_many(groups[0][2], out=out)
+        else:
+            parts = [(source, self._datasets[source].get_many(own)) for source, _, own in groups]
+            self._check(parts)
+            wheres = [where for _, where, _ in groups]
+            batch = scattered(
+                [(where, part) for where, (_, part) in zip(wheres, parts, strict=True)], len(numbers), out
+            )
+        return {self._key: self._names[sources], **batch}
+
+    def _check(self, parts: Sequence[tuple[int, Batch]]) -> None:
+        (first, batch), *others = parts
+        for number, other in others:
+            names = str(self._names[first]), str(self._names[number])
+            if other.keys() != batch.keys():
+                raise UsageError(_odd_keys(names[0], batch, names[1], other))
+            for key, column in batch.items():
+                if _outline(column) != _outline(other[key]):
+                    one, two = _shown(column), _shown(other[key])
+                    raise UsageError(
+                        f"mix: {key} is {one} of {names[0]}, and {two} of {names[1]}: make them alike in a "
+                        "function given to map"
+                    )
+
+
+class _JoinedRows:
+    """The rows of several datasets, read through one source that has all rows of their sources."""
+
+    def __init__(self, source: RowSource, parts: Sequence[Dataset[Any]], bounds: Ints):
+        """
+        Args:
+            bounds: (S + 1,) where the rows of each dataset begin.
+        """
+        self._source, self._columns, self._bounds = source, parts[0].columns, bounds
+        starts = np.cumsum([0, *(len(part.source) for part in parts)])[:-1]
+        self._starts: Ints = starts.astype(np.int64)
+        self._rows = [part.stored_rows for part in parts]
+        self._moves: Ints | None = None  # from number to position, where each dataset's rows are a run
+        if all(isinstance(rows, range) and rows.step == 1 for rows in self._rows):
+            firsts = np.array([rows[0] if len(rows) else 0 for rows in self._rows], np.int64)
+            self._moves = self._starts + firsts - bounds[:-1]
+
+    def batch(self, numbers: Ints, sources: Ints, out: Mapping[str, Array] | None) -> Batch:
+        """Many rows by number, of the datasets that `sources` tell."""
+        if self._moves is not None:
+            return self._source.batch(numbers + self._moves[sources], self._columns, out)
+        positions = np.empty(len(numbers), np.int64)
+        for source in set(sources.tolist()):
+            there = np.flatnonzero(sources == source)
+            own = numbers[there] - self._bounds[source]
+            positions[there] = views.at(self._rows[source], own) + self._starts[source]
+        return self._source.batch(positions, self._columns, out)
+
+
+def pins_of(rows: Dataset[Any]) -> dict[str, Any]:
+    """What the order of a dataset's rows follows from: version, number of rows, and a digest of which rows of
+    which logs they are."""
+    digest = views.digest_of_rows(rows.stored_rows, rows.source.stretches)[:32]
+    return {"version": _version_of(rows), "rows": len(rows), "digest": digest}
+
+
+def check_pins(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Check that a loader's state is of the rows that it has.
+
+    Args:
+        state: of a loader; step and seed alone fit any rows but a mixture.
+        own: {"shuffle", "mix": `Mixture.pins`} of a mixture, {"shuffle", "dataset": `pins_of`} of a dataset,
+            {} of other sources.
+
+    Raises:
+        UsageError: they don't; says what differs, and what to do.
+    """
+    there, here = _kind_of(state), _kind_of(own)
+    if there != here and (there or here == "mix"):
+        raise UsageError(f"this is the state of a loader over {_KINDS[there]}, not over {_KINDS[here]}")
+    if not there:
+        return
+    before, now = _flat(state[there], there), _flat(own[there], there)
+    if isinstance(state.get("shuffle"), bool):
+        before["shuffle"], now["shuffle"] = state["shuffle"], own["shuffle"]
+    differ = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    if differ:
+        changes = "; ".join(f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:10])
+        raise UsageError(
+            f"this is the state of a loader over {'another mixture' if there == 'mix' else 'other rows'}: "
+            f"{changes}. Rows would come twice, or not at all; open what it had, by version (urban@3) and by "
+            "the same filters and views, or begin anew without load()"
+        )
+
+
+def _kind_of(pins: Mapping[str, Any]) -> str:
+    return next((kind for kind in ("mix", "dataset") if pins.get(kind) is not None), "")
+
+
+def _flat(pins: Any, kind: str) -> dict[str, Any]:
+    try:
+        if kind == "dataset":
+            return {"version": pins["version"], "rows": pins["rows"], _DIGEST: pins["digest"]}
+        found = {key: pins[key] for key in ("seed", "repeat")}
+        for number, source in enumerate(pins["sources"]):
+            own = {key: source[key] for key in ("version", "rows", "share")} | {_DIGEST: source["digest"]}
+            found |= {f"{key} of {source['name']}": value for key, value in {"place": number, **own}.items()}
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{pins!r} is no state of {_KINDS[kind]}; `save` of its loader gives one") from error
+    return found
+
+
+def _check_alike(parts: Mapping[str, Dataset[Any]], key: str) -> None:
+    """
+    Raises:
+        UsageError: samples differ in their keys or types, as far as this is told before functions ran.
+    """
+    (first, view), *others = parts.items()
+    for name, other in others:
+        if other.is_mapped == view.is_mapped and other.window_steps != view.window_steps:
+            steps = f"{other.window_steps} rows, {first} of {view.window_steps} (0: no windows)"
+            raise UsageError(f"mix: {name} has windows of {steps}")
+        if not other.is_mapped and not view.is_mapped and other.keys != view.keys:
+            common_schema([view, other], "mix")  # which says more
+            raise UsageError(_odd_keys(first, dict.fromkeys(view.keys), name, dict.fromkeys(other.keys)))
+    if not any(part.is_mapped for part in parts.values()):
+        common_schema(list(parts.values()), "mix")
+    for name, part in parts.items():
+        if key in part.keys:
+            raise UsageError(f"mix: {name} has a column {key!r}; call the source otherwise, with key=…")
+
+
+def _odd_keys(first: str, one: Mapping[str, Any], name: str, other: Mapping[str, Any]) -> str:
+    lacks = [f"lacks {key}" for key in one if key not in other]
+    more = [f"also has {key}" for key in other if key not in one]
+    return f"mix: {name} {'; '.join([*lacks, *more])}; {first} does not. Choose by select([…]) what all have"
+
+
+def _outline(column: Any) -> tuple[Any, ...]:
+    """What a column of two batches needs to have alike."""
+    values = column[0] if isinstance(column, tuple) else column
+    own = (values.dtype, values.shape[1:]) if isinstance(values, np.ndarray) else ()
+    return (type(column), *own)
+
+
+def _shown(column: Any) -> str:
+    if isinstance(column, tuple):
+        return f"ragged {column[0].dtype} {list(column[0].shape[1:])}"
+    return f"{column.dtype} {list(column.shape[1:])}" if isinstance(column, np.ndarray) else "a list"
+
+
+def _version_of(part: Dataset[Any]) -> int | list[int] | None:
+    """A list where several datasets were put end to end before; None of what has no versions."""
+    found = [int(number) for number in _VERSION.findall(part.place)]
+    return found if len(found) > 1 else next(iter(found), None)

@@ -1,0 +1,1 @@
+"""Filters over the rows of a dataset, and the intervals that they find."""

@@ -1,0 +1,194 @@
+"""Filters over whole logs: where `for`, `within`, `delta`, `count`, `any`, `all` and `in` hold.
+
+Here: `search`, which reads no more columns than a filter looks at, log after log, block after block; and the
+columns that every dataset has beside its own.
+Elsewhere: what a filter says of a log's rows (logloom.query.bounds), filters of single rows (filters).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from logloom.blocks import Array
+from logloom.errors import DatasetError, UsageError
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.sources import RowSource
+from logloom.query import bounds as wb
+from logloom.query.tree import Quantified, Saved
+from logloom.query.where import Categories, Filter, Mask, parse
+from logloom.schema import COLUMN_NAME, STRING, TIMESTAMP, ColumnType
+from logloom.windows import run_starts
+
+if TYPE_CHECKING:
+    from logloom.io.catalog.intervals import Intervals
+
+_TEXTS = ("log_id", "partition", "split")
+_BLOCK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class LogMatches:
+    """What a filter says of the rows of a log.
+
+    Attributes:
+        first: the position of its first row.
+        rows: its times and gaps.
+        holds, may: (n,) whether the filter holds; whether it does or isn't known.
+    """
+
+    log_id: str
+    first: int
+    rows: wb.WholeLog
+    holds: Mask
+    may: Mask
+
+
+def parsed_for(source: RowSource, where: str) -> Filter:
+    """A filter that fits the rows of a source.
+
+    Raises:
+        UsageError: it can't be parsed, or names what isn't there; says which is nearest.
+    """
+    try:
+        found = parse(where)
+        found.check({**index_types(source), **source.schema.all}, is_search=True)
+    except UsageError as error:
+        located = UsageError(f"{source.place}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            located.add_note(note)
+        raise located from error
+    for node in found.beyond:
+        if source.stamps is None and not isinstance(node, Quantified):
+            raise UsageError(f"{source.place}: rows have no timestamps, at which {where!r} looks")
+        if isinstance(node, Saved) and source.intervals is None:
+            raise UsageError(
+                f"{source.place}: in({node.name}): these rows are of no version, or of several; intervals "
+                "are saved with one (`logloom find … --save`): filter before datasets are joined"
+            )
+    return found
+
+
+def search(source: RowSource, found: Filter, positions: Ints | None = None) -> Iterator[LogMatches]:
+    """What a filter says of all rows of logs, in stored order.
+
+    Args:
+        found: as `parsed_for` gives it.
+        positions: of rows; only their logs are looked at. None for all logs.
+
+    Raises:
+        UsageError: it asks for intervals that nobody saved.
+        DatasetError: what is stored is damaged, or times of a log don't ascend.
+    """
+    starts = np.unique(source.stretches.log_starts())
+    starts = starts[starts < len(source)]  # a log without rows may be the last
+    bounds = np.append(starts, len(source))
+    chosen: Any = range(len(starts))
+    if positions is not None:
+        chosen = np.unique(bounds.searchsorted(positions, side="right") - 1).tolist()
+    saved = {
+        node.name: source.intervals(node.name)
+        for node in found.beyond
+        if isinstance(node, Saved) and source.intervals is not None
+    }
+    for number in chosen:
+        first, stop = int(bounds[number]), int(bounds[number + 1])
+        log_id = source.stretches.log_ids[int(source.stretches.number_of(np.array([first]))[0])]
+        stamps = np.arange(first, stop) if source.stamps is None else source.stamps[first:stop]
+        if (stamps[1:] < stamps[:-1]).any():
+            raise DatasetError(f"{source.place}: the times of log {log_id} don't ascend")
+        begins = np.zeros(stop - first + 1, np.bool_)
+        runs = run_starts(begins, None if source.stamps is None else stamps, source.max_gap)
+        rows = wb.WholeLog(stamps, runs, functools.partial(_inside, saved, log_id, stamps))
+        holds, may = wb.evaluate(found.root, _gathered(source, found, first, stop), rows)
+        yield LogMatches(log_id, first, rows, holds, may)
+
+
+def _inside(saved: Mapping[str, Intervals], log_id: str, stamps: Ints, name: str) -> Mask:
+    return saved[name].mask(log_id, stamps)
+
+
+def _gathered(source: RowSource, found: Filter, first: int, stop: int) -> dict[int, wb.Bounds]:
+    """What rows [first, stop) say of each leaf of a filter."""
+    leaves = wb.leaves(found.root)
+    if not leaves:
+        return {}
+    own, types = index_types(source), source.schema.all
+    names = set(found.columns)
+    names |= {f"{name.removesuffix('.age')}.available" for name in names}
+    positions = np.arange(first, stop)
+    index = {name: index_values(source, name, positions) for name in names if name in own and name != "row"}
+    index |= {"row": positions - first} if "row" in names else {}
+    read = [name for name in types if name in names and name not in own]
+    parts: list[list[wb.Bounds]] = [[] for _ in leaves]
+    counts: list[int] = []
+    for columns, count in _blocks(source, read, first, stop):
+        some = slice(sum(counts), sum(counts) + count)
+        values = {**columns, **{name: column[some] for name, column in index.items()}}
+        for part, leaf in zip(parts, leaves, strict=True):
+            part.append(wb.gather(leaf, values, {**own, **types}))
+        counts.append(count)
+    if sum(counts) != stop - first:
+        raise DatasetError(
+            f"{source.place}: {sum(counts)} rows of {stop - first}; `logloom verify` tells more"
+        )
+    return {leaf.at: wb.joined(part, counts) for part, leaf in zip(parts, leaves, strict=True)}
+
+
+def _blocks(
+    source: RowSource, names: Sequence[str], first: int, stop: int
+) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """The columns of some rows at a time, and how many."""
+    if not names:
+        yield {}, stop - first
+        return
+    texts = {name for name in names if source.schema.all[name].kind == "string"}
+    for block in source.blocks(names, _BLOCK_BYTES, first, stop):
+        columns = {name: block.columns[name] for name in names}
+        yield {name: _as_texts(v) if name in texts else v for name, v in columns.items()}, len(block)
+
+
+def _as_texts(rows: Any) -> Categories:
+    return Categories.found_in([row.tobytes() for row in rows])
+
+
+def index_types(source: RowSource) -> dict[str, ColumnType]:
+    """What can be had without reading rows."""
+    types = {**dict.fromkeys(_TEXTS, STRING), "row": TIMESTAMP}
+    if source.stamps is not None:
+        types["timestamp"] = TIMESTAMP
+    for name, values in source.small.items():
+        if COLUMN_NAME.fullmatch(name):
+            types[name] = STRING if values.dtype.kind == "O" else ColumnType(values.dtype)
+    return types
+
+
+def index_values(source: RowSource, name: str, positions: Ints) -> Array | Categories:
+    """The values of some rows of one of these."""
+    if name in source.small:
+        return comparable_texts(source.small[name][positions])
+    if name == "timestamp":
+        assert source.stamps is not None
+        return source.stamps[positions]
+    stretches = source.stretches
+    if name == "row":
+        return np.asarray(positions - stretches.log_starts()[stretches.number_of(positions)])
+    labels = source.row_splits if name == "split" else None
+    if labels is not None:
+        return Categories.found_in(labels.texts)[labels.numbers[positions]]
+    if name == "partition":
+        stretches = stretches.by_partition
+    texts = {"log_id": stretches.log_ids, "split": stretches.splits, "partition": stretches.partitions}[name]
+    used, numbers = np.unique(stretches.number_of(positions), return_inverse=True)
+    return Categories.found_in([texts[number] for number in used.tolist()])[numbers]
+
+
+def comparable_texts(values: Any) -> Array | Categories:
+    """Numbers as they are; texts as filters compare them."""
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
+        return values
+    return Categories.found_in(values)

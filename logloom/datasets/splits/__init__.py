@@ -1,0 +1,1 @@
+"""Splits of a dataset: cutting them, reading them, the distance between them."""

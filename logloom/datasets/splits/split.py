@@ -1,0 +1,260 @@
+"""Splits of a dataset by where and when rows were recorded, so that no split has what another one has.
+
+Here: `split`, which cuts a dataset that is there; `nearest` and `nearest_in_time`, which prove how far splits
+lie apart.
+Elsewhere: which split a row falls into (logloom.row_splits), splits that builds make (`split` of recipes).
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from logloom.blocks import Array
+from logloom.datasets.dataset import Dataset
+from logloom.datasets.splits.distances import least_distance, least_time
+from logloom.datasets.views.column_choice import names_of
+from logloom.durations import Time, nanoseconds_of
+from logloom.errors import UsageError
+from logloom.io.rows.log_ranges import Ints
+from logloom.row_splits import (
+    UNKNOWN,
+    Labels,
+    Shares,
+    labels_by_place,
+    labels_by_time,
+    labels_by_value,
+    position_problem,
+    value_problem,
+)
+from logloom.schema import ColumnType
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def split(
+    rows: Dataset[Any],
+    shares: Mapping[str, float | str],
+    *,
+    by: str,
+    cell: Time | None = None,
+    gap: Time = 0.0,
+    position: str | None = None,
+) -> dict[str, Dataset[Any]]:
+    """The rows of a dataset in splits that share no place, no time, or no value of a column.
+
+        parts = logloom.datasets.split(
+            rows, {"train": 0.8, "val": 0.2}, by="place", position="ego.position", cell=500, gap=50
+        )
+
+    Rows nearer than `gap` to a cell of another split are in no split, nor are those without a position, or
+    a value. Two rows of different splits so lie at least `gap` apart, of any logs. Windows made of a split
+    stay within it. Reads, here and now, the column that decides, of all rows.
+
+    Args:
+        rows: any dataset; `window` and `map` come after.
+        shares: by name; they sum to 1. Cells are shared out by a hash, so shares of rows come near with many.
+        by: "place", "time", or the name of a column of texts or whole numbers, whose value decides.
+        cell: on a side: metres, or time, as a text ("24h") or in seconds.
+        gap: metres, or time; at most a cell.
+        position: the column of the positions, of which the first two numbers count: metres, in one frame for
+            all logs.
+
+    Raises:
+        UsageError: an argument makes no sense; the column isn't there, or holds something else.
+    """
+    if rows.is_mapped or rows.window_steps:
+        raise UsageError("split: the dataset has windows or was mapped; split first, then window or map")
+    exact = _exact(shares)
+    source = rows.source
+    if by in ("place", "time"):
+        length, apart = _lengths(by, cell, gap)
+        if by == "place":
+            labels = labels_by_place(positions_of(rows, position), length, apart, exact)
+        else:
+            labels = _by_time(source.stamps, rows.place, length, apart, exact)
+    else:
+        labels = _by_value(rows, by, exact)
+    own = labels[rows.positions]
+    return {name: rows.apart(own == number, labels) for number, name in enumerate(exact)}
+
+
+def _lengths(by: str, cell: Time | None, gap: Time) -> tuple[float, float]:
+    """Metres, or seconds, of a cell and a gap."""
+    length: Any = cell
+    apart: Any = gap
+    if by == "time" and cell is not None:
+        length, apart = (nanoseconds_of(cell, "split: cell") / 1e9, nanoseconds_of(gap, "split: gap") / 1e9)
+    elif any(isinstance(one, str | datetime.timedelta | np.timedelta64) for one in (cell, gap)):
+        raise UsageError(f"split: cell={cell!r}, gap={gap!r}: lengths of places are numbers of metres")
+    if length is None or not 0 < float(length) < math.inf or not 0 <= float(apart) <= float(length):
+        raise UsageError(f"split: cell={cell}, gap={gap}: a cell has a length, and no gap is longer")
+    return float(length), float(apart)
+
+
+def _exact(shares: Mapping[str, float | str]) -> dict[str, Decimal]:
+    try:
+        exact = {name: Decimal(str(share)) for name, share in shares.items()}
+        are_shares = all(0 < share <= 1 for share in exact.values()) and sum(exact.values()) == 1
+    except ArithmeticError:  # of a text that is no number, and of NaN, which can't be compared
+        are_shares = False
+    if not are_shares:
+        raise UsageError(f"split: shares {dict(shares)}: each is above 0, and they sum to 1")
+    return exact
+
+
+def positions_of(rows: Dataset[Any], column: str | None) -> Array:
+    """(N, 2) float64 positions of all rows of the source, in metres; NaN where one is unavailable.
+
+    Raises:
+        UsageError: there is no such column, or it holds no positions in metres.
+    """
+    if column is None:
+        raise UsageError("split: say which column has the positions, with position=…")
+    problem = position_problem(_type_of(rows, column))
+    if problem:
+        raise UsageError(f"{rows.place}: {column} {problem}")
+    found = [np.empty((0, 2))]
+    for one in _read(rows, column):
+        places = np.asarray(one[column][:, :2], np.float64)
+        found.append(np.where(_available(column, one)[:, None], places, np.nan))
+    return np.concatenate(found)
+
+
+def _type_of(rows: Dataset[Any], column: str) -> ColumnType:
+    names = names_of([column], rows.source.schema, None, rows.place)
+    if names != (column,) or column not in rows.source.schema.columns:
+        raise UsageError(f"{rows.place}: {column!r} names no single column; its name does")
+    return rows.source.schema.columns[column]
+
+
+def _read(rows: Dataset[Any], column: str) -> Iterator[Mapping[str, Any]]:
+    """A column of all rows of the source, and whether it is available where that is stored."""
+    source = rows.source
+    names = [name for name in (column, f"{column}.available") if name in source.schema.all]
+    for start in range(0, len(source), _ROWS_AT_ONCE):
+        yield source.batch(np.arange(start, min(start + _ROWS_AT_ONCE, len(source))), names)
+
+
+def _available(column: str, values: Mapping[str, Any]) -> Array:
+    """(n,) bool, of some rows."""
+    name = f"{column}.available"
+    return np.asarray(values[name], np.bool_) if name in values else np.ones(len(values[column]), np.bool_)
+
+
+def _by_time(stamps: Ints | None, place: str, cell: float, gap: float, shares: Shares) -> Labels:
+    if stamps is None:
+        raise UsageError(f"{place}: rows have no timestamps to split them by")
+    return labels_by_time(stamps, cell, gap, shares)
+
+
+def _by_value(rows: Dataset[Any], column: str, shares: Shares) -> Labels:
+    if column == "log_id":
+        stretches = rows.source.stretches
+        return np.repeat(labels_by_value(stretches.log_ids, shares), stretches.counts)
+    if column in rows.source.small and column not in rows.source.schema.columns:  # of a table's index
+        found = rows.source.small[column]
+        if found.dtype.kind in "biuOSU":
+            return labels_by_value(found.tolist(), shares)
+        problem: str | None = f"is {found.dtype}; rows are split by a column of texts or whole numbers"
+    else:
+        problem = value_problem(_type_of(rows, column))
+    if problem:
+        raise UsageError(f'{rows.place}: {column} {problem}, by="place" or by="time"')
+    labels = [np.empty(0, np.int32)]
+    for one in _read(rows, column):
+        values = one[column]  # a list of texts stays one: numpy would make all as wide as the longest
+        own = labels_by_value(values.tolist() if isinstance(values, np.ndarray) else list(values), shares)
+        labels.append(np.where(_available(column, one), own, UNKNOWN).astype(np.int32))
+    return np.concatenate(labels)
+
+
+class Nearest(NamedTuple):
+    """The two rows of two splits that lie nearest to each other, or were recorded nearest.
+
+    Attributes:
+        splits: their names.
+        apart: metres, or seconds; infinite where one has no position, or no rows.
+        rows: (log_id, timestamp) of each; () where there are none.
+    """
+
+    splits: tuple[str, str]
+    apart: float
+    rows: tuple[tuple[str, int], ...]
+
+    @property
+    def metres(self) -> float:
+        """`apart`, as `nearest` measures it."""
+        return self.apart
+
+
+def nearest(parts: Mapping[str, Dataset[Any]], position: str) -> list[Nearest]:
+    """Finds, for any two splits, the rows that lie nearest to each other, whichever logs they are of.
+
+    Args:
+        parts: datasets by name, as `split` gives them or as `open` does for each split of a version.
+        position: see `split`.
+
+    Returns:
+        For any two splits, the distance in metres and the two rows.
+
+    Raises:
+        UsageError: there is no such column, or it holds no positions in metres.
+    """
+    sources = {id(part.source): part for part in parts.values()}
+    every = {number: positions_of(part, position) for number, part in sources.items()}
+    found = {name: every[id(part.source)][part.positions] for name, part in parts.items()}
+    usable = {name: np.flatnonzero(np.isfinite(places).all(axis=1)) for name, places in found.items()}
+    places = {name: found[name][rows] for name, rows in usable.items()}
+    return _pairs(parts, places, usable, least_distance)
+
+
+def nearest_in_time(parts: Mapping[str, Dataset[Any]]) -> list[Nearest]:
+    """As `nearest`, by the timestamps of rows.
+
+    Args:
+        parts: datasets by name, of rows that have timestamps.
+    """
+    found = {name: _stamps_of(part) for name, part in parts.items()}
+    return _pairs(parts, found, {name: np.arange(len(stamps)) for name, stamps in found.items()}, least_time)
+
+
+def _pairs(
+    parts: Mapping[str, Dataset[Any]],
+    places: Mapping[str, Array],
+    rows: Mapping[str, Ints],
+    least: Callable[[Array, Array], tuple[float, tuple[int, ...]]],
+) -> list[Nearest]:
+    """The nearest of any two parts.
+
+    Args:
+        places: of the rows that have one, in space or in time.
+        rows: which rows these are.
+    """
+    pairs = []
+    for one, other in itertools.combinations(parts, 2):
+        apart, at = least(places[one], places[other])
+        ends = zip((one, other), at, strict=True) if at else ()
+        named = tuple(_named(parts[name], int(rows[name][number])) for name, number in ends)
+        pairs.append(Nearest((one, other), apart, named))
+    return pairs
+
+
+def _stamps_of(part: Dataset[Any]) -> Ints:
+    """(n,) of the rows of a dataset."""
+    stamps = part.source.stamps
+    if stamps is None:
+        raise UsageError(f"{part.place}: rows have no timestamps")
+    return stamps[part.positions]
+
+
+def _named(part: Dataset[Any], number: int) -> tuple[str, int]:
+    """(log_id, timestamp) of a row; its number in its log where rows have no timestamps."""
+    index = part.take([number]).index
+    return str(index["log_id"].iloc[0]), int(index["timestamp" if "timestamp" in index else "row"].iloc[0])

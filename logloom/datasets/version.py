@@ -1,0 +1,217 @@
+"""Rows of one output of a committed version.
+
+Here: which sources make up an output, and the order (log_id, timestamp) over its splits.
+Elsewhere: the sources themselves, what a manifest says (logloom.io.catalog.manifest).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from logloom.datasets.splits.labels import labels_of_logs
+from logloom.datasets.statistics import counted_logs
+from logloom.datasets.version_rows import LogsSource, stretches_of
+from logloom.datasets.views.positions import array_of
+from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.catalog.assembled_outputs import assembled_store
+from logloom.io.catalog.entries import Entry
+from logloom.io.catalog.intervals import read_intervals
+from logloom.io.catalog.known_files import known_files, unit_files
+from logloom.io.catalog.manifest import Manifest
+from logloom.io.catalog.row_counts import row_split_names
+from logloom.io.catalog.version_files import view_folder
+from logloom.io.formats.interface import AssembledFormat
+from logloom.io.formats.registry import by_preference, format_named, options_of
+from logloom.io.rows.chain import ChainedSource
+from logloom.io.rows.log_ranges import Ints, Stretches
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.known_files import check_all, with_check
+from logloom.io.storage.store import Store
+from logloom.schema import Schema
+from logloom.text import near_to
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OrderedRows = tuple[RowSource, Ints | range]  # and their positions in the order in which they are shown
+
+
+def open_version(
+    store: Store, manifest: Manifest, output: str | None, splits: Sequence[str] | None, check: bool = False
+) -> OrderedRows:
+    """The rows of an output, and their positions ordered by (log_id, timestamp).
+
+    Args:
+        output: None for the one whose rows are quickest to reach.
+        splits: None for all.
+        check: whether to compare what is read with the digests that the version has.
+
+    Raises:
+        UsageError: there is no such output or split; names those there are.
+        DatasetError: the version's list of logs is missing or damaged, or what is read to know the columns.
+    """
+    place = store.uri_of(view_folder(manifest.version))
+    output = _chosen_output(manifest, output, place)
+    logs, names = _logs_of(manifest, splits, place)
+    source = functools.partial(_source, store, manifest, logs=logs, check=check)
+    timed_by = None if format_named(output).has_stamps_at_hand else _timed_by(manifest, source)
+    rows, order = source(output, max_gap=max_gap_of(manifest), timed_by=timed_by)
+    rows.intervals = functools.partial(read_intervals, store, manifest.version)
+    if format_named(output).keeps_columns:
+        rows.counted = functools.partial(counted_logs, store, logs)
+    if logs["splits"].null_count < len(logs):
+        rows.find_splits = functools.partial(labels_of_logs, store, logs, output)
+    if names is not None and rows.row_splits is not None:
+        order = array_of(order)
+        order = order[rows.row_splits.are_in(names)[order]]
+    return rows, order
+
+
+def _logs_of(
+    manifest: Manifest, splits: Sequence[str] | None, place: str
+) -> tuple[pa.Table, Sequence[str] | None]:
+    """log_id, split, part, rows, statistics and splits of the logs of some splits that have rows; and the
+    splits of single rows that are wanted, None where all rows of these logs are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    logs = manifest.logs.columns("log_id", "split", "part", "rows", "statistics", "splits")
+    logs = logs.filter(pc.not_equal(logs["part"], ""))
+    whole = set(logs["split"].unique().to_pylist())
+    single = row_split_names(logs["splits"])
+    wanted = None
+    if splits is not None:
+        known = sorted(whole | set(single) | set(manifest.split_names))
+        wanted = _chosen_splits(splits, known, place)
+        if not single or whole & set(wanted):  # the folder of a view, "all", holds all rows
+            logs = logs.filter(pc.is_in(logs["split"], pa.array(wanted, pa.string())))
+            wanted = None
+    return logs.filter(pc.greater(logs["rows"], 0)).combine_chunks(), wanted
+
+
+def _timed_by(manifest: Manifest, source: Callable[[str], OrderedRows]) -> OrderedRows | None:
+    """Another output that has the timestamps of the same rows at hand; in shards they lie between payload."""
+    names = by_preference(name for name in manifest.outputs if format_named(name).has_stamps_at_hand)
+    output = next(iter(names), None)
+    if output is None:
+        return None
+    try:
+        return source(output)
+    except LogloomError:  # it was removed, or is damaged
+        return None
+
+
+def max_gap_of(manifest: Manifest) -> int | None:
+    """One and a half periods of the recipe's clock, ns; None where it has none."""
+    return None if manifest.period is None else manifest.period * 3 // 2
+
+
+def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
+    readable = [name for name in manifest.outputs if format_named(name).has_rows]
+    if output is None:
+        if not readable:
+            raise UsageError(f"{place}: no output with rows{near_to('', manifest.outputs)}")
+        return by_preference(readable)[0]
+    if output not in readable:
+        raise UsageError(f"{place}: no output {output!r}{near_to(output, readable)}")
+    return output
+
+
+def _chosen_splits(splits: Sequence[str], known: Sequence[str], place: str) -> Sequence[str]:
+    for name in splits:
+        if name not in known:
+            raise UsageError(f"{place}: no split {name!r}{near_to(name, known)}")
+    return splits
+
+
+def _source(
+    store: Store,
+    manifest: Manifest,
+    output: str,
+    *,
+    logs: pa.Table,
+    check: bool,
+    max_gap: int | None = None,
+    timed_by: OrderedRows | None = None,
+) -> OrderedRows:
+    """The rows of an output, and the order of their positions by log."""
+    opened = _whole_dataset(store, manifest, output, check)
+    if opened is None:
+        schema, options = Schema.from_json(manifest.schema), options_of(store, manifest)[output]
+        opener = functools.partial(_unit_source, store, schema, options, check)
+        held = format_named(output).columns_of(options, schema)
+        units = LogsSource(store, manifest, output, logs, opener, held, max_gap, timed_by)
+        return units, range(len(units))
+    splits, own = np.unique(np.array(logs["split"].to_pylist(), str), return_inverse=True)
+    known_rows = [stretches_of(store, logs.filter(own == number), output) for number in range(len(splits))]
+    parts = [opened(split, rows) for split, rows in zip(splits.tolist(), known_rows, strict=True)]
+    schema = parts[0].schema if parts else Schema.from_json(manifest.schema)
+    place = f"{store.uri_of(view_folder(manifest.version))}/{output}"
+    source = ChainedSource(place, parts, schema, max_gap, timed_by)
+    return source, range(len(source)) if len(parts) < 2 else _by_log(logs["rows"].to_numpy(), own)
+
+
+def _by_log(counts: Ints, splits: Ints) -> Ints:
+    """Positions in the order of logs, of sources that lie split after split.
+
+    Args:
+        counts, splits: (L,) rows of each log, and the number of its split.
+    """
+    order = np.argsort(splits, kind="stable")
+    firsts = np.empty_like(counts)
+    firsts[order] = np.cumsum(counts[order]) - counts[order]
+    shown = np.cumsum(counts) - counts
+    return np.repeat(firsts - shown, counts) + np.arange(counts.sum(), dtype=np.int64)
+
+
+def _unit_source(store: Store, schema: Schema, options: Any, check: bool, entry: Entry) -> RowSource:
+    """The rows of a finished unit.
+
+    Args:
+        schema: of the recipe's columns; the output may hold fewer.
+    """
+    files = functools.partial(unit_files, store, entry)
+    storage = with_check(store.options, files) if check else store.options
+    form = format_named(entry.output)
+    if not form.compares_files:
+        check_all(storage)
+    folder = store.uri_of(entry.folder)
+    return form.reader(folder, schema, options, entry.unit, storage_options=storage)
+
+
+def _whole_dataset(
+    store: Store, manifest: Manifest, output: str, check: bool
+) -> Callable[[str, Stretches], RowSource] | None:
+    """Opens the dataset of a split, for outputs that are put together into one; None for the others."""
+    parts = {part.split: part for part in manifest.assembled if part.output == output}
+
+    def options(split: str, shown: str | None = None) -> Mapping[str, Any]:
+        if not check:
+            return store.options
+        return with_check(store.options, functools.partial(known_files, store, parts[split], shown))
+
+    form = format_named(output)
+    view = f"{view_folder(manifest.version)}/{output}"
+    if not (isinstance(form, AssembledFormat) and form.reads_assembled):
+        return None
+    if form.shows_units and (store.local is None or not store.path_of(view).is_dir()):
+        return None
+
+    def opened(split: str, known_rows: Stretches) -> RowSource:
+        if split not in parts:
+            raise DatasetError(
+                f"{store.uri}: version {manifest.version} names no {output} of split {split!r}: its manifest "
+                "is damaged; `logloom verify` says how"
+            )
+        if form.shows_units:
+            shown = f"{view}/{split}"
+            return form.rows(Store.at(store.uri_of(shown), options(split, shown)), known=known_rows)
+        within = replace(store, options=options(split))
+        return form.rows(assembled_store(within, output, parts[split].identity), known=known_rows)
+
+    return opened

@@ -1,0 +1,1 @@
+"""Views of a dataset: rows, columns and windows that are chosen of it."""

@@ -1,0 +1,112 @@
+"""Columns and keys chosen by names and globs, with the nearest name for one that isn't there."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import UsageError
+from logloom.schema import RESERVED_LAST_PARTS, Schema, base_of
+from logloom.text import near_to
+
+_KEYS = ("log_id", "timestamp")
+
+
+def given_names(given: str | Sequence[str], what: str) -> Sequence[str]:
+    """The names that an argument gives, one or several.
+
+    Args:
+        what: the argument, for messages: "columns".
+
+    Raises:
+        UsageError: it is neither a text nor texts.
+    """
+    if isinstance(given, str):
+        return [given]
+    names: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{what}={given!r:.60}: not a name; pass a text such as 'ego.*', or a list of texts")
+    return names
+
+
+def names_of(
+    patterns: str | Sequence[str] | None, schema: Schema, among: Sequence[str] | None, place: str
+) -> tuple[str, ...]:
+    """The columns that match, in schema order.
+
+    Args:
+        patterns: as for `Schema.select`; None is every column.
+        among: the columns to choose from, and where these don't match, their ages and availabilities; None
+            for all of the schema.
+
+    Raises:
+        UsageError: a pattern matches nothing; names the nearest column.
+    """
+    if patterns is None:
+        return tuple(schema.columns) if among is None else tuple(among)
+    known = tuple(schema.all) if among is None else tuple(among)
+    beside = [name for name in schema.meta if base_of(name) in known]
+    chosen: set[str] = set()
+    for pattern in given_names(patterns, "columns"):
+        found = {name for name in known if _matches(name, pattern)}
+        found = found or {name for name in beside if _matches(name, pattern)}
+        if not found:
+            if pattern.rstrip("_") in _KEYS and f"{pattern}_" not in known:
+                raise UsageError(
+                    f"{place}: {pattern!r} is no column; `rows.index` has the log_id of each row, and its "
+                    "timestamp where there is one"
+                )
+            shown = [name for name in known if not _is_meta(name)] or known
+            raise UsageError(f"{place}: no column matches {pattern!r}{near_to(pattern, shown)}")
+        chosen |= found
+    return tuple(name for name in schema.all if name in chosen)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if _is_meta(name) != _is_meta(pattern):  # ages are only meant where a pattern says so
+        return False
+    return pattern == ".*" or fnmatch.fnmatchcase(name, pattern)
+
+
+def _is_meta(name: str) -> bool:
+    return "." in name and name.rpartition(".")[2] in RESERVED_LAST_PARTS
+
+
+def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
+    """What to call instead of `rows[key]`, where that is no number of a row."""
+    if isinstance(key, str):
+        if key not in (*_KEYS, *schema.all):
+            return f"{place}: no column {key!r}{near_to(key, schema.columns)}"
+        alone = "rows.index" if key in _KEYS else f"rows.select({key!r})"
+        return (
+            f"rows[{key!r}]: rows are reached by number, as in rows[0][{key!r}]; {alone} has that column, "
+            f"rows.get_many(range(n))[{key!r}] and rows.to_pandas([…]) the values of many rows"
+        )
+    if isinstance(key, Sequence | np.ndarray):
+        names = len(key) > 0 and all(isinstance(name, str) for name in key)
+        call = "select([…]) chooses columns" if names else "take([…]) gives several rows"
+        return f"rows[[…]]: rows are reached by one number or a slice; rows.{call}"
+    return f"rows[{key!r:.80}]: rows are reached by number, from 0 to {length - 1}, or by a slice"
+
+
+class Pick:
+    """Keeps some keys of a dict: what `select` means after `map`."""
+
+    def __init__(self, patterns: Sequence[str]):
+        self.patterns = tuple(patterns)
+
+    def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """
+        Raises:
+            UsageError: a pattern matches no key; names the nearest.
+        """
+        picked = set()
+        for pattern in self.patterns:
+            found = [key for key in row if pattern == ".*" or fnmatch.fnmatchcase(key, pattern)]
+            if not found:
+                raise UsageError(f"select after map: no key matches {pattern!r}{near_to(pattern, row)}")
+            picked |= {*found}
+        return {key: value for key, value in row.items() if key in picked}

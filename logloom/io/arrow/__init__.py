@@ -1,0 +1,1 @@
+"""Rows as Arrow tables and back: what Parquet, Lance and LeRobot share."""

@@ -1,0 +1,1 @@
+"""What a dataset root holds: versions, manifests, records, units, tombstones and notes."""

@@ -1,0 +1,395 @@
+"""Manifests: what a version holds, and from which logs; opening the versions of a root.
+
+Here: manifests, versions by their names, and where the files lie:
+
+    versions/00000007.json                 the manifest; created last and if absent: this is the commit
+    versions/00000007.blake3               its digest, see logloom.io.catalog.manifest_digest
+    versions/00000007.times.json           when it was made, see logloom.io.catalog.commit_times
+    versions/00000005.removed              says that this version is no more, see
+                                           logloom.io.catalog.removal_notes
+    versions/shards/<digest>.parquet       what versions say of their logs, see logloom.io.catalog.pages
+    runs/<number>/<run>.json               what became of one build that was to be that number
+
+Elsewhere: what these files are called, and which versions there are (logloom.io.catalog.version_files); the
+logs of a version as a sequence (logloom.io.catalog.records); names of versions (logloom.io.catalog.tags);
+entries of units and logs' parts, which records name (logloom.io.catalog.entries); how whole files appear
+(logloom.io.storage.store); views of a version (logloom.pipelines.view).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from typing import Annotated, Any
+
+from blake3 import blake3
+from pydantic import AfterValidator, BaseModel, Field, InstanceOf
+
+from logloom.errors import DatasetError, UsageError
+from logloom.io.catalog.assembled_outputs import AssembledEntry, find_assembled
+from logloom.io.catalog.commit_times import is_day, version_of_day
+from logloom.io.catalog.entries import (
+    ENTRY,
+    FAN_OUT,
+    Entry,
+    read_log_part,
+    repair_hint,
+    unit_folder,
+)
+from logloom.io.catalog.manifest_digest import check_digest
+from logloom.io.catalog.pages import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
+from logloom.io.catalog.records import LogRecords
+from logloom.io.catalog.tags import Version, read_tags
+from logloom.io.catalog.tombstones import check_purged
+from logloom.io.catalog.version_files import all_versions, lost_manifest, version_file, version_numbers
+from logloom.io.storage.metadata import STRICT, Count, Name, Text, canonical, checked, parsed, without_number
+from logloom.io.storage.prefetch import ahead
+from logloom.io.storage.store import Store
+from logloom.schema import Schema
+from logloom.text import near_to
+
+FORMAT = 1
+_DIGITS = re.compile(r"[0-9]{1,8}")
+_RUNS = re.compile(r"\d{8}")  # folders of runs/
+_OF_ROOT = re.compile(r"(?P<root>.+)/(logs|parts|runs|index|versions(/shards)?)")
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What an output put together from many units of a split: its folder is parts/<output>/<identity>.
+
+    Attributes:
+        entry: BLAKE3 of the folder's entry.json, which lists the files.
+    """
+
+    __pydantic_config__ = STRICT
+
+    output: Name
+    split: Name
+    identity: Name
+    entry: Text
+    size: Count
+    rows: Count
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One immutable version.
+
+    Attributes:
+        recipe: as canonical JSON data.
+        logs: read when asked.
+        plan: digest of what all rows depend on beside the logs.
+        outputs: name to options.
+        verified: what was read back before the commit: "new" (all units that the build made or found, but
+            none of logs whose records it took over), "all" (those, too), "sample:0.05" (of the new ones) or
+            "none".
+        software: of the build that committed it; entries of units say what made these.
+        parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
+        trusted: how many "logs", whole "assembled" outputs, and "portions" of others were taken over from
+            the parent without being read.
+        reason: why somebody made it, where no build did: a rollback, or drives that were dropped; else "".
+        dependencies: what rows depend on beside logs and recipe: "module NAME" and "file NAME" to their
+            BLAKE3, "package NAME" to its version. They are part of `plan`, too.
+    """
+
+    __pydantic_config__ = STRICT
+
+    version: Version
+    parent: Version | None
+    name: Text
+    recipe: Annotated[Mapping[str, Any], AfterValidator(_check_recipe)]
+    schema: Annotated[Mapping[str, Any], AfterValidator(_check_schema)]
+    plan: Text
+    outputs: Mapping[Name, Mapping[str, Any]]
+    logs: InstanceOf[LogRecords]
+    assembled: tuple[Assembled, ...]
+    totals: Mapping[str, Count]
+    verified: Text
+    software: Mapping[str, Text]
+    parent_digest: Text
+    trusted: Mapping[str, Count]
+    reason: Text
+    dependencies: Mapping[Text, Text]
+
+    @property
+    def split_names(self) -> list[str]:
+        """The splits that the recipe names, in its order; none where it has none, or a table of logs says."""
+        named: list[str] = (self.recipe.get("order") or {}).get("split") or []
+        return named
+
+    @property
+    def period(self) -> int | None:
+        """Of the recipe's clock, ns; None where a topic is the clock, or there was no recipe."""
+        rate = (self.recipe.get("clock") or {}).get("rate")
+        return None if rate is None else int(10**9 / Decimal(str(rate)))
+
+    def to_bytes(self) -> bytes:
+        """What stands in its file: of logs their shards, which lie beside it already."""
+        fields = asdict(replace(self, logs=LogRecords()))
+        logs = [asdict(shard) for shard in self.logs.shards]
+        return canonical(fields | {"format": FORMAT, "logs": logs})
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from logloom.markup import table
+
+        facts: dict[str, object] = {"parent": "none" if self.parent is None else self.parent}
+        facts |= {name.replace("_", " "): f"{count:,}" for name, count in self.totals.items()}
+        facts |= {"outputs": ", ".join(self.outputs), "read back": self.verified}
+        facts |= {"reason": self.reason} if self.reason else {}
+        return table(f"{self.name}, version {self.version}", ("", ""), facts.items())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, source: str, store: Store | None = None) -> Manifest:
+        """Reads a manifest.
+
+        Args:
+            data: of its file, canonical JSON.
+            source: what errors call it.
+            store: the root, whose shards its logs lie in.
+
+        Returns:
+            The manifest.
+
+        Raises:
+            DatasetError: it isn't one, or is of a newer format.
+        """
+        none = "not a manifest of logloom"
+        what = f"{source}: {none}"
+        value = without_number(parsed(data, what), "format", FORMAT, source, none)
+        if "logs" in value:
+            value["logs"] = LogRecords(store, checked(_ShardsJson, {"logs": value["logs"]}, what).logs)
+        return checked(cls, value, what)
+
+
+@dataclass(frozen=True)
+class _ShardsJson:
+    __pydantic_config__ = STRICT
+
+    logs: Annotated[tuple[RecordShard, ...], AfterValidator(_in_order)]
+
+
+def _in_order(shards: tuple[RecordShard, ...]) -> tuple[RecordShard, ...]:
+    for shard, following in itertools.pairwise(shards):
+        if shard.last >= following.first:
+            raise ValueError(f"the shard from {following.first!r} on begins before {shard.last!r}")
+    for shard in shards:
+        if not 0 < shard.totals.get("logs", 0) <= MAX_LOGS:
+            raise ValueError(f"the shard from {shard.first!r} on holds no, or too many logs")
+        if shard.size > MAX_BYTES:
+            raise ValueError(f"the shard from {shard.first!r} on is too large")
+    return shards
+
+
+class _ClockJson(BaseModel):
+    rate: Annotated[Decimal, Field(gt=0, allow_inf_nan=False)] | None = None
+
+
+class _RecipeColumnJson(BaseModel):
+    topic: Text | None = None
+    encode: Text | None = None
+
+
+class _Convert(BaseModel):
+    source: Text = Field(alias="from")
+    forms: Mapping[str, Text] | None = None
+
+
+class _RecipeJson(BaseModel):
+    """What readers of a version look up in its recipe; the rest is for people."""
+
+    columns: Mapping[str, _RecipeColumnJson]
+    clock: _ClockJson | None = None
+    convert: _Convert | None = None
+    split: Mapping[str, Any] | None = None
+
+
+def _check_recipe(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
+    _RecipeJson.model_validate(recipe)
+    return recipe
+
+
+def _check_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    Schema.from_json(schema)
+    return schema
+
+
+def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
+    """The manifest of a version.
+
+    Args:
+        store: the root.
+        version: a number, "latest", a tag, or a day (UTC): the last version that was committed up to its end.
+
+    Raises:
+        UsageError: there is no such version; lists those there are.
+    """
+    return manifest_at(store, resolve_version(store, version))
+
+
+def open_root(store: Store, version: int | str = "latest") -> tuple[Store, Manifest]:
+    """Opens a version of a root.
+
+    Args:
+        store: the root.
+        version: a number, a tag or "latest".
+
+    Returns:
+        The store, which now knows the layout of units, and the manifest of the version.
+
+    Raises:
+        UsageError: there is no such version; lists those there are.
+    """
+    manifest = read_manifest(store, version)
+    return as_laid_out(store), manifest
+
+
+def as_laid_out(store: Store) -> Store:
+    """A root, as a store that knows in which folders its units lie."""
+    return replace(store, fan_out=FAN_OUT)
+
+
+def resolve_version(store: Store, version: int | str) -> int:
+    """The number of a version given by number, tag, "latest" or a day, as in 2026-11-24.
+
+    Raises:
+        UsageError: there is no such version; lists those there are.
+        DatasetError: its manifest is lost.
+    """
+    numbers, removed, lost = found = all_versions(store)
+    if found.is_newest_lost and (version == "latest" or not numbers):
+        raise lost_manifest(store, lost[-1])
+    if not numbers:
+        raise no_version_at(store)
+    if version == "latest":
+        return numbers[-1]
+    text = str(version).lstrip("v")
+    number = int(text) if _DIGITS.fullmatch(text) else None
+    if number in numbers:
+        return number
+    tags = read_tags(store)
+    number = tags.get(str(version)) if number is None else number
+    if is_dated := number is None and is_day(str(version)):
+        number = version_of_day(store, str(version), sorted(itertools.chain(*found)))
+    if number is not None and number in numbers:
+        return number
+    if number is not None and number in lost:
+        raise lost_manifest(store, number)
+    known = [*map(str, numbers[-5:]), *sorted(tag for tag in tags if tags[tag] in numbers)]
+    hint = near_to(text if text[:1].isalpha() else "", known)  # a number is near to too many
+    if number in removed:
+        named = f" ({version})" if str(version) in tags or is_dated else ""
+        raise UsageError(f"{store.uri}: version {number}{named} was removed by `logloom gc`{hint}")
+    raise UsageError(f"{store.uri}: no version {version!r:.100}{hint}")
+
+
+def no_version_at(store: Store) -> UsageError:
+    """The error of a place without versions, which says what to do."""
+    if store.local is not None and store.local.is_file():
+        return UsageError(f"{store.uri}: is a file; a dataset is a folder with versions/ in it")
+    root, _ = split_root(store.uri)
+    if root != store.uri and version_numbers(Store.at(root, store.options)):
+        return UsageError(
+            f"{store.uri}: the root alone is expected here, without {store.uri.removeprefix(root)}"
+        )
+    return UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
+
+
+def check_not_of_root(store: Store) -> None:
+    """Make sure that a folder without versions isn't a root, nor inside one, before its files are looked at.
+
+    The Parquet files of a root itself say something of logs and units; they are no dataset.
+
+    Raises:
+        UsageError: it is a root without a version yet, or one of the folders that a root has.
+    """
+    if any(_RUNS.fullmatch(name) for name in store.names("runs")):
+        raise UsageError(
+            f"{store.uri}: no version yet, only what builds left that committed none; build first: `logloom "
+            f"build RECIPE --to {store.uri}`, and `logloom status {store.uri}` shows how builds ended"
+        )
+    inside = _OF_ROOT.fullmatch(store.uri.rstrip("/"))
+    if inside and version_numbers(Store.at(inside["root"], store.options)):
+        raise UsageError(f"{store.uri}: a folder of the root {inside['root']}, no dataset; open the root")
+
+
+def manifest_at(store: Store, number: int) -> Manifest:
+    """The manifest of a version that there is, or was before it was removed.
+
+    Raises:
+        UsageError: there is no such version.
+        DatasetError: what is there is no manifest, or one of another version.
+    """
+    name = version_file(number)
+    place = store.uri_of(name)
+    if (data := store.read_if_there(name)) is None:
+        raise UsageError(f"{place}: there is no version {number}")
+    check_digest(store, number, data)
+    manifest = Manifest.from_bytes(data, place, store)
+    if manifest.version != number:
+        raise DatasetError(f"{place}: the manifest of version {manifest.version}")
+    return manifest
+
+
+def digest_of_manifest(store: Store, number: int) -> str:
+    """BLAKE3 of a version's manifest as it lies there: what the next version says of it."""
+    return blake3(store.read(version_file(number))).hexdigest()
+
+
+def split_root(text: str) -> tuple[str, str]:
+    """ROOT[@version] as (root, version); the version is "latest" where none is given."""
+    root, at, version = text.rpartition("@")
+    if at and "/" not in version:
+        return root, version or "latest"
+    return text, "latest"
+
+
+def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
+    """The entry of an assembled output of a version.
+
+    Raises:
+        DatasetError: it is missing, damaged, or another one.
+    """
+    found = find_assembled(store, part.output, part.identity)
+    place = store.uri_of(f"{unit_folder(part.output, part.identity)}/{ENTRY}")
+    if found is None:
+        check_purged(store, place, folder=unit_folder(part.output, part.identity))
+        raise DatasetError(f"{place}: missing; {repair_hint(place)}")
+    entry, digest = found
+    if digest != part.entry:
+        raise DatasetError(f"{place}: damaged, its bytes changed; {repair_hint(place)}")
+    return entry
+
+
+def entries_of(
+    store: Store, logs: Iterable[LogRecord], *, brief: bool = False
+) -> Iterable[tuple[LogRecord, Entry]]:
+    """All units of the given logs, in (log_id, span) order within each output.
+
+    Args:
+        brief: see `read_log_part`.
+    """
+    records = (log for log in logs if log.part)
+    for log, entries in ahead(lambda log: (log, read_log_part(store, log.part, brief=brief)), records):
+        for entry in entries:
+            yield log, entry
+
+
+def units_of(
+    store: Store, logs: Iterable[LogRecord], outputs: Collection[str], *, left_out: Sequence[str] = ()
+) -> Iterator[tuple[LogRecord, Entry]]:
+    """As `entries_of`, the units of some outputs that hold rows.
+
+    Args:
+        left_out: see `read_log_part`.
+    """
+    records = (log for log in logs if log.part)
+    read = functools.partial(read_log_part, store, left_out=left_out)
+    for log, units in ahead(lambda log: (log, read(log.part)), records):
+        for entry in units.entries_with_rows(outputs):
+            yield log, entry

@@ -1,0 +1,54 @@
+"""Which logs removed versions had: what stays of a shard once `logloom gc` removes it.
+
+    versions/past/<digest of the shard>    a key of 8 bytes for each log_id, sorted; then a digest of these
+
+The manifest of a removed version stays, and names its shards; so "which versions had this log?" can still be
+answered, for a fourteenth of what the shards took. Keys don't tell names: nothing here has to be purged.
+Elsewhere: shards (logloom.io.catalog.pages), removing them (logloom.pipelines.gc.gc).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from blake3 import blake3
+
+from logloom.errors import DatasetError
+from logloom.io.catalog.pages import RecordShard
+from logloom.io.catalog.records import LogRecords
+from logloom.io.catalog.removal_notes import are_in, keys_of
+from logloom.io.storage.store import Store
+
+PAST = "versions/past"
+_DIGEST = 16  # bytes
+
+
+def keep_past(store: Store, shard: RecordShard, folder: str) -> None:
+    """Keeps which logs a shard has, before it is removed.
+
+    Args:
+        folder: that the shard lies in.
+
+    Raises:
+        DatasetError: the shard is missing or damaged.
+    """
+    log_ids = LogRecords(store, [shard], folder).column("log_id").to_pylist()
+    keys = keys_of(log_ids).astype("<u8").tobytes()
+    store.restate(f"{PAST}/{shard.digest}", keys + blake3(keys).digest(_DIGEST))
+
+
+def had_log(store: Store, shard: str, log_id: str) -> bool | None:
+    """Whether a shard, by its digest, had a log; None where nobody kept that.
+
+    Raises:
+        DatasetError: the file is damaged.
+    """
+    name = f"{PAST}/{shard}"
+    if (data := store.read_if_there(name)) is None:
+        return None
+    keys, digest = data[:-_DIGEST], data[-_DIGEST:]
+    if len(keys) % 8 or blake3(keys).digest(_DIGEST) != digest:
+        raise DatasetError(
+            f"{store.uri_of(name)}: damaged: it says which logs removed versions had; put it back from a "
+            "backup, or remove it"
+        )
+    return bool(are_in(np.frombuffer(keys, "<u8").astype(np.uint64), [log_id])[0])

@@ -1,0 +1,1 @@
+"""Formats of datasets: what each offers, what they share, and a package for each."""

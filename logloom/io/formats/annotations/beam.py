@@ -1,0 +1,59 @@
+"""Annotation files in Beam: `ReadFromAnnotations` and `WriteToAnnotations`, whose elements are blocks.
+
+Elsewhere: what they do (logloom.io.beam).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.formats.annotations.format import FORMAT
+from logloom.io.formats.annotations.options import Options
+from logloom.schema import Schema
+
+
+class ReadFromAnnotations(ReadFrom):
+    """Reads annotation files as blocks of data infos (see `AnnotationReader`); each is read by one worker."""
+
+    def __init__(
+        self,
+        uris: str | Sequence[str],
+        columns: Sequence[str] | None = None,
+        max_bytes: int = 64 << 20,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        super().__init__(uris, FORMAT, columns, max_bytes, storage_options)
+
+
+class WriteToAnnotations(WriteTo):
+    """Writes blocks as one annotation file with the files it names, and gives its URI once it is whole.
+
+    Files go to `folder` as they come; data infos are staged in `<folder>.stage`, so that no payload crosses a
+    shuffle. Infos are ordered by (log_id, timestamp).
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        schema: Schema,
+        options: Options,
+        split: str = "all",
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """Checks what can be checked before there are rows.
+
+        Args:
+            schema: of the blocks.
+            split: names the file, by `options.file`.
+
+        Raises:
+            UsageError: the columns don't fit.
+        """
+        file = options.file_of(split)
+        options = options.model_copy(
+            update={"file": file.replace("{", "{{").replace("}", "}}")}
+        )  # a template
+        super().__init__(folder, FORMAT, schema, options, storage_options=storage_options, file=file)

@@ -1,0 +1,55 @@
+"""Bags in Beam: `ReadFromBags` and `WriteToBags`, whose elements are blocks.
+
+Elsewhere: what they do (logloom.io.beam). The other modules here do without Beam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from logloom.errors import UsageError
+from logloom.io.beam import ReadUnits, WriteTo
+from logloom.io.formats.bags.bag import Generation
+from logloom.io.formats.bags.format import FORMAT, BagsOptions
+from logloom.io.formats.bags.row_reader import BagsReader
+from logloom.schema import Schema
+from logloom.validation import describe_first
+
+
+class ReadFromBags(ReadUnits):
+    """The rows of folders of bags as blocks; each folder is read by one worker."""
+
+    form, units = FORMAT, BagsReader
+
+
+class WriteToBags(WriteTo):
+    """Writes blocks to `<root>/<log_id>/<partition>/`, a folder of bags, and gives what was written.
+
+    No payload is shuffled. Gives {"uri", "log_id", "partition", "rows", "bytes"} for each folder, whose bytes
+    don't depend on how rows were cut into blocks.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        schema: Schema,
+        types: Mapping[str, str] | None = None,
+        generation: Generation = 1,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """
+        Args:
+            root: path or URI of a folder.
+            types, generation: as for `BagsWriter`.
+
+        Raises:
+            UsageError: the columns or types don't fit, or there is no such generation.
+        """
+        try:
+            options = BagsOptions(types=dict(types or {}), generation=generation)
+        except ValidationError as error:
+            raise UsageError(describe_first(error)) from error
+        super().__init__(root, FORMAT, schema, options, storage_options=storage_options)

@@ -1,0 +1,180 @@
+"""Datapoints of bags that others wrote: a folder of bags, or folders 000000, 000001, … of them.
+
+Images and videos stay bytes, as in every row of logloom; sequences are lists. Conversions, which need types,
+take the same datapoints as `RawRows`.
+Elsewhere: the columns that types become then (granular_records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.caching import cached_property
+from logloom.errors import DatasetError
+from logloom.inference import type_of
+from logloom.io.formats import bags
+from logloom.io.formats.bags.columns import KINDS_OF_BYTES, META
+from logloom.io.formats.bags.files import SPEC
+from logloom.io.formats.bags.granular_records import DECODERS, column_of, with_meta
+from logloom.io.formats.bags.spec import is_sequence
+from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows
+from logloom.io.rows.log_ranges import Ints, Stretches
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.folders import content_of
+from logloom.io.storage.store import Store
+from logloom.schema import BYTES, STRING, ColumnType, Schema
+
+_DECODERS = {**bags.decoders, **dict.fromkeys(("jpg", "png", "mp4", "webm"), bytes)}
+_INTEGERS = {"i64": np.int64, "int": np.int64, "u64": np.uint64}
+_OBJECT = ColumnType(np.dtype("O"))
+_PIECE_BYTES = 256 << 20
+
+
+class _Decoders(dict[str, Any]):
+    """Types that we don't know are bytes."""
+
+    def __missing__(self, name: str) -> Any:
+        return bytes
+
+
+class DatapointsSource(RowSource, RawRows):
+    """A row is a datapoint; `log_id` and `timestamp` are what rows are grouped by, where there are such keys.
+
+    Without them each folder of bags is a log, called by its name. A piece is a range of datapoints of one.
+    """
+
+    kind = "granular"
+    unknown = "bags, which have no checksums"
+
+    def __init__(self, store: Store):
+        """Reads the spec.
+
+        Raises:
+            DatasetError: there is no dataset, or it is damaged.
+        """
+        self.place, self._store = store.uri, store
+        self._is_sharded = not store.exists(SPEC)
+        if self._is_sharded and not store.names():
+            raise DatasetError(f"{store.uri}: no dataset of bags")
+        self.spec: dict[str, str] = self.reader.spec
+        self.has_stamps = self.spec.get("log_id") == "utf8" and self.spec.get("timestamp") == "i64"
+        self._keys = ("log_id", "timestamp") if self.has_stamps else ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema({key: self._type(key) for key in self.spec if key not in self._keys})
+
+    def _type(self, key: str) -> ColumnType:
+        name = self.spec[key]
+        if is_sequence(name) or name in ("msgpack", "tree"):
+            return _OBJECT
+        if name == "utf8":
+            return STRING
+        if name in _INTEGERS:
+            return ColumnType(np.dtype(_INTEGERS[name]))
+        return self._array_type(key) if name == "array" else BYTES
+
+    def _array_type(self, key: str) -> ColumnType:
+        """Dtype and shape as the first datapoint has them; axes that differ in the last one are ragged."""
+        if not len(self.reader):
+            return _OBJECT
+        first, last = (np.asarray(self.reader[number, (key,)][key]) for number in (0, -1))
+        return type_of(first, last) or _OBJECT
+
+    @property
+    def _folders(self) -> dict[str, bags.DatasetReader]:
+        """The folders of bags by name; "" where there is only one."""
+        if not self._is_sharded:
+            return {"": self.reader}
+        return {f"{number:06d}": reader for number, reader in enumerate(self.reader.readers)}
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        if not self.has_stamps:
+            name = self.place.rstrip("/").rsplit("/", 1)[-1]
+            rows = {folder or name: len(reader) for folder, reader in self._folders.items()}
+            return Stretches.of_logs(list(rows), list(rows.values()))
+        return Stretches.of_rows(self._column("log_id"))
+
+    @cached_property
+    def stamps(self) -> Ints | None:
+        return np.array(self._column("timestamp"), np.int64) if self.has_stamps else None
+
+    def _column(self, key: str) -> list[Any]:
+        values: list[Any] = self.reader[0 : len(self.reader), (key,)].get(key, [])
+        return values
+
+    def _open(self) -> Any:
+        kind = bags.ShardedDatasetReader if self._is_sharded else bags.DatasetReader
+        return self._open_folder(kind, "", _DECODERS)
+
+    def _open_folder(self, kind: Any, folder: str, decoders: Mapping[str, Any]) -> Any:
+        return kind(self._store.uri_of(folder), _Decoders(decoders), storage_options=self._store.options)
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        keys = (*self._keys, *names)
+        return [self._row(position, keys) for position in positions.tolist()]
+
+    def _row(self, position: int, keys: tuple[str, ...]) -> dict[str, Any]:
+        found = self.reader[position, keys]
+        row: dict[str, Any] = {key: found[key] for key in keys}
+        for key in keys:
+            dtype = _INTEGERS.get(self.spec[key])
+            if dtype is not None:
+                try:
+                    row[key] = dtype(row[key])
+                except OverflowError as error:
+                    raise DatasetError(
+                        f"{self.place}: {key} of datapoint {position} is {row[key]}, too large for 64 bits"
+                    ) from error
+        return row
+
+    # --- for conversions --------------------------------------------------------------------------------
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether `meta` holds ages and availabilities, as in bags that logloom wrote."""
+        return self.has_stamps and self.spec.get(META) == "msgpack"
+
+    def names(self) -> Sequence[str]:
+        """See `RawRows.names`: the keys."""
+        return [key for key in self.spec if not (key == META and self._is_ours)]
+
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
+        found = []
+        for folder, reader in self._folders.items():
+            files = [f"{folder}/{name}".lstrip("/") for name in self._store.names(folder)]
+            content, size = content_of(self._store, files)
+            step = max(1, _PIECE_BYTES * len(reader) // max(1, reader.size))
+            for start in range(0, len(reader), step):
+                stop = min(start + step, len(reader))
+                place = f"{self._store.uri_of(folder)}: datapoints {start} to {stop}"
+                share = size * (stop - start) // len(reader)
+                found.append(DatasetPiece(place, (folder, start, stop), content, share))
+        return found
+
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        folder, start, stop = piece.where
+        reader = self._open_folder(bags.DatasetReader, folder, DECODERS)
+        keys = list(self.spec) if names is None else [key for key in self.spec if key in {*names, META}]
+        step = max(1, max_bytes * len(reader) // max(1, reader.size))
+        for first in range(start, stop, step):
+            values = self._values(reader, keys, first, min(first + step, stop))
+            metas = values.pop(META) if self._is_ours and META in values else None
+            batch = {key: column_of(key, self.spec[key], values[key], piece.place) for key in values}
+            yield batch if metas is None else with_meta(batch, metas, piece.place)
+
+    def _values(
+        self, reader: bags.DatasetReader, keys: list[str], first: int, last: int
+    ) -> dict[str, list[Any]]:
+        if not any(map(is_sequence, self.spec.values())):
+            return reader[first:last, keys]
+        rows = [reader[number, keys] for number in range(first, last)]
+        return {key: [row[key] for row in rows] for key in keys}
+
+    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
+        """See `RawRows.forms`: types whose bytes are kept."""
+        return {key: name for key, name in self.spec.items() if key in names and name in KINDS_OF_BYTES}

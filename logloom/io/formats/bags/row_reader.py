@@ -1,0 +1,176 @@
+"""Reading the rows of folders of bags.
+
+Here: `BagsReader`.
+Elsewhere: datapoints as granular's users see them (logloom.io.formats.bags.dataset_reader), records to
+columns (logloom.io.formats.bags.columns).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Block, Values, python_value
+from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.formats.bags.columns import META, column_from, metas_from
+from logloom.io.formats.bags.dataset_reader import DatasetReader
+from logloom.io.formats.bags.limits import cut_evenly
+from logloom.io.rows.unit_rows import Run, UnitRows, clipped, uris_of
+from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
+
+
+class BagsReader(UnitRows):
+    """Random access to the rows of folders of bags that `BagsWriter` wrote, one after the other.
+
+    Opens bags when they are first read, pickles as where they are, serves many threads and crosses a fork.
+    """
+
+    def __init__(
+        self,
+        uris: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema: Schema,
+        *,
+        entries: Sequence[Mapping[str, Any]] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """Opens nothing yet.
+
+        Args:
+            uris: of the folders, in row order.
+            schema: of the rows; may leave out columns that are there.
+            entries: what their writers' `close` gave, if known.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+        """
+        self._uris = uris_of(uris)
+        super().__init__(schema, self._uris)
+        self._entries = list(entries) if entries is not None else None
+        self._options = storage_options
+        self._readers: dict[int, DatasetReader] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again = functools.partial(BagsReader, entries=self._entries, storage_options=self._options)
+        return again, (self._uris, self.schema)
+
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """One row; only the bags of its columns are read.
+
+        Args:
+            index: from 0; negative ones count from the end.
+            columns: names or globs; all but ages and availabilities by default.
+
+        Raises:
+            IndexError: there is no such row.
+            DatasetError: the bags are damaged, or hold other values than the schema says.
+        """
+        number, place = self._place_of(index)
+        names = self._names(columns)
+        found = self._read(number, place, place + 1, names)
+        log_id = self._log_id(number, found["log_id"][0].tobytes())
+        row = {"log_id": log_id, "timestamp": found["timestamp"][0]}
+        types = self.schema.all
+        for name in names:
+            try:
+                row[name] = python_value(found[name][0], types[name])
+            except UnicodeDecodeError as error:
+                raise DatasetError(
+                    f"{self._uris[number]}: a value of {name} is no UTF-8 ({error})"
+                ) from error
+        return row
+
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+        """A block is of one folder."""
+        for number, low, high in self._spans(start, stop):
+            reader = self._reader(number)
+            partition = str(self._entries[number].get("partition", "")) if self._entries else ""
+            for begin, end in clipped(_cuts(reader, self._keys(names), max_bytes), low, high):
+                found = self._read(number, begin, end, names)
+                ids = [row.tobytes() for row in found.pop("log_id")]
+                first = 0
+                for log_id, group in itertools.groupby(ids):  # of a folder that others filled
+                    last = first + len(list(group))
+                    part = found
+                    if last - first < len(ids):
+                        whole = Block("", "", 0, found)
+                        part = whole.take(slice(first, last))
+                    yield Block(self._log_id(number, log_id), partition, begin - low + first, part)
+                    first = last
+
+    def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
+        found = self._read(number, start, stop, names)
+        log_ids = [self._log_id(number, row.tobytes()) for row in found.pop("log_id")]
+        stamps = found.pop("timestamp")
+        assert isinstance(stamps, np.ndarray)
+        return log_ids, stamps, found
+
+    def _log_id(self, number: int, data: bytes) -> str:
+        try:
+            return str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"{self._uris[number]}: a value of log_id is no UTF-8 ({error})") from error
+
+    def _row_counts(self) -> list[int]:
+        if self._entries is not None:
+            return [int(entry["rows"]) for entry in self._entries]
+        return [len(self._reader(number)) for number in range(len(self._uris))]
+
+    def _reader(self, number: int) -> DatasetReader:
+        reader = self._readers.get(number)
+        if reader is None:
+            reader = DatasetReader(self._uris[number], None, storage_options=self._options)
+            keys = [*self._keys(tuple(self.schema.columns)), *([META] if self.schema.sampled else [])]
+            if missing := [key for key in keys if key not in reader.spec]:
+                raise DatasetError(
+                    f"{self._uris[number]}: no key {missing[0]!r}; there are {', '.join(reader.spec)}"
+                )
+            if self._entries is not None and len(reader) != self._entries[number]["rows"]:
+                raise DatasetError(
+                    f"{self._uris[number]}: {len(reader)} rows, {self._entries[number]['rows']} were written"
+                )
+            self._readers[number] = reader
+        return reader
+
+    def _keys(self, names: Sequence[str]) -> list[str]:
+        """The keys that hold some columns."""
+        own = [name for name in names if name in self.schema.columns]
+        return ["log_id", "timestamp", *own, *([META] if len(own) < len(names) else [])]
+
+    def _read(self, number: int, start: int, stop: int, names: Sequence[str]) -> dict[str, Values]:
+        """log_id, timestamp and columns of consecutive rows of one folder."""
+        reader = self._reader(number)
+        found: dict[str, Values] = {}
+        metas = {name: ctype for name, ctype in self.schema.meta.items() if name in names}
+        for key in self._keys(names):
+            data, limits = reader.bag(key).read_range(start, stop)
+            if len(limits) != stop - start + 1:
+                raise DatasetError(f"{self._uris[number]}: {key}.bag ends before row {stop - 1}")
+            try:
+                if key == META:
+                    found |= metas_from(data, limits, metas)
+                else:
+                    found[key] = column_from(reader.spec[key], self._type(key), data, limits)
+            except LogloomError:
+                raise
+            except Exception as error:
+                raise DatasetError(
+                    f"{self._uris[number]}: {key}.bag, rows {start} to {stop - 1}: {error}; write it again"
+                ) from error
+        return found
+
+    def _type(self, key: str) -> ColumnType:
+        return {"log_id": STRING, "timestamp": TIMESTAMP}.get(key) or self.schema.columns[key]
+
+
+def _cuts(reader: DatasetReader, keys: Sequence[str], max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Stretches of rows that weigh about `max_bytes`."""
+    ends = np.zeros(len(reader) + 1, np.int64)
+    for key in keys:
+        limits = reader.bag(key).limits()
+        if len(limits) != len(ends):
+            raise UsageError(f"{key} is a sequence; rows have one value of each column")
+        ends += limits
+    return cut_evenly(ends, max_bytes)

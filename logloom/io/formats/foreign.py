@@ -1,0 +1,72 @@
+"""Datasets that logloom didn't build, as rows with a schema; see docs/convert.md.
+
+Here: `open_foreign`; the kinds of folders that can be opened, for training and to be converted: `kinds` and
+`kind_of`.
+Elsewhere: each format says for itself how it is opened (logloom.io.formats.interface.Format); files that do
+not say what a row is (logloom.io.rows.inference.files, logloom.io.rows.inference.types,
+logloom.io.rows.inference.first_pass, logloom.io.rows.inference.source).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logloom.errors import UsageError
+from logloom.io.catalog.manifest import check_not_of_root
+from logloom.io.formats.interface import FolderKind
+from logloom.io.formats.registry import format_named, format_names
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.store import Store
+
+
+def open_foreign(
+    uri: str,
+    kind: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    num_workers: int = 1,
+    on_error: str = "fail",
+) -> RowSource:
+    """Opens a dataset; one whose files don't say all types is read once.
+
+    Args:
+        uri: of a folder, or of a single .tar or .parquet file, or of many in braces (train-{000..099}.tar).
+        kind: one of `kinds`; None looks at the files.
+        storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+        columns: names or globs of columns to read, so that others can be what they like; all by default.
+        num_workers: processes that read it once.
+        on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
+
+    Returns:
+        The dataset's rows, with their types.
+
+    Raises:
+        UsageError: there is nothing, or nothing known.
+        DatasetError: it is damaged.
+    """
+    store = Store.at(uri, storage_options)
+    found = kinds()
+    if kind is not None and kind not in found:
+        raise UsageError(f"--from {kind!r}: there are {', '.join(found)}")
+    if kind is None:
+        check_not_of_root(store)
+    form = found[kind] if kind is not None else kind_of(store)
+    if form is None:
+        what = (
+            f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
+        )
+        raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
+    return form.typed_rows(store, columns, num_workers=num_workers, on_error=on_error)
+
+
+def kinds() -> dict[str, FolderKind]:
+    """All kinds of folders that can be opened, by name, in the order in which a folder is looked at."""
+    found: list[FolderKind] = [*map(format_named, format_names())]
+    return {form.kind or form.name: form for form in sorted(found, key=lambda form: form.is_generic)}
+
+
+def kind_of(store: Store) -> FolderKind | None:
+    """The kind of a folder, or of the files that a URI names; None where it is of none that is known."""
+    return next((form for form in kinds().values() if form.recognises(store)), None)

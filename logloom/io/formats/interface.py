@@ -1,0 +1,495 @@
+"""What every dataset format offers.
+
+Here: the `Writer`, `FolderKind` and `Format` protocols, and `AssembledFormat` for datasets of many units.
+Elsewhere: what formats may be beside that (portions, references), how they are found (registry), the one
+protocol for rows (logloom.io.rows.sources), the formats (tar, l5kit, ...: one module or small package each),
+what finished units say of themselves (unit_summary) and where they are kept (logloom.io.catalog.entries), the
+Beam transforms around them (logloom.io.beam).
+
+A *unit* is one partition's share of one output: some files in a folder of their own. A writer fills a local
+folder and never looks outside it; whoever calls it publishes the folder. Writers are deterministic: the same
+blocks in the same order, cut anywhere, give the same bytes.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+from logloom.blocks import Block
+from logloom.digests import RowsDigest
+from logloom.errors import UsageError
+from logloom.io.catalog.entries import Entry
+from logloom.io.catalog.log_tables import Catalogued, catalogued
+from logloom.io.catalog.pages import LogRecord
+from logloom.io.formats.assembly import PartsJson, problems_at, row_problems
+from logloom.io.formats.portions import Portion
+from logloom.io.formats.unit_summary import check_unit
+from logloom.io.rows.chain import UnitsSource
+from logloom.io.rows.log_ranges import Stretches
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.metadata import ChosenColumns
+from logloom.io.storage.store import Store
+from logloom.schema import MAX_TIME, MIN_TIME, Schema
+
+
+@dataclass(frozen=True)
+class UnitContext:
+    """What a writer knows of the partition beside its blocks.
+
+    Attributes:
+        log_uri: the log's first file (for templates such as l5kit's host).
+        start, stop: the partition's span in ns, half-open.
+        period: of a rate clock, in ns; None for a topic clock.
+        storage_options: fsspec options by protocol, for what a unit refers to elsewhere.
+        portions: by name, where the format is a `PortionedFormat` and the unit is to be kept; else none, and
+            the unit stands alone.
+    """
+
+    log_id: str
+    log_uri: str
+    partition: str
+    split: str
+    period: int | None = None
+    start: int = MIN_TIME
+    stop: int = MAX_TIME
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    portions: Mapping[str, Portion] = field(default_factory=dict)
+
+
+class Writer(Protocol):
+    """Writes one unit into a local folder."""
+
+    def append(self, block: Block) -> None:
+        """Takes the next rows; blocks come in row order.
+
+        Args:
+            block: rows of the unit's log and partition.
+        """
+
+    def close(self) -> dict[str, Any]:
+        """Finishes the files (not yet fsynced).
+
+        Returns:
+            What readers and assembly need to know of the unit, as JSON.
+        """
+
+
+class FolderKind(Protocol):
+    """A kind of plain folders: tells them, and opens their rows. To be subclassed; see `Format`.
+
+    Attributes:
+        name: of the format.
+        kind: what `--from` calls its folders; "" for its name.
+        is_generic: whether it recognises whatever has its suffix, so that others are asked first.
+    """
+
+    name: str
+    kind: str = ""
+    is_generic: bool = False
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder, or what a URI names instead, is a plain folder of this format.
+
+        Args:
+            store: the folder.
+        """
+        return False
+
+    def units(self, store: Store) -> Sequence[RowSource]:
+        """The rows of all that lies in a plain folder, in row order; each source knows its schema by itself.
+
+        Args:
+            store: the folder.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        raise UsageError(f"{store.uri}: {self.name} opens no plain folders as units; open the root")
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
+    ) -> RowSource:
+        """The rows of a plain folder, by default those of its `units`.
+
+        Args:
+            store: the folder.
+            columns: names or globs of the columns that are wanted, where others may be what they like.
+            known: what a manifest says of the rows, where a version has assembled the folder and the format
+                `reads_assembled`.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        return UnitsSource(store, self.kind or self.name, list(self.units(store)))
+
+    def typed_rows(
+        self,
+        store: Store,
+        columns: Sequence[str] | None = None,
+        *,
+        num_workers: int = 1,
+        on_error: str = "fail",
+    ) -> RowSource:
+        """The rows of a plain folder as they are converted, by default as `rows` gives them.
+
+        Where files don't say all types, they are read once: a `SurveyedSource`
+        (logloom.io.rows.inference.source).
+
+        Args:
+            store: the folder.
+            columns: as for `rows`.
+            num_workers: processes that read it once.
+            on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
+
+        Raises:
+            DatasetError: it is damaged.
+        """
+        return self.rows(store, columns)
+
+
+class Format(FolderKind, Protocol):
+    """A dataset format as the pipelines see it; found by an entry point in `logloom.formats`.
+
+    To be subclassed: what stands here with a value needn't be said.
+
+    Attributes:
+        semantics: counts up when the same rows would give other bytes; part of every unit's identity.
+        Options: what stands under `outputs.<name>` in a recipe.
+        suffix: of a split's folder in a version's view, such as ".zarr".
+        splits_share_folder: whether files are named by split themselves, so that a view has one folder.
+        preference: where no output is named, the one with the lowest number is read, of equal ones the first
+            by name: the lower, the quicker at random rows.
+        keeps_columns: whether its rows are what was written, not what columns were mapped to.
+        has_rows: whether `logloom.datasets.open` can read rows of it.
+        has_stamps_at_hand: whether its timestamps are read without payload.
+        compares_files: whether its reader compares each file that it opens with what is known of it
+            (logloom.io.storage.known_files); else all files of a unit are, before it is opened.
+        forms_option: the option that names, by column, what bytes hold: jpg, png, …; "" where there is none.
+        shows_units: whether what is assembled is whole only in a view, beside files of its units.
+        reads_assembled: whether `rows` opens what is assembled; else its units are read.
+        takes: the field of `Catalogued` that its datasets depend on; "" for none.
+        takes_for_option: whether that field replaces the option of the same name.
+        media_type: of its files.
+        hub_files: a glob of the files in a split's folder that the viewer of Hugging Face's hub opens; "" for
+            none.
+        last: the file that is written last of a plain unit or dataset, so that it says that all is there; of
+            several names, which stand for versions of the format, one.
+    """
+
+    semantics: int
+    Options: type[BaseModel]
+    suffix: str = ""
+    splits_share_folder: bool = False
+    preference: int = 50
+    keeps_columns: bool = True
+    has_rows: bool = True
+    has_stamps_at_hand: bool = False
+    compares_files: bool = False
+    forms_option: str = ""
+    shows_units: bool = False
+    reads_assembled: bool = False
+    takes: str = ""
+    takes_for_option: bool = False
+    media_type: str = "application/octet-stream"
+    hub_files: str = ""
+    last: tuple[str, ...] = ()
+
+    def check(self, options: Any, schema: Schema) -> list[str]:
+        """What this output can't hold, one line each, without the recipe's line number.
+
+        Args:
+            options: a value of `Options`.
+            schema: of the rows.
+        """
+
+    def check_clock(self, options: Any, period: int | None) -> dict[str, str]:
+        """Why this output can't hold rows of this clock, by the option that doesn't fit it.
+
+        Args:
+            options: a value of `Options`.
+            period: of a rate clock, in ns; None for a topic clock.
+        """
+        return {}
+
+    def decoded(self, options: Any, schema: Schema) -> set[str]:
+        """Columns of bytes whose pictures this output decodes, so that each must.
+
+        Args:
+            options: a value of `Options`.
+            schema: of the rows.
+
+        Returns:
+            Their names; none by default.
+        """
+        return set()
+
+    def check_log(self, options: Any, log_id: str, log_uri: str) -> list[str]:
+        """Why this output can't hold a log of this name, one line each.
+
+        Args:
+            options: a value of `Options`.
+            log_id: of the log.
+            log_uri: the URI of its first file.
+        """
+        return []
+
+    def check_taken(self, value: Any) -> str:
+        """Why this output can't hold a `value` of the field that it `takes`; "" where it can."""
+        return ""
+
+    def writer(self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext) -> Writer:
+        """Begins a unit.
+
+        Args:
+            directory: an empty folder that takes the unit's files.
+            schema: of the blocks that are appended.
+            options: a value of `Options`.
+            context: which partition of which log the unit is of.
+
+        Returns:
+            What takes the unit's rows.
+        """
+
+    def reader(
+        self,
+        directory: str,
+        schema: Schema,
+        options: Any,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> RowSource:
+        """The rows of one finished unit.
+
+        Args:
+            directory: the URI of the unit's folder.
+            schema: of its rows.
+            options: a value of `Options`.
+            entry: what its writer's `close` gave.
+            storage_options: fsspec options by protocol.
+        """
+
+    def columns_of(self, options: Any, schema: Schema) -> Schema | None:
+        """The columns of a unit's rows, so that opening reads none; None where only a unit tells.
+
+        By default all, or those that options chose which are `ChosenColumns`, if it `keeps_columns`.
+
+        Args:
+            options: a value of `Options`.
+            schema: of the version's rows.
+        """
+        if not self.keeps_columns:
+            return None
+        return options.stored(schema) if isinstance(options, ChosenColumns) else schema
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """What a unit's files are called in the split's folder of a version's view.
+
+        Args:
+            number: of the unit in its split, from 0.
+            files: names of the unit's files.
+
+        Returns:
+            By the name of each file, its name in the folder.
+        """
+        return {name: f"{number:06d}/{name}" for name in files}
+
+    def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options by which the rows that its reader gives of an output with these become such an output.
+
+        Args:
+            options: as a recipe writes them.
+        """
+        return dict(options)
+
+
+def closed(writer: Writer, digests: RowsDigest) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a writer says on closing, and the digest of each column as the unit's reader will give it back.
+
+    Args:
+        digests: of the rows it was given.
+    """
+    unit = writer.close()
+    # A format that maps columns says so; the others give back what they were given.
+    return unit, unit.pop("columns", None) or digests.hexdigests()
+
+
+@dataclass(frozen=True)
+class PlannedPortion:
+    """Files of a dataset that depend on some of its units alone; versions that have these units share them.
+
+    Attributes:
+        path: of the one file, or of the folder that holds all the files and no others, within the dataset.
+        inputs: what their bytes depend on beside `path` and the output's options (JSON); of a unit the name
+            of its folder says all.
+        tasks: [start, stop) of the plan's tasks, which make them.
+    """
+
+    path: str
+    inputs: Any
+    tasks: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class AssemblyPlan:
+    """How many units become one dataset.
+
+    Attributes:
+        tasks: one for each chunk, picklable; each is written by one worker.
+        files: small files that belong to no chunk, by name within the output's folder.
+        unit: what readers and verification need to know (JSON).
+        marks: names of files, of which the presence of one says that a dataset is there; by default some of
+            `files`, so that plans without any name a chunk.
+        portions: what of `tasks` and `files` versions share; all other files are written for each version.
+        reads: for each task the folders of the units that it reads; without it, each might read any.
+    """
+
+    tasks: Sequence[Any]
+    files: Mapping[str, bytes]
+    unit: Mapping[str, Any]
+    marks: Sequence[str] = ()
+    portions: Sequence[PlannedPortion] = ()
+    reads: Sequence[Sequence[str]] = ()
+
+
+def unit_name(folder: str) -> str:
+    """The identity of the unit in a folder: digest of all that its bytes depend on."""
+    return folder.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class StagedUnit:
+    """A finished unit with rows, as putting it together with others needs to know it.
+
+    Attributes:
+        log_uri: the log's first file.
+        folder: of the unit, within the store.
+        unit: what its writer's `close` gave.
+        columns: digest of each column as the unit's reader gives it back; {} where `planned` stands for them.
+        catalogued: what a catalogue says of the log.
+        planned: what `parts_json` gave for it in an earlier plan of the same output; () where it is new.
+    """
+
+    log_id: str
+    log_uri: str
+    split: str
+    partition: str
+    folder: str
+    rows: int
+    unit: Mapping[str, Any]
+    columns: Mapping[str, str]
+    catalogued: Catalogued = field(default_factory=Catalogued)
+    planned: Sequence[Any] = ()
+
+    @classmethod
+    def of(cls, record: LogRecord, entry: Entry) -> StagedUnit:
+        """A unit of a root.
+
+        Args:
+            record: of the unit's log.
+            entry: of the unit.
+        """
+        of_log = record.log_id, record.uris[0], record.split
+        made = cls(*of_log, entry.partition, entry.folder, entry.rows, entry.unit, entry.columns)
+        return replace(made, catalogued=catalogued(record.catalogue)) if record.catalogue else made
+
+
+@runtime_checkable
+class AssembledFormat(Format, Protocol):
+    """A format whose units are only stages: one dataset is put together from all units of a split.
+
+    To be subclassed; logloom.io.formats.stages and logloom.io.formats.assembly have what its methods are made
+    of.
+
+    Attributes:
+        planned: what its plans say.
+    """
+
+    planned: type[BaseModel] = PartsJson
+
+    def plan_assembly(
+        self, store: Store, units: Sequence[StagedUnit], schema: Schema, options: Any, period: int | None
+    ) -> AssemblyPlan:
+        """Plans the dataset from its units; reads no payload.
+
+        Args:
+            store: the root.
+            units: of one split, in row order.
+            schema: of the rows.
+            options: a value of `Options`.
+            period: of the recipe's clock, ns; None where a topic is the clock.
+
+        Returns:
+            The chunks to make, each with the units that it is made of, and the small files.
+        """
+
+    def make_chunk(self, store: Store, task: Any) -> tuple[str, bytes]:
+        """The name and the bytes of one chunk.
+
+        Args:
+            store: the root.
+            task: one of the plan's.
+        """
+
+    def assembled_problems(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """How the dataset, read through its reader, differs from what was written; errors tell of damage.
+
+        As it stands, for formats whose `units` read the dataset.
+
+        Args:
+            folder: URI of the dataset.
+            unit: of its `AssemblyPlan`.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+        """
+        return row_problems(unit, self.units(Store.at(folder, storage_options)))
+
+    def fresh_problems(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any], fresh: Collection[str]
+    ) -> Iterator[str]:
+        """How what lies in some portions, or in none, differs from what was written.
+
+        For formats that plan portions.
+
+        Args:
+            folder: URI of the dataset.
+            unit: of its `AssemblyPlan`.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+            fresh: paths of these portions.
+        """
+        return self.assembled_problems(folder, unit, storage_options)
+
+    def assembled_differences(
+        self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """Says how the dataset differs from what was written, and where it is damaged.
+
+        Args:
+            folder: URI of the dataset.
+            unit: of its `AssemblyPlan`.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+
+        Yields:
+            One line for each difference.
+
+        Raises:
+            DatasetError: `unit` isn't what a plan says; names the field.
+            StorageError: the dataset can't be read.
+        """
+        check_unit(self.planned, unit, folder)
+        return problems_at(folder, lambda: self.assembled_problems(folder, unit, storage_options))
+
+    def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
+        """What a version's view shows of a unit beside what is assembled; nothing.
+
+        Args:
+            number: of the unit in its split, from 0.
+            files: names of the unit's files.
+        """
+        return {}

@@ -1,0 +1,107 @@
+"""L5Kit as a dataset format of the pipelines: units are staged, then assembled into one dataset a split."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logloom.errors import UsageError
+from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
+from logloom.io.formats.l5kit.assemble import L5KitPlanJson, make_chunk, plan_assembly, problems
+from logloom.io.formats.l5kit.dtypes import FOLDERS, HOST_LENGTH
+from logloom.io.formats.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
+from logloom.io.formats.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
+from logloom.io.formats.l5kit.reader import L5KitReader
+from logloom.io.formats.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
+from logloom.io.formats.unit_summary import check_unit
+from logloom.io.rows.log_ranges import Stretches
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.store import Store
+from logloom.schema import Schema
+
+
+class L5KitFormat(AssembledFormat):
+    """See `Format` and `AssembledFormat` in logloom.io.formats.interface."""
+
+    name = "l5kit"
+    suffix = ".zarr"
+    semantics = 1
+    last = (".zgroup",)
+    Options = L5KitOptions
+    planned = L5KitPlanJson
+    takes = "host"
+    takes_for_option = True
+    preference = 60
+    keeps_columns = False
+    has_stamps_at_hand = True
+    reads_assembled = True
+
+    def check(self, options: L5KitOptions, schema: Schema) -> list[str]:
+        """Columns that are missing or don't fit, one line each."""
+        return plan_mapping(options, schema)[1]
+
+    def check_log(self, options: L5KitOptions, log_id: str, log_uri: str) -> list[str]:
+        """A host that is too long."""
+        try:
+            host_of(options, log_uri, log_id)
+        except UsageError as error:
+            return [str(error)]
+        return []
+
+    def check_taken(self, value: str) -> str:
+        """A host that is too long."""
+        if len(value) <= HOST_LENGTH:
+            return ""
+        return f"the host {value!r} has more than {HOST_LENGTH} characters"
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext
+    ) -> L5KitStageWriter:
+        """Stages one partition; see `L5KitStageWriter`."""
+        return L5KitStageWriter(directory, schema, options, context)
+
+    def reader(
+        self,
+        directory: str,
+        schema: Schema,
+        options: L5KitOptions,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> L5KitStageReader:
+        """Opens one staged unit: its mapped rows."""
+        return L5KitStageReader(directory, MAPPED_SCHEMA, entry, storage_options)
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder is an L5Kit dataset."""
+        return set(store.names()) >= FOLDERS
+
+    def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Its rows have the names of L5Kit's arrays; see `MAPPED_HINTS`."""
+        return {**MAPPED_HINTS, "host": options["host"]}
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
+    ) -> RowSource:
+        """Frames."""
+        return L5KitReader(store.uri, store.options, known)
+
+    def plan_assembly(
+        self,
+        store: Store,
+        units: Sequence[StagedUnit],
+        schema: Schema,
+        options: L5KitOptions,
+        period: int | None,
+    ) -> AssemblyPlan:
+        """See `logloom.io.formats.l5kit.assemble.plan_assembly`."""
+        for unit in units:
+            check_unit(ClosedL5Kit, unit.unit, store.uri_of(unit.folder))
+        return plan_assembly(units, options, period)
+
+    make_chunk = staticmethod(make_chunk)
+    assembled_problems = fresh_problems = staticmethod(problems)
+
+
+FORMAT = L5KitFormat()

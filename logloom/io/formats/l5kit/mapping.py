@@ -1,0 +1,338 @@
+"""How a dataset's columns fill the frames, agents and traffic light faces of L5Kit.
+
+Here: `plan_mapping` finds for every field the one source that fits, `RowMapping` applies it to blocks.
+Elsewhere: what a recipe may say (options), where mapped rows go (stage).
+
+A field takes what the recipe names for it, else the source field of its own name, else the one remaining
+source of its shape, if exactly one field and one source of that shape remain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array, Block, Ragged, Values
+from logloom.errors import LogReadError, UsageError
+from logloom.io.formats.l5kit.dtypes import AGENTS, LABELS, TL_FACE_LABELS, TL_FACES, ArrayKind
+from logloom.io.formats.l5kit.options import AgentsFrom, FieldFrom, FieldSource, L5KitOptions, TlFacesFrom
+from logloom.schema import ColumnType, Schema
+from logloom.text import near_to
+
+MAPPED_SCHEMA = Schema(
+    {
+        "ego_translation": ColumnType(np.dtype("<f8"), (3,), unit="m"),
+        "ego_rotation": ColumnType(np.dtype("<f8"), (3, 3)),
+        "agents": ColumnType(AGENTS.dtype, (None,)),
+        "tl_faces": ColumnType(TL_FACES.dtype, (None,)),
+    }
+)
+# Fields that hold a probability for each label; a class field may fill them.
+_LABELLED = {"label_probabilities": LABELS, "traffic_light_face_status": TL_FACE_LABELS}
+_UNKNOWN = {"label_probabilities": "PERCEPTION_LABEL_UNKNOWN", "traffic_light_face_status": "UNKNOWN"}
+
+
+@dataclass(frozen=True)
+class FieldRule:
+    """One field of a row of an array.
+
+    Attributes:
+        labels: the label's index for each text of a class field; None where values are copied.
+    """
+
+    target: str
+    source: str
+    labels: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class ArrayRules:
+    """How the structs of a column become rows of an array."""
+
+    kind: ArrayKind
+    column: str
+    fields: tuple[FieldRule, ...]
+
+
+@dataclass(frozen=True)
+class RowMapping:
+    """How a block becomes mapped rows. Picklable.
+
+    Attributes:
+        rotation_form: what a row of the rotation column holds.
+    """
+
+    translation: str
+    rotation: str
+    rotation_form: Literal["matrix", "quaternion"]
+    agents: ArrayRules | None
+    tl_faces: ArrayRules | None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it takes."""
+        structs = [rules.column for rules in (self.agents, self.tl_faces) if rules is not None]
+        return list(dict.fromkeys([self.translation, self.rotation, *structs]))
+
+    def apply(self, block: Block) -> dict[str, Values]:
+        """The block's rows with the columns of `MAPPED_SCHEMA` and `timestamp`.
+
+        Raises:
+            LogReadError: a value doesn't fit its field; names log, partition, field and value.
+        """
+        place = f"{block.log_id} {block.partition}"
+        n = len(block)
+        translation = np.asarray(block.columns[self.translation], np.float64)
+        rotation = np.asarray(block.columns[self.rotation], np.float64)
+        if self.rotation_form == "quaternion":
+            rotation = matrix_from_quaternion(rotation, place)
+        return {
+            "timestamp": block.timestamp,
+            "ego_translation": translation,
+            "ego_rotation": rotation.reshape(n, 3, 3),
+            "agents": map_structs(self.agents, AGENTS, block, place),
+            "tl_faces": map_structs(self.tl_faces, TL_FACES, block, place),
+        }
+
+
+def map_structs(rules: ArrayRules | None, kind: ArrayKind, block: Block, place: str) -> Ragged:
+    """The rows of an array that a block holds; none of them without rules.
+
+    Raises:
+        LogReadError: a value doesn't fit its field; `place` names log and partition.
+    """
+    if rules is None:
+        return Ragged(np.empty(0, kind.dtype), np.zeros(len(block), np.int64))
+    column = block.columns[rules.column]
+    assert isinstance(column, Ragged)
+    rows = np.empty(len(column.values), kind.dtype)
+    for rule in rules.fields:
+        values = column.values[rule.source]
+        if rule.labels is None:
+            what = f"{place}: {rules.column}.{rule.source} for l5kit's {rule.target}"
+            rows[rule.target] = cast(values, kind.dtype[rule.target].base, what)
+        else:
+            labels, unknown = _LABELLED[rule.target], _UNKNOWN[rule.target]
+            rows[rule.target] = one_hot(values, rule.labels, labels.index(unknown), len(labels))
+    return Ragged(rows, column.shapes)
+
+
+def matrix_from_quaternion(quaternions: NDArray[np.float64], place: str) -> NDArray[np.float64]:
+    """Rotation matrices of quaternions (x, y, z, w) of any length but zero; NaN where a row has none.
+
+    Args:
+        quaternions: (N, 4); all NaN where no message was usable.
+        place: log and partition, for errors.
+
+    Returns:
+        (N, 3, 3), row-major; column vectors are rotated.
+
+    Raises:
+        LogReadError: a quaternion is no rotation.
+    """
+    from logloom.io.logs.messages.adapters import rotation_matrix
+
+    matrices = np.full((len(quaternions), 3, 3), np.nan)
+    there = ~np.isnan(quaternions).all(axis=1)
+    try:
+        matrices[there] = rotation_matrix(quaternions[there])
+    except ValueError as error:
+        raise LogReadError(f"{place}: l5kit's ego_rotation: {error}") from error
+    return matrices
+
+
+def one_hot(values: Array, labels: Mapping[str, int], unknown: int, width: int) -> NDArray[np.float32]:
+    """(N, width) with 1 at each value's label, at `unknown` for values without one."""
+    classes, inverse = np.unique(values, return_inverse=True)
+    index = np.array([labels.get(str(value), unknown) for value in classes.tolist()], np.intp)
+    return np.eye(width, dtype=np.float32)[index[inverse]]
+
+
+def cast(values: Array, dtype: np.dtype[Any], what: str) -> Array:
+    """The values as another type: to integers half to even, integers to text in decimal.
+
+    Raises:
+        LogReadError: a value doesn't fit.
+    """
+    if dtype.kind == "U":
+        text = values if values.dtype.kind == "U" else values.astype("U21")
+        lengths = np.char.str_len(text)
+        if lengths.size and lengths.max() > dtype.itemsize // 4:
+            worst = text.flat[int(lengths.argmax())]
+            raise LogReadError(f"{what}: {str(worst)!r} is longer than {dtype.itemsize // 4} characters")
+        return text.astype(dtype)
+    if dtype.kind in "iu" and values.size:
+        if values.dtype.kind == "f":
+            values = np.rint(values)
+        limits = np.iinfo(dtype)
+        low, high = values.min().item(), values.max().item()
+        if not (low >= limits.min and high <= limits.max):  # NaN fits nowhere
+            worst = high if low >= limits.min else low
+            raise LogReadError(f"{what}: {worst} doesn't fit {dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(dtype)
+
+
+# --- planning -------------------------------------------------------------------------------------------
+
+
+def plan_mapping(options: L5KitOptions, schema: Schema) -> tuple[RowMapping | None, list[str]]:
+    """The mapping of a recipe, or every reason why there is none, one line each."""
+    problems: list[str] = []
+    _check_column("translation", options.translation, schema, [(3,)], problems)
+    rotation = _check_column("rotation", options.rotation, schema, [(3, 3), (9,), (4,)], problems)
+    agents = _array_rules("agents", AGENTS, options.agents, schema, problems)
+    tl_faces = _array_rules("tl_faces", TL_FACES, options.tl_faces, schema, problems)
+    if problems or rotation is None:
+        return None, problems
+    form: Literal["matrix", "quaternion"] = "quaternion" if rotation.shape == (4,) else "matrix"
+    return RowMapping(options.translation, options.rotation, form, agents, tl_faces), []
+
+
+def mapping_of(options: L5KitOptions, schema: Schema) -> RowMapping:
+    """The mapping of a recipe that was checked.
+
+    Raises:
+        UsageError: it has none.
+    """
+    mapping, problems = plan_mapping(options, schema)
+    if mapping is None:
+        raise UsageError("; ".join(problems))
+    return mapping
+
+
+def _find_column(key: str, name: str, schema: Schema, problems: list[str]) -> ColumnType | None:
+    found = schema.columns.get(name)
+    if found is None:
+        problems.append(f"{key}: no column {name!r}{near_to(name, schema.columns)}")
+    return found
+
+
+def _check_column(
+    key: str, name: str, schema: Schema, shapes: Sequence[tuple[int, ...]], problems: list[str]
+) -> ColumnType | None:
+    ctype = _find_column(key, name, schema, problems)
+    if ctype is None:
+        return None
+    if ctype.kind != "array" or ctype.dtype.kind not in "iuf" or ctype.shape not in shapes:
+        wanted = " or ".join(str(list(shape)) for shape in shapes)
+        problems.append(f"{key}: column {name} is {ctype}, it takes numbers of shape {wanted}")
+        return None
+    return ctype
+
+
+def _array_rules(
+    key: str,
+    kind: ArrayKind,
+    source: str | AgentsFrom | TlFacesFrom | None,
+    schema: Schema,
+    problems: list[str],
+) -> ArrayRules | None:
+    if source is None:
+        return None
+    column = source if isinstance(source, str) else source.column
+    ctype = _find_column(key, column, schema, problems)
+    if ctype is None:
+        return None
+    if ctype.dtype.names is None or ctype.shape != (None,):
+        problems.append(f"{key}: column {column} is {ctype}, it takes a list of structs (struct[?])")
+        return None
+    named = {} if isinstance(source, str) else source.model_dump(exclude={"column"}, exclude_none=True)
+    explicit: dict[str, FieldSource] = {target: getattr(source, target) for target in named}
+    rules = _explicit_rules(key, kind, column, ctype.dtype, explicit, problems)
+    rules += _found_rules(key, kind, column, ctype.dtype, rules, set(explicit), problems)
+    return ArrayRules(kind, column, tuple(rules))
+
+
+def _explicit_rules(
+    key: str,
+    kind: ArrayKind,
+    column: str,
+    dtype: np.dtype[Any],
+    explicit: Mapping[str, FieldSource],
+    problems: list[str],
+) -> list[FieldRule]:
+    rules = []
+    for target, given in explicit.items():
+        name, labels = (given.from_, given.map) if isinstance(given, FieldFrom) else (given, None)
+        if name not in (dtype.names or ()):
+            problems.append(
+                f"{key}.{target}: {column} has no field {name!r}{near_to(name, dtype.names or ())}"
+            )
+        elif labels is not None:
+            lines = _label_problems(target, labels, dtype[name])
+            problems += [f"{key}.{target}: {line}" for line in lines]
+            if not lines:
+                index = {text: _LABELLED[target].index(label) for text, label in labels.items()}
+                rules.append(FieldRule(target, name, index))
+        elif _fits(kind.dtype[target], dtype[name]):
+            rules.append(FieldRule(target, name))
+        else:
+            problems.append(f"{key}.{target}: {_mismatch(kind, target, column, name, dtype[name])}")
+    return rules
+
+
+def _label_problems(target: str, given: Mapping[str, str], source: np.dtype[Any]) -> list[str]:
+    if target not in _LABELLED:
+        return [f"map gives labels, and only {' and '.join(_LABELLED)} take these"]
+    if source.kind not in "iuU":
+        return [f"map needs a class of text or integers, got {source}"]
+    labels = _LABELLED[target]
+    return [f"no label {label!r}{near_to(label, labels)}" for label in given.values() if label not in labels]
+
+
+def _found_rules(
+    key: str,
+    kind: ArrayKind,
+    column: str,
+    dtype: np.dtype[Any],
+    explicit: Sequence[FieldRule],
+    named: set[str],
+    problems: list[str],
+) -> list[FieldRule]:
+    """Rules for the fields that the recipe doesn't name: by name, then by shape."""
+    sources = {name: dtype[name] for name in dtype.names or ()}
+    rules = []
+    left = [target for target in kind.dtype.names or () if target not in named]
+    for target in [target for target in left if target in sources]:
+        left.remove(target)
+        if _fits(kind.dtype[target], sources[target]):
+            rules.append(FieldRule(target, target))
+        else:
+            problems.append(f"{key}.{target}: {_mismatch(kind, target, column, target, sources[target])}")
+    used = {rule.source for rule in [*explicit, *rules]}
+    spare = [name for name in sources if name not in used]
+    for target in left:
+        fitting = [name for name in spare if _fits(kind.dtype[target], sources[name])]
+        rivals = [other for other in left if any(_fits(kind.dtype[other], sources[name]) for name in fitting)]
+        if len(fitting) == 1 and rivals == [target]:
+            rules.append(FieldRule(target, fitting[0]))
+            continue
+        why = f"{' and '.join(fitting)} fit {' and '.join(rivals)}" if fitting else "no field left there fits"
+        problems.append(
+            f"{key}.{target}: takes {_type_name(kind.dtype[target])}; {why} in {column} "
+            f"({', '.join(sources)}). Name its source: {target}: <field>"
+        )
+    return rules
+
+
+def _fits(target: np.dtype[Any], source: np.dtype[Any]) -> bool:
+    """Whether every value of the one type could be one of the other, its range aside."""
+    if math.prod(source.shape) == 0 or source.shape != target.shape:
+        return False
+    kinds = "Uiu" if target.base.kind == "U" else "iufb"
+    return source.base.kind in kinds
+
+
+def _mismatch(kind: ArrayKind, target: str, column: str, source: str, dtype: np.dtype[Any]) -> str:
+    return f"{column}.{source} is {_type_name(dtype)}, it takes {_type_name(kind.dtype[target])}"
+
+
+def _type_name(dtype: np.dtype[Any]) -> str:
+    name = "struct" if dtype.base.names else str(dtype.base)
+    return f"{name}{list(dtype.shape)}" if dtype.shape else name

@@ -1,0 +1,139 @@
+"""What a recipe may say under `outputs.l5kit`, and the two small things that follow from it alone.
+
+Here: `L5KitOptions`, hosts, and how far apart the frames of a scene may lie.
+Elsewhere: how columns fill the arrays (mapping).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
+
+from logloom.errors import UsageError
+from logloom.io.formats.l5kit.dtypes import HOST_LENGTH
+from logloom.io.storage.filesystems import file_name_of
+from logloom.io.storage.metadata import with_text_keys
+from logloom.validation import OneOrKeys
+
+MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from rows that were read of it
+
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) *(ns|us|ms|s|min|h)")
+_TEMPLATE_NAMES = ("stem", "parent", "path", "log_id")
+
+
+def _nanoseconds(value: Any) -> int:
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not match:
+        raise ValueError(f"a duration is a number with its unit ({', '.join(_UNITS)}), like 150ms")
+    return int(Decimal(match[1]) * _UNITS[match[2]])
+
+
+Duration = Annotated[int, BeforeValidator(_nanoseconds), PlainSerializer(lambda ns: f"{ns}ns")]
+LabelMap = Annotated[dict[str, str], BeforeValidator(with_text_keys)]
+
+
+class _L5KitPart(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class FieldFrom(_L5KitPart):
+    """A field filled from another one; `map` gives labels for the values of a class field."""
+
+    from_: str = Field(alias="from")
+    map: LabelMap | None = None
+
+
+FieldSource = OneOrKeys[str, FieldFrom]
+
+
+class AgentsFrom(_L5KitPart):
+    """Agents from a column of structs; the fields named here have other names or types there."""
+
+    column: str
+    centroid: FieldSource | None = None
+    extent: FieldSource | None = None
+    yaw: FieldSource | None = None
+    velocity: FieldSource | None = None
+    track_id: FieldSource | None = None
+    label_probabilities: FieldSource | None = None
+
+
+class TlFacesFrom(_L5KitPart):
+    """Traffic light faces from a column of structs, likewise."""
+
+    column: str
+    face_id: FieldSource | None = None
+    traffic_light_id: FieldSource | None = None
+    traffic_light_face_status: FieldSource | None = None
+
+
+class L5KitOptions(_L5KitPart):
+    """`outputs.l5kit` of a recipe.
+
+    Attributes:
+        host: of the log's absolute URI: {stem} {parent} {path}, or {log_id}; at most 16 characters.
+        translation: column of 3 numbers, metres.
+        rotation: column of a 3 x 3 matrix, of its 9 numbers row by row, or of a quaternion (x, y, z, w).
+        agents, tl_faces: column of structs; left out, the array is empty.
+        max_gap: rows further apart than this start a new scene. Default: 1.5 periods of a rate clock; a topic
+            clock has no period, so there a log is one scene unless this is given.
+        masks: a mask of agents for each of these probabilities, so that AgentDataset needn't make one.
+    """
+
+    host: str = "{parent}"
+    translation: str = "ego_translation"
+    rotation: str = "ego_rotation"
+    agents: OneOrKeys[str, AgentsFrom] | None = None
+    tl_faces: OneOrKeys[str, TlFacesFrom] | None = None
+    max_gap: Duration | None = None
+    masks: tuple[Annotated[float, Field(ge=0, le=1)], ...] = (0.5,)
+
+    @field_validator("masks")
+    @classmethod
+    def _distinct(cls, masks: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(masks)) != len(masks):
+            raise ValueError("a probability stands there twice")
+        return masks
+
+    @field_validator("host")
+    @classmethod
+    def _known_names(cls, host: str) -> str:
+        for _, name, spec, conversion in string.Formatter().parse(host):
+            if name is not None and (name not in _TEMPLATE_NAMES or spec or conversion):
+                raise ValueError(f"{{{name}}} is none of {', '.join(f'{{{n}}}' for n in _TEMPLATE_NAMES)}")
+        return host
+
+
+def host_of(options: L5KitOptions, log_uri: str, log_id: str) -> str:
+    """The host of a log's scenes.
+
+    Raises:
+        UsageError: it is longer than 16 characters.
+    """
+    folder = log_uri.split("?", 1)[0].rstrip("/").rpartition("/")[0]
+    stem = file_name_of(log_uri).partition(".")[0] or file_name_of(log_uri)
+    names = {"stem": stem, "parent": file_name_of(folder) if folder else "", "log_id": log_id}
+    names["path"] = f"{folder.split('://', 1)[-1]}/{stem}"
+    host = options.host.format(**names)
+    if len(host) > HOST_LENGTH:
+        raise UsageError(
+            f"{log_uri}: l5kit's host would be {host!r}, {len(host)} characters of at most {HOST_LENGTH}; "
+            f"shorten outputs.l5kit.host, now {options.host!r}, or give a fixed name"
+        )
+    return host
+
+
+def gap_limit(options: L5KitOptions, period: int | None) -> int | None:
+    """The longest time between two frames of one scene, in ns; None where any will do.
+
+    Args:
+        period: of a rate clock, in ns; None for a topic clock.
+    """
+    if options.max_gap is not None:
+        return options.max_gap
+    return None if period is None else period * 3 // 2

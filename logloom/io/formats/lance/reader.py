@@ -1,0 +1,156 @@
+"""Random access to the rows of a data file of a Lance table that logloom wrote.
+
+Here: `LanceReader`.
+Elsewhere: blocks of such files (logloom.io.arrow.reader), tables of others, whose types are learnt
+(foreign_tables).
+
+A file on this machine's disks is read in place, row by row. pylance opens no file of fsspec's: one that lies
+elsewhere is copied into a temporary file first, whole; those used last stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Array, take
+from logloom.errors import DatasetError
+from logloom.io.arrow.layout import LOG_ID, TIME
+from logloom.io.arrow.reader import TableReader, logs_at
+from logloom.io.arrow.writer import MAX_ROWS
+from logloom.io.formats.lance.pylance import anywhere, damage, lance
+from logloom.io.rows.batches import Batch, scattered
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.unit_rows import batched
+from logloom.io.storage.filesystems import explained, stored_file
+from logloom.io.storage.known_files import check_file
+from logloom.io.storage.lru_cache import LruCache
+from logloom.io.storage.remote.range_requests import failure
+from logloom.io.storage.temporary_files import remove_with
+
+_GROUP_BYTES = 4 << 20  # of a file, that are read at a time where all rows are
+_BATCH_ROWS = 1024
+_COPIED_BYTES = 4 << 30  # of temporary files, in a process
+_MOST_ROWS = 1 << 36
+
+
+class _Copy:
+    """A temporary file with what lies elsewhere; removed with this object."""
+
+    def __init__(self, uri: str, options: Mapping[str, Any] | None):
+        handle, self.path = tempfile.mkstemp(prefix="logloom-", suffix=".lance")
+        remove_with(self, self.path)
+        with os.fdopen(handle, "wb") as target, stored_file(uri, options) as source:
+            shutil.copyfileobj(source, target, 1 << 20)
+            self.nbytes = target.tell()
+
+
+_copies: LruCache[_Copy] = LruCache(_COPIED_BYTES, least=1)
+
+
+class LanceReader(TableReader):
+    """See `TableReader`; groups are runs of rows of a few MiB. What columns were, only the table tells."""
+
+    kind = "lance"
+    unknown = "Lance files"
+
+    def _row_counts(self) -> Ints:
+        names = (self._entry or {}).get("stored_names")  # of a plain table alone
+        with self._local() as path:
+            # Lance renames columns in the table alone, and files are read by their own names.
+            if names is not None and _names(self.place, path) != names:
+                raise DatasetError(f"{self.place}: its columns were renamed; write the table anew")
+            rows, size = _num_rows(self.place, path), os.path.getsize(path)
+        if not 0 <= rows < _MOST_ROWS:
+            raise DatasetError(f"{self.place}: damaged, it claims {rows} rows")
+        step = min(MAX_ROWS, max(1, _GROUP_BYTES * rows // max(1, size)))
+        return np.diff([*range(0, rows, step), rows]).astype(np.int64)
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """See `RowSource.batch`; each row is read once."""
+        if not len(positions):
+            return {}
+        rows, back = np.unique(positions, return_inverse=True)
+
+        def read(columns: list[str]) -> Any:
+            with self._local() as path:
+                return _taken(self.place, path, columns, rows.tolist())
+
+        what = f"rows {rows[0]} to {rows[-1]}"
+        found = self._values(what, [*dict.fromkeys((LOG_ID, TIME, *names))], len(rows), read)
+        types = self.schema.all
+        batch: Batch = {LOG_ID: logs_at(found[LOG_ID], back), TIME: take(found[TIME], back)}
+        for name in names:
+            batch[name] = batched(name, take(found[name], back), types[name])
+        return scattered([(np.arange(len(back)), batch)], len(back), out)
+
+    def _table(self, group: int, start: int, stop: int, columns: list[str]) -> Any:
+        with self._local() as path:
+            return _range(self.place, path, columns, start, stop)
+
+    @contextlib.contextmanager
+    def _local(self) -> Iterator[str]:
+        """The path of the file, or of a copy.
+
+        Raises:
+            DatasetError: it is missing, or isn't what it should be.
+            StorageError: it can't be read.
+        """
+        store = self._store
+        check_file(self.place, store.options)
+        if store.local is not None:
+            path = store.path_of(self._name)
+            with explained(self.place):
+                if not path.is_file():
+                    raise DatasetError(f"{self.place}: there is no such file")
+            yield str(path)
+            return
+        key = (self._token, os.getpid())
+        copy = _copies.get(key)
+        if copy is None:
+            try:
+                copy = _Copy(self.place, store.options)
+            except OSError as error:
+                raise failure(self.place, error) from error
+            _copies.put(key, copy)
+        yield copy.path
+
+
+@anywhere
+def _num_rows(place: str, path: str) -> int:
+    """Of the file."""
+    package = lance()
+    with damage(place):
+        return int(package.file.LanceFileReader(path).num_rows())
+
+
+@anywhere
+def _names(place: str, path: str) -> list[str]:
+    """The file's own names of its columns, in order."""
+    package = lance()
+    with damage(place):
+        return list(package.file.LanceFileReader(path).metadata().schema.names)
+
+
+@anywhere
+def _taken(place: str, path: str, columns: list[str], rows: list[int]) -> Any:
+    """Rows in rising order, as a table of columns by their names in it."""
+    package = lance()
+    with damage(place):
+        file = package.file.LanceFileReader(path, columns=columns)
+        return file.take_rows(rows, batch_size=_BATCH_ROWS).to_table()
+
+
+@anywhere
+def _range(place: str, path: str, columns: list[str], start: int, stop: int) -> Any:
+    """Rows [start, stop), likewise."""
+    package = lance()
+    with damage(place):
+        file = package.file.LanceFileReader(path, columns=columns)
+        return file.read_range(start, stop - start, batch_size=_BATCH_ROWS).to_table()

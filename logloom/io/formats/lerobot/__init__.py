@@ -1,0 +1,15 @@
+"""LeRobot datasets, v3.0: `LeRobotReader` gives the frames of any, `LeRobotOptions` say how one is built."""
+
+from typing import TYPE_CHECKING
+
+from logloom.extras import imported_on_use
+
+if TYPE_CHECKING:
+    from logloom.io.formats.lerobot.options import LeRobotOptions
+    from logloom.io.formats.lerobot.reader import LeRobotReader
+
+__all__ = ["LeRobotOptions", "LeRobotReader"]
+
+_LAZY = {".options": ["LeRobotOptions"], ".reader": ["LeRobotReader"]}
+
+__getattr__ = imported_on_use(__name__, _LAZY)

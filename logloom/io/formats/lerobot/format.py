@@ -1,0 +1,119 @@
+"""LeRobot as a dataset format of the pipelines: units are staged, then assembled into one dataset a split."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logloom.io.arrow.files import text_problems
+from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
+from logloom.io.formats.lerobot.assemble import make_file, problems
+from logloom.io.formats.lerobot.episodes import period_problem
+from logloom.io.formats.lerobot.features import TASK, mapping_of, plan_features
+from logloom.io.formats.lerobot.files import INFO
+from logloom.io.formats.lerobot.options import LeRobotOptions
+from logloom.io.formats.lerobot.plan import plan_assembly
+from logloom.io.formats.lerobot.reader import LeRobotReader
+from logloom.io.formats.lerobot.stage import ClosedLeRobot, LeRobotStageReader, LeRobotStageWriter
+from logloom.io.formats.lerobot.video_encoder import encoder_digest
+from logloom.io.formats.unit_summary import check_unit
+from logloom.io.rows.log_ranges import Stretches
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.store import Store
+from logloom.schema import Schema
+
+
+class LeRobotFormat(AssembledFormat):
+    """See `Format` and `AssembledFormat` in logloom.io.formats.interface."""
+
+    name = "lerobot"
+    semantics = 1
+    last = (INFO,)
+    Options = LeRobotOptions
+    preference = 65
+    keeps_columns = False
+    has_stamps_at_hand = True
+    reads_assembled = True
+
+    def check_clock(self, options: LeRobotOptions, period: int | None) -> dict[str, str]:
+        """A rate that isn't `fps`."""
+        problem = period_problem(period, options)
+        return {"fps": problem} if problem else {}
+
+    def check(self, options: LeRobotOptions, schema: Schema) -> list[str]:
+        """Columns that are missing or fill no feature, one line each."""
+        return plan_features(options, schema)[1]
+
+    def decoded(self, options: LeRobotOptions, schema: Schema) -> set[str]:
+        """Pictures that are features."""
+        images = (one.columns[0] for one in plan_features(options, schema)[0] if one.is_image)
+        return {name for name in images if schema.columns[name].kind == "bytes"}
+
+    def columns_of(self, options: LeRobotOptions, schema: Schema) -> Schema:
+        """Features, `task`, and `split` where rows are split."""
+        return mapping_of(options, schema).schema
+
+    def check_log(self, options: LeRobotOptions, log_id: str, log_uri: str) -> list[str]:
+        """A log_id that is no UTF-8."""
+        return text_problems(log_id, log_uri)
+
+    def writer(
+        self, directory: pathlib.Path, schema: Schema, options: LeRobotOptions, context: UnitContext
+    ) -> LeRobotStageWriter:
+        """Stages one partition; see `LeRobotStageWriter`."""
+        return LeRobotStageWriter(directory, schema, options, context)
+
+    def reader(
+        self,
+        directory: str,
+        schema: Schema,
+        options: LeRobotOptions,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> LeRobotStageReader:
+        """Opens one staged unit: its rows as features."""
+        return LeRobotStageReader(directory, mapping_of(options, schema), entry, storage_options)
+
+    def recognises(self, store: Store) -> bool:
+        """Whether a folder is a LeRobot dataset."""
+        return "meta" in store.names() and store.exists(INFO)
+
+    def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Its rows have the names of features."""
+        features = {key: [key] for key in options["features"]}
+        return {**options, "features": features, "task": {"column": TASK}}
+
+    def rows(
+        self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
+    ) -> RowSource:
+        """Frames."""
+        return LeRobotReader(store.uri, store.options, known)
+
+    def plan_assembly(
+        self,
+        store: Store,
+        units: Sequence[StagedUnit],
+        schema: Schema,
+        options: LeRobotOptions,
+        period: int | None,
+    ) -> AssemblyPlan:
+        """See `logloom.io.formats.lerobot.plan.plan_assembly`."""
+        for unit in units:
+            check_unit(ClosedLeRobot, unit.unit, store.uri_of(unit.folder))
+        return plan_assembly(units, mapping_of(options, schema), options)
+
+    def pinned(self, options: LeRobotOptions, storage_options: Mapping[str, Any]) -> LeRobotOptions:
+        """The options: nothing else is referred to."""
+        return options
+
+    def references_digest(self, options: LeRobotOptions, storage_options: Mapping[str, Any]) -> str:
+        """Tells encoders of video apart, so that what another one made isn't taken for this one's."""
+        return "" if isinstance(options.video, str) else encoder_digest(options.video.codec)
+
+    make_chunk = staticmethod(make_file)
+    assembled_problems = staticmethod(problems)
+
+
+FORMAT = LeRobotFormat()

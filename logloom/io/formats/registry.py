@@ -1,0 +1,108 @@
+"""The formats that installed packages offer, by name.
+
+Here: `format_named`, and what of a version says which formats it has.
+Elsewhere: what a format offers (interface), which of them is a plain folder's (foreign).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+
+from pydantic import BaseModel
+
+from logloom.errors import DatasetError, UsageError
+from logloom.extras import installed
+from logloom.io.catalog.entries import Entry
+from logloom.io.catalog.manifest import Manifest
+from logloom.io.catalog.version_files import version_file
+from logloom.io.formats.interface import Format
+from logloom.io.formats.references import ReferredFormat
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.metadata import checked
+from logloom.io.storage.store import Store
+from logloom.schema import Schema
+from logloom.text import near_to
+
+
+def format_names() -> tuple[str, ...]:
+    """The outputs that installed packages offer, in name order."""
+    return tuple(installed("logloom.formats"))
+
+
+@functools.cache
+def format_named(name: str) -> Format:
+    """The format of an output.
+
+    Raises:
+        UsageError: no installed package offers it.
+    """
+    points = installed("logloom.formats")
+    if name not in points:
+        raise UsageError(f"no output format {name!r}; there are {', '.join(points)}")
+    found: Format = points[name].load()
+    return found
+
+
+def form_options() -> dict[str, str]:
+    """By output, the option that says what bytes columns hold; see `Format.forms_option`."""
+    formats = map(format_named, format_names())
+    return {form.name: form.forms_option for form in formats if form.forms_option}
+
+
+def taking(key: str) -> list[Format]:
+    """The formats whose datasets depend on a field of `Catalogued`; see `Format.takes`."""
+    return [form for form in map(format_named, format_names()) if form.takes == key]
+
+
+def referred_to() -> list[ReferredFormat]:
+    """The formats whose units datasets elsewhere may point into."""
+    return [form for form in map(format_named, format_names()) if isinstance(form, ReferredFormat)]
+
+
+def without_suffix(name: str) -> str:
+    """The split that the name of its folder in a view stands for; see `Format.suffix`."""
+    suffixes = {format_named(output).suffix for output in format_names()}
+    return next((name.removesuffix(end) for end in sorted(suffixes - {""}) if name.endswith(end)), name)
+
+
+def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
+    """The options of each output of a version.
+
+    Raises:
+        UsageError: no installed package offers an output.
+        DatasetError: options make no sense.
+    """
+    place = f"{store.uri_of(version_file(manifest.version))}: outputs"
+    return {
+        name: checked(format_named(name).Options, options, f"{place}.{name}")
+        for name, options in manifest.outputs.items()
+    }
+
+
+def open_unit(store: Store, schema: Schema, outputs: Mapping[str, BaseModel], entry: Entry) -> RowSource:
+    """The reader of a finished unit.
+
+    Args:
+        outputs: of the version, name to options.
+
+    Raises:
+        DatasetError: the unit is of an output that isn't among them.
+    """
+    folder = store.uri_of(entry.folder)
+    if entry.output not in outputs:
+        raise DatasetError(
+            f"{folder}: a unit of output {entry.output!r}, which the version doesn't have"
+            f"{near_to(entry.output, outputs)}"
+        )
+    form = format_named(entry.output)
+    return form.reader(folder, schema, outputs[entry.output], entry.unit, storage_options=store.options)
+
+
+def by_preference(outputs: Iterable[str]) -> list[str]:
+    """Outputs of a version in the order in which one is read where none is named.
+
+    Raises:
+        UsageError: no installed package offers one of them.
+    """
+    return sorted(outputs, key=lambda name: (format_named(name).preference, name))

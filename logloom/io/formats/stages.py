@@ -1,0 +1,180 @@
+"""Stages: a partition's share of a dataset that is put together from many, in a simple form of our own.
+
+Here: `StageWriter` and `StageReader`, which formats subclass, and `read_range` of a staged file.
+Elsewhere: which files a stage has (`stage.py` in each format's package), what becomes of them
+(logloom.io.formats.assembly).
+"""
+
+from __future__ import annotations
+
+import abc
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, ClassVar
+
+from pydantic import BaseModel
+
+from logloom.blocks import Array, Block
+from logloom.errors import DatasetError
+from logloom.io.catalog.entries import repair_hint
+from logloom.io.formats.interface import UnitContext
+from logloom.io.formats.unit_summary import check_unit
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.files import File
+from logloom.io.storage.store import Store
+from logloom.schema import Schema
+
+
+class StageWriter(abc.ABC):
+    """Writes the staged files of one partition into a local folder; a file appears with its first bytes."""
+
+    def __init__(self, directory: pathlib.Path, context: UnitContext):
+        """Begins a stage without rows.
+
+        Args:
+            directory: an empty folder that takes the files.
+            context: which partition of which log this is.
+        """
+        self.directory, self.context = directory, context
+        self.num_rows = 0
+        self._span: list[int] = []
+        self._files: dict[str, BinaryIO] = {}
+
+    @abc.abstractmethod
+    def stage(self, block: Block) -> None:
+        """Takes the next rows, one at least; `num_rows` came before.
+
+        Args:
+            block: rows of the unit's partition.
+        """
+
+    def append(self, block: Block) -> None:
+        """Takes the next rows.
+
+        Args:
+            block: rows of the unit's partition.
+
+        Raises:
+            UsageError: the values are not what the schema says.
+            LogReadError: the format can't hold a value.
+        """
+        if len(block):
+            self.stage(block)
+            first, last = int(block.timestamp[0]), int(block.timestamp[-1])
+            self._span = [self._span[0] if self._span else first, last]
+            self.num_rows += len(block)
+
+    def write(self, file: str, data: Any) -> None:
+        """Appends bytes to a file.
+
+        Args:
+            file: its name within the unit.
+            data: bytes, or what gives them as a buffer.
+        """
+        if file not in self._files:
+            self._files[file] = (self.directory / file).open("xb")
+        self._files[file].write(data)
+
+    def metadata(self) -> dict[str, Any]:
+        """What readers and assembly need to know, asked once while files can still be written.
+
+        Returns:
+            rows; span, first and last timestamp; formats say more.
+        """
+        return {"rows": self.num_rows, "span": self._span}
+
+    def close(self) -> dict[str, Any]:
+        """Closes the files.
+
+        Returns:
+            log_id, partition and what `metadata` gave.
+        """
+        metadata = self.metadata()
+        for file in self._files.values():
+            file.close()
+        return {"log_id": self.context.log_id, "partition": self.context.partition, **metadata}
+
+
+class StageReader(RowSource):
+    """The rows of a staged unit. Opens files when needed, pickles, serves many threads.
+
+    Attributes:
+        closed: what closing the unit's writer gave.
+    """
+
+    closed: ClassVar[type[BaseModel]]
+
+    def __init__(
+        self,
+        folder: str,
+        schema: Schema,
+        unit: Mapping[str, Any],
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """Names a unit.
+
+        Args:
+            folder: URI of the unit's folder.
+            schema: of what is stored.
+            unit: what the writer's `close` gave; {} where it has no rows.
+            storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
+
+        Raises:
+            DatasetError: that isn't what its writer gives; names the field.
+        """
+        check_unit(self.closed, unit, folder)
+        self._schema, self.unit = schema, unit
+        self.store = Store.at(folder, storage_options)
+        self.place = self.store.uri
+        self._arguments = (folder, schema, unit, storage_options)
+        self._files: dict[str, File] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), self._arguments)
+
+    def __len__(self) -> int:
+        return int(self.unit["rows"]) if self.unit else 0
+
+    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+        return self.read(names, start, len(self) if stop is None else stop, max_bytes)
+
+    @abc.abstractmethod
+    def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
+        """The named columns of rows [start, stop), in blocks of about `max_bytes`.
+
+        Args:
+            names: of columns.
+            start: the first row.
+            stop: the row after the last.
+            max_bytes: about how much a block holds.
+
+        Raises:
+            DatasetError: a file is missing or damaged.
+        """
+
+    def file(self, name: str) -> File:
+        """A file of the unit, to be read by `read_range`.
+
+        Args:
+            name: within the unit.
+        """
+        if name not in self._files:
+            self._files[name] = staged_file(self.store, name)
+        return self._files[name]
+
+
+def staged_file(store: Store, name: str) -> File:
+    return File(store.uri_of(name), store.options)
+
+
+def read_range(file: File, start: int, stop: int) -> Array:
+    """The bytes [start, stop) of a staged file, (stop - start,) uint8, writable.
+
+    Raises:
+        DatasetError: the file is missing or too short.
+        StorageError: it can't be read.
+    """
+    try:
+        return file.read_array(start, stop - start)
+    except DatasetError as error:
+        raise DatasetError(f"{error}; {repair_hint(file.name)}") from error

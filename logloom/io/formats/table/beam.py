@@ -1,0 +1,70 @@
+"""Tables in Beam: `ReadFromTable` and `WriteToTable`, whose elements are blocks.
+
+Elsewhere: what they do (logloom.io.beam).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logloom.durations import Time, nanoseconds_of
+from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.formats.table.format import FORMAT, TableOptions
+from logloom.io.formats.table.source import TableSource
+from logloom.io.formats.table.where import Where
+from logloom.io.formats.table.write.write import Patterns
+from logloom.io.storage.filesystems import absolute_uri
+from logloom.schema import Schema
+
+
+class ReadFromTable(ReadFrom):
+    """Reads a table as blocks, log by log in parallel; its rows must have log_id and timestamp."""
+
+    def __init__(
+        self,
+        uri: str,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        max_bytes: int = 64 << 20,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """See `read_index` for `where`.
+
+        Args:
+            columns: names or globs; None is all columns, ages and availabilities included.
+            max_bytes: of a block, about.
+        """
+        rows = functools.partial(TableSource, where=where)
+        super().__init__(absolute_uri(uri), FORMAT, columns, max_bytes, storage_options, rows=rows)
+
+
+class WriteToTable(WriteTo):
+    """Writes blocks as one table and gives its URI, once it is whole (see `WriteTo`)."""
+
+    def __init__(
+        self,
+        uri: str,
+        schema: Schema,
+        *,
+        index: Patterns | None = None,
+        groups: Mapping[str, Patterns] | None = None,
+        reference: str | Sequence[str] | None = None,
+        compress: str | Mapping[str, str] | None = None,
+        max_gap: Time | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """See `write_table`.
+
+        Args:
+            schema: of the blocks.
+
+        Raises:
+            UsageError: a pattern matches nothing, or a column can't stand in the index.
+        """
+        given = {"index": [index] if isinstance(index, str) else index, "groups": groups}
+        given |= {"reference": reference, "compress": compress}
+        options = TableOptions.model_validate({key: value for key, value in given.items() if value})
+        options._max_gap = None if max_gap is None else nanoseconds_of(max_gap, "WriteToTable: max_gap")
+        super().__init__(absolute_uri(uri), FORMAT, schema, options, storage_options=storage_options)

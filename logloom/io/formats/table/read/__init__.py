@@ -1,0 +1,1 @@
+"""Reading the rows of a table: frames, plans, batches and windows."""

@@ -1,0 +1,135 @@
+"""Chunks that other tables hold already.
+
+Here: `References`, which finds them by hash, and the note that a referenced table is in use.
+Elsewhere: leaving them out of blobs (logloom.io.formats.table.blobs).
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from blake3 import blake3
+
+from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.formats.table.blobs import Place
+from logloom.io.formats.table.description import Description
+from logloom.io.formats.table.index.index import read_log
+from logloom.io.formats.table.versions import open_table
+from logloom.io.storage.store import Store
+
+USERS = "referenced-by"
+
+
+class References:
+    """The chunks of some tables, looked up log by log.
+
+    A place names the file that really holds the chunk, so chains of references never grow.
+    """
+
+    def __init__(self, uris: Sequence[str], storage_options: Mapping[str, Any] | None = None):
+        """Opens the tables.
+
+        Raises:
+            DatasetError: one of them isn't there.
+        """
+        self._storage = storage_options
+        self._tables: dict[str, Description] = {}
+        for uri in uris:
+            try:
+                root, table = open_table(uri, storage_options)
+            except DatasetError as error:
+                raise DatasetError(f"reference {error}; nothing was written") from error
+            self._tables[root] = table
+        self._there: set[str] = set()
+        self._key: tuple[str, tuple[int, int] | None] | None = None
+        self._known: Mapping[bytes, Place] = {}
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The tables whose files may be pointed into: the referenced ones, and those that they point into."""
+        tables = self._tables.items()
+        found = dict.fromkeys(root if table.files is None else table.files.root for root, table in tables)
+        for table in self._tables.values():
+            found |= dict.fromkeys(table.references)
+        return tuple(found)
+
+    def known(self, log_id: str, span: tuple[int, int] | None = None) -> Mapping[bytes, Place]:
+        """Hash to place of the chunks of one log; the table named first wins.
+
+        Args:
+            span: only chunks of rows with span[0] <= timestamp < span[1], so that a partition of a long log
+                holds no more than its own share; None is the whole log.
+
+        Raises:
+            DatasetError: a table that holds some of the chunks is gone.
+        """
+        if self._key != (log_id, span):
+            places: dict[bytes, Place] = {}
+            for root, table in self._tables.items():
+                for log in table.logs:
+                    if log.log_id == log_id:
+                        _add_chunks(places, f"{root}/{log.file}", table, span, self._storage)
+            self._check_holders({uri for uri, _, _ in places.values()})
+            self._key, self._known = (log_id, span), places
+        return self._known
+
+    def _check_holders(self, blobs: Collection[str]) -> None:
+        """Makes sure that the tables of some blobs are still where these are looked for."""
+        for holder in self.holders:
+            if holder not in self._there and any(uri.startswith(f"{holder}/") for uri in blobs):
+                if not _is_there(holder, self._storage):
+                    raise DatasetError(
+                        f"reference {', '.join(self._tables)} points into {holder}, which is gone; bring it "
+                        "back, or write without this reference"
+                    )
+                self._there.add(holder)
+
+
+def _is_there(holder: str, storage_options: Mapping[str, Any] | None) -> bool:
+    """Whether there is a table, or a root, which holds its files whatever tables its versions have."""
+    try:
+        open_table(holder, storage_options)
+    except UsageError:
+        return True
+    except DatasetError:
+        return False
+    return True
+
+
+def _add_chunks(
+    places: dict[bytes, Place],
+    uri: str,
+    table: Description,
+    span: tuple[int, int] | None,
+    storage_options: Mapping[str, Any] | None,
+) -> None:
+    stored = read_log(uri, table, [], hashes=True, span=span, storage_options=storage_options)
+    for group, hashes in stored.hashes.items():
+        blobs, codes = stored.blobs[group]
+        rows = zip(hashes, codes.tolist(), stored.places[group].tolist(), strict=True)
+        for digest, code, (offset, length) in rows:
+            places.setdefault(digest, (blobs[code], offset, length))
+
+
+def note_use(table: str, holders: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    """Leaves a note in each table that `table` points into, so that nobody deletes it unawares.
+
+    Warns where a holder can't be written to: its owner has to be told in another way.
+    """
+    text = json.dumps({"table": table}, separators=(",", ":")).encode()
+    for holder in holders:
+        if not _is_there(holder, storage_options):
+            continue  # it held nothing that is needed
+        try:
+            Store.at(holder, storage_options).create(
+                f"{USERS}/{blake3(table.encode()).hexdigest()[:32]}.json", text
+            )
+        except StorageError as error:
+            warnings.warn(
+                f"{table} points into {holder}, where no note of it could be left ({error}): see that it "
+                "is not deleted",
+                stacklevel=2,
+            )

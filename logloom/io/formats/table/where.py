@@ -1,0 +1,124 @@
+"""Filters on the index: what `read_index(where=...)` takes.
+
+Here: which columns of an index a filter may name, filters given as tuples, and evaluation over Arrow columns.
+Elsewhere: the language (logloom.query.where), which rows of a file are read for it
+(logloom.io.formats.table.index.index).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+
+from logloom.blocks import Array
+from logloom.errors import UsageError
+from logloom.io.formats.table import description as d
+from logloom.query.grammar import OPERATORS
+from logloom.query.tree import ColumnName, Comparison, Constant, Join, Membership, Node
+from logloom.query.where import Categories, Filter, parse
+from logloom.schema import STRING, ColumnType
+
+Where: TypeAlias = str | Sequence[tuple[str, str, Any]] | Any  # or a pyarrow expression
+
+_SIGNS = (*OPERATORS, "in", "not in")
+
+
+def to_filter(where: str | Sequence[tuple[str, str, Any]], table: d.Description) -> Filter:
+    """A filter that fits the index of a table.
+
+    Args:
+        where: "speed > 3 and ego.position[0] < 1 and log_id in ['a', 'b']", or tuples (column, operator,
+            constant) that must all hold.
+
+    Raises:
+        UsageError: the text doesn't parse, or a column isn't in the index.
+    """
+    found = parse(where) if isinstance(where, str) else _all_of(where)
+    types = {
+        name: STRING if dtype == "str" else ColumnType(np.dtype(dtype)) for name, dtype in table.index.items()
+    }
+    found.check({**types, **_vectors(table)})
+    return found
+
+
+def mask(found: Filter, rows: pa.Table, table: d.Description) -> Array:
+    """(len(rows),) whether each row passes.
+
+    Args:
+        rows: the columns that `index_columns` names, at least.
+    """
+    columns: dict[str, Any] = {}
+    for name in found.columns:
+        if name in table.index:
+            columns[name] = _values(rows[name].combine_chunks())
+        else:
+            ctype = table.schema.all[name]
+            stacked = np.stack([_values(rows[s].combine_chunks()) for s, _ in d.scalars(name, ctype)], -1)
+            columns[name] = stacked.reshape(len(rows), *ctype.tail)
+    return found.mask(columns, len(rows))
+
+
+def index_columns(found: Filter, table: d.Description) -> list[str]:
+    """The columns of the index that a filter looks at."""
+    return [
+        own
+        for name in found.columns
+        for own in (
+            [name] if name in table.index else [s for s, _ in d.scalars(name, table.schema.all[name])]
+        )
+    ]
+
+
+def _vectors(table: d.Description) -> Mapping[str, ColumnType]:
+    """Columns whose numbers all stand in the index, as columns of their own."""
+    return {
+        name: ctype
+        for name, ctype in table.schema.all.items()
+        if name not in table.index
+        and not ctype.is_ragged
+        and all(s in table.index for s, _ in d.scalars(name, ctype))
+    }
+
+
+def _values(column: Any) -> Any:
+    if not pa.types.is_dictionary(column.type):
+        return column.to_numpy(zero_copy_only=False)
+    return Categories.of(column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False))
+
+
+def _all_of(terms: Sequence[tuple[str, str, Any]]) -> Filter:
+    """Tuples as a filter, its text as if it had been written."""
+    text, nodes = "", cast(list[Node], [])
+    for column, sign, value in terms:
+        if sign not in _SIGNS:
+            raise UsageError(f"where: operator {sign!r}; there are {', '.join(_SIGNS)}")
+        text += f"{' and ' if text else ''}`{column}` {sign} "
+        left = ColumnName(column, (), len(text) - len(sign) - len(column) - 4)
+        if sign not in ("in", "not in"):
+            nodes.append(Comparison((left, _constant(column, sign, value, len(text))), (sign,), left.at))
+        elif isinstance(value, str) or not isinstance(value, Iterable):
+            raise UsageError(
+                f"where: {column} {sign} {value!r}; give a list, such as {column} {sign} [{value!r}]"
+            )
+        else:
+            value = list(value)
+            items = tuple(_constant(column, sign, item, len(text)) for item in value)
+            nodes.append(Membership(left, items, sign == "not in", left.at))
+        text += repr(value)
+    if not nodes:
+        raise UsageError("where: an empty list; leave it out to read every row")
+    return Filter(text, Join("and", tuple(nodes), 0))
+
+
+def _constant(column: str, sign: str, value: Any, at: int) -> Constant:
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, str):
+        return Constant(value.encode("utf-8", "surrogatepass"), at)
+    if not isinstance(value, bool | int | float):
+        raise UsageError(
+            f"where: {column} {sign} {value!r:.40}: neither a number, nor text, nor true or false"
+        )
+    return Constant(value, at)

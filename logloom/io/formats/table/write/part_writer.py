@@ -1,0 +1,296 @@
+"""Parts: the rows that one worker writes, alone.
+
+Here: `PartWriter`, and the file rows.parquet in which a part keeps its share of the index until the table is
+committed.
+Elsewhere: cutting rows into parts and committing tables (logloom.io.formats.table.write.write), files of
+chunks (logloom.io.formats.table.blobs).
+
+A part is a folder: `<group>.blob` for each group, and rows.parquet, whose columns are the index columns and
+the service columns of an index file, with blobs named relative to the part. Its bytes depend on the rows
+alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from logloom.blocks import Ragged, Values
+from logloom.errors import DatasetError, UsageError
+from logloom.io.formats.table import description as d
+from logloom.io.formats.table.blobs import BlobWriter, ChunkPlaces, Place, packer
+from logloom.io.formats.table.chunks import Layout, row_bytes
+from logloom.io.formats.table.groups import make_groups
+from logloom.io.formats.table.index.files import HASH_TYPE, read_part, write_file
+from logloom.io.formats.table.references import References
+from logloom.schema import ColumnType, Schema
+from logloom.text import near_to
+
+ROWS_FILE = "rows.parquet"
+_MAX_INDEX_VALUES = 16
+_WRITERS = 2  # blobs written at a time: one thread alone can not fill a disk
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What is decided about a table before its first row: equal for all its parts.
+
+    Attributes:
+        keys: which of log_id and timestamp the rows have.
+        index: names of columns of the schema that the index holds too.
+        groups, codecs: as in `Description`.
+    """
+
+    schema: Schema
+    keys: tuple[str, ...] = d.KEYS
+    index: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    codecs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def index_dtypes(self) -> dict[str, str]:
+        """Index columns in order: keys, then scalars; what `Description.index` holds."""
+        keys = {"log_id": "str", "timestamp": "<i8"}
+        found = {key: keys[key] for key in self.keys}
+        for name in self.index:
+            ctype = self.schema.all[name]
+            found |= {scalar: _index_dtype(ctype) for scalar, _ in d.scalars(name, ctype)}
+        return found
+
+
+def make_plan(
+    schema: Schema,
+    index: str | Sequence[str] | None = None,
+    groups: Mapping[str, str | Sequence[str]] | None = None,
+    compress: str | Mapping[str, str] | None = None,
+    keys: Sequence[str] = d.KEYS,
+) -> TablePlan:
+    """Checks and completes what a caller says of a table.
+
+    Args:
+        index: patterns of columns that stand in the index, beside the keys.
+        groups: named column groups; columns in none of them are in default groups (`make_groups`).
+        compress: a codec for all groups, or group to codec.
+
+    Raises:
+        UsageError: a pattern matches nothing, a column can't stand in the index, or has a name of its own
+            columns'.
+    """
+    if like_service := [name for name in schema.columns if d.SERVICE_COLUMN.fullmatch(name)]:
+        raise UsageError(
+            f"column {like_service[0]}: names of this form, as __0.row, are those of an index's service "
+            "columns; rename it"
+        )
+    indexed = schema.select([index] if isinstance(index, str) else index) if index else ()
+    for name in indexed:
+        if problem := index_problem(schema.all[name]):
+            raise UsageError(f"index column {name}: {problem}")
+    made = make_groups(schema, groups)
+    codecs = dict.fromkeys(made, compress) if isinstance(compress, str) else dict(compress or {})
+    for group, codec in codecs.items():
+        if group not in made:
+            raise UsageError(f"compress: no group {group!r}{near_to(group, made)}")
+        packer(codec)
+    return TablePlan(schema, tuple(keys), indexed, made, codecs)
+
+
+def index_problem(ctype: ColumnType) -> str:
+    """Why a column can't stand in the index, or ""."""
+    if ctype.kind == "string":
+        return ""
+    if ctype.is_ragged or ctype.dtype.kind not in "iufb" or ctype.dtype.itemsize > 8:
+        return f"{ctype} is not one or a few numbers, nor text; the index holds small values only"
+    if row_bytes(ctype) > _MAX_INDEX_VALUES * ctype.dtype.itemsize:
+        return f"{ctype} is more than {_MAX_INDEX_VALUES} numbers; the index holds small values only"
+    return ""
+
+
+def _index_dtype(ctype: ColumnType) -> str:
+    if ctype.kind == "string":
+        return "str"
+    return "<f4" if ctype.dtype == np.float16 else ctype.dtype.str  # few Parquet readers know halves
+
+
+class PartWriter:
+    """Writes some rows of a table into a local folder. Not for several threads.
+
+    The bytes written depend on the rows, not on how they were cut into appends.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        plan: TablePlan,
+        references: References | None = None,
+        threads: int | None = None,
+        paths: Mapping[str, pathlib.Path] | None = None,
+        kept: Mapping[str, ChunkPlaces] | None = None,
+        span: tuple[int, int] | None = None,
+    ):
+        """Creates the files.
+
+        Args:
+            folder: existing and empty.
+            references: chunks stored in other tables.
+            threads: that hash and compress.
+            paths: of the blobs of groups that don't lie in the folder under the names they have in the index.
+            span: of the rows' stamps in ns, half-open, if it is known: chunks are looked up elsewhere for it.
+            kept: of groups whose blobs are there already, where the chunks of the rows to come lie.
+        """
+        self._folder, self._plan, self._references, self._span = folder, plan, references, span
+        self._kept = kept or {}
+        self._workers = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="chunks")
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="blobs")
+        self._syncer = ThreadPoolExecutor(1, thread_name_prefix="syncs")
+        self._writing: dict[str, Future[None]] = {}
+        self._layouts = {
+            group: Layout({name: plan.schema.all[name] for name in columns})
+            for group, columns in plan.groups.items()
+            if group not in self._kept
+        }
+        self._blobs = {
+            group: BlobWriter(
+                (paths or {}).get(group, folder / f"{group}.blob"),
+                f"{group}.blob",
+                plan.codecs.get(group),
+                self._workers,
+                self._syncer,
+            )
+            for group in self._layouts
+        }
+        self._index: dict[str, list[Any]] = {name: [] for name in plan.index_dtypes}
+        self.rows = 0
+        self.logs: list[str] = []
+
+    def append(self, log_id: str, columns: Mapping[str, Values], num_rows: int) -> None:
+        """Takes the next rows, all of one log; they are written while the next ones are made (see `settle`).
+
+        Args:
+            columns: timestamp (if a key) and every column of the schema, ages and availabilities too.
+        """
+        known: Mapping[bytes, Place] = self._references.known(log_id, self._span) if self._references else {}
+        for group, layout in self._layouts.items():  # one is hashed while another is written
+            blob = self._blobs[group]
+            prepared = blob.prepare(layout.encode(columns, num_rows))
+            if group in self._writing:
+                self._writing[group].result()
+            self._writing[group] = self._writers.submit(blob.append, prepared, known)
+        for name, values in self._index_values(log_id, columns, num_rows):
+            self._index[name].append(values)
+        self.rows += num_rows
+        if log_id not in self.logs:
+            self.logs.append(log_id)
+
+    def _index_values(
+        self, log_id: str, columns: Mapping[str, Values], num_rows: int
+    ) -> Iterator[tuple[str, Any]]:
+        for key in self._plan.keys:
+            yield key, [log_id] * num_rows if key == "log_id" else np.array(columns[key], np.int64)
+        for name in self._plan.index:
+            ctype, values = self._plan.schema.all[name], columns[name]
+            if isinstance(values, Ragged) and ctype.kind == "string":
+                yield name, [value.tobytes().decode("utf-8") for value in values]
+                continue
+            array = values.values if isinstance(values, Ragged) else values
+            for scalar, place in d.scalars(name, ctype):
+                everywhere: Any = (slice(None), *place)
+                yield scalar, array[everywhere].astype(_index_dtype(ctype))
+
+    def settle(self) -> None:
+        """Waits until the rows taken so far are written, and need not stay as they are.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        writing, self._writing = self._writing, {}
+        wait(writing.values())
+        for one in writing.values():
+            one.result()
+
+    @property
+    def places(self) -> dict[str, ChunkPlaces]:
+        """Where the chunks of the rows so far lie, by group."""
+        return {g: self._kept[g] if g in self._kept else self._blobs[g].places for g in self._plan.groups}
+
+    def close(self) -> dict[str, Any]:
+        """Finishes the files (not synced) and gives what committing needs to know, as JSON.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        places = self.places
+        with contextlib.ExitStack() as closing:
+            for pool in (self._workers, self._writers, self._syncer):
+                closing.callback(pool.shutdown)
+            for blob in self._blobs.values():
+                closing.callback(blob.close)
+            self.settle()
+            for group, found in self._kept.items():
+                if len(found.lengths) != self.rows:
+                    raise DatasetError(
+                        f"group {group} is kept from an earlier build with {len(found.lengths)} rows, there "
+                        f"are now {self.rows}; build into a new root"
+                    )
+            # While the disk is busy with the blobs.
+            write_file(str(self._folder / ROWS_FILE), _arrow_rows(self._plan, self._index, places, self.rows))
+        return {
+            "rows": self.rows,
+            "logs": self.logs,
+            "bytes": {group: sum(found.lengths) for group, found in places.items()},
+            "longest": {group: found.longest for group, found in places.items()},
+        }
+
+
+def _arrow_rows(
+    plan: TablePlan, index: Mapping[str, Sequence[Any]], places: Mapping[str, ChunkPlaces], num_rows: int
+) -> pa.Table:
+    columns: dict[str, Any] = {}
+    for name, dtype in plan.index_dtypes.items():
+        if dtype == "str":
+            texts = list(itertools.chain.from_iterable(index[name]))
+            columns[name] = pa.array(texts, pa.string()).dictionary_encode()
+        else:
+            columns[name] = pa.array(np.concatenate([np.empty(0, dtype), *index[name]]))
+    columns[d.service(0, "row")] = pa.array(np.arange(num_rows))
+    for group, found in places.items():
+        for what, values in _arrow_places(found).items():
+            columns[d.service(0, group, what)] = values
+    return pa.table(columns)
+
+
+def _arrow_places(places: ChunkPlaces) -> dict[str, pa.Array]:
+    return {
+        "blob": pa.array(places.blobs, pa.string()).dictionary_encode(),
+        "offset": pa.array(places.offsets, pa.int64()),
+        "length": pa.array(places.lengths, pa.int64()),
+        "hash": pa.array(places.hashes, HASH_TYPE),
+    }
+
+
+def write_places(path: pathlib.Path, places: ChunkPlaces) -> None:
+    """Writes where the chunks of a group lie, for parts that keep the group's blob."""
+    write_file(str(path), pa.table(_arrow_places(places)))
+
+
+def read_places(uri: str, longest: int, storage_options: Mapping[str, Any] | None) -> ChunkPlaces:
+    """Reads what `write_places` wrote.
+
+    Args:
+        longest: see `ChunkPlaces`.
+
+    Raises:
+        DatasetError: the file is missing or damaged.
+    """
+    rows = read_part(uri, storage_options)
+    fields = (rows[what].to_pylist() for what in ("blob", "offset", "length", "hash"))
+    blobs, offsets, lengths, hashes = fields
+    return ChunkPlaces(blobs, offsets, lengths, hashes, longest)

@@ -1,0 +1,46 @@
+"""Tar shards in Beam: `ReadFromTar` and `WriteToTar`, whose elements are blocks.
+
+Elsewhere: what they do (logloom.io.beam). The other modules here do without Beam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from logloom.io.beam import ReadUnits, WriteTo
+from logloom.io.formats.tar.format import FORMAT, SHARD, TarOptions
+from logloom.io.formats.tar.reader import TarReader
+from logloom.schema import Schema
+
+
+class ReadFromTar(ReadUnits):
+    """The rows of tar shards as blocks; each shard is read by one worker."""
+
+    form, units = FORMAT, TarReader
+
+
+class WriteToTar(WriteTo):
+    """Writes blocks to `<root>/<log_id>/<partition>/shard.tar` and gives what was written.
+
+    No payload is shuffled. Gives {"uri", "log_id", "partition", "rows", "bytes"} for each shard; its bytes
+    don't depend on how rows were cut into blocks.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        schema: Schema,
+        ext: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ):
+        """
+        Args:
+            root: path or URI of a folder.
+            ext: what a column's members are called, by column.
+
+        Raises:
+            UsageError: the columns or extensions don't fit.
+        """
+        options = TarOptions(ext=dict(ext or {}))
+        super().__init__(root, FORMAT, schema, options, storage_options=storage_options, file=SHARD)

@@ -1,0 +1,19 @@
+"""Zarr datasets: a group per log, one array per column, that xarray and zarr open.
+
+`ZarrReader` reads rows, blocks and batches; `ReadFromZarr` and `WriteToZarr` are Beam transforms over blocks.
+"""
+
+from typing import TYPE_CHECKING
+
+from logloom.extras import imported_on_use
+
+if TYPE_CHECKING:
+    from logloom.io.formats.zarr.beam import ReadFromZarr, WriteToZarr
+    from logloom.io.formats.zarr.options import ZarrOptions
+    from logloom.io.formats.zarr.reader import ZarrReader
+
+__all__ = ["ReadFromZarr", "WriteToZarr", "ZarrOptions", "ZarrReader"]
+
+_LAZY = {".beam": ["ReadFromZarr", "WriteToZarr"], ".options": ["ZarrOptions"], ".reader": ["ZarrReader"]}
+
+__getattr__ = imported_on_use(__name__, _LAZY)

@@ -1,0 +1,328 @@
+"""Rows of zarr groups that others wrote: of arrays along one axis, or of groups of such.
+
+Training takes entries as they lie in the arrays; conversions, which need types, take them as `RawRows`.
+Elsewhere: our own datasets (reader), which arrays hold rows (foreign_groups), the columns that values become
+(cf_conventions).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Array
+from logloom.caching import cached_property
+from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.formats.zarr.cf_conventions import Decoding, column_of, decoding_of
+from logloom.io.formats.zarr.foreign_groups import FILES, Groups, along_rows, dimensions_of, find_groups
+from logloom.io.rows.batches import Batch, rows_of, scattered
+from logloom.io.rows.chain import grouped
+from logloom.io.rows.inference.files import LOG_ID, DatasetPiece, RawRows
+from logloom.io.rows.inference.files import Batch as RawBatch
+from logloom.io.rows.inference.types import RawColumn, UnfitValuesError
+from logloom.io.rows.log_ranges import Ints, Stretches
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.filesystems import explained
+from logloom.io.storage.folders import content_of, files_below
+from logloom.io.storage.store import Store
+from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.text import some_of
+
+_PIECE_BYTES = 256 << 20
+_MAX_CHUNK_BYTES = 1 << 30
+
+
+def open_arrays(store: Store, columns: Sequence[str] | None) -> ArraysSource:
+    """A group that others wrote: of arrays, or of groups with the same arrays, of which each is a log.
+
+    Args:
+        columns: names of arrays, needed where a group's arrays are of several lengths, or groups differ.
+
+    Raises:
+        DatasetError: it can't be read.
+        UsageError: it holds no arrays, or it isn't clear what a row is.
+    """
+    source = ArraysSource(store, columns)
+    lacking = source.unreadable
+    if columns is not None:
+        lacking = {name: why for name, why in lacking.items() if _matches(name.rsplit("/", 1)[-1], columns)}
+    if lacking:
+        listed = "; ".join(f"{name}: {why}" for name, why in sorted(lacking.items()))
+        warnings.warn(
+            f"{source.place}: left out, since they can't be opened: {listed[:2000]}. "
+            "Choose others by columns=[…]",
+            stacklevel=6,
+        )
+    source.schema  # noqa: B018 # raises where groups differ
+    return source
+
+
+class ArraysSource(RowSource, RawRows):
+    """Row i is entry i of each array of a zarr group: what others, such as xarray, wrote.
+
+    Of several groups each is a log of its name. A piece is a range of a group's rows that cuts no chunk.
+    """
+
+    kind = "zarr"
+    has_stamps = False
+    unknown = "zarr arrays whose codecs have no checksum"
+
+    def __init__(self, store: Store, columns: Sequence[str] | None = None):
+        """Opens the groups.
+
+        Args:
+            columns: names or globs of the arrays that rows have; conversions name theirs themselves.
+
+        Raises:
+            DatasetError: there is no group, or a damaged one.
+            UsageError: there are no arrays.
+        """
+        self.place, self._store, self._wanted = store.uri, store, columns
+        self.reader  # noqa: B018 # raises what is wrong with it
+
+    def _open(self) -> tuple[Groups, dict[str, str]]:
+        return find_groups(self._store)
+
+    # --- as they lie there ------------------------------------------------------------------------------
+
+    @cached_property
+    def _groups(self) -> Groups:
+        """The arrays along the rows, of those that are wanted."""
+        return {path: along_rows(self._named(path), self._store.uri_of(path)) for path in self.reader[0]}
+
+    def _named(self, path: str) -> dict[str, Any]:
+        arrays: dict[str, Any] = self.reader[0][path]
+        if self._wanted is None:
+            return arrays
+        chosen = {name: array for name, array in arrays.items() if _matches(name, self._wanted)}
+        return chosen or arrays  # whoever picks columns tells of typos
+
+    @cached_property
+    def schema(self) -> Schema:
+        """
+        Raises:
+            UsageError: groups differ.
+        """
+        (first, schema), *others = (
+            (path, self._schema_of(path, arrays)) for path, arrays in self._groups.items()
+        )
+        for path, other in others:
+            if other != schema:
+                mine, theirs = ({f"{n}: {t}" for n, t in s.columns.items()} for s in (other, schema))
+                raise UsageError(
+                    f"{self.place}: its groups differ ({some_of(sorted(theirs ^ mine), 6)} in "
+                    f"{self._store.uri_of(first)} or {self._store.uri_of(path)} alone), so they aren't logs "
+                    "of one dataset; name the arrays that all have: columns=[…], or open one group"
+                )
+        return schema
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """What zarr can't open, by path, and arrays of types that no column has; and why."""
+        odd = {}
+        for path, arrays in self._groups.items():
+            for name, array in arrays.items():
+                try:
+                    if _type_of(array, self._decoding(path, name)) is None:
+                        odd[name] = f"values of type {array.dtype}"
+                except UnfitValuesError as error:
+                    odd[name] = str(error)
+        return {**self.reader[1], **odd}
+
+    def _schema_of(self, path: str, arrays: Mapping[str, Any]) -> Schema:
+        types = {}
+        for name, array in arrays.items():
+            with contextlib.suppress(UnfitValuesError):
+                types[name] = _type_of(array, self._decoding(path, name))
+        return Schema({name: ctype for name, ctype in types.items() if ctype is not None})
+
+    def _decoding(self, path: str, name: str) -> Decoding:
+        """How values of an array are decoded.
+
+        Raises:
+            UnfitValuesError: they can't be.
+        """
+        key = path, name
+        if key not in self._decodings:
+            array = self.reader[0][path][name]
+            try:
+                self._decodings[key] = decoding_of(array, bool(dimensions_of(array)))
+            except UnfitValuesError as error:
+                self._decodings[key] = error
+        found = self._decodings[key]
+        if isinstance(found, UnfitValuesError):
+            raise found
+        return found
+
+    @cached_property
+    def _decodings(self) -> dict[tuple[str, str], Decoding | UnfitValuesError]:
+        return {}
+
+    @property
+    def left_out(self) -> Mapping[str, str]:  # type: ignore[override]
+        """Arrays that are no columns, and why."""
+        return self.unreadable | {
+            name: "the coordinate of another axis" if array.ndim else "a scalar, no entry for each row"
+            for path, rows in self._groups.items()
+            for name, array in self._named(path).items()
+            if name not in rows
+        }
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        name = self.place.rsplit("/", 1)[-1]
+        rows = [int(next(iter(arrays.values())).shape[0]) for arrays in self._groups.values()]
+        return Stretches.of_logs([path or name for path in self._groups], rows)
+
+    @property
+    def stamps(self) -> None:
+        return None
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        return rows_of(self.batch(positions, names), len(positions))
+
+    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        paths = list(self._groups)
+        found = [
+            (where, self._batch(paths[number], own, names))
+            for number, where, own in grouped(self.stretches.bounds, positions)
+        ]
+        return found[0][1] if len(found) == 1 else scattered(found, len(positions), out)
+
+    def _batch(self, path: str, positions: Ints, names: Sequence[str]) -> Batch:
+        rows, back = np.unique(positions, return_inverse=True)
+        is_sorted = np.array_equal(back, np.arange(len(rows)))
+        batch: Batch = {}
+        for name in names:
+            found = self._read(path, name, rows)
+            found = found if is_sorted else found[back]
+            ctype = self.schema.columns[name]
+            if ctype.kind != "array":
+                batch[name] = found.tolist()
+            else:
+                batch[name] = found.astype(object) if ctype.dtype.kind == "O" else found
+        return batch
+
+    def _read(self, path: str, name: str, rows: Ints) -> Array:
+        """The given rows of an array, ascending."""
+        array, first, stop = self.reader[0][path][name], int(rows[0]), int(rows[-1]) + 1
+        place = f"{self._store.uri_of(path)}/{name}"
+        try:
+            with explained(place):
+                stored = array[first:stop] if stop - first == len(rows) else array.oindex[rows]
+                return self._decoding(path, name).decode(np.asarray(stored))
+        except LogloomError:
+            raise
+        except UnfitValuesError as error:
+            raise DatasetError(
+                f"{place}: rows {first} to {stop}: {error}; leave it out by --columns"
+            ) from error
+        except Exception as error:  # each codec has errors of its own
+            why = f"{type(error).__name__}: {error}"
+            raise DatasetError(f"{place}: rows {first} to {stop} can't be read ({why})") from error
+
+    # --- for conversions --------------------------------------------------------------------------------
+
+    def _arrays(self, path: str) -> dict[str, Any]:
+        groups, unreadable = self.reader
+        for lost, reason in unreadable.items():
+            raise DatasetError(f"{self._store.uri_of(lost)}: no zarr array that can be read ({reason})")
+        return {name: array for name, array in groups[path].items() if array.ndim}
+
+    def _chosen(self, path: str, names: Sequence[str] | None) -> dict[str, Any]:
+        arrays, uri = self._arrays(path), self._store.uri_of(path)
+        if names is not None:
+            missing = [name for name in names if name not in arrays and name != LOG_ID]
+            if missing:
+                raise DatasetError(f"{uri}: there is no array {some_of(missing)}")
+            arrays = {name: arrays[name] for name in names if name in arrays}
+        rows = along_rows(arrays, uri)
+        for name in rows:
+            try:
+                self._decoding(path, name)
+            except UnfitValuesError as error:
+                raise UsageError(f"{uri}/{name}: {error}; leave it out by --columns") from error
+        return rows
+
+    def names(self) -> Sequence[str]:
+        """Of the arrays of the first group."""
+        return list(self._arrays(next(iter(self.reader[0]))))
+
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
+        return [piece for path in self.reader[0] for piece in self._pieces_of(path, names)]
+
+    def _pieces_of(self, path: str, names: Sequence[str] | None) -> list[DatasetPiece]:
+        arrays, uri = self._chosen(path, names), self._store.uri_of(path)
+        rows = int(next(iter(arrays.values())).shape[0])
+        chunk, row_bytes = _weights(arrays)
+        step = chunk * max(1, _PIECE_BYTES // (chunk * row_bytes))
+        folders = [f"{path}/{name}".lstrip("/") for name in arrays]
+        metadata = [name for name in FILES if self._store.exists(name)]
+        content, size = content_of(self._store, metadata + files_below(self._store, folders))
+        return [
+            DatasetPiece(
+                f"{uri}: rows {first} to {stop}", (path, first, stop), content, size * (stop - first) // rows
+            )
+            for first, stop in ((first, min(first + step, rows)) for first in range(0, rows, step))
+        ]
+
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
+        path, first, stop = piece.where
+        arrays = self._chosen(path, names)
+        for name, array in arrays.items():
+            if (nbytes := _row_bytes(array) * array.chunks[0]) > _MAX_CHUNK_BYTES:
+                raise DatasetError(
+                    f"{self._store.uri_of(path)}/{name}: chunks of {nbytes:,} bytes, at most "
+                    f"{_MAX_CHUNK_BYTES:,} are read; leave it out by --columns"
+                )
+        chunk, row_bytes = _weights(arrays)
+        step = min(chunk, max(1, max_bytes // row_bytes))
+        for start in range(first, stop, step):
+            rows = np.arange(start, min(start + step, stop))
+            batch = {name: self._column(path, name, rows) for name in arrays}
+            if len(self.reader[0]) > 1 and LOG_ID not in batch:
+                batch[LOG_ID] = RawColumn([path] * len(rows), STRING)
+            yield batch
+
+    def _column(self, path: str, name: str, rows: Ints) -> RawColumn:
+        values = self._read(path, name, rows)
+        try:
+            return column_of(values, self._decoding(path, name))
+        except UnfitValuesError as error:
+            place = f"{self._store.uri_of(path)}/{name}: rows {rows[0]} to {rows[-1] + 1}"
+            raise DatasetError(f"{place}: {error}; leave it out by --columns") from error
+
+
+def _row_bytes(array: Any) -> int:
+    size: int = math.prod(array.shape[1:]) * array.dtype.itemsize
+    return size
+
+
+def _weights(arrays: Mapping[str, Any]) -> tuple[int, int]:
+    """How many rows are stored together, at most, and the bytes of one."""
+    rows = max(int((array.shards or array.chunks)[0]) for array in arrays.values())
+    return max(1, rows), max(1, sum(map(_row_bytes, arrays.values())))
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _type_of(array: Any, decoding: Decoding) -> ColumnType | None:
+    """The type of the column that an array is; None where it can't be one."""
+    from zarr.dtype import VariableLengthBytes, VariableLengthUTF8
+
+    stored = getattr(array.metadata, "data_type", None) or array.metadata.dtype
+    texts = {VariableLengthUTF8: STRING, VariableLengthBytes: BYTES}
+    if type(stored) in texts:
+        return texts[type(stored)] if array.ndim == 1 else ColumnType(np.dtype("O"), array.shape[1:])
+    if array.dtype.kind not in "biufcSUVmM":
+        return None
+    words = decoding.unit, decoding.description, decoding.attributes
+    return ColumnType(decoding.dtype, array.shape[1:], "array", *words)

@@ -1,0 +1,256 @@
+"""How an array is cut into chunks and files, and the JSON that says so: zarr formats 3 and 2.
+
+Here: `ArrayLayout`, its metadata written and read, and the metadata of groups.
+Elsewhere: the bytes of chunks and files (shards), which arrays there are (columns).
+
+In format 3 a file is a shard: chunks one after the other, each closed by its CRC32C, and an index of their
+places at the end. In format 2 a file is a chunk. Arrays are cut along their first axis only.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
+from typing import Any
+
+import numpy as np
+
+from logloom.caching import cached_property
+from logloom.errors import DatasetError
+from logloom.io.formats.zarr.columns import LogArray
+from logloom.io.formats.zarr.options import ZarrOptions
+
+CHUNK_BYTES = 32 << 10
+CHUNK_BYTES_V2 = 1 << 20
+SHARD_BYTES = 16 << 20  # buffers of this size are used again by malloc, larger ones come as fresh pages
+MAX_CHUNK_BYTES = 1 << 30
+ZSTD_LEVEL = 3
+_PLAIN = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+_PLAIN += ["float16", "float32", "float64", "complex64", "complex128"]
+_LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+
+
+@dataclass(frozen=True)
+class ArrayLayout:
+    """An array as it lies in files.
+
+    Attributes:
+        chunk: entries along the first axis that are read together.
+        shard: entries of a file, a multiple of `chunk`; `chunk` itself in format 2.
+        compress: "lz4", "zstd" or "none".
+        format: of zarr, 3 or 2.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    chunk: int
+    shard: int
+    compress: str
+    format: int
+
+    @classmethod
+    def choose(cls, array: LogArray, length: int, options: ZarrOptions, plain: bool) -> ArrayLayout:
+        """The layout of a new array; follows from the declared type, its length and the options alone.
+
+        Args:
+            length: of the first axis.
+            plain: whether to leave it uncompressed whatever the options say.
+        """
+        row = max(1, array.row_bytes)
+        wanted = (CHUNK_BYTES if options.format == 3 else CHUNK_BYTES_V2) // row
+        if options.rows_per_chunk is not None and array.axis != "values":
+            wanted = min(options.rows_per_chunk, MAX_CHUNK_BYTES // row)
+        chunk = max(1, min(wanted, length))
+        per_file = max(1, min(SHARD_BYTES // (chunk * row), -(-length // chunk)))
+        shard = chunk * per_file if options.format == 3 else chunk
+        compress = "none" if plain else options.compress
+        return cls(array.dtype, (length, *array.tail), chunk, shard, compress, options.format)
+
+    @cached_property
+    def tail(self) -> tuple[int, ...]:
+        return self.shape[1:]
+
+    @cached_property
+    def row_bytes(self) -> int:
+        return math.prod(self.tail) * self.dtype.itemsize
+
+    @cached_property
+    def chunk_bytes(self) -> int:
+        """Of a chunk, uncompressed."""
+        return self.chunk * self.row_bytes
+
+    @property
+    def num_files(self) -> int:
+        return -(-self.shape[0] // self.shard) if self.row_bytes else 0
+
+    def chunks_in(self, file: int) -> int:
+        """How many chunks of a file hold entries of the array."""
+        entries = min(self.shard, self.shape[0] - file * self.shard)
+        return -(-entries // self.chunk)
+
+    def file_name(self, file: int) -> str:
+        """Within the array's folder."""
+        places = [str(file), *["0"] * len(self.tail)]
+        return "/".join(["c", *places]) if self.format == 3 else ".".join(places)
+
+    def metadata(self) -> dict[str, Any]:
+        """What zarr.json or .zarray says of the layout, without names and attributes."""
+        tail = [max(1, n) for n in self.tail]
+        if self.format == 2:
+            return {
+                "chunks": [self.chunk, *tail],
+                "compressor": self._compressor_v2(),
+                "dtype": self.dtype.str,
+                # xarray takes a format 2 fill value for "missing", so a true 0 would become NaN.
+                "fill_value": None,
+                "filters": None,
+                "order": "C",
+                "shape": list(self.shape),
+                "zarr_format": 2,
+            }
+        grid = {"name": "regular", "configuration": {"chunk_shape": [self.shard, *tail]}}
+        return {
+            "chunk_grid": grid,
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "codecs": _sharding(self.chunk, tuple(tail), self.dtype.itemsize, self.compress),
+            "data_type": _data_type(self.dtype),
+            "fill_value": _fill_value(self.dtype),
+            "node_type": "array",
+            "shape": list(self.shape),
+            "storage_transformers": [],
+            "zarr_format": 3,
+        }
+
+    def _compressor_v2(self) -> dict[str, Any] | None:
+        shuffle = int(self.dtype.itemsize > 1)
+        return {
+            "none": None,
+            "lz4": {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": shuffle},
+            "zstd": {"id": "zstd", "level": ZSTD_LEVEL},
+        }[self.compress]
+
+    @classmethod
+    def from_metadata(cls, data: Any, source: str) -> ArrayLayout:
+        """Reads a layout.
+
+        Args:
+            source: where the metadata stands, for errors.
+
+        Raises:
+            DatasetError: it isn't one that logloom writes.
+        """
+        try:
+            layout = cls._parse(data)
+            layout._check()
+            expected = layout.metadata()
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+            raise DatasetError(f"{source}: not the metadata of a zarr array ({error!r})") from error
+        strange = [key for key, value in expected.items() if data.get(key) != value]
+        if strange:
+            raise DatasetError(
+                f"{source}: {strange[0]} is {str(data.get(strange[0]))[:200]}, not as logloom writes it; "
+                "open it with zarr or xarray"
+            )
+        return layout
+
+    @classmethod
+    def _parse(cls, data: Mapping[str, Any]) -> ArrayLayout:
+        shape = tuple(data["shape"])
+        if data["zarr_format"] == 2:
+            compressor = data["compressor"]
+            compress = "none" if compressor is None else "zstd" if compressor["id"] == "zstd" else "lz4"
+            chunk = data["chunks"][0]
+            return cls(np.dtype(data["dtype"]), shape, chunk, chunk, compress, 2)
+        (sharding,) = [codec["configuration"] for codec in data["codecs"]]
+        names = [codec["name"] for codec in sharding["codecs"]]
+        compress = "lz4" if "blosc" in names else "zstd" if "zstd" in names else "none"
+        shard = data["chunk_grid"]["configuration"]["chunk_shape"][0]
+        dtype = _dtype_of(data["data_type"])
+        return cls(dtype, shape, sharding["chunk_shape"][0], shard, compress, data["zarr_format"])
+
+    def _check(self) -> None:
+        numbers = (*self.shape, self.chunk, self.shard)
+        if not self.shape or not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers):
+            raise ValueError("a shape that makes no sense")
+        if self.format not in (2, 3) or not self.chunk or not self.shard or self.shard % self.chunk:
+            raise ValueError("chunks that make no sense")
+        if self.dtype.kind not in "biufcU" or not self.dtype.itemsize:
+            raise ValueError("not a plain data type")
+        if self.chunk_bytes > MAX_CHUNK_BYTES or self.shard // self.chunk > SHARD_BYTES:
+            raise ValueError("a chunk or shard of absurd size")
+
+
+@functools.cache  # one object for all arrays of this kind, of which `json_bytes` makes one text
+def _sharding(chunk: int, tail: tuple[int, ...], itemsize: int, compress: str) -> list[dict[str, Any]]:
+    codecs: list[dict[str, Any]] = [_LITTLE if itemsize > 1 else {"name": "bytes"}]
+    if compress == "lz4":
+        shuffle = "shuffle" if itemsize > 1 else "noshuffle"
+        settings = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": shuffle, "typesize": itemsize}
+        codecs.append({"name": "blosc", "configuration": settings})
+    if compress == "zstd":
+        codecs.append({"name": "zstd", "configuration": {"checksum": False, "level": ZSTD_LEVEL}})
+    sharding = {
+        "chunk_shape": [chunk, *tail],
+        "codecs": [*codecs, {"name": "crc32c"}],
+        "index_codecs": [_LITTLE, {"name": "crc32c"}],
+        "index_location": "end",
+    }
+    return [{"name": "sharding_indexed", "configuration": sharding}]
+
+
+@functools.cache  # numpy takes a while to spell a name
+def _data_type(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "U":
+        return {"name": "fixed_length_utf32", "configuration": {"length_bytes": dtype.itemsize}}
+    return dtype.name
+
+
+def _dtype_of(data_type: Any) -> np.dtype[Any]:
+    if isinstance(data_type, Mapping):
+        return np.dtype(f"<U{data_type['configuration']['length_bytes'] // 4}")
+    if data_type not in _PLAIN:
+        raise ValueError(f"data type {data_type!r}")
+    dtype: np.dtype[Any] = np.dtype(data_type)
+    return dtype.newbyteorder("<")
+
+
+def _fill_value(dtype: np.dtype[Any]) -> Any:
+    """What other readers give for a chunk that is lost: where there is NaN, not a number to believe."""
+    return {"b": False, "f": "NaN", "c": ["NaN", "NaN"], "U": ""}.get(dtype.kind, 0)
+
+
+def json_bytes(value: Any) -> bytes:
+    """As `json.dumps` with indent=1 and sorted keys, in half of the time: its encoder indents item by item.
+
+    What stands in a value several times, the same object, is written out once.
+
+    >>> value = {"b": [1, {}], "a": "é"}
+    >>> json_bytes(value) == json.dumps(value, indent=1, sort_keys=True).encode()
+    True
+    """
+    return _indented(value, "\n", {}).encode()
+
+
+def _indented(value: Any, line: str, made: dict[tuple[int, str], str]) -> str:
+    """A value whose own line begins with `line`; `made` keeps texts by object and line."""
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    if not isinstance(value, Mapping | list | tuple) or not value:
+        return str(value) if type(value) is int else json.dumps(value)
+    if (text := made.get((id(value), line))) is None:
+        text = made[id(value), line] = _indented_items(value, line, made)
+    return text
+
+
+def _indented_items(value: Any, line: str, made: dict[tuple[int, str], str]) -> str:
+    inner = line + " "
+    if isinstance(value, Mapping):
+        items = [
+            f"{encode_basestring_ascii(key)}: {_indented(value[key], inner, made)}" for key in sorted(value)
+        ]
+        return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
+    return f"[{inner}{f',{inner}'.join([_indented(item, inner, made) for item in value])}{line}]"

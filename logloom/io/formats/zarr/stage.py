@@ -1,0 +1,189 @@
+"""One partition's share of a zarr dataset, staged for assembly: its writer and its reader.
+
+A staged unit holds the arrays of its rows uncompressed. The small ones share the file `small-columns`, in
+slabs of 1024 rows, array by array within a slab; each other array is a file `<array>.bin`. Instead of offsets
+it holds where each row ends, counted within the unit.
+Elsewhere: which arrays there are (columns), how units become a dataset (assemble).
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Array, Block, Ragged, Values
+from logloom.caching import cached_property
+from logloom.errors import DatasetError
+from logloom.io.catalog.entries import repair_hint
+from logloom.io.formats.interface import UnitContext
+from logloom.io.formats.stages import StageReader, StageWriter, read_range
+from logloom.io.formats.unit_summary import Closed
+from logloom.io.formats.zarr.columns import LogArray, array_values, arrays_of, read_blocks
+from logloom.io.storage.files import File
+from logloom.io.storage.metadata import Count, Int64
+from logloom.schema import TIMESTAMP, Schema
+
+SMALL = "small-columns"
+SLAB_ROWS = 1024
+_SMALL_ROW_BYTES = 512
+
+
+@dataclass(frozen=True)
+class StagedArray:
+    """Where a staged unit keeps an array.
+
+    Attributes:
+        before: bytes per row of the arrays before it in a slab; -1 for one with a file of its own.
+        slab_row_bytes: bytes per row of all arrays in slabs.
+    """
+
+    array: LogArray
+    before: int
+    slab_row_bytes: int
+
+    @property
+    def file(self) -> str:
+        return SMALL if self.before >= 0 else f"{self.array.name}.bin"
+
+
+def staged_arrays(schema: Schema) -> dict[str, StagedArray]:
+    """Where every array of a unit lies, by name."""
+    arrays = arrays_of(schema)
+    before: dict[str, int] = {}
+    total = 0
+    for name, array in arrays.items():
+        if array.axis != "values" and array.row_bytes <= _SMALL_ROW_BYTES:
+            before[name] = total
+            total += array.row_bytes
+    return {name: StagedArray(array, before.get(name, -1), total) for name, array in arrays.items()}
+
+
+class ZarrStageWriter(StageWriter):
+    """Writes the staged files of one partition into a local folder."""
+
+    def __init__(self, directory: pathlib.Path, schema: Schema, context: UnitContext):
+        super().__init__(directory, context)
+        self._types = {"timestamp": TIMESTAMP, **schema.all}
+        self._staged = staged_arrays(schema)
+        self._slab: dict[str, Array] = {}
+        self._filled = 0
+        self._values = {name: 0 for name, ctype in self._types.items() if ctype.is_ragged}
+
+    def stage(self, block: Block) -> None:
+        small: dict[str, Array] = {}
+        for name, staged in self._staged.items():
+            array = staged.array
+            values = block.columns[array.column]
+            pieces = array_values(array, self._types[array.column], values)
+            if staged.before < 0:
+                for piece in pieces:
+                    self._put(staged.file, piece)
+            else:
+                (small[name],) = pieces
+                if array.part == "offsets":
+                    small[name] = small[name] + self._values[array.column]
+        self._fill(small, len(block))
+        for name in self._values:
+            values = block.columns[name]
+            assert isinstance(values, Ragged)
+            self._values[name] += int(values.lengths.sum())
+
+    def _fill(self, small: Mapping[str, Array], rows: int) -> None:
+        done = 0
+        while done < rows:
+            if not self._slab:
+                self._slab = {n: np.empty((SLAB_ROWS, *v.shape[1:]), v.dtype) for n, v in small.items()}
+            count = min(rows - done, SLAB_ROWS - self._filled)
+            for name, values in small.items():
+                self._slab[name][self._filled : self._filled + count] = values[done : done + count]
+            self._filled += count
+            done += count
+            if self._filled == SLAB_ROWS:
+                self._flush()
+
+    def _flush(self) -> None:
+        for values in self._slab.values():
+            self._put(SMALL, values[: self._filled])
+        self._filled = 0
+
+    def _put(self, file: str, values: Array) -> None:
+        if values.size:
+            little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+            self.write(file, little.reshape(-1).view(np.uint8).data)
+
+    def metadata(self) -> dict[str, Any]:
+        """Beside what all say: values, of each ragged column in all."""
+        if self._filled:
+            self._flush()
+        return {**super().metadata(), "values": self._values}
+
+
+def read_staged(file: File, staged: StagedArray, rows: int, start: int, stop: int) -> Array:
+    """Entries [start, stop) of a staged array; of offsets, the ends of rows.
+
+    Args:
+        file: that holds it.
+        rows: of the unit.
+
+    Raises:
+        DatasetError: the file is missing or too short.
+        StorageError: it can't be read.
+    """
+    array = staged.array
+    if start >= stop or not array.row_bytes:
+        return np.empty((stop - start, *array.tail), array.dtype)
+    width = array.row_bytes
+    if staged.before < 0:
+        parts = [read_range(file, start * width, stop * width)]
+    else:
+        parts = []
+        for slab in range(start // SLAB_ROWS, -(-stop // SLAB_ROWS)):
+            first = slab * SLAB_ROWS
+            height = min(SLAB_ROWS, rows - first)
+            low, high = max(start - first, 0), min(stop - first, height)
+            at = first * staged.slab_row_bytes + height * staged.before + low * width
+            parts.append(read_range(file, at, at + (high - low) * width))
+    data = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return data.view(array.dtype).reshape(stop - start, *array.tail)
+
+
+class ClosedZarr(Closed):
+    """What `ZarrStageWriter.close` gives."""
+
+    values: Mapping[str, Count]
+    span: tuple[Int64, ...]
+
+
+class ZarrStageReader(StageReader):
+    """The rows of a staged unit."""
+
+    closed = ClosedZarr
+
+    @cached_property
+    def _staged(self) -> dict[str, StagedArray]:
+        return staged_arrays(self.schema)
+
+    def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
+        types = {name: self.schema.all[name] for name in names}
+        return read_blocks(self._read_array, types, start, stop, self.store.uri, max_bytes, self._block)
+
+    def _block(self, first_row: int, columns: dict[str, Values]) -> Block:
+        return Block(self.unit["log_id"], self.unit["partition"], first_row, columns)
+
+    def _read_array(self, name: str, start: int, stop: int) -> Array:
+        staged, rows = self._staged[name], len(self)
+        array, file = staged.array, self.file(staged.file)
+        length = {"rows": rows, "bounds": rows + 1, "values": self.unit["values"].get(array.column, 0)}
+        if not 0 <= start <= stop <= length[array.axis]:
+            raise DatasetError(
+                f"{file.name}: {length[array.axis]} {array.axis}, {stop} were wanted: damaged; "
+                f"{repair_hint(file.name)}"
+            )
+        if array.axis != "bounds":
+            return read_staged(file, staged, rows, start, stop)
+        ends = read_staged(file, staged, rows, max(start - 1, 0), stop - 1)
+        return ends if start else np.concatenate([np.zeros(1, ends.dtype), ends])

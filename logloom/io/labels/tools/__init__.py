@@ -1,0 +1,1 @@
+"""Importers of what labelling tools write."""

@@ -1,6 +1,0 @@
-"""Lance tables, a row of a dataset in each of theirs: `LanceWriter` and `LanceReader`. They need pylance."""
-
-from logloom.io.lance.reader import LanceReader
-from logloom.io.lance.writer import LanceWriter
-
-__all__ = ["LanceReader", "LanceWriter"]

@@ -1,0 +1,378 @@
+"""One file of a log: its index, wherever it comes from, and its stretches, read ahead and checked.
+
+Here: `LogPart` and `open_part`.
+Elsewhere: the kinds of file (logloom.io.logs.mcap, logloom.io.logs.rosbag1), several files as one log
+(container_log).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import LogReadError, TruncatedLogError
+from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.collector import Origin
+from logloom.io.logs.files.compression import allowance
+from logloom.io.logs.files.container import Budget, Chunk, Container, FileIndex, Int64s, way_on
+from logloom.io.logs.files.lazy_attributes import lazy
+from logloom.io.logs.files.message_compression import inflated
+from logloom.io.logs.files.ranges import LogFile, Scratch, content_id, fetches, read_ahead
+from logloom.io.logs.files.sidecars import Sidecars
+from logloom.io.logs.interface import OpenOptions, Refusal
+from logloom.io.logs.recording_times import HOUR, RecordedTime
+from logloom.io.storage.step_times import step
+
+LISTED = 5  # damaged places that an error names
+ACTIVE = ".active"  # ends the name of a file that ROS 1's recorder hasn't closed
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """One file of a log.
+
+    Attributes:
+        base: the chunk number, in the log, of the file's first chunk.
+        max_chunk_bytes, hash: as `OpenOptions` has them.
+    """
+
+    container: Container
+    index: FileIndex
+    base: int = 0
+    max_chunk_bytes: int = 1 << 30
+    hash: Literal["ends", "full"] = "ends"
+
+    @property
+    def uri(self) -> str:
+        return self.container.file.uri
+
+    @lazy
+    def content_id(self) -> str:
+        return content_id(self.container.file, hash=self.hash)
+
+    @property
+    def unfinished(self) -> str:
+        """How the file shows that its recorder never closed it; "" where it did."""
+        if self.uri.endswith(ACTIVE):
+            return f"its name ends in {ACTIVE}"
+        return str(getattr(self.container, "unfinished", ""))
+
+    @lazy
+    def first(self) -> int:
+        """Its first log time; 0 without messages."""
+        times = self.index.stretches["first"][self.index.with_messages]
+        return int(times.min()) if len(times) else 0
+
+    @property
+    def last(self) -> int:
+        times = self.index.stretches["last"][self.index.with_messages]
+        return int(times.max()) if len(times) else 0
+
+    @lazy
+    def channels(self) -> dict[str, list[int]]:
+        """Channel ids by topic."""
+        found: dict[str, list[int]] = {}
+        for channel in sorted(self.index.channels):
+            found.setdefault(self.index.channels[channel].topic, []).append(channel)
+        return found
+
+    def shares(self, topic: str) -> NDArray[Any]:
+        """The rows of the index that are about a topic."""
+        none = np.empty(0, np.intp)
+        rows = [self._share_rows.get(channel, none) for channel in self.channels.get(topic, [])]
+        wanted: NDArray[Any] = self.index.shares[np.sort(np.concatenate([none, *rows]))]
+        return wanted
+
+    @lazy
+    def _share_rows(self) -> dict[int, NDArray[np.intp]]:
+        """Which rows of the index are about a channel: looked up for each of thousands of topics."""
+        return by_value(self.index.shares["channel"])
+
+    def stretches_with(self, topic: str, first: int, last: int) -> Int64s:
+        """The stretches that may hold messages of a topic with first <= log time <= last."""
+        shares = self.shares(topic)
+        return np.unique(shares["stretch"][(shares["first"] <= last) & (shares["last"] >= first)])
+
+    def rows_of(self, chunk: Chunk, topic: str) -> NDArray[np.bool_]:
+        """Which messages of a chunk are of a topic."""
+        channels = self.channels.get(topic, [])
+        if len(channels) == 1:
+            mine: NDArray[np.bool_] = chunk.channel == channels[0]
+            return mine
+        return np.isin(chunk.channel, channels)
+
+    def rows_by_topic(self, chunk: Chunk) -> dict[str, NDArray[np.intp]]:
+        """The messages of a chunk by topic, ascending; topics without any are left out."""
+        by_channel = by_value(chunk.channel)
+        found: dict[str, list[NDArray[np.intp]]] = {}
+        for channel, rows in by_channel.items():
+            if channel in self.index.channels:
+                found.setdefault(self.index.channels[channel].topic, []).append(rows)
+        return {
+            topic: rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows))
+            for topic, rows in found.items()
+        }
+
+    def origin(self, stretch: int) -> Origin:
+        row = self.index.stretches[stretch]
+        position = int(row["position"]) + (self.base << 32)
+        unit = getattr(self.container, "unit", "byte")
+        return Origin(self.uri, int(row["offset"]), position, bool(row["loose"]), unit)
+
+    def chunks(self, stretches: Int64s) -> Iterator[tuple[int, Chunk]]:
+        """Reads stretches, given by number in ascending order; damage is in the chunks' problems.
+
+        Raises:
+            LogReadError: they hold too much together.
+        """
+        budget = Budget(self.container.file)
+        rows = self.index.stretches
+        identity = self.container.file.identity
+        keys = [(identity, self.container.settings, int(rows["offset"][i])) for i in stretches.tolist()]
+        found = [CHUNKS.get(key) for key in keys]
+        missing = stretches[[chunk is None for chunk in found]]
+        starts = rows["offset"][missing]
+        scratch = Scratch()
+        jobs = fetches(self.container.file, starts, starts + rows["length"][missing], scratch)
+        decoded = read_ahead(
+            partial(self._decode, number, job, scratch)
+            for number, job in zip(missing.tolist(), jobs, strict=True)
+        )
+        for number, key, chunk in zip(stretches.tolist(), keys, found, strict=True):
+            if chunk is None:
+                chunk = next(decoded)
+                CHUNKS.put(key, chunk)
+            budget.take(chunk.buffer.nbytes)
+            yield number, chunk
+
+    def _decode(self, number: int, fetch: Callable[[], memoryview], scratch: Scratch) -> Chunk:
+        with step("read a chunk", int(self.index.stretches["length"][number])):
+            data = fetch()
+        with step("decode a chunk", len(data)):
+            return self._decoded(number, data, scratch)
+
+    def _decoded(self, number: int, data: memoryview, scratch: Scratch) -> Chunk:
+        chunk = self.container.decode(self.index.stretches[number], data)
+        if not chunk.shares_memory(data):
+            scratch.take_back(data)
+        # ROS 2's recorder may compress messages one by one, and nothing in the file says so.
+        channel = self.index.channels.get(int(chunk.channel[0])) if len(chunk) else None
+        if channel is not None and channel.encoding == "cdr":
+            # By what lies in the file: chunks of packed messages may be packed once more.
+            chunk = inflated(chunk, min(self.max_chunk_bytes, allowance(len(data))))
+        return chunk if chunk.problems else replace(chunk, problems=self._contradictions(number, chunk))
+
+    def _contradictions(self, number: int, chunk: Chunk) -> tuple[str, ...]:
+        """What the index says of a stretch that isn't so; rows chosen by it could be incomplete."""
+        for channel, count in self.claims(number).items():
+            found = int(np.count_nonzero(chunk.channel == channel))
+            if found != count:
+                return (f"it holds {found} messages where the index says {count}",)
+        if len(chunk) != sum(self.claims(number).values()):
+            return ("it holds messages that the index doesn't mention",)
+        row = self.index.stretches[number]
+        if len(chunk) and not row["first"] <= chunk.log_time.min() <= chunk.log_time.max() <= row["last"]:
+            return ("it holds messages outside the times that the index says",)
+        return ()
+
+    @lazy
+    def _share_starts(self) -> Int64s:
+        numbers = np.arange(len(self.index.stretches) + 1)
+        return np.searchsorted(self.index.shares["stretch"], numbers).astype(np.int64)
+
+    def claims(self, number: int) -> dict[int, int]:
+        """By the index: how many messages each channel has in a stretch."""
+        mine = self.index.shares[self._share_starts[number] : self._share_starts[number + 1]]
+        return dict(zip(mine["channel"].tolist(), mine["count"].tolist(), strict=True))
+
+    def num_lost(self, number: int, chunk: Chunk, topic: str) -> int:
+        """How many messages of a topic the index promises and a damaged stretch lacks."""
+        mine = self.channels.get(topic, [])
+        claimed = sum(count for channel, count in self.claims(number).items() if channel in mine)
+        return max(0, claimed - int(self.rows_of(chunk, topic).sum()))
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The damage that a scan found."""
+        base = self.base << 32
+        return tuple(
+            Refusal(
+                self.uri,
+                lost.offset,
+                lost.topic,
+                lost.position + base,
+                lost.log_time,
+                f"{lost.reason} ({lost.length} bytes)" if lost.length else lost.reason,
+                lost.num_messages,
+                lost.unit,
+            )
+            for lost in self.index.lost
+        )
+
+    def entries(self, number: int) -> tuple[Int64s, Int64s, Int64s]:
+        """The channel, log time and position of each message of a stretch, in the order of the file.
+
+        They come from the file's own index records where it has any, else from the messages.
+        """
+        row = self.index.stretches[number]
+        base = int(row["position"]) + (self.base << 32)
+        look = None if self.index.is_scanned else getattr(self.container, "entries", None)
+        if look is not None:
+            try:
+                found = look(row)
+            except LogReadError:  # a message index may be damaged where the messages aren't
+                found = {}
+            if sum(len(times) for times, _ in found.values()) == sum(self.claims(number).values()):
+                none = np.empty(0, np.int64)
+                channel = np.repeat(
+                    np.array(list(found), np.int64), [len(times) for times, _ in found.values()]
+                )
+                time = np.concatenate([none, *(times for times, _ in found.values())])
+                offset = np.concatenate([none, *(offsets for _, offsets in found.values())])
+                order = np.argsort(offset, kind="stable")
+                return channel[order], time[order], base + offset[order]
+        ((_, chunk),) = self.chunks(np.array([number]))
+        return chunk.channel, chunk.log_time, base + chunk.offset
+
+    def extent(self, topic: str, recorded: RecordedTime | None = None) -> tuple[int, int] | None:
+        """First and last log time of a topic; None without messages.
+
+        The index of a file tells times by stretch only; of the stretches where a topic may begin or end, the
+        file's own index records are read.
+
+        Args:
+            recorded: whose strays don't count; None where the topic has none.
+        """
+        shares = self.shares(topic)
+        if recorded is not None:
+            rows = self.index.stretches[shares["stretch"]]
+            # Up to an hour long, a stretch lies within one run.
+            narrow = rows["last"] - rows["first"] <= HOUR
+            known = [self._without_strays(i, topic, recorded) for i in np.unique(shares["stretch"][~narrow])]
+            shares = shares[narrow & ~recorded.are_strays(rows["first"])]
+            spans = [span for span in (*known, self._extent_of(shares, topic)) if span is not None]
+            return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
+        return self._extent_of(shares, topic)
+
+    def _without_strays(self, number: int, topic: str, recorded: RecordedTime) -> tuple[int, int] | None:
+        channel, time, _ = self.entries(number)
+        time = time[np.isin(channel, self.channels[topic]) & ~recorded.are_strays(time)]
+        return (int(time.min()), int(time.max())) if len(time) else None
+
+    def _extent_of(self, shares: NDArray[Any], topic: str) -> tuple[int, int] | None:
+        if len(shares) == 0:
+            return None
+        if self.index.is_scanned:
+            return int(shares["first"].min()), int(shares["last"].max())
+        numbers = np.unique(shares["stretch"])
+        firsts, lasts = (self.index.stretches[name][numbers] for name in ("first", "last"))
+        begin, end = int(lasts.max()), int(firsts.min())
+        for i in np.argsort(firsts, kind="stable").tolist():
+            if firsts[i] > begin:
+                break
+            begin = min(begin, self._extent_in(int(numbers[i]), topic)[0])
+        for i in np.argsort(-lasts, kind="stable").tolist():
+            if lasts[i] < end:
+                break
+            end = max(end, self._extent_in(int(numbers[i]), topic)[1])
+        return begin, end
+
+    def _extent_in(self, number: int, topic: str) -> tuple[int, int]:
+        row = self.index.stretches[number]
+        by_channel = self._times(number)
+        times = [by_channel[channel] for channel in self.channels[topic] if channel in by_channel]
+        if not times:
+            return int(row["first"]), int(row["last"])
+        # Never beyond the stretch's own times: partitions are planned by these.
+        first = max(min(span[0] for span in times), int(row["first"]))
+        return first, min(max(span[1] for span in times), int(row["last"]))
+
+    @lazy
+    def _known_times(self) -> dict[int, Mapping[int, tuple[int, int]]]:
+        return {}
+
+    def _times(self, number: int) -> Mapping[int, tuple[int, int]]:
+        if number not in self._known_times:
+            try:
+                self._known_times[number] = self.container.times(self.index.stretches[number])
+            except LogReadError:
+                # Whoever reads the stretch will be told; here its own times are good enough.
+                self._known_times[number] = {}
+        return self._known_times[number]
+
+
+def by_value(values: Int64s) -> dict[int, NDArray[np.intp]]:
+    """Where each value stands, ascending."""
+    if len(values) and (values == values[0]).all():
+        return {int(values[0]): np.arange(len(values))}
+    order = np.argsort(values, kind="stable")
+    found, starts = np.unique(values[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True)) if len(values) else {}
+
+
+def open_part(container: Container, options: OpenOptions) -> LogPart:
+    """Finds the index of a file: its own, a sidecar, or one made by scanning it.
+
+    Raises:
+        LogReadError: the file is empty, of another kind, or (under `on_error` fail) damaged.
+    """
+    file = container.file
+    if file.size == 0:
+        raise LogReadError(f"{file.uri}: empty file (the writer probably crashed); exclude it")
+    try:
+        index = own_index(container)
+    except LogReadError:
+        if options.on_error != "salvage":
+            raise
+        index = None
+    if index is not None:
+        return LogPart(container, index, max_chunk_bytes=options.max_chunk_bytes, hash=options.hash)
+    sidecars = Sidecars(options.sidecars, options.storage_options)
+    name = content_id(file, hash=options.hash)
+    index = sidecars.load_index(name, options.max_chunk_bytes)
+    if index is None:
+        index = container.scan()
+        sidecars.save_index(name, options.max_chunk_bytes, index)
+    _check_size(file, index)
+    part = LogPart(container, index, max_chunk_bytes=options.max_chunk_bytes, hash=options.hash)
+    if options.on_error != "salvage" and index.lost:
+        raise damage_error(part.refusals(), container.remedy, any(lost.torn for lost in index.lost))
+    return part
+
+
+def own_index(container: Container) -> FileIndex | None:
+    """The index that a file brings; None where it brings none, or not all of it.
+
+    Raises:
+        LogReadError: it is damaged, or claims too much.
+    """
+    index = container.read_index()
+    if index is not None:
+        _check_size(container.file, index)
+    return index
+
+
+def _check_size(file: LogFile, index: FileIndex) -> None:
+    """Raises a LogReadError where stretches claim to hold too much together."""
+    Budget(file).take(sum(index.stretches["size"].tolist()))
+
+
+def damage_error(refusals: Sequence[Refusal], remedy: str, torn: bool = False) -> LogReadError:
+    """The error that lists damage: the first few places, and how many more there are."""
+    lines = [
+        f"{r.uri}: {r.topic + ': ' if r.topic else ''}{r.reason}, {_place(r)}" for r in refusals[:LISTED]
+    ]
+    if len(refusals) > LISTED:
+        lines.append(f"and {len(refusals) - LISTED} more")
+    kind = TruncatedLogError if torn else LogReadError
+    return kind(f"{'; '.join(lines)}. {way_on(remedy)}")
+
+
+def _place(refusal: Refusal) -> str:
+    inside = refusal.position & 0xFFFFFFFF
+    in_chunk = refusal.unit == "byte" and inside and inside != refusal.offset & 0xFFFFFFFF
+    return refusal.place + (f" + {inside} in the uncompressed chunk" if in_chunk else "")

@@ -1,0 +1,291 @@
+"""Byte ranges of files behind any URI, and work done on them ahead of whoever waits for it.
+
+Here: `LogFile` (size, ranges, content id), joining neighbouring ranges into few requests, read-ahead
+by two threads.
+Elsewhere: what the bytes mean (logloom.io.logs.mcap, logloom.io.logs.rosbag1), which of them a reader needs
+(container_log).
+Ranges are half-open, [start, stop), in bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from logloom.errors import LogReadError, TruncatedLogError
+from logloom.io.storage.files import open_local
+from logloom.io.storage.filesystems import filesystem, with_access
+from logloom.io.storage.remote.object_stores import size_in
+from logloom.io.storage.remote.range_requests import failure, fetch, fetch_many
+from logloom.uris import chained, is_local, shown
+
+T = TypeVar("T")
+
+MIB = 1 << 20
+MAX_REQUEST = 16 * MIB  # a larger stretch is fetched by several requests
+SPARE_SHARE = 0.2  # of the wanted bytes may be fetched in vain, to make fewer requests
+
+
+class LogFile:
+    """One file behind a URI. Keeps no handle, so it pickles, survives forks and serves many threads."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None):
+        """
+        Args:
+            uri: a path, or any URI that fsspec opens.
+            storage_options: for fsspec, by protocol.
+        """
+        self.uri = shown(uri)
+        self._storage_options = dict(with_access(storage_options, [uri]))
+        self._local = uri.split("://", 1)[-1] if is_local(uri) else None
+        self._identity: tuple[str, int, str] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (LogFile, (self.uri, self._storage_options))
+
+    @property
+    def is_local(self) -> bool:
+        return self._local is not None
+
+    @property
+    def identity(self) -> tuple[str, int, str]:
+        """(URI, size, what changes when the file is replaced); looked up once."""
+        if self._identity is None:
+            self._identity = (self.uri, *self._describe())
+        return self._identity
+
+    @property
+    def size(self) -> int:
+        return self.identity[1]
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes that it takes where it lies: fewer than `size` where it is packed as a whole."""
+        return self.size
+
+    def head(self, count: int) -> bytes:
+        """The first bytes of the file: `count`, or all where it has fewer. Raises what `read` raises."""
+        if not self.is_local and self._identity is None:
+            # Its size needn't be asked for.
+            return self._read(0, count)
+        return self.read(0, min(count, self.size))
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes of a range.
+
+        Raises:
+            LogReadError: the file is missing.
+            TruncatedLogError: the file ends before `stop`.
+            StorageError: the storage failed.
+        """
+        if stop <= start:
+            return b""
+        data = self._read(start, stop)
+        if len(data) != stop - start:
+            raise _cut_short(self.uri, start, stop - start, len(data))
+        return data
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of several ranges, all requested at once. Raises what `read` raises."""
+        if self.is_local or len(ranges) == 1:
+            return [self.read(start, stop) for start, stop in ranges]
+        starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
+        return fetch_many(
+            [self.uri] * len(ranges), self._storage_options, starts, stops, LogReadError, _cut_short
+        )
+
+    def read_into(self, start: int, room: memoryview) -> None:
+        """Fills `room` with the bytes from `start` on, of a local file. Raises what `read` raises."""
+        file = open_local(self.uri, LogReadError, is_sized=False)
+        try:
+            done = file.fill((room,), start)
+        except OSError as error:
+            raise failure(self.uri, error) from chained(error)
+        if done < len(room):
+            raise _cut_short(self.uri, start, len(room), done)
+
+    def _describe(self) -> tuple[int, str]:
+        try:
+            if self._local:
+                stat = os.stat(self._local)
+                if not pathlib.Path(self._local).is_file():
+                    raise IsADirectoryError(f"{self._local} is not a file")
+                return stat.st_size, f"{stat.st_ino}-{stat.st_mtime_ns}"
+            fs, path = filesystem(self.uri, self._storage_options)
+            fs.invalidate_cache(fs._parent(path))  # this process may have listed it before it changed
+            info = fs.info(path)
+            if info["type"] != "file":
+                raise IsADirectoryError(f"{path} is not a file")
+            # As `fs.ukey` has it, which asks for it once more.
+            return size_in(info, self.uri), blake3(shown(str(info)).encode()).hexdigest(length=16)
+        except OSError as error:
+            raise failure(self.uri, error, LogReadError) from chained(error)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        """The bytes of a range, fewer where the file ends."""
+        if self._local is None:
+            return fetch(self.uri, self._storage_options, start, stop, LogReadError)
+        file = open_local(self.uri, LogReadError, is_sized=False)
+        try:
+            return file.read(start, stop - start)
+        except OSError as error:
+            raise failure(self.uri, error) from chained(error)
+
+
+def _cut_short(uri: str, start: int, size: int, count: int) -> TruncatedLogError:
+    return TruncatedLogError(
+        f"{uri}: of bytes {start} to {start + size}, only {count} are there. "
+        "It is shorter than it was: wait until whoever writes it is done, and run again."
+    )
+
+
+# What of a file its content id is made of.
+HASHES: tuple[Literal["ends", "full"], ...] = ("ends", "full")
+
+
+def content_id(*files: LogFile, hash: str = "ends") -> str:
+    """What files hold, in hex: BLAKE3 over, for each, its size (u64, little-endian) and bytes.
+
+    Args:
+        hash: "ends" takes the first and the last MiB, "full" all, after the word "full".
+    """
+    if hash == "full":
+        return _full_id(tuple(file.identity for file in files), files)
+    digest = blake3()
+    for file in files:
+        digest.update(file.size.to_bytes(8, "little"))
+        digest.update(file.read(0, min(MIB, file.size)))
+        digest.update(file.read(max(0, file.size - MIB), file.size))
+    return digest.hexdigest()
+
+
+_full_ids: dict[tuple[tuple[str, int, str], ...], str] = {}  # a process asks for those of a log many times
+
+
+def _full_id(identities: tuple[tuple[str, int, str], ...], files: Sequence[LogFile]) -> str:
+    if identities not in _full_ids:
+        digest = blake3(b"full")
+        for file in files:
+            digest.update(file.size.to_bytes(8, "little"))
+            edges = [*range(0, file.size, MAX_REQUEST), file.size]
+            for piece in read_ahead(partial(file.read, *edge) for edge in pairwise(edges)):
+                digest.update(piece)
+        _full_ids[identities] = digest.hexdigest()
+    return _full_ids[identities]
+
+
+def join_ranges(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[slice]:
+    """Which of the ranges to fetch by one request each.
+
+    The smallest gaps are fetched along, as long as they add at most `SPARE_SHARE` to the wanted bytes.
+
+    Args:
+        starts, stops: (N,) ranges that don't overlap, ascending.
+
+    Returns:
+        Slices of consecutive ranges; together all of them, none over `MAX_REQUEST` unless it is one range.
+    """
+    if len(starts) == 0:
+        return []
+    gaps = starts[1:] - stops[:-1]
+    order = np.argsort(gaps, kind="stable")
+    affordable = np.cumsum(gaps[order]) <= SPARE_SHARE * int((stops - starts).sum())
+    joined = np.zeros(len(gaps), bool)
+    joined[order[affordable]] = True
+    groups: list[slice] = []
+    first = 0
+    for i in range(1, len(starts) + 1):
+        if i == len(starts) or not joined[i - 1] or stops[i] - starts[first] > MAX_REQUEST:
+            groups.append(slice(first, i))
+            first = i
+    return groups
+
+
+class Scratch:
+    """Memory that local ranges are read into, again and again: fresh pages cost more than reading them.
+
+    Serves many threads.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[NDArray[np.uint8]] = []
+
+    def read(self, file: LogFile, start: int, stop: int) -> memoryview:
+        size = max(0, stop - start)
+        try:
+            memory = self._spare.pop()
+        except IndexError:
+            memory = np.empty(0, np.uint8)
+        if len(memory) < size:
+            memory = np.empty(size + size // 8, np.uint8)  # the next one may be a little larger
+        view = memory.data[:size]
+        file.read_into(start, view)
+        return view
+
+    def take_back(self, data: memoryview) -> None:
+        """Takes back what `read` gave, once nobody looks at it; leaves other memory alone."""
+        if isinstance(data.obj, np.ndarray):
+            self._spare.append(data.obj)
+
+
+def fetches(
+    file: LogFile, starts: NDArray[np.int64], stops: NDArray[np.int64], scratch: Scratch
+) -> Iterator[Callable[[], memoryview]]:
+    """For each range a function that gives its bytes; neighbours far away share a request.
+
+    Local ranges are read, into `scratch`, when their function is called, in whichever thread that is; remote
+    ones are requested a little ahead of the caller.
+    """
+    if file.is_local:
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            yield partial(scratch.read, file, start, stop)
+        return
+    groups = join_ranges(starts, stops)
+    spans = [(int(starts[g.start]), int(stops[g.stop - 1])) for g in groups]
+    requests = read_ahead(partial(_read_view, file, *span) for span in spans)
+    for group, span, data in zip(groups, spans, requests, strict=True):
+        for start, stop in zip(starts[group].tolist(), stops[group].tolist(), strict=True):
+            yield partial(_part, data, start - span[0], stop - span[0])
+
+
+def _read_view(file: LogFile, start: int, stop: int) -> memoryview:
+    return memoryview(file.read(start, stop))
+
+
+def _part(data: memoryview, start: int, stop: int) -> memoryview:
+    return data[start:stop]
+
+
+def read_ahead(jobs: Iterable[Callable[[], T]], threads: int = 2) -> Iterator[T]:
+    """Gives the results of the jobs in order while the next ones run in threads.
+
+    Fetching, decompressing and checksums release the interpreter's lock. A single job runs in place.
+    """
+    source = iter(jobs)
+    first = next(source, None)
+    if first is None:
+        return
+    second = next(source, None)
+    if second is None:
+        yield first()
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="logloom-read")
+    try:
+        pending: deque[Future[T]] = deque([pool.submit(first), pool.submit(second)])
+        for job in source:
+            yield pending.popleft().result()
+            pending.append(pool.submit(job))
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

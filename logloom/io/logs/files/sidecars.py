@@ -1,0 +1,119 @@
+"""Indices that logloom makes of logs which bring none, kept beside datasets so that each is made once.
+
+Here: `Sidecars`, the folder of these files, and their contents: the index of a scanned file, and the message
+times of a topic by stretch.
+Elsewhere: scanning (the kinds: mcap, rosbag1, rosbag2), use (container_log).
+
+A sidecar is a magic, the BLAKE3 of the rest, and a msgpack map. Its name starts with the content id of its
+file. Equal logs give equal bytes; one that is damaged or of another version counts as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from logloom.io.logs.files.container import SHARE, STRETCH, Channel, FileIndex, LostBytes
+from logloom.io.logs.interface import TimeSource
+from logloom.io.logs.recording_times import RecordedTime
+from logloom.io.storage.store import Store
+
+MAGIC = b"LLINDEX2"  # the digit counts up when scanning finds other things
+BOUNDS = np.dtype([("stretch", "<i8"), ("first", "<i8"), ("last", "<i8"), ("refused", "<i8")])
+
+
+@dataclass(frozen=True)
+class Sidecars:
+    """A folder of sidecar indices; without a URI nothing is kept."""
+
+    uri: str | None
+    storage_options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, store: Store, folder: str = "index") -> Sidecars:
+        """Those in a folder of a root."""
+        return cls(store.uri_of(folder), store.options)
+
+    def load_index(self, content_id: str, max_chunk_bytes: int) -> FileIndex | None:
+        """The index of a scanned file; None where there is none made under the same limit."""
+        data = self.load(f"{content_id}.index")
+        try:
+            if data is None or data["max_chunk_bytes"] != max_chunk_bytes:
+                return None
+            return FileIndex(
+                {row[0]: Channel(*row) for row in data["channels"]},
+                np.frombuffer(data["stretches"], STRETCH),
+                np.frombuffer(data["shares"], SHARE),
+                data["num_numbers"],
+                tuple(LostBytes(*row) for row in data["lost"]),
+                is_scanned=True,
+            )
+        except (KeyError, TypeError, ValueError, IndexError):
+            return None
+
+    def save_index(self, content_id: str, max_chunk_bytes: int, index: FileIndex) -> None:
+        data = {
+            "max_chunk_bytes": max_chunk_bytes,
+            "channels": [astuple(index.channels[channel]) for channel in sorted(index.channels)],
+            "stretches": index.stretches.tobytes(),
+            "shares": index.shares.tobytes(),
+            "num_numbers": index.num_numbers,
+            "lost": [astuple(lost) for lost in index.lost],
+        }
+        self.save(f"{content_id}.index", data)
+
+    def load_bounds(self, content_id: str, topic: str, source: TimeSource) -> NDArray[Any] | None:
+        """(K,) of dtype BOUNDS: by stretch, the first and last message time of a topic and its refusals."""
+        data = self.load(_bounds_name(content_id, topic, source))
+        try:
+            return None if data is None else np.frombuffer(data["bounds"], BOUNDS)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def save_bounds(self, content_id: str, topic: str, source: TimeSource, bounds: NDArray[Any]) -> None:
+        data = {"topic": topic, "source": source, "bounds": bounds.tobytes()}
+        self.save(_bounds_name(content_id, topic, source), data)
+
+    def load_recorded(self, content_id: str) -> RecordedTime | None:
+        """When a log was recorded, where messages had to be looked at to know."""
+        data = self.load(f"{content_id}.recorded")
+        try:
+            return None if data is None else RecordedTime.from_data(data)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def save_recorded(self, content_id: str, recorded: RecordedTime) -> None:
+        self.save(f"{content_id}.recorded", recorded.to_data())
+
+    def load(self, name: str) -> dict[str, Any] | None:
+        if self.uri is None:
+            return None
+        try:
+            data = Store.at(self.uri, self.storage_options).read(name)
+        except FileNotFoundError:
+            return None
+        start = len(MAGIC) + 32
+        if not data.startswith(MAGIC) or blake3(data[start:]).digest() != data[len(MAGIC) : start]:
+            return None
+        try:
+            loaded: Any = msgpack.unpackb(data[start:])
+        except ValueError:
+            return None
+        return loaded if isinstance(loaded, dict) else None
+
+    def save(self, name: str, data: dict[str, Any]) -> None:
+        if self.uri is None:
+            return
+        body = msgpack.packb(data)
+        store = Store.at(self.uri, self.storage_options)
+        store.replace(name, MAGIC + blake3(body).digest() + body)
+
+
+def _bounds_name(content_id: str, topic: str, source: TimeSource) -> str:
+    return f"{content_id}.{source}.{blake3(topic.encode()).hexdigest(length=8)}.times"

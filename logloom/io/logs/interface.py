@@ -1,0 +1,342 @@
+"""What every kind of log offers: columns per topic and time range.
+
+Here: the `Log` protocol and the small values around it.
+Elsewhere: the kinds (mcap, rosbag1, rosbag2, tables), message definitions and decoding (messages), resampling
+(logloom.transforms).
+Times are int64 nanoseconds since the Unix epoch; ranges are half-open, [start, stop).
+
+A message has a log time (when the recorder got it), a publish time (the log time where the format has none)
+and perhaps a header stamp; the recipe says which of them is its *message time*. Its *position* is an int64
+that grows along the log and never changes: (chunk number << 32) | offset in the uncompressed chunk, or the
+offset in the file where there are no chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Values
+from logloom.digests import digest_of
+from logloom.io.logs.recording_times import Bound, MessageRun, RecordedTime
+from logloom.io.storage.metadata import Text
+from logloom.schema import MAX_TIME as MAX_TIME
+from logloom.schema import MIN_TIME as MIN_TIME
+from logloom.schema import ColumnType, TimeRanges
+
+TimeSource = Literal["header", "log", "publish"]
+OnError = Literal["fail", "salvage", "skip"]
+Redactions = Mapping[str, TimeRanges]
+
+TABLE_ROW = "tables/Row"  # the type of messages that are rows of a table
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """One topic of a log.
+
+    Attributes:
+        type: the message type's full name as the log says it, e.g. "sensor_msgs/msg/Imu".
+        encoding: of messages: "cdr", "ros1", "protobuf", "json".
+        definition_encoding: of the definition: "ros2msg", "ros1msg", "ros2idl", "protobuf", "jsonschema".
+        definition: the message definition as the log holds it.
+        num_messages: by the index.
+        first, last: log times of its first and last message without strays; 0 when there are none.
+        num_times: distinct log times without those of strays; None where the index doesn't tell.
+        num_strays: messages outside the recording; see `logloom.io.logs.recording_times`.
+    """
+
+    topic: str
+    type: str
+    encoding: str
+    definition_encoding: str
+    definition: bytes
+    num_messages: int
+    first: int
+    last: int
+    num_times: int | None = None
+    num_strays: int = 0
+
+    @property
+    def num_recorded(self) -> int:
+        """How many messages are part of the recording."""
+        return self.num_messages - self.num_strays
+
+    @property
+    def num_ticks(self) -> int:
+        """How many ticks it gives as a clock, at most; messages at one time are one tick."""
+        return self.num_recorded if self.num_times is None else self.num_times
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A message (or a stretch of bytes) that can't be used, and why."""
+
+    uri: Text
+    offset: int  # in the file, of the message, or of the chunk that holds it
+    topic: Text  # "" when unknown
+    position: int
+    log_time: int
+    reason: Text
+    num_messages: int = 1
+    unit: Text = "byte"  # what `offset` counts: "byte", "row" of a table, or "rowid" in a sqlite file
+
+    @property
+    def place(self) -> str:
+        """Where it is in its file, in words."""
+        return place(self.unit, self.offset)
+
+
+def unfinished_words(why: str) -> str:
+    """What a file is that its recorder hasn't closed; follows its name."""
+    return f"is still being written, or its recorder died, or it was cut: {why}"
+
+
+def place(unit: str, offset: int) -> str:
+    """A place in a file, in words."""
+    return f"at {unit} {offset}" + (" of its table `messages`" if unit == "rowid" else "")
+
+
+@dataclass(frozen=True)
+class MessagePlace:
+    """Where a message lies in the files of its log.
+
+    Attributes:
+        unit: what `offset` counts: "byte", "row" of a table (from 0), or "rowid" in a sqlite file.
+        offset: of the message's record in the file; of one in a chunk that of the chunk's record.
+        within: of a message in a chunk, the byte of its record in the uncompressed chunk; else None.
+        number: how many messages of its topic lie before it in the log.
+    """
+
+    uri: str
+    unit: str
+    offset: int
+    within: int | None
+    number: int
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """What the index of a log says; a few KB, made without reading messages.
+
+    Attributes:
+        uris: its files, in the order in which they are joined.
+        content_id: BLAKE3 of sizes and first and last MiB of each file, or of all their bytes.
+        topics: by topic name, in name order.
+        first, last: the extent: log times over all topics without strays, or what the recipe states.
+        chunk_times: (C, 2) first and last log time of each stretch of the log (MCAP or bag chunks).
+        chunk_bytes: (C,) uncompressed bytes of each.
+        unfinished: by URI, how files show that their recorder never closed them.
+        is_told_by_files: whether the content id depends on these files alone; not so where rows of a table
+            may name others.
+        known_times: when it was recorded; None where only the extent is known.
+        pass_positions: of a log whose clock was set back the positions, first and last, of the messages that
+            count; None for all.
+    """
+
+    uris: tuple[str, ...]
+    size: int
+    content_id: str
+    topics: Mapping[str, TopicInfo]
+    first: int
+    last: int
+    chunk_times: NDArray[np.int64]
+    chunk_bytes: NDArray[np.int64]
+    refusals: tuple[Refusal, ...] = ()  # damage that the index already shows
+    unfinished: Mapping[str, str] = field(default_factory=dict)
+    is_told_by_files: bool = True
+    known_times: RecordedTime | None = None
+    pass_positions: tuple[int, int] | None = None
+
+    @property
+    def messages_id(self) -> str:
+        """Names the messages that count: the content id, and which pass of it; "" where that is ""."""
+        if self.pass_positions is None or not self.content_id:
+            return self.content_id
+        return digest_of([self.content_id, *self.pass_positions])
+
+    @property
+    def num_messages(self) -> int:
+        """Of all topics."""
+        return sum(info.num_messages for info in self.topics.values())
+
+    @property
+    def recorded(self) -> RecordedTime:
+        """When it was recorded: its runs of messages, and what is no part of them."""
+        if self.known_times is not None:
+            return self.known_times
+        counts = {name: info.num_messages for name, info in self.topics.items() if info.num_messages}
+        return RecordedTime((MessageRun(self.first, self.last, counts),) if counts else ())
+
+
+@dataclass(frozen=True)
+class TopicRequest:
+    """Which messages of a topic a reader wants: those with start <= message time < stop.
+
+    Attributes:
+        time: the ways to stamp a message, the first that its definition has; header first by default.
+        max_delay: the furthest a message time may lie from its log time, in ns; a message further away is
+            refused. None means any distance, which costs one scan of the log (kept as a sidecar index).
+        with_strays: whether messages outside the recording count too, as those of static topics do.
+    """
+
+    start: int
+    stop: int
+    time: tuple[TimeSource, ...] = ("header", "log")
+    max_delay: int | None = 1_000_000_000
+    with_strays: bool = False
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """What a column takes from each message of its topic.
+
+    Attributes:
+        paths: dotted field paths; several are concatenated along the last axis. Steps may index: `a[3]`,
+            `a[1:4]`, `objects[].pose.position`. Empty with `adapter` only.
+        adapter: None, "image", "points[x,y,z]", "scan", "navsat", "rotation_matrix", ...
+        strings: characters kept for text inside arrays of sub-messages; a longer one is an error.
+        shape: fixed (h, w, c) of an image column, where the recipe promises it.
+        resize: (height, width) of an image, or None.
+        encode: None, "jpg" or "png".
+        dtype: for encodings without types (JSON), else None: the type that the definition gives.
+    """
+
+    paths: tuple[str, ...] = ()
+    adapter: str | None = None
+    strings: int = 32
+    shape: tuple[int, ...] | None = None
+    resize: tuple[int, int] | None = None
+    encode: str | None = None
+    dtype: str | None = None
+
+
+class Messages(Protocol):
+    """Messages of one topic, in the order in which they lie in the log. Values are decoded when taken."""
+
+    topic: str
+    time: NDArray[np.int64]  # (N,) message times by the request's rule
+    log_time: NDArray[np.int64]  # (N,)
+    position: NDArray[np.int64]  # (N,) ascending
+    refused: Sequence[Refusal]  # messages of this topic with a log time in the range that can't be used
+
+    def __len__(self) -> int: ...
+
+    def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
+        """What the column takes from the given messages.
+
+        Args:
+            spec: what the column takes of a message.
+            rows: (n,) numbers of messages in this object, in any order.
+
+        Returns:
+            (n, *shape) or n ragged rows, of the type that `Log.column_type(topic, spec)` says.
+
+        Raises:
+            LogReadError: a message doesn't fit its definition; names file, topic and byte offset.
+        """
+
+
+class Log(Protocol):
+    """One recording. Opens its files when first asked; pickles as what it was opened with."""
+
+    @property
+    def summary(self) -> LogSummary:
+        """What the log holds, without its payload."""
+
+    def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
+        """The type of a column, from the message definition and the recipe alone, never from data.
+
+        Args:
+            topic: its name.
+            spec: what the column takes of a message.
+
+        Raises:
+            UsageError: no such field, or one that a column can't hold; names the nearest valid field.
+        """
+
+    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+        """The first of `sources` that messages of this topic have; None where they have none of them.
+
+        Args:
+            topic: its name.
+            sources: in the order in which they are wanted.
+        """
+
+    def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
+        """The messages of each topic, each within its own time range; a topic the log lacks is left out.
+
+        Reads only chunks that hold these topics within these ranges.
+
+        Args:
+            requests: by topic, its time range, and what is wanted of its messages.
+
+        Raises:
+            LogReadError: damage, under `on_error` fail.
+        """
+
+    def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
+        """Where messages of a topic lie, given by `Messages.position`.
+
+        Args:
+            topic: its name.
+            positions: (n,) as `Messages.position` has them.
+
+        Raises:
+            UsageError: a position is that of no message of the topic.
+            LogReadError: the log can't be read there.
+        """
+
+    def last_message(self, topic: str) -> Messages:
+        """The topic's last message by position in the log, whatever its stamps (one message, or none).
+
+        Args:
+            topic: its name.
+        """
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """How to open a log.
+
+    Attributes:
+        on_error: "fail" raises on damage and on messages that can't be used; "skip" raises on damage (whoever
+            reads leaves the log out) and lists such messages in `refused`; "salvage" lists both and reads on.
+        storage_options: for fsspec, by protocol.
+        sidecars: URI of the folder that keeps sidecar indices; None keeps them in memory only.
+        max_chunk_bytes: a chunk that claims to be larger is refused before anything is allocated.
+        hash: what content ids are made of: each file's "ends", or all its bytes, "full".
+        redactions: what was erased of logs, by BLAKE3 of their log_ids and by content ids; no ranges stand
+            for a content that was erased as a whole.
+        extent: the first and last time of a log that a recipe states; None where messages tell.
+        set_back: which part of a log counts whose clock was set back: "first", before all such places,
+            "last", after all of them, "split", the pass of `pass_number`; "" for the whole log.
+        pass_number: from 1; 0 for the whole log. `open_log` takes it from the log_id.
+    """
+
+    on_error: OnError = "fail"
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    sidecars: str | None = None
+    max_chunk_bytes: int = 1 << 30
+    hash: Literal["ends", "full"] = "ends"
+    redactions: Redactions = field(default_factory=dict)
+    time_names: tuple[str, ...] = ()
+    extent: tuple[Bound | None, Bound | None] = (None, None)
+    set_back: Literal["", "first", "last", "split"] = ""
+    pass_number: int = 0
+
+    @property
+    def known_by(self) -> str:
+        """What content ids and topics depend on beside content: which time was erased of logs, too."""
+        return known_by(self.hash, self.redactions, self.time_names)
+
+
+def known_by(hash: str, redactions: Redactions, time_names: Sequence[str] = ()) -> str:
+    """See `OpenOptions.known_by`."""
+    erased = sorted((log, [list(one) for one in ranges]) for log, ranges in redactions.items() if ranges)
+    known = f"{hash} but for {digest_of(erased)}" if erased else hash
+    return f"{known} by names {digest_of(list(time_names))}" if time_names else known

@@ -1,0 +1,236 @@
+"""What listings say of files: which a glob means, and stamps that tell a file which hasn't changed.
+
+Here: `listed`, which lists a glob's files once, `stamp_of`, and what stamps tell (`changed_ns`, `size_in`).
+Elsewhere: which of the files are logs (folders, match), what a stamp stands for (known_logs).
+
+A stamp holds all that a listing says of a file's content: its size, and its generation, ETag, checksum and
+time of change, as far as there are any. On a disk of this machine these are size, times of change of content
+and inode, and the inode's number. It is compared as text, and never part of an identity.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import glob_translate
+
+# A file that changed so lately may change again without another time: times are as coarse as two seconds on
+# some disks, and the clock of a file server may be behind this machine's.
+SETTLED_NS = 60 * 10**9
+MAGIC = re.compile(r"[*?\[]")
+
+_CONTENT = ("generation", "ETag", "etag", "md5Hash", "crc32c", "checksum")
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
+SIZE = r"^size (?P<size>\d{1,18}), "  # as a stamp begins
+_STAMPED = re.compile(rf"\b(?:{'|'.join((*_TIMES, 'ctime'))}) (\d+)")
+
+
+class Listed(NamedTuple):
+    """A file or folder in a listing.
+
+    Attributes:
+        kind: "file", "directory", or what else the file system says.
+        stamp: "" where the listing doesn't tell whether the file changed.
+    """
+
+    kind: str
+    stamp: str
+
+
+_FOLDER, _FILE, _OTHER = Listed("directory", ""), Listed("file", ""), Listed("other", "")
+
+
+def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], dict[str, dict[str, Listed]]]:
+    """The files and the folders that match a glob, each sorted, and what lies in the folders that had to be
+    listed whole for it.
+
+    As in a shell, `*` and `**` match no name that begins with a dot: what a copy leaves behind, and what
+    macOS keeps beside a file. A part of the pattern that begins with a dot does.
+
+    Stores that list all below a prefix at once do so where the pattern has more than one level: a request for
+    a thousand objects. Others list folder by folder.
+
+    Args:
+        now_ns: when listing began; see `stamp_of`.
+    """
+    ends_with_slash = pattern.endswith("/")
+    pattern = fs._strip_protocol(pattern)
+    names: tuple[list[str], list[str]] = [], []
+    if getattr(fs, "globs_itself", False) and not fs.lists_below:
+        own_way = fs.glob(pattern + "/" * ends_with_slash, detail=True)
+        is_hidden = _hidden_by(pattern)
+        for name in sorted(own_way):
+            if not is_hidden(name):
+                names[own_way[name]["type"] == "directory"].append(name)
+        return *names, {}
+    found, root, prefix = _found(fs, pattern, now_ns)
+    is_hidden = _hidden_by(pattern)
+    matches = re.compile(glob_translate(pattern + "/" * ends_with_slash)).match
+    slash = "/" if ends_with_slash or pattern.endswith("/**") else ""
+    for name in sorted(found):
+        is_folder = found[name].kind == "directory"
+        if matches(name + slash if is_folder else name) and not is_hidden(name):
+            names[is_folder].append(name)
+    return *names, _by_folder(found, root, prefix)
+
+
+def is_hidden_name(name: str) -> bool:
+    """Whether the last part of a path begins with a dot."""
+    return name.rsplit("/", 1)[-1].startswith(".")
+
+
+def _hidden_by(pattern: str) -> Callable[[str], bool]:
+    """Return the test for paths that a glob leaves out because a part of them begins with a dot."""
+    dotted = [part for part in pattern.split("/") if part.startswith(".")]
+    is_asked_for = re.compile("|".join(map(glob_translate, dotted))).match if dotted else None
+
+    def is_hidden(path: str) -> bool:
+        if "/." not in path and not path.startswith("."):
+            return False
+        parts = (part for part in path.split("/") if part.startswith("."))
+        return any(is_asked_for is None or not is_asked_for(part) for part in parts)
+
+    return is_hidden
+
+
+def _by_folder(found: dict[str, Listed], root: str, prefix: str) -> dict[str, dict[str, Listed]]:
+    """What lies in each folder of which all was listed."""
+    whole = {name.rpartition("/")[0] for name in found}
+    if prefix:  # what begins with it isn't all that lies in the first folder
+        whole = {folder for folder in whole if folder.count("/") > root.count("/")}
+    if len(whole) == 1 and not prefix:
+        return {whole.pop(): found}  # of an archive: held once
+    folders: dict[str, dict[str, Listed]] = {}
+    for name in sorted(found):
+        folder = name.rpartition("/")[0]
+        if folder in whole:
+            folders.setdefault(folder, {})[name] = found[name]
+    return folders
+
+
+def _found(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], str, str]:
+    """What a listing for a pattern gives; the folder it starts from, and how names in that one begin."""
+    first = MAGIC.search(pattern)
+    root, _, prefix = pattern[: first.start() if first else None].rpartition("/")
+    depth = None if "**" in pattern else pattern[len(root) + 1 :].count("/") + 1
+    if is_disk(fs):
+        return dict(_on_disk(root or "/", depth)), root, ""
+    infos: Mapping[str, Any] = {}
+    if not getattr(fs, "lists_below", False):
+        prefix, infos = "", fs.find(root + "/", maxdepth=depth, withdirs=True, detail=True)
+    elif depth != 1:
+        infos = fs.find(root, withdirs=True, detail=True, **({"prefix": prefix} if prefix else {}))
+    else:
+        prefix = ""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            infos = {info["name"]: info for info in fs.ls(root, detail=True)}
+    return {name: entry_of(fs, info, now_ns) for name, info in infos.items() if info}, root, prefix
+
+
+def _on_disk(folder: str, depth: int | None) -> Iterator[tuple[str, Listed]]:
+    """What lies in a folder of this machine, and below it; links aren't followed, nor are they files."""
+    below = []
+    try:
+        with os.scandir(folder) as entries:  # noqa: TID251 - whoever asks sorts them
+            for entry in entries:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder:
+                    below.append(entry.path)
+                is_file = not is_folder and entry.is_file(follow_symlinks=False)
+                yield entry.path, _FOLDER if is_folder else _FILE if is_file else _OTHER
+    except OSError:  # it isn't there, or isn't ours to read
+        return
+    for path in below if depth is None or depth > 1 else ():
+        yield from _on_disk(path, depth and depth - 1)
+
+
+def entry_of(fs: Any, info: Mapping[str, Any], now_ns: int) -> Listed:
+    """A file or folder as it is listed; the stamps of a disk's files are asked for one by one."""
+    return Listed(info["type"], "" if is_disk(fs) else stamp_of(info, now_ns))
+
+
+def is_disk(fs: Any) -> bool:
+    """Whether it is that of this machine's disks."""
+    return isinstance(fs, LocalFileSystem)
+
+
+def is_web(fs: Any) -> bool:
+    """Whether it is that of web servers."""
+    return "http" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+
+
+def stamp_of(info: Mapping[str, Any], now_ns: int) -> str:
+    """What a listing of a store says of a file's content; "" where it can't tell that the file is the same.
+
+    Args:
+        info: as fsspec has it.
+        now_ns: when listing began, ns since the Unix epoch.
+    """
+    size = info.get("size")
+    if info.get("type") != "file" or not isinstance(size, int):
+        return ""
+    facts = [f"size {size}"]
+    facts += [f"{name} {str(info[name]).strip(chr(34))}" for name in _CONTENT if info.get(name)]
+    is_sure = len(facts) > 1
+    for name in _TIMES:
+        if info.get(name) and (time := _ns(info[name])) is not None:
+            if not is_sure and time > now_ns - SETTLED_NS:
+                return ""
+            facts.append(f"{name} {time}")
+    return ", ".join(facts) if len(facts) > 1 else ""
+
+
+def local_stamp(path: str, now_ns: int) -> str:
+    """As `stamp_of`, of a file on this machine's disks; of what a link leads to."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    changed = max(found.st_mtime_ns, found.st_ctime_ns)
+    if not stat.S_ISREG(found.st_mode) or changed > now_ns - SETTLED_NS:
+        return ""
+    return f"size {found.st_size}, mtime {found.st_mtime_ns}, ctime {found.st_ctime_ns}, inode {found.st_ino}"
+
+
+def size_in(stamp: str) -> int | None:
+    """The bytes of a file by its stamp; None where there is none."""
+    found = re.match(SIZE, stamp)
+    return int(found[1]) if found else None
+
+
+def changed_ns(fs: Any, path: str, stamp: str = "") -> int | None:
+    """When a file changed last, ns since the Unix epoch; None where its file system doesn't tell.
+
+    Args:
+        stamp: that its listing gave, so that nothing need be asked; "" for none.
+    """
+    if times := _STAMPED.findall(stamp):
+        return max(map(int, times))
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if is_disk(fs):
+            found = os.stat(path)
+            return max(found.st_mtime_ns, found.st_ctime_ns)
+        info = fs.info(path)
+        return max((ns for name in _TIMES if info.get(name) and (ns := _ns(info[name]))), default=None)
+    return None
+
+
+def _ns(time: Any) -> int | None:
+    """A time in ns since the Unix epoch; None where it is none."""
+    if isinstance(time, str):
+        try:
+            time = datetime.datetime.fromisoformat(time)
+        except ValueError:
+            return None
+    if isinstance(time, datetime.datetime):
+        utc = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+        since = utc - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        return (since.days * 86400 + since.seconds) * 10**9 + since.microseconds * 1000
+    return int(time * 10**9) if isinstance(time, int | float) and abs(time) < 2**40 else None

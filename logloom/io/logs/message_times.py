@@ -1,0 +1,119 @@
+"""Message times: by which rule, within which bounds, and which messages are refused.
+
+A message that is refused here is refused in every column and output: for its length, its time, or the
+structure of the compressed picture that it is.
+
+Here: pure functions on `RawMessages`, a decoder and a request.
+Elsewhere: reading the messages (logloom.io.logs.files.container_log), decoding them (messages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, TimeSource, TopicRequest
+from logloom.io.logs.messages.picture_structure import picture_problems
+from logloom.io.logs.messages.raw_messages import Decoder, RawMessages
+
+
+def log_range(request: TopicRequest, source: TimeSource) -> tuple[int, int]:
+    """The log times, first and last, between which the messages of a request lie."""
+    delay = 0 if source == "log" else request.max_delay
+    if delay is None:
+        return MIN_TIME, MAX_TIME
+    first = request.start if request.start == MIN_TIME else max(MIN_TIME, request.start - delay)
+    last = request.stop if request.stop == MAX_TIME else min(MAX_TIME, request.stop - 1 + delay)
+    return first, last
+
+
+def within(times: NDArray[np.int64], start: int, stop: int) -> NDArray[np.bool_]:
+    """Which times lie in [start, stop); a stop of `MAX_TIME` is an open end."""
+    return (times >= start) & ((times < stop) | (stop == MAX_TIME))
+
+
+def are_known(stamp: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which stamps are times; zero is none."""
+    known: NDArray[np.bool_] = (stamp != 0) & (stamp != MIN_TIME) & (stamp != MAX_TIME)
+    return known
+
+
+def are_near(stamp: NDArray[np.int64], log: NDArray[np.int64], max_delay: int) -> NDArray[np.bool_]:
+    """Which stamps lie at most `max_delay` ns from their log times."""
+    # Log times are never negative, so only the sum can leave 64 bits.
+    near: NDArray[np.bool_] = (stamp >= log - max_delay) & (
+        stamp <= log + np.minimum(max_delay, MAX_TIME - log)
+    )
+    return near
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """Message times and what is wrong with them.
+
+    Attributes:
+        time: (N,).
+        usable: (N,).
+        reason: why message `row`, which isn't usable, is refused.
+    """
+
+    time: NDArray[np.int64]
+    usable: NDArray[np.bool_]
+    reason: Callable[[int], str]
+
+
+def stamp(raw: RawMessages, decoder: Decoder, source: TimeSource, max_delay: int | None) -> Stamped:
+    """Gives messages their times, and refuses those whose length or time can't be right.
+
+    Args:
+        max_delay: the furthest a time may lie from its log time, in ns, or None.
+    """
+    fits = decoder.check(raw)
+    log = raw.log_time
+    time = {"header": decoder.header_time, "publish": _publish_time, "log": _log_time}[source](raw)
+    known = are_known(time) if source != "log" else time != MAX_TIME
+    near = np.ones(len(raw), bool)
+    if max_delay is not None and source != "log":
+        near = are_near(time, log, max_delay)
+
+    def reason(row: int) -> str:
+        if not fits[row]:
+            return misfit_words(raw, row)
+        if not known[row]:
+            return f"its {source} time is {time[row]}, which is no time"
+        delay = (int(time[row]) - int(log[row])) / 1e9
+        return f"its {source} time lies {delay:+.3f} s from its log time, further than max_delay allows"
+
+    return Stamped(time, fits & known & near, reason)
+
+
+def misfit_words(raw: RawMessages, row: int) -> str:
+    """Why a message is refused whose length isn't that of its fields."""
+    return f"its {raw.length[row]} bytes don't fit its definition"
+
+
+def without_broken_pictures(
+    stamped: Stamped, raw: RawMessages, decoder: Decoder, asked: NDArray[np.bool_]
+) -> Stamped:
+    """Refuse also those of the compressed pictures asked for whose structure is broken.
+
+    Args:
+        asked: (N,) the messages to look at; the others stay as they are.
+    """
+    problems = picture_problems(raw, decoder, np.flatnonzero(asked & stamped.usable))
+    if not problems:
+        return stamped
+    usable = stamped.usable.copy()
+    usable[list(problems)] = False
+    return replace(stamped, usable=usable, reason=lambda row: problems.get(row) or stamped.reason(row))
+
+
+def _log_time(raw: RawMessages) -> NDArray[np.int64]:
+    return raw.log_time
+
+
+def _publish_time(raw: RawMessages) -> NDArray[np.int64]:
+    return raw.publish_time

@@ -1,0 +1,53 @@
+"""What all decoders of messages with a definition tell from it, without a message.
+
+Here: `TypedDecoder`.
+Elsewhere: decoding by a fixed layout (logloom.io.logs.messages.ros.decoders), by objects of a library
+(object_decoders).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logloom.errors import UsageError
+from logloom.io.logs.interface import FieldSpec, TimeSource, TopicInfo
+from logloom.io.logs.messages import adapters
+from logloom.io.logs.messages.definitions import Struct
+from logloom.io.logs.messages.fields import Selection, stamp_in
+from logloom.schema import ColumnType
+
+
+class TypedDecoder:
+    """Messages of one type, of which `root` is the definition; pickles by its topic.
+
+    Attributes:
+        stamps: where stamps are: ROS headers, Foxglove messages, and the first of a list of transforms.
+    """
+
+    root: Struct
+    stamps: tuple[str, ...] = ("header.stamp", "timestamp", "transforms[].header.stamp")
+
+    def __init__(self, info: TopicInfo):
+        self.info = info
+
+    def __reduce__(self) -> tuple[type, tuple[TopicInfo]]:
+        return type(self), (self.info,)
+
+    def root_for(self, spec: FieldSpec) -> Struct:
+        """The type of messages, as far as a column looks into them."""
+        return self.root
+
+    def column_type(self, spec: FieldSpec) -> ColumnType:
+        """See `Log.column_type`."""
+        try:
+            return adapters.column_type(spec, self.root_for(spec))
+        except UsageError as error:
+            raise UsageError(f"topic {self.info.topic} ({self.info.type}): {error}") from None
+
+    def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
+        """See `Log.time_source`."""
+        stamped = self._stamp() is not None
+        return next((source for source in sources if source != "header" or stamped), None)
+
+    def _stamp(self) -> Selection | None:
+        return stamp_in(self.root, self.stamps)

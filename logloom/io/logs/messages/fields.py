@@ -1,0 +1,311 @@
+"""Field paths: from `pose.pose.position`, `a[3]`, `a[1:4]` or `objects[].size` to what a column holds.
+
+Here: the grammar of paths, finding them in a definition, and the column types that follow from both.
+Elsewhere: definitions (definitions), reading what was selected (logloom.io.logs.messages.ros.decoders),
+adapters (adapters).
+
+What a path means:
+* A number is a scalar, a fixed array a vector, any other array a ragged row; sequences of bytes are bytes,
+  a string is a string, text in arrays and sub-messages has a fixed width. Times and durations are int64 ns.
+* A sub-message whose numbers all have one type flattens in definition order; any other is a structured value.
+* An array of sub-messages is an array of structured values, packed, with nested sub-messages as nested
+  structured fields. `objects[].size` picks one field of each element.
+* `a[3]` and `a[1:4]` count in fixed arrays only, since rows couldn't all have what they name in others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from logloom.caching import cached_property
+from logloom.errors import UsageError
+from logloom.io.logs.interface import FieldSpec
+from logloom.io.logs.messages.definitions import Array, Field, Number, Struct, Text, Type
+from logloom.schema import BYTES, STRING, ColumnType
+from logloom.text import some_of
+
+MAX_VALUE_BYTES = 1 << 26  # of one structured value; widths of text count in it
+
+_STEP = re.compile(r"([A-Za-z_]\w*)(?:\[(\d*)(?:(:)(\d*))?\])?")
+_TIME = np.dtype("<i8")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is read of a message: follow `names`, then, at an array, pick of its elements and go on in them.
+
+    Attributes:
+        names: of fields, from a struct down; () stands for the value itself.
+        type, array: of the field that they end at.
+        pick: of a fixed array: one element, a slice, or None for all.
+        inner: what is read of each element of the array; None where there is no array.
+        width: characters kept for text inside arrays and sub-messages.
+        flatten: whether a sub-message whose numbers have one type becomes a vector.
+        is_inside: whether it lies in an array, or a sub-message kept whole, where text has a fixed width.
+    """
+
+    names: tuple[str, ...]
+    type: Type
+    array: Array | None
+    width: int
+    pick: int | slice | None = None
+    inner: Selection | None = None
+    flatten: bool = True
+    is_inside: bool = False
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether this is a sequence of bytes, which reads as a row of bytes."""
+        is_byte = isinstance(self.type, Number) and self.type.is_byte
+        return is_byte and self.array is not None and self.array.length is None
+
+    @cached_property
+    def within(self) -> Selection:
+        """The same, seen from inside the first of `names`."""
+        return replace(self, names=self.names[1:])
+
+    @cached_property
+    def packed(self) -> np.dtype[Any]:
+        """Of `type`, as it is kept inside arrays; see `packed`."""
+        return packed(self.type, self.width)
+
+
+def whole(name: str, field: Field, width: int) -> Selection:
+    """All of a field, as it is kept inside a structured value."""
+    inner = Selection((), field.type, None, width, flatten=False, is_inside=True) if field.array else None
+    return Selection((name,), field.type, field.array, width, inner=inner, flatten=False, is_inside=True)
+
+
+def select(root: Struct, path: str, width: int = 32) -> Selection:
+    """Finds a path in a definition.
+
+    Raises:
+        UsageError: no such field, or one that can't be picked so; names the nearest valid path.
+    """
+    steps = [_STEP.fullmatch(part) for part in path.split(".")]
+    parsed = [step for step in steps if step]
+    if len(parsed) < len(steps):
+        raise UsageError(f"field {path!r}: paths look like a.b, a[3].b, a[1:4] or a[].b")
+    return _select(root, root, parsed, path, width)
+
+
+def has(root: Struct, path: str) -> bool:
+    """Whether `select` finds a path."""
+    inside: Type = root
+    for name in re.sub(r"\[[^\]]*\]", "", path).split("."):  # or an error would look for what was meant
+        field = inside.field(name) if isinstance(inside, Struct) else None
+        if field is None:
+            return False
+        inside = field.type
+    try:
+        select(root, path)
+    except UsageError:
+        return False
+    return True
+
+
+def stamp_in(root: Struct, paths: Sequence[str]) -> Selection | None:
+    """The first of some paths that leads to one time, or by way of a list's elements to a time in each."""
+    for path in paths:
+        if not has(root, path):
+            continue
+        selection = select(root, path)
+        inmost = selection.inner or selection
+        is_time = isinstance(inmost.type, Struct) and inmost.type.is_time and inmost.array is None
+        if is_time and ("[]" in path) == (selection.inner is not None):
+            return selection
+    return None
+
+
+def _select(root: Struct, inside: Struct, steps: Sequence[re.Match[str]], path: str, width: int) -> Selection:
+    names: list[str] = []
+    for i, step in enumerate(steps):
+        field = inside.field(step[1])
+        if field is None:
+            raise UsageError(_no_such_field(root, inside, step[1], path))
+        names.append(field.name)
+        rest = steps[i + 1 :]
+        if field.array is not None:
+            pick = _pick(field, step, path)
+            if rest and "[" not in step[0]:
+                raise UsageError(
+                    f"field {path!r}: {field.name} is an array; write {field.name}[].{rest[0][0]}"
+                )
+            inner = _element(root, field, rest, path, width, flatten=isinstance(pick, int))
+            return Selection(tuple(names), field.type, field.array, width, pick, inner)
+        if "[" in step[0]:
+            raise UsageError(f"field {path!r}: {field.name} is no array")
+        if not rest:
+            return Selection(tuple(names), field.type, None, width)
+        if not isinstance(field.type, Struct):
+            raise UsageError(f"field {path!r}: {field.name} has no fields of its own")
+        inside = field.type
+    raise AssertionError("a path has at least one step")
+
+
+def _pick(field: Field, step: re.Match[str], path: str) -> int | slice | None:
+    first, colon, last = step[2], step[3], step[4]
+    if "[" not in step[0] or not (first or colon):
+        return None
+    length = field.array.length if field.array else None
+    if length is None:
+        raise UsageError(
+            f"field {path!r}: {field.name} has another length in each message, so {step[0]} may not be "
+            f"there; take {field.name} whole"
+        )
+    start, stop = int(first or 0), int(last or length) if colon else int(first or 0) + 1
+    if not start < stop <= length:
+        raise UsageError(f"field {path!r}: {field.name} has {length} elements, 0 to {length - 1}")
+    return slice(start, stop) if colon else start
+
+
+def _element(
+    root: Struct, field: Field, rest: Sequence[re.Match[str]], path: str, width: int, flatten: bool
+) -> Selection:
+    if not rest:
+        return Selection((), field.type, None, width, flatten=flatten, is_inside=True)
+    if not isinstance(field.type, Struct):
+        raise UsageError(f"field {path!r}: elements of {field.name} have no fields of their own")
+    inner = _select(root, field.type, rest, path, width)
+    if inner.array is not None and inner.array.length is None:
+        raise UsageError(
+            f"field {path!r}: {rest[-1][1]} has another length in each element of {field.name}, "
+            "which a column can't hold"
+        )
+    return replace(inner, is_inside=True)
+
+
+def _no_such_field(root: Struct, inside: Struct, name: str, path: str) -> str:
+    plain = re.sub(r"\[[^\]]*\]", "", path)
+    known = {re.sub(r"\[\]", "", known): known for known in paths(root)}
+    near = difflib.get_close_matches(plain, known, n=1, cutoff=0.4)
+    if not near:  # a name alone, somewhere deeper
+        last = plain.rsplit(".", 1)[-1]
+        ends = [p for p in known if p.rsplit(".", 1)[-1] == last]
+        near = ends or difflib.get_close_matches(name, [f.name for f in inside.fields], n=1)
+    hint = f"; did you mean {known.get(near[0], near[0])}?" if near else ""
+    fields = some_of((f.name for f in inside.fields), 20) or "no fields"
+    return f"field {path!r}: {inside.name} has no {name!r}{hint} (it has {fields})"
+
+
+def paths(root: Struct, limit: int = 2000) -> list[str]:
+    """The paths of a definition, sub-messages before their fields; the first `limit` of them."""
+
+    def walk(struct: Struct, prefix: str) -> Iterator[str]:
+        for field in struct.fields:
+            yield prefix + field.name
+            if isinstance(field.type, Struct) and not field.type.is_time:
+                yield from walk(field.type, f"{prefix}{field.name}{'[]' if field.array else ''}.")
+
+    return [path for path, _ in zip(walk(root, ""), range(limit), strict=False)]
+
+
+def column_type(selection: Selection) -> ColumnType:
+    """What a column of one path holds.
+
+    Raises:
+        UsageError: nothing that a column can hold; says which field instead.
+    """
+    if selection.is_bytes:
+        return BYTES
+    if selection.array is None and isinstance(selection.type, Text):
+        return STRING
+    dtype, shape = value_type(selection)
+    return ColumnType(dtype, shape)
+
+
+def value_type(selection: Selection) -> tuple[np.dtype[Any], tuple[int | None, ...]]:
+    """dtype and shape of what is read; text has a fixed width here."""
+    if selection.inner is not None and selection.array is not None:
+        dtype, shape = value_type(selection.inner)
+        if isinstance(selection.pick, int):
+            return dtype, shape
+        length = selection.array.length
+        if isinstance(selection.pick, slice):
+            length = len(range(length or 0)[selection.pick])
+        return dtype, (length, *shape)
+    dtype = selection.packed
+    numbers = flat(dtype) if selection.flatten else None
+    return numbers if numbers is not None else (dtype, ())
+
+
+def flat(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], tuple[int]] | None:
+    """The number type and count that a packed structured dtype consists of; None where it has several."""
+    kinds = set(_leaves(dtype))
+    if len(kinds) != 1:
+        return None
+    kind = kinds.pop()
+    return None if kind.kind == "U" else (kind, (dtype.itemsize // kind.itemsize,))
+
+
+def _leaves(dtype: np.dtype[Any]) -> Iterator[np.dtype[Any]]:
+    for name in dtype.names or ():
+        base = dtype[name].base
+        if base.names is None:
+            yield base
+        else:
+            yield from _leaves(base)
+
+
+def packed(kind: Type, width: int, where: str = "") -> np.dtype[Any]:
+    """The dtype of a value inside arrays: packed and little-endian, text as `<U{width}`.
+
+    Sub-messages without fields are left out.
+
+    Raises:
+        UsageError: it holds an array without fixed length, no numbers at all, or is absurdly large.
+    """
+    if isinstance(kind, Number):
+        return kind.dtype
+    if isinstance(kind, Text):
+        return np.dtype(f"<U{width}")
+    if kind.is_time:
+        return _TIME
+    members: list[Any] = []
+    for field in kind.fields:
+        name = f"{where}.{field.name}" if where else field.name
+        if field.array is not None and field.array.length is None:
+            raise UsageError(
+                f"{kind.name} holds {name}, whose length differs, so a column can't hold it whole; "
+                "name the fields to take, or take that one as a column of its own"
+            )
+        if isinstance(field.type, Struct) and not field.type.fields:
+            continue
+        inner = packed(field.type, width, name)
+        members.append((field.name, inner, (field.array.length,)) if field.array else (field.name, inner))
+    if not members:
+        raise UsageError(f"{kind.name} has no fields, so there is nothing to hold")
+    dtype = np.dtype(members)
+    if dtype.itemsize > MAX_VALUE_BYTES:
+        raise UsageError(f"{kind.name} would take {dtype.itemsize} bytes a value: name the fields to take")
+    return dtype
+
+
+def joined_type(spec: FieldSpec, selections: Sequence[Selection]) -> ColumnType:
+    """What a column of one or more paths holds; several are laid side by side along the last axis.
+
+    Raises:
+        UsageError: several paths whose types differ, or that can't lie side by side.
+    """
+    if len(selections) == 1:
+        return column_type(selections[0])
+    types = [column_type(selection) for selection in selections]
+    first = types[0]
+    widths = []
+    for path, selection, kind in zip(spec.paths, selections, types, strict=True):
+        if kind.kind != "array" or kind.dtype != first.dtype or kind.dtype.names:
+            raise UsageError(
+                f"fields of one column must all have one number type: {path} is {kind}, not {first}"
+            )
+        same = selection.names == selections[0].names if kind.is_ragged else not first.is_ragged
+        if not same or len(kind.tail) > 1:
+            raise UsageError(f"field {path} can't lie beside {spec.paths[0]}: their rows have other shapes")
+        widths.append(kind.tail[0] if kind.tail else 1)
+    ragged = (None,) if first.is_ragged else ()
+    return ColumnType(first.dtype, (*ragged, sum(widths)))

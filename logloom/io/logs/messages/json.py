@@ -1,0 +1,250 @@
+"""The decoder of JSON messages, with a JSON Schema as their definition or none.
+
+Here: schemas to types, and checked values of messages.
+Elsewhere: columns out of such messages (object_decoders).
+
+By a schema, `number` is float64, `integer` and enums of integers int64, `boolean` bool, `string` text or
+(with contentEncoding base64) bytes; an object of seconds and nanoseconds ({sec, nsec} and kin) is a time in
+int64 ns. Where no schema tells, the column's `dtype` does: of the value at the end of the path, of the
+elements where the path ends in `[]`. Values are never rounded or wrapped: one that isn't of its type is an
+error, except null, which is NaN where a float belongs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import UnknownEncodingError, UsageError
+from logloom.io.logs.interface import FieldSpec, TopicInfo
+from logloom.io.logs.messages.definitions import (
+    MAX_DEPTH,
+    MAX_FIELDS,
+    MAX_FIXED_NUMBERS,
+    Array,
+    Field,
+    Number,
+    Struct,
+    Text,
+    Type,
+)
+from logloom.io.logs.messages.fields import has
+from logloom.io.logs.messages.object_decoders import ObjectDecoder
+
+_BYTE = Number(np.dtype("u1"), is_byte=True)
+_INTEGER = Number(np.dtype("<i8"))
+_TIMES = (("sec", "nsec"), ("sec", "nanosec"), ("secs", "nsecs"), ("seconds", "nanos"))
+_NUMBERS = {"number": Number(np.dtype("<f8")), "integer": _INTEGER, "boolean": Number(np.dtype("?"))}
+
+
+class JsonDecoder(ObjectDecoder):
+    """See `Decoder`.
+
+    Raises:
+        UnknownEncodingError: the schema can't be read.
+    """
+
+    def __init__(self, info: TopicInfo):
+        super().__init__(info)
+        if info.definition_encoding not in ("jsonschema", ""):
+            raise UnknownEncodingError(
+                f"its definition is {info.definition_encoding!r}, which doesn't describe "
+                "JSON messages; known is jsonschema"
+            )
+        try:
+            schema = _loads(info.definition) if info.definition.strip() else {}
+            self.root = _JsonSchema(schema).root(info.type)
+        except (ValueError, RecursionError) as error:
+            raise UnknownEncodingError(f"definition of {info.type}: {error}") from error
+
+    def root_for(self, spec: FieldSpec) -> Struct:
+        if spec.adapter is not None:
+            if not self.root.fields:
+                raise UsageError(
+                    f"as {spec.adapter}: JSON messages without a schema don't tell types; take fields, and "
+                    "say their dtype"
+                )
+            return self.root
+        unknown = [path for path in spec.paths if not has(self.root, path)]
+        if not unknown:
+            return self.root
+        if spec.dtype is None:
+            if not self.root.fields:
+                raise UsageError(
+                    f"field {unknown[0]!r}: JSON messages without a schema don't tell types: say dtype, and "
+                    "write [] after the path of an array"
+                )
+            return self.root  # in which to find the nearest valid name
+        return _of_paths(self.info.type, [path.split(".") for path in spec.paths], _leaf(spec.dtype))
+
+    def parse(self, payload: bytes) -> Any:
+        message = _loads(payload)
+        if not isinstance(message, dict):
+            raise ValueError(f"it is {message!r:.40}, not an object")
+        return message
+
+    def field(self, message: Any, name: str) -> Any:
+        if not isinstance(message, dict):
+            raise ValueError(f"{message!r:.40} is no object")
+        if name not in message:
+            raise ValueError(f"there is no {name!r}")
+        return message[name]
+
+    def elements(self, value: Any) -> Sequence[Any]:
+        if not isinstance(value, list):
+            raise ValueError(f"{value!r:.40} is no array")
+        return value
+
+    def numbers(self, values: Sequence[Any], kind: Number) -> Sequence[Any]:
+        return [_number(value, kind.dtype) for value in values]
+
+    def octets(self, value: Any) -> bytes:
+        if isinstance(value, list):
+            return bytes(self.numbers(value, _BYTE))
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r:.40} is no base64")
+        try:
+            return base64.b64decode(value, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"{value[:40]!r} is no base64: {error}") from error
+
+
+class _JsonSchema:
+    """From JSON Schema to types; what it doesn't type (recursion, unions, free objects) is left out."""
+
+    def __init__(self, schema: Any):
+        self._schema = schema
+        self._num_fields = 0
+
+    def root(self, name: str) -> Struct:
+        found = self._type(self._schema, name, ())
+        if found is None or found[1] is not None or not isinstance(found[0], Struct):
+            return Struct(name, ())
+        return found[0]
+
+    def _type(self, schema: Any, name: str, inside: tuple[str, ...]) -> tuple[Type, Array | None] | None:
+        """The type of a value, and of which array it is an element; None where the schema doesn't tell."""
+        self._num_fields += 1
+        if self._num_fields > MAX_FIELDS:
+            raise ValueError(f"more than {MAX_FIELDS} fields: absurdly large")
+        if not isinstance(schema, dict) or len(inside) >= MAX_DEPTH:
+            return None
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            return (
+                None if reference in inside else self._type(self._at(reference), name, (*inside, reference))
+            )
+        kind = _kind(schema)
+        if kind in _NUMBERS:
+            return _NUMBERS[kind], None
+        if kind == "string":
+            is_bytes = schema.get("contentEncoding") == "base64"
+            return (_BYTE, Array()) if is_bytes else (Text(), None)
+        if kind == "array":
+            return self._array(schema, name, inside)
+        if kind == "object":
+            return self._struct(schema, name, inside), None
+        return None
+
+    def _array(
+        self, schema: Mapping[str, Any], name: str, inside: tuple[str, ...]
+    ) -> tuple[Type, Array] | None:
+        element = self._type(schema.get("items"), name, (*inside, "[]"))
+        if element is None or element[1] is not None:
+            return None
+        least, most = schema.get("minItems"), schema.get("maxItems")
+        is_fixed = isinstance(least, int) and least == most and 0 < least <= MAX_FIXED_NUMBERS
+        return element[0], Array(least if is_fixed else None)
+
+    def _struct(self, schema: Mapping[str, Any], name: str, inside: tuple[str, ...]) -> Struct:
+        properties = schema.get("properties")
+        found = []
+        for key, value in properties.items() if isinstance(properties, dict) else ():
+            typed = self._type(value, key, (*inside, name))
+            if typed is not None:
+                found.append(Field(key, *typed))
+        for names in _TIMES:
+            if {f.name for f in found} == set(names) and all(f.type is _INTEGER for f in found):
+                return Struct(name, tuple(Field(part, _INTEGER) for part in names), is_time=True)
+        return Struct(name, tuple(found))
+
+    def _at(self, reference: str) -> Any:
+        """What a reference within the schema names; None for any other."""
+        if not reference.startswith("#"):
+            return None
+        at = self._schema
+        for step in reference[1:].split("/")[1:]:
+            at = at.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(at, dict) else None
+        return at
+
+
+def _of_paths(name: str, paths: Sequence[Sequence[str]], leaf: tuple[Type, Array | None]) -> Struct:
+    """A type in which these paths, given as their steps, end at such leaves."""
+    fields = []
+    for step in dict.fromkeys(path[0] for path in paths):
+        deeper = [path[1:] for path in paths if path[0] == step and len(path) > 1]
+        bare, array = step.removesuffix("[]"), Array() if step.endswith("[]") else None
+        if deeper:
+            fields.append(Field(bare, _of_paths(bare, deeper, leaf), array))
+        else:
+            fields.append(Field(bare, leaf[0], array or leaf[1]))
+    return Struct(name, tuple(fields))
+
+
+def _kind(schema: Mapping[str, Any]) -> str | None:
+    """The type that a schema names; of a number that may be null, the number's."""
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kinds = [item for item in kind if item != "null"]
+        kind = kinds[0] if len(kinds) == 1 else None
+    if kind is None and isinstance(schema.get("properties"), dict):
+        return "object"
+    if kind is None:
+        choices = schema.get("oneOf") or schema.get("enum")
+        values = [c.get("const") if isinstance(c, dict) else c for c in choices] if choices else []
+        if values and all(type(value) is int for value in values):
+            return "integer"
+        return "string" if values and all(isinstance(value, str) for value in values) else None
+    return kind if isinstance(kind, str) else None
+
+
+def _leaf(dtype: str) -> tuple[Type, Array | None]:
+    if dtype == "string":
+        return Text(), None
+    if dtype == "bytes":
+        return _BYTE, Array()
+    try:
+        return Number(np.dtype(dtype).newbyteorder("<")), None
+    except TypeError as error:
+        raise UsageError(f"dtype {dtype!r} is no number type, string or bytes") from error
+
+
+def _loads(data: bytes) -> Any:
+    # Not json.loads(data), which guesses UTF-16 and UTF-32 from zeros.
+    return json.loads(data.decode("utf-8-sig"))
+
+
+def _number(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number that numpy takes into `dtype` unchanged, but for the rounding of floats."""
+    if dtype.kind == "b":
+        if not isinstance(value, bool):
+            raise ValueError(f"{value!r:.40} is neither true nor false")
+        return value
+    if value is None and dtype.kind == "f":
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r:.40} is no number")
+    if dtype.kind == "f":
+        if float(np.finfo(dtype).max) < abs(value) != math.inf:
+            raise ValueError(f"{value!r:.40} is too large for {dtype.name}")
+        return float(value)
+    limits = np.iinfo(dtype)
+    if (isinstance(value, float) and not value.is_integer()) or not limits.min <= value <= limits.max:
+        raise ValueError(f"{value!r:.40} is no {dtype.name}")
+    return int(value)

@@ -1,0 +1,227 @@
+"""Decoders whose own library makes an object of each message: what they share.
+
+Here: `ObjectDecoder`, which picks values out of such objects and lays them into columns. An object is made
+once, however many columns look into it, as long as there aren't too many.
+Elsewhere: the libraries and their definitions (protobuf, json), paths (fields), adapters.
+Columns have the types, and errors the words, that encodings of fixed layout have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, TypeGuard, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom import blocks
+from logloom.blocks import Ragged, Values
+from logloom.errors import LogReadError
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec
+from logloom.io.logs.messages import adapters
+from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.declared_types import TypedDecoder
+from logloom.io.logs.messages.definitions import Array, Number, Struct, Text, Type
+from logloom.io.logs.messages.fields import Selection, flat, select, value_type
+from logloom.io.logs.messages.raw_messages import RawMessages
+from logloom.io.logs.messages.values import SECOND, flattened
+
+_T = TypeVar("_T")
+
+
+class ObjectDecoder(TypedDecoder):
+    """Decodes messages of one type, one by one; built once per topic, thread-safe, pickles.
+
+    An encoding says how to read a payload, a field, elements, numbers and bytes. Each of these raises a
+    ValueError where a message doesn't hold what its definition promises.
+    """
+
+    stamps = (*TypedDecoder.stamps, "transforms[].timestamp")
+
+    def parse(self, payload: bytes) -> Any:
+        """The object of a message."""
+        raise NotImplementedError
+
+    def field(self, message: Any, name: str) -> Any:
+        """A field's value."""
+        raise NotImplementedError
+
+    def elements(self, value: Any) -> Sequence[Any]:
+        """The elements of an array."""
+        raise NotImplementedError
+
+    def numbers(self, values: Sequence[Any], kind: Number) -> Sequence[Any]:
+        """What numpy turns into numbers of this kind without changing a value."""
+        raise NotImplementedError
+
+    def octets(self, value: Any) -> bytes:
+        """The bytes of a sequence of bytes."""
+        raise NotImplementedError
+
+    def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
+        """(N,) header stamps in ns; a message that holds none gets `MIN_TIME`."""
+        stamp = self._stamp()
+        if stamp is None:
+            return np.full(len(raw), MIN_TIME, np.int64)
+
+        def time_of(message: Any) -> int:
+            found = self._picked(message, stamp)
+            if stamp.inner is not None:  # of a list's elements
+                return found[0] if found else MIN_TIME
+            return found  # type: ignore[no-any-return]
+
+        times = [self._attempt(raw, row, time_of, MIN_TIME) for row in range(len(raw))]
+        return np.array(times, np.int64)
+
+    def check(self, raw: RawMessages) -> NDArray[np.bool_]:
+        """(N,) whether each payload is a message of the encoding."""
+        fits = [self._attempt(raw, row, lambda message: True, False) for row in range(len(raw))]
+        return np.array(fits, np.bool_)
+
+    def take(self, raw: RawMessages, spec: FieldSpec) -> Values:
+        """See `Messages.take`; of all messages in `raw`."""
+        ctype = self.column_type(spec)
+        if not len(raw):
+            return blocks.empty(ctype)
+        root = self.root_for(spec)
+        try:
+            return adapters.take(spec, root, lambda paths, width: self._read(raw, root, paths, width))
+        except UnfitError as error:
+            raise LogReadError(f"{raw.place(error.row)}: {error}") from error
+
+    def _attempt(self, raw: RawMessages, row: int, read: Callable[[Any], _T], otherwise: _T) -> _T:
+        try:
+            return read(self._open(raw, row))
+        except (UnfitError, ValueError):
+            return otherwise
+
+    def _open(self, raw: RawMessages, row: int) -> Any:
+        position = int(raw.position[row])
+        known = raw.parsed.get(position)
+        if known is not None:
+            return known
+        start = int(raw.start[row])
+        payload = raw.buffers[raw.buffer[row]][start : start + int(raw.length[row])]
+        try:
+            message = self.parse(payload.tobytes())
+        except (ValueError, RecursionError) as error:
+            raise UnfitError(row, f"it is no {self.info.encoding} message: {error}") from error
+        raw.parsed.put(position, message, len(payload))
+        return message
+
+    def _read(self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int) -> list[Values]:
+        """What is selected, of all messages in their order."""
+        selections = [select(root, path, width) for path in paths]
+        columns: list[list[Any]] = [[] for _ in selections]
+        for row in range(len(raw)):
+            message = self._open(raw, row)
+            for column, selection, path in zip(columns, selections, paths, strict=True):
+                try:
+                    column.append(self._value(message, selection))
+                except ValueError as error:
+                    raise UnfitError(
+                        row, f"field {path!r} isn't what its definition says: {error}"
+                    ) from error
+        return [_laid_out(column, selection) for column, selection in zip(columns, selections, strict=True)]
+
+    def _value(self, message: Any, selection: Selection) -> Any:
+        """What is selected of a message: bytes for bytes and text, else see `_picked`."""
+        if not (selection.is_bytes or _is_text(selection)):
+            return self._picked(message, selection)
+        for name in selection.names:
+            message = self.field(message, name)
+        return self.octets(message) if selection.is_bytes else _text(message).encode("utf-8")
+
+    def _picked(self, value: Any, selection: Selection) -> Any:
+        """A number, a text, a tuple for a sub-message, or a list for an array."""
+        for name in selection.names:
+            value = self.field(value, name)
+        if selection.array is None or selection.inner is None:
+            return self._plain([value], selection.type, selection.packed)[0]
+        items = self._items(value, selection.array)
+        pick, inner = selection.pick, selection.inner
+        if isinstance(pick, int):
+            return self._picked(items[pick], inner)
+        items = items if pick is None else items[pick]
+        if inner.names or inner.array is not None:
+            return [self._picked(item, inner) for item in items]
+        return self._plain(items, inner.type, inner.packed)
+
+    def _plain(self, values: Sequence[Any], kind: Type, dtype: np.dtype[Any]) -> Sequence[Any]:
+        """Values of one type, as they are kept inside arrays."""
+        if isinstance(kind, Number):
+            return self.numbers(values, kind)
+        if isinstance(kind, Text):
+            return [_short(_text(value), dtype.itemsize // 4) for value in values]
+        if kind.is_time:
+            return [self._time(value, kind) for value in values]
+        members = [
+            (field, dtype[field.name].base) for field in kind.fields if field.name in (dtype.names or ())
+        ]
+        made = []
+        for value in values:
+            found: list[Any] = []
+            for field, base in members:
+                part = self.field(value, field.name)
+                items = [part] if field.array is None else self._items(part, field.array)
+                plain = self._plain(items, field.type, base)
+                found.append(plain[0] if field.array is None else list(plain))
+            made.append(tuple(found))
+        return made
+
+    def _items(self, value: Any, array: Array) -> Sequence[Any]:
+        items = self.elements(value)
+        if array.length is not None and len(items) != array.length:
+            raise ValueError(f"it has {len(items)} elements, not {array.length}")
+        return items
+
+    def _time(self, value: Any, kind: Struct) -> int:
+        parts = [
+            self.numbers([self.field(value, f.name)], f.type)[0] for f in kind.fields if _is_number(f.type)
+        ]
+        time = int(parts[0]) * SECOND + int(parts[1])
+        if not MIN_TIME <= time <= MAX_TIME:
+            raise ValueError(f"{parts[0]} s leave the range of int64 nanoseconds")
+        return time
+
+
+def _is_text(selection: Selection) -> bool:
+    return selection.array is None and isinstance(selection.type, Text)
+
+
+def _is_number(kind: Type) -> TypeGuard[Number]:
+    return isinstance(kind, Number)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.60} is no text")
+    return value
+
+
+def _short(text: str, width: int) -> str:
+    if len(text) > width:
+        raise ValueError(
+            f"text {text[:80]!r} has {len(text)} characters, the column keeps {width}; raise `strings`"
+        )
+    return text
+
+
+def _laid_out(column: Sequence[Any], selection: Selection) -> Values:
+    """The values of all messages as a column."""
+    if selection.is_bytes or _is_text(selection):
+        return Ragged.from_bytes(column)
+    inmost = selection
+    while inmost.inner is not None:
+        inmost = inmost.inner
+    dtype = inmost.packed
+    _, shape = value_type(selection)
+    if inmost.flatten and dtype.names and flat(dtype) is not None:
+        shape = shape[:-1]  # the numbers of a sub-message, which are its fields until they are flattened
+    is_ragged = None in shape[:1]
+    items = list(chain.from_iterable(column)) if is_ragged else list(column)
+    tail = [length or 0 for length in shape[is_ragged:]]
+    values = np.array(items, dtype).reshape(len(items), *tail)
+    values = flattened(values) if inmost.flatten else values
+    return Ragged(values, [len(row) for row in column]) if is_ragged else values

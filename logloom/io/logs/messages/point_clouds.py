@@ -1,0 +1,343 @@
+"""Point clouds: from sensor_msgs/PointCloud2 and foxglove PointCloud to columns.
+
+Here: where a cloud's points lie in its bytes, of any field layout, padding and byte order; the named fields
+as float32 (`points[x,y,z]`), or all fields as they are (`points`).
+Elsewhere: which messages are clouds (adapters).
+
+`points_time[t,ns]`, which no recipe names, is the field of points' times, in ns.
+
+Which fields a cloud has stands in its messages, while a column has one type: that of `points` is the spec's
+`dtype`, as "x:float32,y:float32,normal:float32[3]", which a message tells (`settled`). A cloud of others
+doesn't fit the column. Vendors' names stand for the usual ones in `points[…]` only; the values stay in the
+vendor's units, rounded to float32.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from logloom.blocks import Ragged, Values
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.interface import FieldSpec, Log, Messages
+from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
+
+NAME = "points"
+NAME_LENGTH = 64  # of a field, at most
+TIMES = f"{NAME}_time"
+NO_TIME = MIN_TIME  # of a point whose time is no number, or none that int64 ns hold
+TIME_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_ROS = {
+    **{name: name for name in ("height", "width", "is_bigendian", "point_step", "row_step", "data")},
+    **{name: f"fields[].{name}" for name in ("name", "offset", "datatype", "count")},
+}
+_FOXGLOVE = {
+    "point_step": "point_stride",
+    "data": "data",
+    "foxglove_type": "fields[].type",
+    **{name: f"fields[].{name}" for name in ("name", "offset")},
+}
+SHAPES: tuple[Mapping[str, str], ...] = (_ROS, _FOXGLOVE)
+
+_ROS_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
+_FOXGLOVE_TYPES = {1: "u1", 2: "i1", 3: "u2", 4: "i2", 5: "u4", 6: "i4", 7: "f4", 8: "f8"}
+# What drivers call a field; looked for in this order where a cloud has no field of the name itself.
+_VENDOR_NAMES = {
+    "intensity": ("intensities", "i", "reflectivity", "reflectance", "remission", "signal"),
+    "ring": ("channel", "laser_id", "line", "scan_line", "laser_number"),
+    "time": ("t", "timestamp", "time_stamp", "offset_time", "time_offset"),
+    "range": ("distance",),
+    "ambient": ("near_ir", "noise"),
+}
+MAX_COUNT = 999_999  # values of a field in one point
+MAX_OVERLAP = (
+    4  # how often the bytes of a point may be in several fields: a union of rgb and its parts is one
+)
+# Colours packed into the bits of one number, as PCL writes them.
+_PACKED = ("rgb", "rgba")
+_SHIFTS = {"r": 16, "g": 8, "b": 0, "a": 24}
+
+_FIELD_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_WRITTEN = re.compile(r"([A-Za-z_]\w*):(u?int(?:8|16|32)|float(?:32|64))(?:\[(\d{1,6})\])?", re.ASCII)
+
+Points = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class PointField:
+    """A field of a cloud's points; `dtype` is in the cloud's byte order."""
+
+    name: str
+    dtype: np.dtype[Any]
+    count: int
+    offset: int
+
+
+def column_type(spec: FieldSpec) -> ColumnType:
+    """float32 (points, fields), or with all fields (points,) of a packed little-endian structured dtype."""
+    if spec.adapter == NAME:
+        if spec.dtype is None:
+            raise UsageError(
+                f"as {NAME}: which fields a cloud has stands in its messages: name them, as in "
+                f"{NAME}[x,y,z], or give the spec that `settled` makes of this one"
+            )
+        return ColumnType(_parsed(spec.dtype), (None,))
+    names = named_fields(spec)
+    if (spec.adapter or "").startswith(f"{TIMES}["):
+        return ColumnType(np.dtype("<i8"), (None,))
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f"as {spec.adapter}: write distinct field names, such as points[x,y,z,intensity]")
+    return ColumnType(np.dtype("<f4"), (None, len(names)))
+
+
+def times_spec(spec: FieldSpec, field: str, unit: str) -> FieldSpec:
+    """What gives the times of the points that another spec reads: (points,) int64 ns.
+
+    Args:
+        spec: of `points`, with or without names.
+        field: of points, by its own name.
+        unit: one of `TIME_UNITS`.
+    """
+    return FieldSpec(paths=spec.paths, adapter=f"{TIMES}[{field},{unit}]")
+
+
+def time_names(names: Sequence[str]) -> list[str]:
+    """Those of a cloud's fields that are points' times by what drivers call them, the likeliest first."""
+    return [name for name in ("time", *_VENDOR_NAMES["time"]) if name in names]
+
+
+def nanoseconds(values: Points, unit: str) -> Points:
+    """(n,) int64 ns of numbers in one of `TIME_UNITS`, to the nearest; `NO_TIME` where they are none.
+
+    >>> nanoseconds(np.array([1.5, np.nan, 1e30]), "us").tolist()
+    [1500, -9223372036854775808, -9223372036854775808]
+    """
+    scale = TIME_UNITS[unit]
+    limit = MAX_TIME // scale
+    found = np.full(values.shape, NO_TIME, np.int64)
+    if values.dtype.kind == "f":
+        # Whole units apart from parts of one, so that times since 1970 keep all digits that they have.
+        with np.errstate(invalid="ignore"):  # of NaN that signal
+            whole = np.floor(values.astype(np.float64))
+        usable = np.abs(whole) < limit - 1
+        part = np.rint((values[usable].astype(np.float64) - whole[usable]) * scale)
+        found[usable] = whole[usable].astype(np.int64) * scale + part.astype(np.int64)
+        return found
+    usable = (values <= limit) & (values >= -limit) if values.dtype.kind == "i" else values <= limit
+    found[usable] = values[usable].astype(np.int64) * scale
+    return found
+
+
+def needs_message(spec: FieldSpec) -> bool:
+    """Whether only a message tells the type of a value."""
+    return spec.adapter == NAME and spec.dtype is None
+
+
+def settled(log: Log, topic: str, spec: FieldSpec, sample: Messages | None = None) -> FieldSpec:
+    """The spec with what only a message tells: the fields of `points`, by the topic's last one in the log.
+
+    Args:
+        sample: messages of which the first counts instead.
+
+    Raises:
+        UsageError: the topic has no message, or its messages are no clouds.
+        LogReadError: the last one is damaged, or a column can't hold its points.
+    """
+    if not needs_message(spec):
+        return spec
+    which = "its last message" if sample is None else "a message"
+    sample = log.last_message(topic) if sample is None else sample
+    if len(sample) == 0:
+        raise UsageError(
+            f"as {NAME}: which fields a cloud has stands in its messages, and {topic} has none; "
+            f"name them: {NAME}[x,y,z]"
+        )
+    path = ".".join((*spec.paths, "fields"))
+    (listed,) = sample.take(FieldSpec((path,), strings=NAME_LENGTH), np.arange(1))
+    words = {"type": "foxglove_type"}
+    message = {words.get(name, name): listed[name] for name in listed.dtype.names or ()}
+    try:
+        return replace(spec, dtype=written(_packed(_fields(message))))
+    except ValueError as error:
+        raise LogReadError(f"{log.summary.uris[0]}: {topic}, {which}: {error}") from error
+
+
+def written(dtype: np.dtype[Any]) -> str:
+    """A structured dtype of points in words, as `FieldSpec.dtype` has them."""
+    words = []
+    for name in dtype.names or ():
+        kind = dtype[name]
+        words.append(f"{name}:{kind.base.name}" + (f"[{kind.shape[0]}]" if kind.shape else ""))
+    return ",".join(words)
+
+
+def _parsed(words: str) -> np.dtype[Any]:
+    """The inverse of `written`."""
+    members: list[Any] = []
+    for word in words.split(","):
+        match = _WRITTEN.fullmatch(word)
+        if match is None or any(match[1] == member[0] for member in members):
+            raise UsageError(
+                f"as {NAME}: {words!r:.200} are no fields of points, like x:float32,y:float32,ring:uint16"
+            )
+        kind = np.dtype(match[2]).newbyteorder("<")
+        members.append((match[1], kind, (int(match[3]),)) if match[3] else (match[1], kind))
+    return np.dtype(members)
+
+
+def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
+    """n clouds as ragged rows, points in the order of their bytes.
+
+    Raises:
+        UnfitError: a message is no cloud, or has other fields than the column.
+    """
+    rows: list[Points] = []
+    ctype = column_type(spec)
+    for row in range(len(found["data"])):
+        message = {word: values[row] for word, values in found.items()}
+        try:
+            if (spec.adapter or "").startswith(f"{TIMES}["):
+                rows.append(_times(message, *named_fields(spec)))
+                continue
+            is_whole = spec.adapter == NAME
+            rows.append(_whole(message, ctype.dtype) if is_whole else _named(message, named_fields(spec)))
+        except ValueError as error:
+            raise UnfitError(row, str(error)) from error
+    return Ragged.from_rows(rows, ctype)
+
+
+def named_fields(spec: FieldSpec) -> list[str]:
+    """The fields that `points[x,y,z]` names."""
+    inside = (spec.adapter or "").partition("[")[2].rstrip("]")
+    return [name.strip() for name in inside.split(",")]
+
+
+def _packed(fields: Sequence[PointField]) -> np.dtype[Any]:
+    """Points of these fields, little-endian and without gaps."""
+    kinds = [(field.name, field.dtype.newbyteorder("<"), field.count) for field in fields]
+    return np.dtype([(name, kind, (count,)) if count > 1 else (name, kind) for name, kind, count in kinds])
+
+
+def _whole(message: Mapping[str, Any], dtype: np.dtype[Any]) -> Points:
+    """(points,) with all fields in the order in which the message lists them."""
+    fields = _fields(message)
+    own = _packed(fields)
+    if own != dtype:
+        raise ValueError(
+            f"its points are {written(own)}, those of the column {written(dtype)}; name the fields that all "
+            f"clouds have: {NAME}[x,y,z]"
+        )
+    raw = _laid_out(message, fields)
+    points = np.empty(raw.shape, dtype)
+    for i, field in enumerate(fields):
+        points[field.name] = raw[f"f{i}"]
+    return points.reshape(-1)
+
+
+def _named(message: Mapping[str, Any], names: Sequence[str]) -> Points:
+    """(points, names) of float32."""
+    fields = _fields(message)
+    by_name = {field.name: i for i, field in enumerate(fields)}
+    raw = _laid_out(message, fields)
+    points = np.empty((*raw.shape, len(names)), np.float32)
+    for k, name in enumerate(names):
+        found = next((n for n in (name, *_VENDOR_NAMES.get(name, ())) if n in by_name), None)
+        packed = next((n for n in _PACKED if n in by_name), None) if name in _SHIFTS else None
+        if found is None and packed is None:
+            raise ValueError(f"the cloud has no field {name!r}; it has {', '.join(by_name)}")
+        at = by_name[found or packed or ""]
+        if fields[at].count > 1:
+            raise ValueError(
+                f"field {name!r} has {fields[at].count} values a point; take the cloud `as: {NAME}`"
+            )
+        with np.errstate(over="ignore"):  # a float64 beyond float32 is infinity
+            points[..., k] = raw[f"f{at}"] if found else _colour(raw[f"f{at}"], name)
+    return points.reshape(-1, len(names))
+
+
+def _times(message: Mapping[str, Any], name: str, unit: str) -> Points:
+    """(points,) times in ns."""
+    fields = _fields(message)
+    at = next((i for i, field in enumerate(fields) if field.name == name), None)
+    if at is None:
+        known = ", ".join(field.name for field in fields)
+        raise ValueError(f"the cloud has no field {name!r} with the times of its points; it has {known}")
+    if fields[at].count > 1:
+        raise ValueError(f"field {name!r} has {fields[at].count} values a point, which are no time")
+    return nanoseconds(_laid_out(message, fields)[f"f{at}"].reshape(-1), unit)
+
+
+def _colour(packed: Points, name: str) -> Points:
+    """One colour, 0 to 255, of numbers that pack several into their bits."""
+    if packed.dtype.itemsize != 4:
+        raise ValueError(f"colours packed into {packed.dtype.name} aren't read; only 32 bits hold them")
+    native = packed.astype(packed.dtype.newbyteorder("="))
+    return (native.view(np.uint32) >> _SHIFTS[name]) & 255
+
+
+def _fields(message: Mapping[str, Any]) -> list[PointField]:
+    """The fields of a cloud's points.
+
+    Raises:
+        ValueError: there are none; one is of an unknown type, or has no name of its own.
+    """
+    is_ros = "datatype" in message
+    types = _ROS_TYPES if is_ros else _FOXGLOVE_TYPES
+    order = ">" if message.get("is_bigendian") else "<"
+    numbers = message["datatype" if is_ros else "foxglove_type"].tolist()
+    # Many drivers leave count at 0, meaning one.
+    counts = [max(1, count) for count in message["count"].tolist()] if is_ros else [1] * len(numbers)
+    fields: list[PointField] = []
+    for i, (number, count) in enumerate(zip(numbers, counts, strict=True)):
+        name = str(message["name"][i])
+        if number not in types:
+            raise ValueError(f"field {name!r} has the unknown type {number}")
+        if count > MAX_COUNT:
+            raise ValueError(f"field {name!r} has {count} values a point: absurdly many")
+        if not _FIELD_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} can't be the name of a field")
+        fields.append(PointField(name, np.dtype(order + types[number]), count, int(message["offset"][i])))
+    if len({field.name for field in fields}) < len(fields):
+        raise ValueError(f"two fields of its points have one name: {', '.join(f.name for f in fields)}")
+    if not fields:
+        raise ValueError("its points have no fields")
+    return fields
+
+
+def _laid_out(message: Mapping[str, Any], fields: Sequence[PointField]) -> Points:
+    """The cloud's bytes as (height, width) points with fields f0, f1, ...; nothing is copied.
+
+    Raises:
+        ValueError: fields leave their point, or points the bytes.
+    """
+    data, step = message["data"], int(message["point_step"])
+    for field in fields:
+        if field.offset + field.count * field.dtype.itemsize > step:
+            raise ValueError(f"field {field.name!r} at byte {field.offset} leaves its {step}-byte point")
+    size = sum(field.count * field.dtype.itemsize for field in fields)
+    if size > MAX_OVERLAP * step:
+        raise ValueError(f"its points of {step} bytes have {len(fields)} fields of {size} bytes together")
+    if "datatype" in message:
+        height, width, row_step = (int(message[word]) for word in ("height", "width", "row_step"))
+    else:
+        height, width, row_step = 1, len(data) // step, len(data)
+    # Drivers leave row_step at 0 or wrong in clouds of one row, where it means nothing.
+    row_step = row_step if height > 1 else width * step
+    needed = (height - 1) * row_step + width * step  # the padding of the last row may be missing
+    if height and width and (width * step > row_step or needed > len(data)):
+        shape = f"{height} x {width} points of {step} bytes in rows of {row_step}"
+        raise ValueError(f"{shape} don't fit {len(data)} bytes of data")
+    dtype = np.dtype(
+        {
+            "names": [f"f{i}" for i in range(len(fields))],
+            "formats": [(f.dtype, (f.count,)) if f.count > 1 else f.dtype for f in fields],
+            "offsets": [f.offset for f in fields],
+            "itemsize": step,
+        }
+    )
+    return np.ndarray((height, width) if height and width else (0, 0), dtype, data, 0, (row_step, step))

@@ -1,0 +1,169 @@
+"""Decoders of messages whose definition fixes their layout: CDR (ROS 2) and ROS 1.
+
+Here: `CdrDecoder` and `Ros1Decoder`, over all messages of a topic at once.
+Elsewhere: the layout compiler (layout_compiler), paths (logloom.io.logs.messages.fields), images, clouds and
+the like (logloom.io.logs.messages.adapters), containers.
+No object is ever made for a message; see `cursor` for how that works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom import blocks
+from logloom.blocks import Values
+from logloom.errors import LogReadError
+from logloom.io.logs.interface import MIN_TIME, FieldSpec, TopicInfo
+from logloom.io.logs.messages import adapters
+from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.cursor import At, Cursor, MisfitError, cursors
+from logloom.io.logs.messages.declared_types import TypedDecoder
+from logloom.io.logs.messages.fields import Selection, select
+from logloom.io.logs.messages.raw_messages import RawMessages
+from logloom.io.logs.messages.ros.languages import parse
+from logloom.io.logs.messages.ros.layout_compiler import compile_layout
+from logloom.io.logs.messages.ros.wire import CDR, ROS1, Fixed, Repeated, Wire
+
+_RETRIES = 8  # rounds in which misfits leave a batch, before its messages are tried one by one
+
+_T = TypeVar("_T")
+
+
+class _LayoutDecoder(TypedDecoder):
+    """Decodes messages of one type; built once per topic, pure, thread-safe, pickles.
+
+    Raises:
+        UnknownEncodingError: the definition can't be read.
+    """
+
+    wire: Wire
+    encapsulated: bool
+
+    def __init__(self, info: TopicInfo):
+        super().__init__(info)
+        self.root = parse(info)
+        self._layout = compile_layout(self.root, self.wire)
+
+    def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
+        """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`."""
+        times = np.full(len(raw), MIN_TIME, np.int64)
+        stamp = self._stamp()
+        if stamp is None:
+            return times
+        for start in cursors(raw, self.encapsulated):
+            for cursor, found in _attempt(start, lambda cursor: self._read_stamp(cursor, stamp)):
+                times[cursor.rows] = found
+        return times
+
+    def check(self, raw: RawMessages) -> NDArray[np.bool_]:
+        """(N,) whether each payload has a length that fits its definition (framing, no deep decode)."""
+        fits = np.zeros(len(raw), np.bool_)
+        for start in cursors(raw, self.encapsulated):
+            for cursor, _ in _attempt(start, lambda cursor: self._visit(cursor, {})):
+                fits[cursor.rows] = True
+        return fits
+
+    def take(self, raw: RawMessages, spec: FieldSpec) -> Values:
+        """See `Messages.take`; of all messages in `raw`."""
+        ctype = self.column_type(spec)
+        if not len(raw):
+            return blocks.empty(ctype)
+        try:
+            return adapters.take(spec, self.root, lambda paths, width: self._read(raw, paths, width))
+        except UnfitError as error:
+            raise LogReadError(f"{raw.place(error.row)}: {error}") from error
+        except MisfitError as error:
+            row = int(error.rows.min())
+            others = f" (and {len(error.rows) - 1} more)" if len(error.rows) > 1 else ""
+            raise LogReadError(
+                f"{raw.place(row)} doesn't fit the definition of {self.info.type}{others}: {error.reason}. "
+                "Set on_error: salvage to use the messages that do"
+            ) from error
+
+    def _read(self, raw: RawMessages, paths: Sequence[str], width: int) -> list[Values]:
+        """The fields at some paths, of all messages in their order."""
+        wants: dict[Hashable, Selection] = {
+            slot: select(self.root, path, width) for slot, path in enumerate(paths)
+        }
+        parts: list[tuple[Cursor, dict[Hashable, Values]]] = []
+        for cursor in cursors(raw, self.encapsulated):
+            if isinstance(cursor, MisfitError):
+                raise MisfitError(cursor.rows, cursor.reason)  # afresh: a traceback would keep the buffers
+            parts.append((cursor, self._visit(cursor, wants)))
+        rows = np.concatenate([cursor.rows for cursor, _ in parts])
+        pieces = [[found[slot] for _, found in parts] for slot in wants]
+        columns = [own[0] if len(own) == 1 else blocks.concatenate(own) for own in pieces]
+        if (rows[1:] > rows[:-1]).all():
+            return columns
+        back = np.argsort(rows, kind="stable")
+        return [blocks.take(column, back) for column in columns]
+
+    def _visit(self, cursor: Cursor, wants: Mapping[Hashable, Selection]) -> dict[Hashable, Values]:
+        """What is wanted of some messages, whose lengths must be those of their definition."""
+        found: dict[Hashable, Values] = {}
+        end = self._layout.visit(cursor, 0, wants, found)
+        if not isinstance(end, int) or cursor.shortest < end or cursor.longest > end + self.wire.padding:
+            left = cursor.size - end
+            cursor.refuse((left < 0) | (left > self.wire.padding), "its length isn't that of its fields")
+        return found
+
+    def _read_stamp(self, cursor: Cursor, stamp: Selection) -> NDArray[np.int64]:
+        """The stamps, read no further than they lie."""
+        found: dict[Hashable, Values] = {}
+        at: At = 0
+        for names, node in self._layout.parts:
+            if stamp.names[0] not in names:
+                at = node.visit(cursor, at, {}, found)
+            elif stamp.inner is not None and isinstance(node, Repeated):
+                node.visit_first(cursor, at, {0: stamp.inner}, found)
+                break
+            else:
+                node.visit(cursor, at, {0: stamp if isinstance(node, Fixed) else stamp.within}, found)
+                break
+        times = found[0]
+        assert isinstance(times, np.ndarray)
+        return times
+
+
+class CdrDecoder(_LayoutDecoder):
+    """Messages as ROS 2 writes them: plain CDR (XCDR1), of either byte order."""
+
+    wire = CDR
+    encapsulated = True
+
+
+class Ros1Decoder(_LayoutDecoder):
+    """Messages as ROS 1 writes them."""
+
+    wire = ROS1
+    encapsulated = False
+
+
+def _attempt(start: Cursor | MisfitError, read: Callable[[Cursor], _T]) -> list[tuple[Cursor, _T]]:
+    """What `read` gives for those messages that fit; the others are left out."""
+    if isinstance(start, MisfitError):
+        return []
+    cursor = start
+    for _ in range(_RETRIES):
+        try:
+            return [(cursor, read(cursor))]
+        except MisfitError as misfit:
+            fits = ~np.isin(cursor.rows, misfit.rows)
+            if not fits.any():
+                return []
+            cursor = cursor.take(fits)
+    results: list[tuple[Cursor, _T]] = []
+    parts = cursor.by_buffer()
+    if len(parts) > 1:
+        return [found for part in parts for found in _attempt(part, read)]
+    for row in range(len(cursor)):
+        alone = cursor.take(np.array([row]))
+        try:
+            results.append((alone, read(alone)))
+        except MisfitError:
+            continue
+    return results

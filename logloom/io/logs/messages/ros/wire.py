@@ -1,0 +1,402 @@
+"""How values lie in bytes, as CDR and as ROS 1 serialise them, and how to read them.
+
+Here: the two encodings and the nodes of a layout; a node is walked in all payloads of a cursor at once, and
+gives what is wanted of it.
+Elsewhere: making nodes of a definition (layout_compiler), reading bytes (logloom.io.logs.messages.cursor),
+what to read (logloom.io.logs.messages.fields), making values of it (logloom.io.logs.messages.values), the
+decoders (decoders).
+
+CDR aligns numbers to their size, counted from the start of the body, so where a field lies depends on the
+*phase* at which it starts, its place modulo 8; text and arrays move everything behind them. ROS 1 doesn't
+align. Structs have no alignment of their own and no padding behind them: a node's size counts the padding
+before each number, from where the thing before it ended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Ragged, Values
+from logloom.io.logs.messages.cursor import Array, At, Cursor, settle, spread
+from logloom.io.logs.messages.definitions import Struct, Text
+from logloom.io.logs.messages.fields import Selection, flat, value_type, whole
+from logloom.io.logs.messages.ros.elements import element_places
+from logloom.io.logs.messages.values import (
+    checked_text,
+    fill,
+    fixed_text,
+    flattened,
+    member,
+    selected,
+    settled,
+    short_text,
+    text_of_wide,
+)
+
+
+@dataclass(frozen=True)
+class Wire:
+    """How an encoding differs from the others.
+
+    Attributes:
+        aligned: numbers lie at multiples of their size.
+        terminated: text ends with a zero byte that its length counts.
+        empty_bytes: what a message without fields takes.
+        padding: how many bytes may follow the last field.
+    """
+
+    aligned: bool
+    terminated: bool
+    empty_bytes: int
+    padding: int
+
+
+CDR = Wire(aligned=True, terminated=True, empty_bytes=1, padding=3)
+ROS1 = Wire(aligned=False, terminated=False, empty_bytes=0, padding=0)
+
+Wants = Mapping[Hashable, Selection]  # by slot: what to read, seen from a node
+Found = dict[Hashable, Values]  # by slot: (n, *shape), or n ragged rows; text as UTF-8 rows
+
+
+Make = Callable[[int, str], tuple[int, np.dtype[Any]]]
+
+
+class Node(ABC):
+    """A value, an array or a struct as it lies in a payload.
+
+    Attributes:
+        least: bytes it takes at the least.
+        is_bounded: whether visiting it takes little memory even where it doesn't lie.
+    """
+
+    least: int
+    is_bounded: bool = True
+
+    @abstractmethod
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        """Reads what is wanted of the node at `at` and gives the place behind it."""
+
+
+class Fixed(Node):
+    """What has the same size in every message: a number, an array of numbers, a run of such fields."""
+
+    def __init__(self, align: int, sizes: Sequence[int], make: Make, leads: bool):
+        """
+        Args:
+            align: of its most aligned number.
+            sizes: bytes it takes from each phase below `align`.
+            make: from (phase, byte order) to the padding before it and its dtype.
+            leads: whether a most aligned number comes first, so that what depends on the phase is padding
+                before it and nothing else. If its size is a multiple of `align` too, it *tiles*: elements of
+                an array of it lie at equal distances, whatever the phase of the first.
+        """
+        self.align = align
+        self.sizes = tuple(sizes)
+        self.table = np.array(sizes, np.int64)
+        self.least = min(sizes)
+        self.leads = leads
+        self.tiles = leads and sizes[0] % align == 0
+        self._make = make
+        self._layouts: dict[tuple[int, str], tuple[int, np.dtype[Any]]] = {}
+
+    @property
+    def stride(self) -> int:
+        """From the end of one element of an array to the end of the next.
+
+        Wherever an element starts, its most aligned number brings its end into one and the same phase.
+        """
+        return self.sizes[self.sizes[0] % self.align]
+
+    def layout(self, phase: int, order: str) -> tuple[int, np.dtype[Any]]:
+        key = phase % self.align, order
+        if key not in self._layouts:
+            self._layouts[key] = self._make(*key)
+        return self._layouts[key]
+
+    def end(self, at: At) -> At:
+        if isinstance(at, int):
+            return at + self.sizes[at % self.align]
+        return at + self.table[at % self.align]
+
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        if self.leads:
+            at = _aligned(at, self.align)
+        end = self.end(at)
+        cursor.need(end)
+        if not wants:
+            return end
+        if isinstance(at, int) or self.leads:
+            phase = 0 if self.leads else int(at) % self.align
+            found.update(self._read(cursor, at, phase, wants))
+            return end
+        phases = at % self.align
+        for phase in np.unique(phases).tolist():
+            some = phases == phase
+            for slot, values in self._read(cursor.take(some), at[some], phase, wants).items():
+                if slot not in found:
+                    found[slot] = np.empty((len(cursor), *values.shape[1:]), values.dtype)
+                found[slot][some] = values  # type: ignore[index]
+        return end
+
+    def _read(self, cursor: Cursor, at: At, phase: int, wants: Wants) -> dict[Hashable, Array]:
+        """What is wanted where all places have one phase."""
+        before, whole_dtype = self.layout(phase, cursor.order)
+        places = {slot: _follow(whole_dtype, selection, cursor.order) for slot, selection in wants.items()}
+        start = min(offset for offset, _ in places.values())
+        span = max(offset + dtype.itemsize for offset, dtype in places.values()) - start
+        if span > 2 * sum(dtype.itemsize for _, dtype in places.values()):
+            sources = {slot: cursor.items(at + before + o, dtype) for slot, (o, dtype) in places.items()}
+            return {slot: settled(sources[slot], selection) for slot, selection in wants.items()}
+        # Fields that lie close together are fetched together, since the way to memory is what costs.
+        names = [f"f{i}" for i in range(len(places))]
+        fields = {
+            "names": names,
+            "formats": [dtype for _, dtype in places.values()],
+            "offsets": [offset - start for offset, _ in places.values()],
+            "itemsize": span,
+        }
+        source = cursor.items(at + before + start, np.dtype(fields))  # type: ignore[call-overload]
+        return {slot: settled(source[n], s) for n, (slot, s) in zip(names, wants.items(), strict=True)}
+
+
+class Characters(Node):
+    """A string."""
+
+    least = 4
+
+    def __init__(self, text: Text, wire: Wire):
+        self.text = text
+        self.wire = wire
+
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        start = _aligned(at, 4 if self.wire.aligned else 1)
+        length = cursor.word(start)
+        start, unit = start + 4, 4 if self.text.wide else 1
+        end = start + length * unit
+        cursor.need(end)
+        if self.wire.terminated and not self.text.wide:
+            length = _without_zero(cursor, start, length)
+        if self.text.bound is not None:
+            cursor.refuse(length > self.text.bound, f"text is longer than its bound of {self.text.bound}")
+        for slot, selection in wants.items():
+            if selection.is_inside and not self.text.wide:
+                short = short_text(cursor, start, length, selection.width)
+                if short is not None:
+                    found[slot] = short
+                    continue
+            rows = cursor.bytes(start, length * unit)
+            rows = text_of_wide(cursor, rows) if self.text.wide else checked_text(cursor, rows)
+            found[slot] = fixed_text(cursor, rows, selection.width) if selection.is_inside else rows
+        return settle(end) if isinstance(end, np.ndarray) else end
+
+
+class Repeated(Node):
+    """An array: of a fixed number of elements, or of a counted one up to `bound`."""
+
+    def __init__(self, element: Node, length: int | None, bound: int | None, wire: Wire):
+        self.element = element
+        self.length = length
+        self.bound = bound
+        self.wire = wire
+        self.least = 4 if length is None else length * element.least
+        self.is_bounded = isinstance(element, Fixed)
+
+    def counted(self, cursor: Cursor, at: At) -> tuple[At, At]:
+        """How many elements there are, and the place behind the word that says so."""
+        if self.length is not None:
+            return self.length, at
+        at = _aligned(at, 4 if self.wire.aligned else 1)
+        count = cursor.word(at)
+        if self.bound is not None:
+            cursor.refuse(count > self.bound, f"an array is longer than its bound of {self.bound}")
+        # Before anything is allocated or walked.
+        cursor.need(at + 4 + count * self.element.least)
+        return count, at + 4
+
+    def visit_first(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> None:
+        """Reads the first element of each message; `wants` are seen from there."""
+        count, at = self.counted(cursor, at)
+        cursor.refuse(count < 1, "an array has no elements")
+        self.element.visit(cursor, at, wants, found)
+
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        count, at = self.counted(cursor, at)
+        if isinstance(self.element, Fixed):
+            return self._visit_fixed(self.element, cursor, at, count, wants, found)
+        counts = spread(count, len(cursor))
+        starts, ends = element_places(self.element, cursor, at, counts)
+        inner = {slot: s.inner for slot, s in wants.items() if s.inner is not None}
+        values: Found = {}
+        if inner and len(starts):
+            every = cursor.take(np.repeat(np.arange(len(cursor)), counts))
+            self.element.visit(every, settle(starts), inner, values)
+        for slot, selection in inner.items():
+            found[slot] = self._rows(wants[slot], _fixed(values.get(slot), selection), counts)
+        return settle(ends)
+
+    def _visit_fixed(
+        self, element: Fixed, cursor: Cursor, at: At, count: At, wants: Wants, found: Found
+    ) -> At:
+        first = element.end(at)  # where the first element ends, if there is one
+        if isinstance(count, int):
+            end = first + (count - 1) * element.stride if count else at
+        else:
+            end = np.where(count > 0, first + (count - 1) * element.stride, at)
+        cursor.need(end)
+        for slot, selection in wants.items():
+            if selection.is_bytes:
+                found[slot] = cursor.bytes(at, count)
+            else:
+                values = _elements(element, cursor, at, count, selection.inner)
+                found[slot] = self._rows(selection, values, spread(count, len(cursor)))
+        return settle(end) if isinstance(end, np.ndarray) else end
+
+    def _rows(self, selection: Selection, values: Array, counts: NDArray[np.int64]) -> Values:
+        """The elements of all messages as a row each."""
+        if self.length is None:
+            return Ragged(values, counts)
+        rows = values.reshape(len(counts), self.length, *values.shape[1:])
+        return rows if selection.pick is None else rows[:, selection.pick]
+
+
+class Record(Node):
+    """A struct in which something has a length of its own."""
+
+    def __init__(self, struct: Struct, parts: Sequence[tuple[frozenset[str], Node]]):
+        """
+        Args:
+            parts: its fields in order; those of fixed size that follow each other are one `Fixed`, in which
+                they are named; any other stands alone.
+        """
+        self.struct = struct
+        self.parts = parts
+        self.least = sum(node.least for _, node in parts)
+        self.is_bounded = all(node.is_bounded for _, node in parts)
+        self._wholes: dict[Hashable, Mapping[tuple[str, ...], Selection]] = {}
+
+    def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
+        inner = dict(wants)
+        for slot in [slot for slot, selection in wants.items() if not selection.names]:
+            inner |= {(slot, path): field for path, field in self._leaves(inner.pop(slot)).items()}
+        read: Found = {}
+        for names, node in self.parts:
+            inside = {slot: s for slot, s in inner.items() if s.names[0] in names}
+            if not isinstance(node, Fixed):
+                inside = {slot: s.within for slot, s in inside.items()}
+            at = node.visit(cursor, at, inside, read)
+        for slot, selection in wants.items():
+            found[slot] = read[slot] if selection.names else self._structured(cursor, slot, selection, read)
+        return at
+
+    def _leaves(self, selection: Selection) -> Mapping[tuple[str, ...], Selection]:
+        """By path, the fields that a structured value is made of; those of a `Record` in it one by one."""
+        key = selection.packed, selection.width
+        if key not in self._wholes:
+            leaves: dict[tuple[str, ...], Selection] = {}
+            for field in self.struct.fields:
+                if field.name not in (selection.packed.names or ()):
+                    continue
+                mine = whole(field.name, field, selection.width)
+                node = next(node for names, node in self.parts if field.name in names)
+                inside = node._leaves(mine.within) if isinstance(node, Record) else {(): mine}
+                for path, leaf in inside.items():
+                    names = leaf.names if leaf is mine else (field.name, *leaf.names)
+                    leaves[field.name, *path] = replace(leaf, names=names)
+            self._wholes[key] = leaves
+        return self._wholes[key]
+
+    def _structured(self, cursor: Cursor, slot: Hashable, selection: Selection, read: Found) -> Array:
+        # Zeroed, so that of short text only the characters must be written.
+        values = np.zeros(len(cursor), selection.packed)
+        for path in self._leaves(selection):
+            field = read.pop((slot, path))
+            assert not isinstance(field, Ragged)  # lengths that differ are refused by `packed`
+            fill(member(values, path), field)
+        return flattened(values) if selection.flatten else values
+
+
+def _aligned(at: At, align: int) -> At:
+    return (at + align - 1) & -align
+
+
+def _without_zero(cursor: Cursor, start: At, length: At) -> At:
+    """Lengths of text without the zero byte that ends it; empty text may lack it."""
+    if isinstance(length, int):
+        if length == 0:
+            return 0
+        cursor.need_zero(start + length - 1)
+        return length - 1
+    behind = start + length - 1
+    if length.all():
+        cursor.need_zero(behind)
+        return length - 1
+    some = np.flatnonzero(length)
+    if len(some):
+        cursor.take(some).need_zero(spread(behind, len(cursor))[some])
+    return np.maximum(length - 1, 0)
+
+
+def _follow(dtype: np.dtype[Any], selection: Selection, order: str) -> tuple[int, np.dtype[Any]]:
+    """Where a selected field lies in a structured dtype, and its own dtype."""
+    offset = 0
+    for name in selection.names:
+        assert dtype.fields is not None
+        dtype, more = dtype.fields[name][:2]
+        offset += more
+    # A sub-message that becomes a vector, and lies in messages as one, is fetched as one.
+    if selection.flatten and selection.inner is None and dtype.newbyteorder("<") == selection.packed:
+        numbers = flat(selection.packed) if dtype.names else None
+        if numbers is not None:
+            dtype = np.dtype((numbers[0].newbyteorder(order), numbers[1]))  # type: ignore[arg-type]
+    return offset, dtype
+
+
+def _elements(element: Fixed, cursor: Cursor, at: At, count: At, inner: Selection | None) -> Array:
+    """What is selected of each element of an array, all messages end to end: (total, *shape)."""
+    assert inner is not None
+    _, dtype = element.layout(element.sizes[0], cursor.order)
+    counts = spread(count, len(cursor))
+    first = element.end(at)
+    if element.tiles:
+        start = first - element.stride
+        if not isinstance(count, int):
+            start = np.where(count > 0, start, at)
+        elif count == 0:
+            start = at
+        return selected(_viewed(cursor.runs(start, count * element.stride), dtype), inner)
+    # The first elements start in a phase of their own, so other padding may lie in them.
+    more = np.maximum(counts - 1, 0)
+    start = np.where(counts > 0, first, at)
+    others = selected(_viewed(cursor.runs(start, more * element.stride), dtype), inner)
+    values = np.empty((int(counts.sum()), *others.shape[1:]), others.dtype)
+    some = np.flatnonzero(counts)
+    is_first = np.zeros(len(values), bool)
+    is_first[(np.cumsum(counts) - counts)[some]] = True
+    values[~is_first] = others
+    if len(some):
+        found: Found = {}
+        element.visit(cursor.take(some), spread(at, len(cursor))[some], {0: inner}, found)
+        values[is_first] = found[0]
+    return values
+
+
+def _viewed(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> Array:
+    return data.view(dtype) if len(data) else np.empty(0, dtype)
+
+
+def _fixed(values: Values | None, selection: Selection) -> Array:
+    """Elements of all messages, text among them as wide as columns have it; None where there are none."""
+    assert not isinstance(values, Ragged)
+    dtype, shape = value_type(selection)
+    if values is not None and values.dtype.kind != "S":
+        return values
+    fixed = np.zeros((0 if values is None else len(values), *(n or 0 for n in shape)), dtype)
+    if values is not None:
+        fill(fixed, values)
+    return fixed

@@ -1,0 +1,168 @@
+"""Logs of which some time was erased: read as if nothing had been recorded then.
+
+Here: `RedactedLog`, which leaves out every message whose message time or log time lies in an erased range.
+Elsewhere: which ranges these are (logloom.io.catalog.tombstones), opening logs (opening).
+
+What is left is another log with a content id of its own, so nothing that was built of the whole one is taken
+for it. The index stays that of the files: extents and counts of messages are what they were.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Values
+from logloom.caching import cached_property
+from logloom.digests import digest_of
+from logloom.io.catalog.tombstones import digest_of_log, merged_ranges
+from logloom.io.logs.interface import (
+    MIN_TIME,
+    FieldSpec,
+    Log,
+    LogSummary,
+    MessagePlace,
+    Messages,
+    Redactions,
+    Refusal,
+    TimeSource,
+    TopicRequest,
+)
+from logloom.schema import ColumnType, TimeRanges
+
+_FIRST_REACH = 10**9  # ns; how far before a range a topic's last message is looked for at first
+
+
+def lie_in(times: NDArray[np.int64], ranges: TimeRanges) -> NDArray[np.bool_]:
+    """(N,) which times lie in one of the ranges."""
+    found = np.zeros(len(times), np.bool_)
+    for start, stop in ranges:
+        found |= (times >= start) & (times < stop)
+    return found
+
+
+class RedactedMessages:
+    """See `Messages`; those of a topic that are left.
+
+    Attributes:
+        erased_times: (M,) message times of those that are left out.
+        erased_refusals: what the reader refused of the erased time; the topic of each is known.
+    """
+
+    def __init__(self, messages: Messages, ranges: TimeRanges):
+        erased = lie_in(messages.time, ranges) | lie_in(messages.log_time, ranges)
+        self.erased_times = messages.time[erased]
+        at = np.array([refusal.log_time for refusal in messages.refused], np.int64)
+        # A stretch that can't be read, of no topic, says that counts of messages can't be relied on.
+        pairs = list(zip(messages.refused, lie_in(at, ranges).tolist(), strict=True))
+        self.erased_refusals = [refusal for refusal, is_erased in pairs if is_erased and refusal.topic]
+        self.refused: Sequence[Refusal] = [
+            refusal for refusal, is_erased in pairs if not (is_erased and refusal.topic)
+        ]
+        self._messages = messages
+        self._choose(np.flatnonzero(~erased))
+
+    def _choose(self, rows: NDArray[np.intp]) -> None:
+        self._rows = rows
+        self.topic = self._messages.topic
+        self.time = self._messages.time[rows]
+        self.log_time = self._messages.log_time[rows]
+        self.position = self._messages.position[rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
+        return self._messages.take(spec, self._rows[rows])
+
+    def last(self) -> RedactedMessages:
+        """The last one by position alone; none where there is none."""
+        one = copy.copy(self)
+        one._choose(self._rows[np.argsort(self.position)[-1:]])
+        return one
+
+
+class RedactedLog:
+    """See `Log`.
+
+    A static column takes the topic's last message before an erased range in which the last one of all lies.
+    """
+
+    def __init__(self, log: Log, log_id: str, redactions: Redactions):
+        """
+        Args:
+            log: as its files are.
+            log_id: "" where nobody knows it: then its content alone tells what was erased.
+            redactions: see `OpenOptions`.
+        """
+        self._log, self._log_id, self._redactions = log, log_id, redactions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RedactedLog, (copy.copy(self._log), self._log_id, self._redactions)
+
+    @cached_property
+    def ranges(self) -> TimeRanges:
+        """What was erased."""
+        return redacted_ranges(self._redactions, self._log_id, self._log.summary.content_id)
+
+    @cached_property
+    def summary(self) -> LogSummary:
+        summary = self._log.summary
+        if not self.ranges:
+            return summary
+        return replace(summary, content_id=digest_of(["redacted", summary.content_id, self.ranges]))
+
+    @property
+    def sidecars(self) -> Any:
+        """Those of the log itself; what is left of it has a content id of its own."""
+        return getattr(self._log, "sidecars", None)
+
+    def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
+        return self._log.column_type(topic, spec)
+
+    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+        return self._log.time_source(topic, sources)
+
+    def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
+        found = self._log.read(requests)
+        if not self.ranges:
+            return found
+        return {topic: RedactedMessages(messages, self.ranges) for topic, messages in found.items()}
+
+    def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
+        return self._log.places(topic, positions)
+
+    def last_message(self, topic: str) -> Messages:
+        last = self._log.last_message(topic)
+        if not len(last) or not lie_in(last.log_time, self.ranges)[0]:
+            return last
+        return self._last_before(topic, int(last.log_time[0]))
+
+    def _last_before(self, topic: str, time: int) -> Messages:
+        """The last message before the range that holds a log time, looked for ever further from it."""
+        stop = next(start for start, end in self.ranges if start <= time < end)
+        first, reach = self._log.summary.topics[topic].first, _FIRST_REACH
+        while True:
+            start = max(MIN_TIME, stop - reach)
+            request = TopicRequest(start, stop, ("log",))
+            found = RedactedMessages(self._log.read({topic: request})[topic], self.ranges)
+            if len(found) or start <= first:
+                return found.last()
+            reach *= 4
+
+
+def redacted_ranges(redactions: Redactions, log_id: str, content_id: str) -> TimeRanges:
+    """What was erased of a log.
+
+    Args:
+        content_id: of its files as they are.
+    """
+    of_content = redactions.get(content_id)
+    if of_content == ():  # erased as a whole: it is to be known as what it is
+        return ()
+    return merged_ranges([*(of_content or ()), *redactions.get(digest_of_log(log_id), ())])

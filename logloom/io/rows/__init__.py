@@ -1,0 +1,1 @@
+"""Rows of any dataset, in order and by number."""

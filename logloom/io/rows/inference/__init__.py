@@ -1,0 +1,1 @@
+"""Rows of datasets whose files do not state their types."""

@@ -1,0 +1,185 @@
+"""Datasets whose files don't say what a row is, piece by piece, and what is seen of them.
+
+Here: `RawRows`, what a format says of such datasets; `survey_all`, which goes through their pieces once.
+Elsewhere: types from values (types), what is learnt from them (first_pass), the rows (source).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from logloom.errors import DatasetError
+from logloom.interpreter import process_pool
+from logloom.io.rows.inference.types import RawColumn, SeenColumn, UnfitValuesError
+from logloom.io.rows.log_ranges import Ints
+from logloom.text import some_of
+
+LOG_ID, TIME = "log_id", "timestamp"
+_IN_PROCESS_BYTES = 64 << 20  # below this, starting processes takes longer than reading
+Batch = Mapping[str, RawColumn]
+
+
+@dataclass(frozen=True)
+class DatasetPiece:
+    """Some rows of a dataset that one worker reads, alone: a shard, a row group, a range of a bag.
+
+    Attributes:
+        place: a file or folder and what of it, for errors.
+        where: for the source alone.
+        content: digest of its files.
+        size: about how many bytes it takes.
+    """
+
+    place: str
+    where: Any
+    content: str
+    size: int
+
+
+class RawRows(Protocol):
+    """Rows of files that don't say what a row is. To be subclassed; pickles.
+
+    Attributes:
+        place: the URI, for messages.
+        kind: what `--from` calls it.
+    """
+
+    place: str
+    kind: str
+
+    def names(self) -> Sequence[str]:
+        """What rows hold, by the names in the files."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For people, how rows are made."""
+        return ()
+
+    def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
+        """All pieces of the named columns, in row order; None is all columns. Opens no more than it must."""
+
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+        """The rows of a piece, by the names in the files; None is all of them.
+
+        Raises:
+            DatasetError: damage; names file and place.
+        """
+
+    def forms(self, names: Sequence[str]) -> Mapping[str, str]:
+        """What bytes hold, where names or files tell: jpg, png, msgpack, …"""
+        return {}
+
+
+Batches = Callable[[DatasetPiece, Sequence[str] | None, int], Iterator[Batch]]  # of `RawRows`
+
+
+@dataclass(frozen=True)
+class RowRun:
+    """Neighbouring rows of one log in a piece."""
+
+    log_id: str
+    rows: int
+    first: int
+    last: int
+
+
+@dataclass
+class Survey:
+    """What was seen of a piece.
+
+    Attributes:
+        ascends: whether the stamps ascend within each run; so, too, if there are none.
+    """
+
+    rows: int = 0
+    seen: dict[str, SeenColumn] = field(default_factory=dict)
+    runs: list[RowRun] = field(default_factory=list)
+    ascends: bool = True
+
+
+def survey_piece(
+    batches: Batches, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int = 64 << 20
+) -> Survey:
+    """Goes through the named columns of all rows of a piece; None is all columns.
+
+    Raises:
+        DatasetError: it is damaged, or rows don't fit each other; names file and column.
+    """
+    survey = Survey()
+    for batch in batches(piece, names, max_bytes):
+        rows = num_rows(batch)
+        if survey.rows and batch.keys() != survey.seen.keys():
+            odd = sorted(batch.keys() ^ survey.seen.keys())
+            raise DatasetError(f"{piece.place}: not all rows have {some_of(odd)}")
+        for name, column in batch.items():
+            try:
+                seen = SeenColumn.of(column)
+                survey.seen[name] = survey.seen[name].and_(seen) if name in survey.seen else seen
+            except UnfitValuesError as error:
+                raise DatasetError(
+                    f"{piece.place}: {name}, rows {survey.rows} to {survey.rows + rows}: {error}; "
+                    "leave it out by --columns"
+                ) from error
+        _note_runs(survey, batch, rows)
+        survey.rows += rows
+    return survey
+
+
+def num_rows(batch: Batch) -> int:
+    """How many rows a batch has."""
+    return len(next(iter(batch.values())).values) if batch else 0
+
+
+def _note_runs(survey: Survey, batch: Batch, rows: int) -> None:
+    if not rows:
+        return
+    ids, stamps = _ids_of(batch), stamps_of(batch)
+    first = 0
+    for log_id, group in itertools.groupby(ids if ids is not None else [""] * rows):
+        count = len(list(group))
+        part = stamps[first : first + count] if stamps is not None else np.zeros(1, np.int64)
+        run = RowRun(log_id, count, int(part[0]), int(part[-1]))
+        survey.ascends &= bool((part[1:] > part[:-1]).all())
+        if survey.runs and survey.runs[-1].log_id == log_id:
+            before = survey.runs.pop()
+            survey.ascends &= run.first > before.last
+            run = RowRun(log_id, before.rows + count, before.first, run.last)
+        survey.runs.append(run)
+        first += count
+
+
+def _ids_of(batch: Batch) -> list[str] | None:
+    column = batch.get(LOG_ID)
+    if column is None or column.available is not None or not isinstance(column.values, list):
+        return None
+    return column.values if all(isinstance(value, str) for value in column.values) else None
+
+
+def stamps_of(batch: Batch) -> Ints | None:
+    """(n,) timestamps of a batch; None where it has none that every row has."""
+    column = batch.get(TIME)
+    if column is None or column.available is not None or not isinstance(column.values, np.ndarray):
+        return None
+    return column.values if column.values.dtype == np.int64 and column.values.ndim == 1 else None
+
+
+def survey_all(
+    batches: Batches, pieces: Sequence[DatasetPiece], names: Sequence[str] | None, num_workers: int
+) -> list[Survey | DatasetError]:
+    if num_workers == 1 or len(pieces) < 2 or sum(piece.size for piece in pieces) < _IN_PROCESS_BYTES:
+        return [_surveyed(batches, piece, names) for piece in pieces]
+    with process_pool(min(num_workers, len(pieces))) as pool:
+        count = len(pieces)
+        return list(pool.map(_surveyed, [batches] * count, pieces, [names] * count))
+
+
+def _surveyed(batches: Batches, piece: DatasetPiece, names: Sequence[str] | None) -> Survey | DatasetError:
+    try:
+        return survey_piece(batches, piece, names)
+    except DatasetError as error:
+        return error

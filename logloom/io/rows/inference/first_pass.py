@@ -1,0 +1,225 @@
+"""What going once through a dataset teaches, where its files don't say what a row is: schema, logs, parts.
+
+Here: `learn`, and `LearntRows`, what it gives.
+Elsewhere: going through the pieces (files), types from values (types), the rows (source).
+
+`timestamp` and `log_id` among the names are taken for what they are to logloom where they can be: int64 that
+ascends within a log, text of which equal ones are neighbours. Else they are columns like any other
+(`timestamp_`, `log_id_`), a log is the dataset, and its rows are timed by their number. So are they in
+conversions where logs don't come by name, since versions order rows by log, and rows keep their order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from logloom.digests import digest_of
+from logloom.errors import DatasetError
+from logloom.io.rows.inference.files import LOG_ID, TIME, DatasetPiece, RawRows, RowRun, Survey, survey_all
+from logloom.io.rows.inference.types import SeenColumn, UnfitValuesError, column_name, column_names
+from logloom.io.rows.log_ranges import DAMAGE, LogRange, SourceLog
+from logloom.io.storage.folders import short_name
+from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema, base_of
+from logloom.text import some_of
+
+
+@dataclass(frozen=True)
+class PartRun:
+    """Where the rows of a part lie.
+
+    Attributes:
+        first: of the rows, in the piece.
+        start: of the part; of the first row, where rows are timed by their number.
+    """
+
+    log_id: str
+    name: str
+    rows: int
+    piece: DatasetPiece
+    first: int
+    start: int
+
+
+@dataclass(frozen=True)
+class LearntRows:
+    """What was learnt.
+
+    Attributes:
+        names: columns by the names in the files.
+        has_stamps: whether `timestamp` orders the rows of each log.
+        odd: which of `log_id` and `timestamp` are there, but are columns like any other.
+        logs: all of them, by log_id.
+        runs: where the rows of their parts lie, in the order of the files.
+    """
+
+    schema: Schema
+    names: Mapping[str, str]
+    has_stamps: bool
+    odd: Sequence[str]
+    logs: Sequence[SourceLog]
+    runs: Sequence[PartRun]
+
+
+def learn(
+    raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_error: str, by_name: bool
+) -> LearntRows:
+    """Reads the whole dataset once; see `SurveyedSource` for arguments and errors."""
+    wanted = _wanted(raw, columns)
+    pieces = list(raw.pieces(wanted))
+    found = survey_all(raw.batches, pieces, wanted, num_workers)  # each process is sent the dataset
+    lost = {number: survey for number, survey in enumerate(found) if isinstance(survey, DatasetError)}
+    if lost and on_error != "skip":
+        raise next(iter(lost.values()))
+    surveys = [Survey() if isinstance(survey, DatasetError) else survey for survey in found]
+    seen = _merged(pieces, surveys, lost, on_error)
+    if not any(survey.rows for survey in surveys):
+        raise next(iter(lost.values())) if lost else DatasetError(f"{raw.place}: no rows")
+    has_ids, has_stamps = _usable_keys(surveys, seen, by_name)
+    keys = [name for name, used in ((LOG_ID, has_ids), (TIME, has_stamps)) if used]
+    names = column_names((name for name in seen if name not in keys), raw.place)
+    logs, runs = _cut(raw.place, pieces, surveys, has_ids, has_stamps)
+    return LearntRows(
+        _schema_of(raw.place, names, seen),
+        names,
+        has_stamps,
+        [name for name in (LOG_ID, TIME) if name in seen and name not in keys],
+        sorted([*logs, *_lost_logs(raw.place, pieces, lost)], key=lambda log: log.log_id),
+        runs,
+    )
+
+
+def _wanted(raw: RawRows, patterns: Sequence[str] | None) -> list[str] | None:
+    """Names in the files of columns that match, and of the keys; None for all, whatever later files hold.
+
+    Raises:
+        UsageError: a pattern matches nothing.
+    """
+    if patterns is None:
+        return None
+    names = raw.names()
+    made = {name: column_name(name) for name in names}
+    keys = {LOG_ID, TIME}.intersection(names)  # read anyway; whether they become columns shows later
+    given = [patterns] if isinstance(patterns, str) else patterns
+    others = [pattern for pattern in given if pattern not in keys]
+    plain = ColumnType(np.dtype("u1"))
+    # An availability is wanted by its own name, whatever the column's values turn out to be.
+    chosen = {
+        base_of(n) for n in Schema(dict.fromkeys(made.values(), plain), (*made.values(),)).select(others)
+    }
+    return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME)]
+
+
+def _merged(
+    pieces: Sequence[DatasetPiece], surveys: list[Survey], lost: dict[int, DatasetError], on_error: str
+) -> dict[str, SeenColumn]:
+    """What was seen of all pieces; those that don't fit the ones before become lost, or an error."""
+    seen: dict[str, SeenColumn] = {}
+    for number, (piece, survey) in enumerate(zip(pieces, surveys, strict=True)):
+        try:
+            seen = _with(seen, piece, survey) if survey.rows else seen
+        except DatasetError as error:
+            if on_error != "skip":
+                raise
+            lost[number], surveys[number] = error, Survey()
+    return seen
+
+
+def _with(seen: Mapping[str, SeenColumn], piece: DatasetPiece, survey: Survey) -> dict[str, SeenColumn]:
+    if seen and seen.keys() != survey.seen.keys():
+        odd = sorted(seen.keys() ^ survey.seen.keys())
+        raise DatasetError(f"{piece.place}: not all rows have {some_of(odd)}")
+    made = {}
+    for name, found in survey.seen.items():
+        try:
+            made[name] = seen[name].and_(found) if name in seen else found
+        except UnfitValuesError as error:
+            raise DatasetError(f"{piece.place}: {name}: {error}, against those before") from error
+    return made
+
+
+def _usable_keys(
+    surveys: Sequence[Survey], seen: Mapping[str, SeenColumn], by_name: bool
+) -> tuple[bool, bool]:
+    """Whether log_id names logs, and timestamp orders their rows."""
+
+    def is_(name: str, ctype: ColumnType) -> bool:
+        column = seen.get(name)
+        if column is None or column.sampled or column.dtype is None:
+            return False
+        found = column.ctype
+        return (found.dtype, found.shape, found.kind) == (ctype.dtype, ctype.shape, ctype.kind)
+
+    runs = [run for survey in surveys for run in survey.runs]
+    has_ids = is_(LOG_ID, STRING)
+    if has_ids:
+        neighbours = [log_id for log_id, _ in itertools.groupby(runs, key=lambda run: run.log_id)]
+        has_ids = len(set(neighbours)) == len(neighbours) and all(neighbours)
+        has_ids &= not by_name or neighbours == sorted(neighbours)
+    ascends = all(survey.ascends for survey in surveys)
+    for a, b in itertools.pairwise(runs):
+        ascends &= b.first > a.last or (has_ids and a.log_id != b.log_id)
+    return has_ids, is_(TIME, TIMESTAMP) and ascends
+
+
+def _schema_of(place: str, names: Mapping[str, str], seen: Mapping[str, SeenColumn]) -> Schema:
+    columns: dict[str, ColumnType] = {}
+    for name, column in names.items():
+        try:
+            columns[column] = seen[name].ctype
+        except UnfitValuesError as error:
+            raise DatasetError(f"{place}: {name}: {error}; leave it out by --columns") from error
+    return Schema(columns, tuple(column for name, column in names.items() if seen[name].sampled))
+
+
+def _cut(
+    place: str, pieces: Sequence[DatasetPiece], surveys: Sequence[Survey], has_ids: bool, has_stamps: bool
+) -> tuple[list[SourceLog], list[PartRun]]:
+    """The logs with a part for each piece that they have rows in, and where the rows of the parts lie."""
+    found: dict[str, list[tuple[int, int, RowRun]]] = {}
+    for number, survey in enumerate(surveys):
+        first = 0
+        for run in survey.runs if has_ids else _joined(survey.runs):
+            found.setdefault(run.log_id if has_ids else short_name(place), []).append((number, first, run))
+            first += run.rows
+    logs, runs, position = [], [], 0
+    for log_id, places in found.items():
+        counts = [0, *itertools.accumulate(run.rows for _, _, run in places)]
+        starts = [*(run.first for _, _, run in places), places[-1][2].last + 1] if has_stamps else counts
+        parts = []
+        for (number, first, run), (start, stop) in zip(places, itertools.pairwise(starts), strict=True):
+            piece = pieces[number]
+            identity = digest_of([piece.content, first, run.rows, log_id, start])[:32]
+            size = piece.size * run.rows // surveys[number].rows
+            part = LogRange(f"{number:06}", start, stop, run.rows, identity, position, size)
+            parts.append(part)
+            runs.append(PartRun(log_id, part.name, run.rows, piece, first, start))
+            position += run.rows
+        logs.append(SourceLog.of(log_id, place, parts))
+    return logs, runs
+
+
+def _joined(runs: Sequence[RowRun]) -> list[RowRun]:
+    """All runs of a piece as one."""
+    if not runs:
+        return []
+    return [RowRun("", sum(run.rows for run in runs), runs[0].first, runs[-1].last)]
+
+
+def _lost_logs(
+    place: str, pieces: Sequence[DatasetPiece], lost: Mapping[int, DatasetError]
+) -> Iterator[SourceLog]:
+    """A log for each lost piece, since nothing says which it is part of."""
+    name = place.rstrip("/").rpartition("/")[2]
+    for count, (number, error) in enumerate(sorted(lost.items())):
+        record = replace(
+            SourceLog.of(f"{name}.lost.{count:06}", pieces[number].place, ()).record,
+            content_id=pieces[number].content,
+            status="skipped",
+            dropped={DAMAGE: 0},
+            reasons=(str(error),),
+        )
+        yield SourceLog(record, ())

@@ -1,0 +1,1 @@
+"""Bytes by URI: file systems, ranges, retries, and files that appear whole."""

@@ -1,0 +1,233 @@
+"""File systems by URI, through fsspec: opened with their options and credentials.
+
+Here: `filesystem`, `stored_file`, `contents` and `size_and_digest` of a whole file, and the parts of URIs.
+Elsewhere: folders whose files appear whole (store), requests tried again
+(logloom.io.storage.remote.object_stores), archives (zip_archives).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import fsspec
+from blake3 import blake3
+
+from logloom.digests import file_digest
+from logloom.errors import StorageError, UsageError
+from logloom.io.storage.remote import retries
+from logloom.io.storage.remote.object_stores import MISSING, RemoteFiles, storage_error
+from logloom.io.storage.remote.timeouts import Patience
+from logloom.io.storage.zip_archives import ZippedFiles
+from logloom.uris import chained, is_local, shown
+
+ZIP = "zip://"
+_PIECE = 16 << 20  # bytes of a stored file that are hashed at a time
+_ACCESS = "credentials in URIs"  # among storage options: the URIs as they were given, by how they are shown
+
+
+def absolute_uri(uri: str, base: str | None = None) -> str:
+    """The URI with its scheme, or an absolute path; a relative one starts at `base` or the working folder."""
+    if uri.startswith(ZIP):
+        return _in_archive(uri, base)
+    if not is_local(uri):
+        return uri
+    path = uri.split("://", 1)[-1]
+    if not os.path.isabs(path) and base is not None and not is_local(base):
+        return f"{base.rstrip('/')}/{path}"
+    return os.path.abspath(os.path.join(base.split("://", 1)[-1], path) if base else path)
+
+
+def check_named(root: str) -> None:
+    """Make sure that a root is named: where a variable is unset, nobody means the working folder.
+
+    Raises:
+        UsageError: the text is empty, or only a version.
+    """
+    if not root or (root.startswith("@") and "/" not in root):
+        raise UsageError(f"{root!r} names no root: give a dataset's folder or URI ('.' for this folder)")
+
+
+def _in_archive(uri: str, base: str | None) -> str:
+    """`zip://member::archive` as `zip://archive!/member`, to which names can be joined."""
+    member, chained, archive = uri.removeprefix(ZIP).partition("::")
+    if not chained:
+        return uri
+    quoted = absolute_uri(archive, base).replace("%", "%25").replace("!", "%21")
+    return f"{ZIP}{quoted}!/{member.strip('/')}".rstrip("/")
+
+
+def with_access(options: Mapping[str, Any] | None, uris: Iterable[str]) -> Mapping[str, Any]:
+    """Storage options by which `filesystem` opens URIs as they are `shown`: without their credentials.
+
+    What is stored and said has the URI as it is shown; the credentials go with the options, which never are.
+    """
+    secret = {shown(uri): uri for uri in uris if shown(uri) != uri}
+    if not secret:
+        return options or {}
+    return {**(options or {}), _ACCESS: {**(options or {}).get(_ACCESS, {}), **secret}}
+
+
+def with_credentials(uri: str, options: Mapping[str, Any] | None) -> str:
+    """The URI, or that of a file in a folder, as it was given."""
+    given: Mapping[str, str] = (options or {}).get(_ACCESS, {})
+    if uri in given:
+        return given[uri]
+    for folder, full in given.items():
+        if uri.startswith(f"{folder}/"):
+            path, query, rest = full.partition("?")
+            return f"{path.rstrip('/')}{uri.removeprefix(folder)}{query}{rest}"
+    return uri
+
+
+def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
+    """The fsspec file system of a URI, and the path in it.
+
+    Args:
+        uri: a path or URI; zip://member::archive for a file in a zip archive, which is only read.
+        options: for the file system, by protocol: {"gs": {"token": "anon"}}.
+
+    Raises:
+        UsageError: no such protocol, or its package isn't installed.
+    """
+    if uri.startswith(ZIP):
+        return ZippedFiles(filesystem, options), absolute_uri(uri).removeprefix(ZIP)
+    protocol = "file" if is_local(uri) else uri.split("://", 1)[0]
+    chosen = (options or {}).get(protocol, {})
+    try:
+        if protocol == "file":
+            return cast(tuple[Any, str], fsspec.url_to_fs(uri, **chosen))
+        patience = Patience.of(protocol, chosen)
+        fs, path = _opened(protocol, with_credentials(uri, options), patience.client_options(chosen))
+    except (ImportError, ValueError) as error:
+        extra = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}.get(protocol)
+        hint = f"; pip install 'logloom[{extra}]'" if extra else ""
+        raise UsageError(f"{uri}: can't open {protocol}:// ({error}){hint}") from chained(error)
+    retries.watch()
+    return RemoteFiles(fs, protocol, patience), path
+
+
+def _opened(protocol: str, uri: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    if protocol in ("http", "https"):
+        from logloom.io.storage.remote.http import HttpFiles
+
+        return HttpFiles(**options), uri
+    return cast(tuple[Any, str], fsspec.url_to_fs(uri, **options))
+
+
+def uri_in(like: str, path: str) -> str:
+    """The URI of a path in the file system of another URI, as its listings name it."""
+    scheme = f"{like.split('://', 1)[0]}://"
+    # Some list URIs; a path in an archive begins with that of the archive.
+    return path if "://" in path and scheme != ZIP else f"{scheme}{path}"
+
+
+@contextlib.contextmanager
+def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+    """Turns the operating system's and the store's refusals into a StorageError that says what to do.
+
+    Args:
+        passing: refusals that the caller expects.
+    """
+    try:
+        yield
+    except passing:
+        raise
+    except OSError as error:
+        raise storage_error(what, error) from chained(error)
+
+
+class _StoredFile:
+    """An open file in an object store, which remembers why it couldn't be read."""
+
+    closed = False
+    refusal: StorageError | None = None
+
+    def __init__(self, file: Any):
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, *arguments: Any) -> Any:
+        try:
+            return self._file.read(*arguments)
+        except StorageError as error:
+            self.refusal = error
+            raise
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@contextlib.contextmanager
+def stored_file(uri: str, options: Mapping[str, Any] | None = None, **opening: Any) -> Iterator[Any]:
+    """A file in an object store, open for libraries that take their reads' errors for damage.
+
+    Args:
+        opening: for `open` of its file system.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        StorageError: it can't be opened, or read.
+    """
+    fs, path = filesystem(uri, options)
+    with explained(uri, MISSING):
+        file = fs.open(path, "rb", **opening)
+    stored = _StoredFile(file)
+    try:
+        yield stored
+    except Exception:
+        if stored.refusal is not None:  # which some libraries hide in errors of their own
+            raise stored.refusal from None
+        raise
+    finally:
+        file.close()
+
+
+def contents(uri: str, options: Mapping[str, Any] | None = None, most: int | None = None) -> bytes:
+    """All bytes of a file, or its first `most`.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        StorageError: it can't be read.
+        UsageError: see `filesystem`.
+    """
+    fs, path = filesystem(uri, options)
+    with explained(uri, MISSING):
+        return bytes(fs.cat_file(path, start=None if most is None else 0, end=most))
+
+
+def size_and_digest(uri: str, options: Mapping[str, Any] | None = None) -> tuple[int, str]:
+    """The bytes that a file has, and their BLAKE3 in hex; it may be larger than memory.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        StorageError: it can't be read.
+        UsageError: see `filesystem`.
+    """
+    with explained(uri, MISSING):
+        if is_local(uri):
+            path = uri.split("://", 1)[-1]
+            return os.stat(path).st_size, file_digest(path)
+        fs, path = filesystem(uri, options)
+        digest, size = blake3(), 0
+        with fs.open(path, "rb", block_size=_PIECE) as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+                size += len(piece)
+    return size, digest.hexdigest()
+
+
+def file_name_of(uri: str) -> str:
+    """The last part of a URI's path, without a query."""
+    name = uri.split("?", 1)[0].rstrip("/").rpartition("/")[2]
+    return urllib.parse.unquote(name) if "%" in name else name
+
+
+def folder_of(uri: str) -> str:
+    """The URI of the folder that a file lies in; a query is the file's own."""
+    return (uri if is_local(uri) else uri.split("?", 1)[0]).rpartition("/")[0]

@@ -1,0 +1,113 @@
+"""Processes as others meet them who share a disk or a store: which one it is, and whether it still runs.
+
+Several machines and containers may have one host name, and each numbers its processes by itself. So what a
+process leaves behind also names the boot of its machine and the namespace that its number is of: only where
+both are one's own does a number that nobody has prove that the process has ended.
+
+Here: `Process`.
+Elsewhere: what of a process can be seen without that (logloom.io.storage.disk), the notes of builds
+(logloom.transforms.build.run_note) and of attempts (logloom.transforms.build.quarantine).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import pathlib
+import socket
+import sys
+import uuid
+from dataclasses import dataclass
+
+from logloom.io.storage.disk import is_running, start_of
+from logloom.io.storage.metadata import Count, Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A process, in what it leaves behind.
+
+    Attributes:
+        host: the name of its machine or container, which others may have, too.
+        pid: its number there.
+        process: random, so that no other process is taken for it; "" where it isn't known.
+        boot: the boot of its machine; "" where it isn't known.
+        namespace: in which processes are numbered; "" where it isn't known.
+        began: its start, in clock ticks since the boot; 0 where it isn't known.
+    """
+
+    host: Text
+    pid: Count
+    process: Text = ""
+    boot: Text = ""
+    namespace: Text = ""
+    began: Count = 0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the process that asks."""
+        return self.process == own_process().process
+
+    @property
+    def lives(self) -> bool | None:
+        """Whether it runs; None where this process can't know that, as of another machine or container."""
+        here = own_process()
+        if self.process == here.process:
+            return True
+        if not (here.boot and here.namespace) or _numbering(self) != _numbering(here):
+            return None
+        if self.pid == here.pid:
+            return False  # this process has its number now
+        return is_running(self.pid, self.began)
+
+
+def own_process() -> Process:
+    """The process that asks."""
+    pid = os.getpid()
+    return Process(
+        host=socket.gethostname(),
+        pid=pid,
+        process=_random_name(pid),
+        boot=_boot(),
+        namespace=_namespace(),
+        began=start_of(pid),
+    )
+
+
+def _numbering(process: Process) -> tuple[str, str, str]:
+    """What a number of a process is of."""
+    return process.host, process.boot, process.namespace
+
+
+@functools.cache
+def _random_name(pid: int) -> str:
+    """Of this process; one that was forked from it has another number, and so another name."""
+    return uuid.uuid4().hex
+
+
+def _boot() -> str:
+    if sys.platform == "darwin":
+        return _session_of_macos()
+    try:
+        return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _namespace() -> str:
+    if sys.platform == "darwin":
+        return "machine"  # it numbers all processes together
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _session_of_macos() -> str:
+    try:
+        found, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+        refused = ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", found, ctypes.byref(size), None, 0)
+        return "" if refused else found.value.decode()
+    except (AttributeError, OSError, ValueError):
+        return ""

@@ -1,0 +1,1 @@
+"""Requests to other machines: object stores, web servers, retries and timeouts."""

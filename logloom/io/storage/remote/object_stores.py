@@ -1,0 +1,401 @@
+"""File systems of other machines, such as object stores: requests tried again, and one kind of error.
+
+Here: `RemoteFiles`, which `logloom.io.storage.filesystems` gives for every URI that is neither local nor in a
+zip archive; `storage_error`, in whose words all faults of machine, network and store are told; and
+`fault_of`, which tells these faults from damage where a library read the file.
+Elsewhere: how long is waited, and which clients try again themselves (logloom.io.storage.remote.retries).
+
+A file that isn't there is FileNotFoundError (or NotADirectoryError, IsADirectoryError), as fsspec has it; any
+other failure is a StorageError, so nobody takes it for damage. What answers with less than a file holds
+failed, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import io
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from fsspec import AbstractFileSystem
+from fsspec.asyn import AsyncFileSystem
+
+from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.io.storage.remote import retries
+from logloom.io.storage.remote.range_file import RangedFile
+from logloom.io.storage.remote.timeouts import Patience, waiting
+from logloom.io.storage.step_times import step
+from logloom.io.storage.zip_archives import ArchiveError
+from logloom.text import human_seconds
+from logloom.uris import chained, host_of
+
+T = TypeVar("T")
+
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""The errors by which reading says that there is no such file."""
+BLOCK = 5 << 20  # bytes that an open file reads ahead, as fsspec has it
+PARTS_WAY_OUT = (
+    "serve it with one that gives ranges (such as nginx, Apache or Caddy, not `python -m http.server`), "
+    "or copy the file here first"
+)
+# Errors that callers tell apart; LogloomErrors come from below, where an archive lies in another store.
+_PASSING = (*MISSING, FileExistsError, LogloomError, MemoryError)
+_REASONS = {
+    errno.ENOSPC: "the disk is full: free some space and run this again, what a build finished is kept",
+    errno.EDQUOT: "the quota is used up: free some space and run this again, what a build finished is kept",
+    errno.EFBIG: "a file would be larger than this disk or the process may have (ulimit -f)",
+    errno.EROFS: "it is read-only",
+    errno.EACCES: "no permission",
+    errno.EPERM: "no permission",
+}
+# Of a file that isn't there, and of an offset that can't be, as damage makes them.
+_OF_FILES = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL})
+
+
+def storage_error(what: str, error: BaseException) -> LogloomError:
+    """The failure of a disk or a store, told with what to do about it; a DatasetError of a damaged archive.
+
+    Args:
+        what: could not be read or written: a URI, or more words.
+    """
+    if isinstance(error, ArchiveError):
+        return DatasetError(f"{what}: {error}")
+    if isinstance(error, OSError):
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    return StorageError(f"{what}: {reason}")
+
+
+def fault_of(what: str, error: BaseException) -> LogloomError | None:
+    """The StorageError of what a library raised of a file; None where it speaks of what the file holds.
+
+    Libraries such as Arrow raise OSErrors of both kinds; only those of the system have a number.
+
+    Args:
+        what: could not be read: a URI, or more words.
+    """
+    if isinstance(error, StorageError):
+        return error
+    is_fault = isinstance(error, OSError) and error.errno and error.errno not in _OF_FILES
+    return storage_error(what, error) if is_fault else None
+
+
+def unsized(uri: str) -> retries.UnfitServerError:
+    """The error of a file whose size its server doesn't tell."""
+    return retries.UnfitServerError(
+        f"the server at {host_of(uri)} doesn't say how large the file is (it sends no Content-Length, or "
+        f"compresses what it sends), so that no part of it can be asked for; {PARTS_WAY_OUT}"
+    )
+
+
+def size_in(info: Mapping[str, Any], uri: str) -> int:
+    """The bytes of a file as a file system describes it.
+
+    Raises:
+        StorageError: it doesn't know.
+    """
+    if info.get("size") is None:
+        raise storage_error(uri, unsized(uri))
+    return int(info["size"])
+
+
+class RemoteFiles(AbstractFileSystem):
+    """Another file system, whose requests are tried again where that helps. Serves many threads; pickles."""
+
+    cachable = False
+
+    def __init__(self, fs: Any, scheme: str, patience: Patience):
+        """
+        Args:
+            fs: as fsspec opened it, with the options of `patience`.
+            scheme: of the URIs it was opened for.
+            patience: how long its servers are waited for.
+        """
+        super().__init__()
+        self._own, self._scheme, self._patience = fs, scheme, patience
+        if scheme in retries.S3:
+            fs.retries = 1  # s3fs would repeat all that botocore has tried again, up to 25 times
+        self.protocol = fs.protocol
+        self.sep, self.root_marker = fs.sep, fs.root_marker
+        self._strip_protocol = fs._strip_protocol
+        self._parent = fs._parent
+        self._is_patient = scheme in retries.PATIENT
+        self._is_checked = scheme in retries.CHECKED
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (RemoteFiles, (self._own, self._scheme, self._patience))
+
+    def _request(self, path: str, request: Callable[[], T]) -> T:
+        """What a request gives.
+
+        Raises:
+            StorageError: it failed for good.
+        """
+        began = time.monotonic()
+        try:
+            with step("ask the store"), waiting(self._uri(path), self._patience):
+                return retries.retried(request, _PASSING, is_patient=self._is_patient, long=self._long)
+        except _PASSING as error:
+            hidden = retries.hidden_fault(error)
+            if hidden is None:
+                raise
+            raise self._failure(path, hidden, began) from chained(error)
+        except Exception as error:
+            raise self._failure(path, error, began) from chained(error)
+
+    @property
+    def _long(self) -> float:
+        """Seconds after which a client that tries a silent server several times is through with that."""
+        is_one_of_them = self._is_patient or self._scheme in retries.S3
+        return 0.4 * self._patience.total if is_one_of_them and self._patience.total else float("inf")
+
+    def _failure(self, path: str, error: BaseException, began: float) -> LogloomError:
+        if not retries.is_timeout(error):
+            return storage_error(self._uri(path), error)
+        took = human_seconds(time.monotonic() - began)
+        return StorageError(
+            f"{self._uri(path)}: the server doesn't answer any more, given up after {took}; "
+            f"{self._patience.advice()}"
+        )
+
+    def _uri(self, path: str) -> str:
+        return path if "://" in path else f"{self._scheme}://{path.lstrip('/')}"
+
+    # --- reading
+
+    def info(self, path: str, **kwargs: Any) -> Any:
+        return self._request(path, lambda: self._own.info(path, **kwargs))
+
+    def size(self, path: str) -> int:
+        """The bytes of a file.
+
+        Raises:
+            StorageError: nobody tells.
+        """
+        return size_in(self.info(path), self._uri(path))
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        return self._request(path, lambda: self._own.ls(path, detail=detail, **kwargs))
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        try:
+            self.info(path, **kwargs)
+        except MISSING:
+            return False
+        return True
+
+    def isdir(self, path: str) -> bool:
+        return self._type(path) == "directory"
+
+    def isfile(self, path: str) -> bool:
+        return self._type(path) == "file"
+
+    def _type(self, path: str) -> str:
+        try:
+            return str(self.info(path)["type"])
+        except MISSING:
+            return ""
+
+    def find(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        """As of any file system; a folder that can't be listed is an error, not an empty one."""
+        if self._has_own("find"):
+            return self._request(path, lambda: self._own.find(path, *args, **kwargs))
+        return super().find(path, *args, **kwargs)
+
+    def glob(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        if self._has_own("glob"):
+            return self._request(path, lambda: self._own.glob(path, *args, **kwargs))
+        return super().glob(path, *args, **kwargs)
+
+    @property
+    def lists_below(self) -> bool:
+        """Whether it lists all below a prefix at once, however many folders these are in."""
+        return isinstance(self._own, AsyncFileSystem) and self._has_own("find")
+
+    @property
+    def globs_itself(self) -> bool:
+        """Whether it has a way of its own to find what matches a glob, such as following links."""
+        return self._has_own("glob")
+
+    def _has_own(self, name: str) -> bool:
+        """Whether the file system has a way of its own, such as listing a whole bucket at once."""
+        own = type(self._own)
+        if issubclass(own, AsyncFileSystem):
+            return getattr(own, f"_{name}") is not getattr(AsyncFileSystem, f"_{name}")
+        return getattr(own, name) is not getattr(AbstractFileSystem, name)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        return self._request(path, lambda: self._whole(path, start, end))
+
+    def cat_ranges(
+        self,
+        paths: Sequence[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Ranges, all asked for at once; those that failed again, one by one, until one fails for good."""
+        found: list[Any]
+        began = time.monotonic()
+        try:
+            with waiting(self._uri(paths[0] if paths else ""), self._patience):
+                found = self._own.cat_ranges(paths, starts, ends, on_error="return")
+        except Exception as error:
+            found = [error] * len(paths)
+        failed: LogloomError | None = None
+        if time.monotonic() - began >= self._long:
+            silent = ((p, e) for p, e in zip(paths, found, strict=True) if isinstance(e, Exception))
+            failed = next((self._failure(p, e, began) for p, e in silent if retries.is_timeout(e)), None)
+            if failed is not None and on_error == "raise":
+                raise failed
+        for i, (path, start, end, data) in enumerate(zip(paths, starts, ends, found, strict=True)):
+            if isinstance(data, bytes) and len(data) == end - start:
+                continue
+            if failed is not None:
+                found[i] = failed
+                continue
+            try:
+                found[i] = self.cat_file(path, start, end)
+            except (*MISSING, StorageError) as error:
+                if on_error == "raise":
+                    raise
+                found[i] = error
+                failed = error if isinstance(error, StorageError) else None
+        return found
+
+    def _whole(self, path: str, start: int | None, end: int | None) -> bytes:
+        """The bytes of a range, fewer only where the file ends before it does."""
+        try:
+            data = bytes(self._own.cat_file(path, start=start, end=end))
+        except (*_PASSING, retries.UnfitServerError):
+            raise
+        except Exception as error:
+            # Stores refuse a range behind the end of the file, each in its own way.
+            if start is not None and not retries.is_transient(error) and self._size(path) <= start:
+                return b""
+            raise
+        first = start or 0
+        if first < 0 or (end is None and self._is_checked):
+            return data
+        if end is None or len(data) < end - first:
+            size = self._size(path)
+            wanted = (size if end is None else min(end, size)) - first
+            if len(data) < wanted:
+                raise retries.ShortAnswerError(f"{len(data)} bytes at byte {first}, {wanted} were asked for")
+        return data
+
+    def _size(self, path: str) -> int:
+        """The bytes of a file as it is now."""
+        self._own.invalidate_cache(self._parent(path))
+        return size_in(self._own.info(path), self._uri(path))
+
+    def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
+        def get() -> None:
+            self._own.get_file(rpath, lpath, **kwargs)
+            size, wanted = os.path.getsize(lpath), self._own.info(rpath)["size"]
+            if wanted is not None and size < wanted:
+                raise retries.ShortAnswerError(f"{size} bytes, it has {wanted}")
+
+        self._request(rpath, get)
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
+        if mode != "rb":
+            raise NotImplementedError(f"mode {mode}: objects are written whole")
+        info = self.info(path)
+        if info.get("size") is None or not info.get("partial", True):  # it gives no ranges
+            return _Faults(self._request(path, lambda: self._own.open(path, "rb")), self._uri(path))
+        raw = RangedFile(self._uri(path), int(info["size"]), functools.partial(self.cat_file, path))
+        return raw if kwargs.get("cache_type") == "none" else io.BufferedReader(raw, block_size or BLOCK)
+
+    # --- writing
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        attempts, limit = 0, self._patience.for_sending(len(value))
+
+        def write() -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                self._own.pipe_file(path, value, mode=mode, **kwargs, **limit)
+            except FileExistsError:
+                # The answer to an attempt may have been lost after it had done its work.
+                if attempts == 1:
+                    raise
+                with contextlib.suppress(*MISSING):
+                    if self._own.cat_file(path) != value:
+                        raise
+                    return
+                self._own.pipe_file(
+                    path, value, mode=mode, **kwargs, **limit
+                )  # somebody has removed it since
+
+        self._request(path, write)
+
+    def put_file(self, lpath: str, rpath: str, **kwargs: Any) -> None:
+        limit = self._patience.for_sending(os.path.getsize(lpath))
+        self._request(rpath, lambda: self._own.put_file(lpath, rpath, **kwargs, **limit))
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        self._request(path1, lambda: self._own.cp_file(path1, path2, **kwargs))
+
+    def rm_file(self, path: str) -> None:
+        self._remove(path, lambda: self._own.rm_file(path))
+
+    def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
+        self._remove(path, lambda: self._own.rm(path, recursive=recursive, maxdepth=maxdepth))
+
+    def _remove(self, path: str, remove: Callable[[], None]) -> None:
+        attempts = 0
+
+        def request() -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                remove()
+            except FileNotFoundError:
+                if attempts == 1:  # else an attempt whose answer was lost
+                    raise
+
+        self._request(path, request)
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        self._request(path, lambda: self._own.mkdir(path, create_parents=create_parents, **kwargs))
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        self._request(path, lambda: self._own.makedirs(path, exist_ok=exist_ok))
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self._own.invalidate_cache(path)
+
+
+class _Faults(io.RawIOBase):
+    """A stream that can't be read again from the middle: what fails is an error for good."""
+
+    def __init__(self, stream: Any, uri: str):
+        self.name = uri
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = cast(bytes, self._stream.read(len(buffer)))
+        except _PASSING:
+            raise
+        except Exception as error:
+            raise storage_error(self.name, error) from chained(error)
+        memoryview(buffer).cast("B")[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()

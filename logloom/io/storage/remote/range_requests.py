@@ -1,0 +1,131 @@
+"""The bytes of files of other machines by URI: requests for ranges, and the errors of all reading.
+
+Here: `size_of`, `fetch`, `fetch_many`, `joined`; `failure`, `cut_short` and `whole`.
+Elsewhere: files, which are open where they are local (logloom.io.storage.files), trying again
+(logloom.io.storage.remote.object_stores), archives (logloom.io.storage.zip_archives).
+
+A missing file is a DatasetError, or what a caller names instead, as is a range that its file doesn't have.
+Any other failure is a StorageError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from logloom.errors import DatasetError, LogloomError
+from logloom.io.storage.filesystems import filesystem
+from logloom.io.storage.remote.object_stores import MISSING, storage_error
+from logloom.io.storage.zip_archives import ArchiveError
+from logloom.uris import chained
+
+LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request
+REMOTE_GAP = 1 << 20
+
+Options = Mapping[str, Any] | None
+
+
+def failure(uri: str, error: OSError, missing: Callable[[str], LogloomError] = DatasetError) -> LogloomError:
+    """The error that tells of a failure to read a file.
+
+    Args:
+        missing: makes the error of a file that isn't there, or that a damaged archive holds.
+    """
+    if isinstance(error, IsADirectoryError):
+        return missing(f"{uri}: can't be read, it is a folder")
+    if isinstance(error, MISSING):
+        return missing(f"{uri}: there is no such file")
+    return missing(f"{uri}: {error}") if isinstance(error, ArchiveError) else storage_error(uri, error)
+
+
+def cut_short(uri: str, offset: int, size: int, done: int) -> DatasetError:
+    """The error of a file that ends after `done` of the `size` bytes that are wanted at `offset`."""
+    return DatasetError(
+        f"{uri}: cut short: bytes {offset} to {offset + size} are wanted, it ends at byte {offset + done}; "
+        "it was truncated or written to since it was opened: copy or build it again"
+    )
+
+
+def whole(data: bytes, offset: int, size: int, name: str) -> bytes:
+    """What was read at `offset`, if that is `size` bytes; else raises what `cut_short` makes."""
+    if len(data) != size:
+        raise cut_short(name, offset, size, len(data))
+    return data
+
+
+def size_of(uri: str, options: Options) -> int:
+    """The bytes of a remote file; see `failure` for what it raises."""
+    fs, path = filesystem(uri, options)
+    try:
+        return int(fs.size(path))
+    except OSError as error:
+        raise failure(uri, error, DatasetError) from chained(error)
+
+
+def fetch(
+    uri: str, options: Options, start: int, stop: int, missing: Callable[[str], LogloomError] = DatasetError
+) -> bytes:
+    """The bytes [start, stop) of a remote file, fewer where it ends; see `failure` for what it raises."""
+    if start >= stop:
+        return b""
+    fs, path = filesystem(uri, options)
+    try:
+        return bytes(fs.cat_file(path, start=start, end=stop))
+    except OSError as error:
+        raise failure(uri, error, missing) from chained(error)
+
+
+def fetch_many(
+    uris: Sequence[str],
+    options: Options,
+    starts: Sequence[int],
+    stops: Sequence[int],
+    missing: Callable[[str], LogloomError] = DatasetError,
+    cut: Callable[[str, int, int, int], LogloomError] = cut_short,
+) -> list[bytes]:
+    """Ranges of remote files, those of one file system all at once; none is shorter than was asked for.
+
+    Args:
+        missing, cut: make the errors of files that aren't there, and of those that end earlier.
+
+    Raises:
+        StorageError: one of them can't be read.
+    """
+    found: list[Any] = [None] * len(uris)
+    opened = {uri: filesystem(uri, options) for uri in dict.fromkeys(uris)}
+    systems: dict[Any, list[int]] = {}
+    for i, uri in enumerate(uris):
+        systems.setdefault(uri.split("://", 1)[0], []).append(i)
+    for own in systems.values():
+        fs, paths = opened[uris[own[0]]][0], [opened[uris[i]][1] for i in own]
+        answers = fs.cat_ranges(paths, [starts[i] for i in own], [stops[i] for i in own], on_error="return")
+        for i, data in zip(own, answers, strict=True):
+            if isinstance(data, OSError):
+                raise failure(uris[i], data, missing) from chained(data)
+            if isinstance(data, Exception):
+                raise data
+            if len(data) < stops[i] - starts[i]:
+                raise cut(uris[i], starts[i], stops[i] - starts[i], len(data))
+            found[i] = data
+    return found
+
+
+def joined(
+    ranges: Sequence[tuple[int, int, int]], gap: int
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """Requests that cover ranges (file, offset, length): gaps of up to `gap` bytes are read, too.
+
+    Returns:
+        The requests, likewise; and of each range (request, start in it, length).
+    """
+    requests: list[tuple[int, int, int]] = []
+    places: list[tuple[int, int, int]] = [(0, 0, 0)] * len(ranges)
+    for i in sorted(range(len(ranges)), key=ranges.__getitem__):
+        number, offset, length = ranges[i]
+        if requests and requests[-1][0] == number and offset <= sum(requests[-1][1:]) + gap:
+            _, start, size = requests[-1]
+            requests[-1] = (number, start, max(size, offset + length - start))
+        else:
+            requests.append((number, offset, length))
+        places[i] = (len(requests) - 1, offset - requests[-1][1], length)
+    return requests, places

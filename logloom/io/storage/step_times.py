@@ -1,0 +1,137 @@
+"""What processes spend their time on, step by step, where somebody asked for it (`logloom build --profile`).
+
+Here: `step` and `each`, which stand around work; `recorded`, which has them written down; `read_steps`; and
+`append_line`, for notes of other things, too.
+Elsewhere: what is made of it (logloom.pipelines.build.profile).
+
+A process appends a line for each step that ended to a file of its own, so that one that is killed loses no
+more than what it was at. Times are those of the machine's own clock since it started: they order steps, and
+decide nothing. Where nobody asked, a step costs a look at a variable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+from logloom.io.storage.locks import Lock
+
+T = TypeVar("T")
+
+_NOTHING = contextlib.nullcontext()
+_END = object()
+_folder = ""  # where this process records; "" for nowhere
+_blocks = 0  # that have it record: an engine may give a process several threads
+_changing = Lock()
+_own = threading.local()  # .depth: of the step that a thread is in
+
+
+@dataclass(frozen=True)
+class TimedStep:
+    """A step that ended.
+
+    Attributes:
+        host, process, thread: whose it was.
+        depth: how many steps of the thread it lies in.
+        start, stop: ns, by the host's clock.
+        cpu: ns of processor time of the thread meanwhile; the rest it waited.
+        nbytes: that it was about; 0 where nobody counts them.
+    """
+
+    host: str
+    process: int
+    thread: str
+    name: str
+    depth: int
+    start: int
+    stop: int
+    cpu: int
+    nbytes: int
+
+
+class _StepTimer:
+    """A step that is under way."""
+
+    __slots__ = ("_cpu", "_depth", "_folder", "_name", "_nbytes", "_start")
+
+    def __init__(self, name: str, nbytes: int):
+        self._name, self._nbytes, self._folder = name, nbytes, _folder
+
+    def __enter__(self) -> None:
+        self._depth = getattr(_own, "depth", 0)
+        _own.depth = self._depth + 1
+        self._start, self._cpu = time.perf_counter_ns(), time.thread_time_ns()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stop, cpu = time.perf_counter_ns(), time.thread_time_ns() - self._cpu
+        _own.depth = self._depth
+        thread = f"{threading.current_thread().name} {threading.get_native_id()}"
+        append_line(self._folder, [thread, self._name, self._depth, self._start, stop, cpu, self._nbytes])
+
+
+def step(name: str, nbytes: int = 0) -> contextlib.AbstractContextManager[None]:
+    """Says that the block is a step of this name; no `yield` in it, since the steps of a thread nest."""
+    return _StepTimer(name, nbytes) if _folder else _NOTHING
+
+
+def each(name: str, items: Iterable[T]) -> Iterator[T]:
+    """The items; making each is a step."""
+    coming = iter(items)
+    while True:
+        with step(name):
+            item: Any = next(coming, _END)
+        if item is _END:
+            return
+        yield item
+
+
+@contextlib.contextmanager
+def recorded(folder: str) -> Iterator[None]:
+    """Records steps of this process, of all its threads, while the block runs; "" changes nothing."""
+    global _folder, _blocks
+    if not folder:
+        yield
+        return
+    with _changing:
+        _folder, _blocks = folder, _blocks + 1
+    try:
+        yield
+    finally:
+        with _changing:
+            _blocks -= 1
+            _folder = _folder if _blocks else ""
+
+
+def append_line(folder: str, line: list[Any]) -> None:
+    """Adds a line to this process's own file, in one call, so that none is torn.
+
+    One that can't be written is left out: no build fails for it.
+    """
+    path = os.path.join(folder, f"{socket.gethostname()}-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(descriptor)
+
+
+def read_steps(folder: str) -> list[TimedStep]:
+    """What was recorded, by process and thread, each in the order in which steps began."""
+    found = []
+    for path in sorted(pathlib.Path(folder).iterdir()):
+        host, _, process = path.name.rpartition("-")
+        whole = path.read_bytes().rpartition(b"\n")[0]  # a process may have died amid a line
+        found += [TimedStep(host, int(process), *json.loads(line)) for line in whole.splitlines()]
+    return sorted(found, key=lambda one: (one.host, one.process, one.thread, one.start, one.depth))

@@ -1,0 +1,23 @@
+"""Temporary files that go with an object, or with the process that made it.
+
+Here: `remove_with`.
+Elsewhere: what is copied into them (logloom.io.formats.lance.reader, logloom.io.logs.rosbag2.local_copies).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+
+def remove_with(owner: object, path: str) -> None:
+    """Removes a file once an object is gone, at the latest when this process ends; a fork of it doesn't."""
+    from multiprocessing.util import Finalize  # few processes need it
+
+    # Not weakref.finalize, which waits for atexit: processes of multiprocessing end without that.
+    Finalize(owner, _remove, (path,), exitpriority=0)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

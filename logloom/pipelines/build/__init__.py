@@ -1,0 +1,1 @@
+"""Building versions: `logloom build`."""

@@ -1,0 +1,1 @@
+"""Converting datasets to other formats: `logloom convert`."""

@@ -1,0 +1,242 @@
+"""Planning a conversion: what the rows of a source mean for a root, before anything is written.
+
+Here: `ConvertPlan`, and what an earlier conversion left to keep.
+Elsewhere: sources (logloom.pipelines.convert.sources), the job (logloom.transforms.build.conversion), running
+it (logloom.pipelines.build.build).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from logloom.digests import digest_of
+from logloom.errors import UsageError
+from logloom.io.catalog.manifest import Manifest
+from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.tombstones import Purged
+from logloom.io.catalog.version_files import check_root
+from logloom.io.formats.interface import Format
+from logloom.io.formats.registry import format_named
+from logloom.io.rows.log_ranges import LogRange, SourceLog
+from logloom.io.rows.sources import RowSource
+from logloom.io.storage.store import Store
+from logloom.pipelines.plan.build_plan import Plan
+from logloom.pipelines.plan.next_version import (
+    Before,
+    check_verify,
+    is_unchanged,
+    left_out_note,
+    next_version,
+    purged_notes,
+)
+from logloom.recipe.mistakes import from_pydantic
+from logloom.schema import Schema
+from logloom.transforms.build.bundles import bundle_size, bundled, packed
+from logloom.transforms.build.conversion import ConvertJob, ConvertTask
+from logloom.transforms.build.job import LogTask, PartitionTask
+from logloom.uris import is_local
+from logloom.validation import dotted
+
+
+class LogToConvert(NamedTuple):
+    """A log that will be converted, part by part."""
+
+    task: ConvertTask
+    parts: tuple[LogRange, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertPlan(Plan):
+    """What a conversion will do.
+
+    Attributes:
+        logs: that will be converted.
+    """
+
+    job: ConvertJob
+    logs: tuple[LogToConvert, ...]
+
+    @property
+    def partitions(self) -> Iterator[tuple[LogTask, LogRange]]:
+        return ((log.task, part) for log in self.logs for part in log.parts)
+
+    @property
+    def elements(self) -> Iterator[LogTask | bytes]:
+        for task, parts in self.logs:
+            tasks, sizes = (PartitionTask(task, part) for part in parts), (part.size for part in parts)
+            yield from map(packed, bundled(tasks, sizes, self.job.bundle))
+
+    @property
+    def uris(self) -> Iterator[str]:
+        yield self.job.recipe["convert"]["from"]
+
+    @property
+    def work(self) -> dict[str, tuple[int, int]]:
+        return {task.log_id: (sum(part.size for part in parts), len(parts)) for task, parts in self.logs}
+
+
+def plan_convert(
+    source: RowSource,
+    root: str,
+    output: str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    columns: list[str] | None = None,
+    limit: int | None = None,
+    verify: str = "new",
+    on_error: str = "fail",
+    storage_options: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> ConvertPlan:
+    """Plans a conversion.
+
+    Args:
+        source: the rows to convert, as `open_source` gives them.
+        root: URI of the new dataset's root.
+        output: the format to write.
+        options: what a recipe would say under `outputs.<output>`.
+        columns: names or globs; all by default. A column brings its age and availability.
+        limit: only the first logs, for a trial.
+        verify: "new", "all", "none" or "sample:<share>".
+        on_error: as of `ConvertJob`.
+        storage_options: of the new root: fsspec options by protocol.
+        labels: of this job, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
+
+    Returns:
+        The plan, for `logloom.pipelines.convert.convert.convert`.
+
+    Raises:
+        UsageError: the format can't hold the columns or a log's name, or the root holds other things, or is
+            the source itself.
+    """
+    store = Store.at(root, storage_options)
+    check_root(store)
+    places = (store.uri, source.place)
+    if len({os.path.realpath(uri) if is_local(uri) else uri.rstrip("/") for uri in places}) == 1:
+        raise UsageError(f"{store.uri}: the source itself; choose another folder for what is converted")
+    check_verify(verify)
+    form = format_named(output)
+    schema = source.schema.part(columns)
+    chosen = make_options(form, schema, source.hints.get(output, {}), options or {})
+    _check_holds(form, chosen, schema, source.period)
+    logs = list(source.logs())[:limit]
+    _check_logs(form, chosen, logs)
+    parent, following = next_version(store)
+    job = ConvertJob(
+        name=source.dataset_name,
+        recipe=source.recipe,
+        outputs={output: chosen},
+        verify=verify,
+        source=source,
+        columns=tuple(schema.columns),
+        on_error=on_error,
+        labels=labels or {},
+        **following,
+    )
+    return _against_parent(job, parent, logs)
+
+
+def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceLog]) -> ConvertPlan:
+    """Sorts the logs into those to convert and those whose records stay."""
+    before, purged = Before(parent), Purged(job.store)
+    erased = {log.record.log_id for log in logs if purged.has_rows_of(log.record.content_id)}
+    logs = [log for log in logs if log.record.log_id not in erased]
+    listed: list[LogRecord] = []
+    planned: list[LogToConvert] = []
+    left_out: list[str] = []
+    for log in logs:
+        record = log.record
+        content = digest_of([record.content_id, record.status, [part.identity for part in log.parts]])
+        key = job.log_key(record.log_id, content, record.uris, record.split, record.catalogue)
+        known = before.known.get(record.log_id)
+        if known is not None and known.status == DROPPED:
+            left_out.append(record.log_id)  # and so its record stays
+        elif not log.parts:  # listed only: skipped, or without a tick
+            listed.append(replace(record, key=key, part="", verified="", units=0, statistics=""))
+        elif known is None or known.key != key:
+            named = record.log_id, record.uris, record.content_id, record.split, key
+            planned.append(LogToConvert(ConvertTask(*named, record=record), log.parts))
+    gone = before.known.keys() - {log.record.log_id for log in logs}
+    changes = before.changes(listed, gone)
+    job = replace(job, bundle=bundle_size(sum(len(log.parts) for log in planned)))
+    same = parent is not None and not planned and not changes and is_unchanged(job, parent)
+    notes = (*job.source.notes, *left_out_note(job.store, left_out), *purged_notes(purged, erased))
+    return ConvertPlan(job=job, logs=tuple(planned), notes=notes, up_to_date=same, changes=changes)
+
+
+def parse_options(text: str | None) -> dict[str, Any]:
+    """Options of a format as people write them on a command line: a YAML mapping.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        found = yaml.safe_load(text) if text else {}
+    except yaml.YAMLError as error:
+        raise UsageError(f"--options {text!r} is no YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"--options {text!r}: expected a mapping, like '{{rows_per_chunk: 256}}'")
+    return found
+
+
+def make_options(
+    form: Format, schema: Schema, hints: Mapping[str, Any], given: Mapping[str, Any]
+) -> BaseModel:
+    """The options of a format: those given, else what the source hints at as far as it fits.
+
+    Raises:
+        UsageError: an option that is given makes no sense.
+    """
+    chosen: dict[str, Any] = {}
+    for name, value in hints.items():
+        if name in given:
+            continue
+        if isinstance(value, Mapping):  # for each column what it is called, for one
+            fitting = {key: item for key, item in value.items() if _fits(form, schema, name, {key: item})}
+            chosen |= {name: fitting} if fitting else {}
+        elif not form.keeps_columns or _fits(form, schema, name, value):
+            chosen[name] = value
+    try:
+        return form.Options.model_validate({**chosen, **given})
+    except ValidationError as error:
+        wrong = from_pydantic(error.errors(), form.Options)
+        raise UsageError(
+            "\n".join(f"--options: {form.name} {dotted(one.path)}: {one.message}" for one in wrong)
+        ) from error
+
+
+def _fits(form: Format, schema: Schema, name: str, value: Any) -> bool:
+    """Whether an option makes no problem that isn't there without it."""
+    try:
+        without, options = form.Options.model_validate({}), form.Options.model_validate({name: value})
+    except ValidationError:
+        return False
+    return set(form.check(options, schema)) <= set(form.check(without, schema))
+
+
+def _check_holds(form: Format, options: BaseModel, schema: Schema, period: int | None) -> None:
+    """Raises UsageError listing what of the columns, and of the clock, a format can't hold."""
+    of_clock = form.check_clock(options, period)
+    problems = [*(f"{key}: {problem}" for key, problem in of_clock.items()), *form.check(options, schema)]
+    if problems:
+        listed = "\n".join(f"  {problem}" for problem in problems[:20])
+        raise UsageError(
+            f"{form.name} can't hold these rows; choose others by --columns, or set --options:\n{listed}"
+        )
+
+
+def _check_logs(form: Format, options: BaseModel, logs: list[SourceLog]) -> None:
+    problems = [
+        problem
+        for log in logs
+        if log.parts
+        for problem in form.check_log(options, log.record.log_id, log.record.uris[0])
+    ]
+    if problems:
+        raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))

@@ -1,0 +1,1 @@
+"""Examining logs: `logloom doctor`."""

@@ -1,0 +1,1 @@
+"""Rows of a version and their lineage: `logloom head`."""

@@ -1,0 +1,193 @@
+"""Rows of a version, with their lineage where it is asked for: the answer of `logloom head`.
+
+Here: values that print as tables or JSON. No Beam.
+Elsewhere: lineage (why), printing (logloom.cli).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from logloom.errors import UsageError
+from logloom.io.catalog.entries import Entry, read_log_part
+from logloom.io.catalog.manifest import Manifest, open_root
+from logloom.io.catalog.pages import LogRecord
+from logloom.io.formats.registry import by_preference, open_unit, options_of
+from logloom.io.storage.store import Store
+from logloom.schema import NO_AGE, Schema
+from logloom.text import counted, human_time, iso8601
+
+if TYPE_CHECKING:
+    from logloom.pipelines.head.why import Explainer, Why
+
+_JPEG = b"\xff\xd8\xff"
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A row of a dataset and where it comes from.
+
+    Attributes:
+        values: log_id, timestamp, columns, and the ages and availabilities that the output holds.
+        folder: of its unit, within the root.
+        why: its lineage, where it was asked for.
+    """
+
+    values: Mapping[str, Any]
+    schema: Schema
+    columns: tuple[str, ...]
+    record: LogRecord
+    entry: Entry
+    folder: str
+    why: Why | None = None
+
+    def headline(self) -> str:
+        """Which row it is, and with its lineage of which files."""
+        stamp = int(self.values["timestamp"])
+        made = ", ".join(f"{name} {version}" for name, version in self.entry.software.items())
+        sources = [*self.record.uris, f"made by {made or 'unnoted software'}"]
+        files = "".join(f"\n{line}" for line in sources) if self.why else ""
+        return f"{self.values['log_id']} {stamp} ({human_time(stamp)}){files}"
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """(column, value) for a table, with lineage (message time, the same in UTC, age, place)."""
+        lines: list[tuple[str, ...]] = []
+        for name in self.columns:
+            value = brief(self.values[name])
+            lines += self.why.lines(name, value, self._age(name)) if self.why else [(name, value)]
+        return lines
+
+    def recipe_lines(self) -> list[str]:
+        """What the recipe says of each column whose lineage was asked for."""
+        return [line for name in self.columns if self.why and (line := self.why.recipe_line(name))]
+
+    def _age(self, name: str) -> int | None:
+        age = int(self.values.get(f"{name}.age", NO_AGE))
+        return None if age == NO_AGE else age
+
+    def to_json(self) -> dict[str, Any]:
+        row = {"log_id": self.values["log_id"], "timestamp": int(self.values["timestamp"])}
+        row |= {name: as_json(self.values[name]) for name in self.columns}
+        if self.why is None:
+            return row
+        lineage = {
+            name: {
+                "age": as_json(self.values.get(f"{name}.age")),
+                "available": as_json(self.values.get(f"{name}.available")),
+                **self.why.to_json(name),
+                "recipe": self.why.recipe_line(name),
+            }
+            for name in self.columns
+        }
+        why: dict[str, Any] = {"timestamp_iso": iso8601(row["timestamp"]), "uris": list(self.record.uris)}
+        unit = {"output": self.entry.output, "partition": self.entry.partition, "folder": self.folder}
+        why["software"] = dict(self.entry.software)
+        return row | {"why": {**why, "unit": unit, "columns": lineage}}
+
+
+def head(
+    root: str,
+    version: int | str = "latest",
+    *,
+    output: str | None = None,
+    start: int = 0,
+    count: int = 5,
+    columns: Sequence[str] | None = None,
+    why: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[ShownRow]:
+    """Rows `start` to `start + count` of a version, read through its connector.
+
+    Args:
+        output: None for the one that `logloom.datasets.open` takes.
+        why: also find their lineage in the logs.
+
+    Raises:
+        UsageError: no such version, output, column or row.
+    """
+    store, manifest = open_root(Store.at(root, storage_options), version)
+    output = output or by_preference(manifest.outputs)[0]
+    if output not in manifest.outputs:
+        raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
+    explainer: Explainer | None = None
+    if why:
+        from logloom.pipelines.head.why import Explainer  # which reads logs and recipes
+
+        explainer = Explainer(store, manifest)
+    schema, outputs = Schema.from_json(manifest.schema), options_of(store, manifest)
+    shown: list[ShownRow] = []
+    for record, entry, first in _units_from(store, manifest, output, start):
+        reader = open_unit(store, schema, outputs, entry)
+        names, folder = reader.schema.select(columns), store.stored_name(entry.folder)
+        wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
+        for index in range(first, min(entry.rows, first + count - len(shown))):
+            values = reader.row(index, wanted)
+            found = explainer.why(record, int(values["timestamp"]), names) if explainer else None
+            shown.append(ShownRow(values, reader.schema, names, record, entry, folder, found))
+        if len(shown) >= count:
+            break
+    return shown
+
+
+def _units_from(
+    store: Store, manifest: Manifest, output: str, start: int
+) -> Iterator[tuple[LogRecord, Entry, int]]:
+    """The units of an output from row `start` on, each with its log and the first of its rows to show.
+
+    Raises:
+        UsageError: there is no such row.
+    """
+    ends = np.cumsum(manifest.logs.column("rows").to_numpy())
+    rows = int(ends[-1]) if len(ends) else 0
+    if 0 < start >= rows:
+        raise UsageError(
+            f"{store.uri}: version {manifest.version} has {counted(rows, 'row')}, so none is at {start:,}"
+        )
+    first = int(np.searchsorted(ends, start, side="right"))
+    skip = start - (int(ends[first - 1]) if first else 0)
+    for record in manifest.logs.take(range(first, len(ends))):
+        if not record.rows:
+            continue
+        units = read_log_part(store, record.part, brief=True)
+        for number, count in zip(*units.with_rows(output, record.rows), strict=True):
+            if skip < count:
+                yield record, units[int(number)], skip
+            skip = max(0, skip - int(count))
+
+
+def brief(value: Any) -> str:
+    """A value in one line."""
+    if isinstance(value, bytes):
+        kind = " (JPEG)" if value.startswith(_JPEG) else ""
+        return f"{counted(len(value), 'byte')}{kind}"
+    if isinstance(value, np.ndarray) and value.ndim:
+        if value.size > 9 or value.dtype.names:
+            kind = "struct" if value.dtype.names else str(value.dtype)
+            return f"{kind} {' x '.join(map(str, value.shape))}"
+        with np.printoptions(formatter={"float_kind": lambda number: f"{number:.6g}"}, linewidth=1000):
+            return np.array2string(value, separator=", ").replace("\n", "")
+    text = f"{value:.9g}" if isinstance(value, float | np.floating) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON: bytes as their length, non-finite floats as text."""
+    if isinstance(value, bytes):
+        return {"bytes": len(value)}
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        if value.ndim:
+            return [as_json(item) for item in value]
+        return {name: as_json(value[name]) for name in value.dtype.names}
+    if isinstance(value, np.void):
+        return {name: as_json(value[name]) for name in value.dtype.names or ()}
+    if isinstance(value, np.ndarray):
+        return [as_json(item) for item in value] if value.ndim else as_json(value[()])
+    if isinstance(value, np.generic):
+        return as_json(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value

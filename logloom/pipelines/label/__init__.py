@@ -1,0 +1,1 @@
+"""Frames for labelling tools, and labels from them: `logloom label`."""

@@ -1,0 +1,164 @@
+"""What labelling tools wrote, as a table of labels that a recipe joins to rows.
+
+Elsewhere: what went out (export_frames), the files of tools (logloom.io.labels), the join (docs/labels.md).
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from logloom.errors import DatasetError, UsageError
+from logloom.io.labels.frame_names import Key, SentFrames
+from logloom.io.labels.tools.coco import read_coco
+from logloom.io.labels.tools.cvat import read_cvat
+from logloom.io.labels.tools.image_labels import ToolFile, ToolLabel, label_table
+from logloom.io.labels.tools.kitti import read_kitti
+from logloom.io.labels.tools.segments import read_segments
+from logloom.io.storage.disk import PARTIAL, own_name
+from logloom.io.storage.filesystems import contents, explained, file_name_of
+from logloom.io.storage.remote.object_stores import MISSING
+from logloom.text import near_to
+from logloom.uris import shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_BYTES = 1 << 30  # of a tool's file
+_NAMED = 5  # images that a report names
+
+
+def _read_kitti(data: bytes, place: str) -> ToolFile:
+    name = file_name_of(place)
+    stem, _, suffix = name.rpartition(".")
+    return read_kitti(data, place, stem if stem and "@" not in suffix else name)
+
+
+TOOLS: Mapping[str, Callable[[bytes, str], ToolFile]] = {
+    "coco": read_coco,
+    "cvat": read_cvat,
+    "kitti": _read_kitti,
+    "segments": read_segments,
+}
+
+
+@dataclass(frozen=True)
+class ImportedLabels:
+    """What was read, and what of it the table has.
+
+    Attributes:
+        file: the table.
+        images: that the tool lists; labelled: of these, those that have a label.
+        unknown: names of the first images with labels of which nothing tells the key, and how many they are.
+        skipped: labels that a table can't hold, by kind.
+    """
+
+    file: str
+    labels: int
+    images: int
+    labelled: int
+    unknown: tuple[str, ...]
+    num_unknown: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+def import_labels(
+    files: Sequence[str],
+    tool: str,
+    to: str,
+    *,
+    keys: str = "",
+    label_set: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+) -> ImportedLabels:
+    """Writes a table of labels, on a disk, of what a tool wrote.
+
+    Args:
+        files: of the tool, on disks or in stores.
+        tool: one of `TOOLS`.
+        to: the Parquet file, which is replaced.
+        keys: `keys.parquet` of the export; "" where names of images carry their keys.
+        label_set: of Segments.ai's; "" is its first, ground-truth.
+
+    Raises:
+        DatasetError: a file is damaged, none of the tool's, or lacks the label set; names it and the place.
+        UsageError: no such tool or file, or no image's key is known, or several may be one's.
+    """
+    if tool not in TOOLS:
+        raise UsageError(f"no tool {tool!r}{near_to(tool, TOOLS)}")
+    if not to.endswith(".parquet"):
+        raise UsageError(f"{to}: labels become a .parquet file")
+    if label_set and tool != "segments":
+        raise UsageError(f"{tool} has no label sets; leave out --label-set")
+    read = partial(read_segments, label_set=label_set) if label_set else TOOLS[tool]
+    sent = SentFrames.load(keys, storage_options) if keys else SentFrames()
+    found: list[tuple[Key, ToolLabel]] = []
+    images, unknown = set[tuple[str, str | int]](), Counter[str]()
+    skipped: Counter[str] = Counter()
+    for file in files:
+        place = shown(file)
+        labelled = read(_bytes_of(file, storage_options), place)
+        # Numbers are those of frames of a file, names are names everywhere.
+        images |= {(place if isinstance(image, int) else "", image) for image in labelled.images}
+        skipped += labelled.skipped
+        for label in labelled.labels:
+            key = sent.find(label.image, place)
+            if key is None:
+                unknown[str(label.image)] += 1
+            else:
+                found.append((key, label))
+    if unknown and not found:
+        raise UsageError(
+            f"{shown(files[0])}: nothing tells the key of {next(iter(unknown))!r}, or any other image: "
+            "give the keys.parquet of the export (--keys), or name images as `logloom label export` does"
+        )
+    _write(to, _table_of(found, shown(files[0])))
+    return ImportedLabels(
+        to,
+        len(found),
+        len(images),
+        len({key for key, _ in found}),
+        tuple(sorted(unknown)[:_NAMED]),
+        len(unknown),
+        dict(sorted((kind, count) for kind, count in skipped.items() if count)),
+    )
+
+
+def _bytes_of(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
+    try:
+        data = contents(uri, storage_options, MAX_BYTES + 1)
+    except MISSING:
+        raise UsageError(f"{shown(uri)}: there is no such file") from None
+    if len(data) > MAX_BYTES:
+        raise DatasetError(f"{shown(uri)}: larger than {MAX_BYTES >> 30} GiB; export it in parts")
+    return data
+
+
+def _table_of(found: Sequence[tuple[Key, ToolLabel]], place: str) -> pa.Table:
+    """
+    Raises:
+        DatasetError: text that is no UTF-8, or numbers that are not finite or beyond 64 bits.
+    """
+    try:
+        return label_table(found)
+    except (ValueError, OverflowError) as error:
+        raise DatasetError(f"{place}: labels hold what no table can: {error}") from error
+
+
+def _write(to: str, table: pa.Table) -> None:
+    """Puts the table in place whole."""
+    import pyarrow.parquet as pq
+
+    path = pathlib.Path(to)
+    partial = path.with_name(f".{own_name()}{PARTIAL}")
+    with explained(to):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pq.write_table(table, str(partial))
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)

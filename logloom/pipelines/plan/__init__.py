@@ -1,0 +1,1 @@
+"""Planning builds: `logloom plan`."""

@@ -1,0 +1,594 @@
+"""The logs of a plan: which a listing shows unchanged, which have to be opened, and which workers open.
+
+Here: `PlanLogs`. Where many have to be opened, it opens a sample, the same of the same logs each time.
+Elsewhere: what is remembered of logs (logloom.io.logs.known_logs), what a plan makes of them
+(logloom.pipelines.plan.plan).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import OF_CONTENT, LogloomError, LogReadError, UsageError
+from logloom.io.catalog.log_tables import with_labels
+from logloom.io.catalog.tombstones import Purged
+from logloom.io.logs.duplicates import whole_digest
+from logloom.io.logs.files.ranges import HASHES, MIB
+from logloom.io.logs.files.sidecars import Sidecars
+from logloom.io.logs.folders import Folders
+from logloom.io.logs.interface import known_by, unfinished_words
+from logloom.io.logs.known_logs import CONTENT_LENGTH, Memory, RememberedLog
+from logloom.io.logs.log_list import LogFiles, LogList, print_of
+from logloom.io.logs.match import NOT, access_to, check_files, has_settled, size_of_files, waiting_threads
+from logloom.io.logs.messages import point_clouds
+from logloom.io.logs.opening import open_log, with_passes
+from logloom.io.logs.outline import Outline, outlines
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.storage.filesystems import absolute_uri
+from logloom.io.storage.prefetch import ahead
+from logloom.io.storage.store import Store
+from logloom.pipelines.plan.next_version import Before, namesake_warnings, purged_notes
+from logloom.pipelines.plan.vanished_labels import label_types_before, settle_vanished_labels
+from logloom.recipe import LogTable, Recipe
+from logloom.recipe.labels import RecipeLabels
+from logloom.recipe.logs import expand_logs, open_options, split_of
+from logloom.text import counted
+from logloom.transforms.build.build_warnings import BuildWarning
+from logloom.transforms.rows.accounts import check_clock
+from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
+from logloom.transforms.rows.plan.resolve import resolve
+from logloom.transforms.rows.plan.row_plan import RowPlan
+from logloom.transforms.rows.plan.topics import Alike, named_topics
+from logloom.uris import shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logloom.pipelines.plan.duplicates import Duplicate
+
+OnOpened = Callable[[int, int], None]
+SAMPLE = 64  # logs that the driver opens to hold a recipe to, where there are more to build
+_READ = 2 * MIB  # of a file for its content id, and so all of a small one
+_WHOLES = "duplicates"  # the file of a root's index folder
+_SETTLING = 64  # threads that ask a file system when files changed
+
+
+class State(enum.IntEnum):
+    """What a plan knows of a log."""
+
+    NEW = 0  # nothing yet
+    REMEMBERED = 1  # its files are listed as they were when a build opened them
+    OPENED = 2
+    LEFT = 3  # a worker is to open it first
+    FAILED = 4  # it can't be read
+    DUPLICATE = 5  # it is left out, since another one has its content
+
+
+class PlanLogs(Mapping[str, Outline]):
+    """The logs that a recipe finds: those that were opened, by log_id. One that is only remembered is opened
+    when it is asked for. The others are columns, and positions in these.
+
+    Attributes:
+        files: of all logs.
+        opened: those that were opened.
+        samples: of the opened, remembered ones that were opened to hold the recipe to.
+        failed: logs that can't be read, and why.
+        sources: absolute URIs and globs that `logs` names, or its table, without credentials.
+        shortened: log_ids of logs that were cut, and how; they aren't built, so that their rows stay. "" of
+            later passes.
+        unsettled: log_ids of logs whose files changed lately, so that they wait for a later build; without
+            those of later passes.
+        options: by which they are opened.
+        labels: of them.
+        labels_gone: by column the logs that are built without the labels that the newest version has of them.
+        labels_kept: by column the logs that keep these, though they vanished.
+        duplicates: those that have the content of another log, by log_id; some of them stay as the newest
+            version has them.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        store: Store,
+        base: str | None = None,
+        limit: int | None = None,
+        sample: int | None = SAMPLE,
+        on_opened: OnOpened = lambda done, total: None,
+        before: Before | None = None,
+    ):
+        """Lists the logs, and opens none.
+
+        Args:
+            base: the folder that relative URIs start from.
+            limit: only the first logs, for a trial.
+            sample: how many logs are opened at a time where not all need be; None opens all.
+            on_opened: called with how many logs have been opened, of how many.
+            before: the newest version; logs that it leaves out are none of these, though they are found.
+
+        Raises:
+            RecipeError: `logs`, `log_id` or a table of labels are wrong.
+            InputError: labels vanished, see `settle_vanished_labels`.
+        """
+        before = before or Before(None)
+        self._recipe, self._on_opened, self._limit, self._sample = recipe, on_opened, limit, sample
+        self._topics = named_topics(recipe)
+        uris = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
+        self.sources = tuple(shown(absolute_uri(uri, base)) for uri in uris if not uri.startswith(NOT))
+        self._purged = Purged(store)
+        sidecars = Sidecars.of(store)
+        # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
+        self._reads_all = recipe.hash == "full"
+        # How many passes a log has only opening it shows, so listings aren't enough then, either.
+        self._splits = recipe.time.set_back == "split"
+        # What was remembered before some time was erased, as in a copy that was put back, counts no more.
+        by = known_by(recipe.hash, self._purged.redactions, recipe.time.name)
+        nothing = Memory.of(by, self._topics) if self._reads_all or self._splits else None
+        self._before = nothing or Memory.load(sidecars, by, self._topics)
+        folders = Folders(self._before.bags)
+        found = expand_logs(recipe, base, store.options, folders)
+        self._known_bags = folders.known_bags
+        access = access_to(store.options, found)
+        self.unsettled = set[str]()
+        self.shortened: dict[str, str] = {}
+        self._waiting: dict[str, Outline] = {}  # to hold the recipe to, where all logs wait
+        self._found = found
+        self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
+        self.files = self._to_build(before.left_out, folders.now_ns, access)
+        self._rows = self._before.recall(self.files)
+        self._states = np.where(self._rows >= 0, State.REMEMBERED, State.NEW).astype(np.int8)
+        self.opened: dict[str, Outline] = {}
+        self.samples: list[str] = []
+        self.failed: list[tuple[LogFiles, str]] = []
+        self.duplicates: Mapping[str, Duplicate] = {}
+        self._left_out: dict[str, Outline] = {}  # duplicates that were opened
+        self._wholes, self.wholes = sidecars.load(_WHOLES) or {}, dict[str, str]()  # see `whole_digest`
+        self._outline = outlines()
+        self._known, labelled = before.schema, label_types_before(recipe, before)
+        self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions, labelled)
+        self._settle_labels(store, before)
+
+    def _settle_labels(self, store: Store, before: Before) -> None:
+        """Adds digests of labels to the logs; of labels that vanished as the recipe says."""
+        self.labels_gone: dict[str, tuple[str, ...]] = {}
+        self.labels_kept: dict[str, tuple[str, ...]] = {}
+        self._vanished_notes: list[str] = []
+        if not self.labels.types:
+            return
+        self.labels_gone, self.labels_kept, self._vanished_notes = settle_vanished_labels(
+            self._recipe, self.labels, before, store, self.files.ids, self._purged.parts
+        )
+        listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
+        self.files = self.files.with_catalogue(
+            [
+                with_labels(catalogue, self.labels.digests_of(log_id), self.labels.files_of(log_id))
+                for log_id, catalogue in listed
+            ]
+        )
+
+    def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
+        """The logs that are these; notes those that may still be written."""
+        found = _without(self._found, left_out)
+        if self._recipe.settle is not None:
+            self.unsettled = _changing(found, now_ns - self._recipe.settle, access)
+            found = _without(found, self.unsettled)
+        found = found if self._limit is None else found.take(np.arange(len(found))[: self._limit])
+        return with_passes(found, self.options) if self._splits else found
+
+    def hold_to_waiting(self, before: Before) -> None:
+        """Where all logs wait or were dropped, opens some that wait to hold the recipe to.
+
+        Nothing is made of these: of what they hold by now, only which topics it has counts.
+
+        Args:
+            before: the newest version, whose rows of them stay.
+
+        Raises:
+            UsageError: it has none of those that wait, or none of them can be read yet.
+        """
+        listed = len(self._found)
+        if len(self.files) or not listed:
+            return
+        names = sorted(self.unsettled)
+        known = self._found.rows_of(before.having([*names, *self.shortened]))
+        known = known[known >= 0]  # without later passes
+        found = {log.log_id: self.open_one(log) for log in self._found.at(_spread(known, SAMPLE))}
+        self._waiting = {name: log for name, log in found.items() if not isinstance(log, str)}
+        if self._waiting:
+            return
+        waits = f"{len(names)} may still be written, by the recipe's `settle`: build again later"
+        cut = list(filter(None, self.shortened.values()))
+        num_dropped = listed - len(names) - len(cut)
+        dropped = f"{num_dropped} left the dataset by `logloom drop`"
+        reasons = [waits] * bool(names) + cut + [dropped] * (num_dropped > 0)
+        raise UsageError(f"none of {counted(listed, 'log')} is to be built: {'; '.join(reasons)}")
+
+    def set_aside(self, log_ids: Sequence[str], why: str) -> None:
+        """Leaves a log with its passes to what the newest version has of it, since it was cut."""
+        self.shortened |= dict.fromkeys(log_ids, "") | {log_ids[0]: why}
+        stay = np.setdiff1d(np.arange(len(self.files)), self.files.rows_of(log_ids))
+        self.files, self._rows, self._states = self.files.take(stay), self._rows[stay], self._states[stay]
+
+    def having(self, log_ids: Sequence[str]) -> list[str]:
+        """Those of these logs that are among them."""
+        rows = self.files.rows_of(log_ids).tolist()
+        return [log_id for log_id, row in zip(log_ids, rows, strict=True) if row >= 0]
+
+    def __getitem__(self, log_id: str) -> Outline:
+        if log_id not in self.opened:
+            rows = self.files.rows_of([log_id])
+            if rows[0] >= 0 and self._states[rows[0]] == State.FAILED:
+                raise LogReadError(next(why for log, why in self.failed if log.log_id == log_id))
+            if rows[0] < 0 or self._states[rows[0]] != State.REMEMBERED:
+                raise KeyError(log_id)
+            self.open(rows)
+            if log_id not in self.opened:
+                raise LogReadError(self.failed[-1][1])
+            self.samples.append(log_id)
+        return self.opened[log_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.opened)
+
+    def __len__(self) -> int:
+        return len(self.opened)
+
+    def __contains__(self, log_id: object) -> bool:
+        return log_id in self.opened  # without opening it
+
+    def rows(self, *states: State) -> Ints:
+        """Positions of the logs in some state, ascending."""
+        return np.flatnonzero(np.isin(self._states, states))
+
+    def are_remembered(self, rows: Ints) -> NDArray[np.bool_]:
+        """Of logs at some positions, which are."""
+        are: NDArray[np.bool_] = self._states[rows] == State.REMEMBERED
+        return are
+
+    def may_have_changed(self, rows: Ints) -> NDArray[np.bool_]:
+        """Of logs at some positions, which may hold another middle than when a build opened them."""
+        if self._reads_all:  # their content ids tell
+            return np.zeros(len(rows), bool)
+        sizes = self.files.sizes(rows)
+        may = np.isin(self._states[rows], (State.OPENED, State.LEFT)) & ((sizes < 0) | (sizes > _READ))
+        unchanged: NDArray[np.bool_] = np.isin(rows, self.files.rows_of(self.samples))
+        return may & ~unchanged
+
+    @property
+    def num_left(self) -> int:
+        return int(np.count_nonzero(self._states == State.LEFT))
+
+    def purged(self, before: Before) -> set[str]:
+        """The logs that were erased from the root, and must not come back with the content that they had.
+
+        Args:
+            before: the newest version, whose logs leave if they were erased from it and aren't found.
+        """
+        if not len(self._purged):
+            return set()
+        rows = self.rows(State.REMEMBERED)
+        files = self.files
+        like = self._purged.are_like(files.ids.take(rows), self.contents(rows), files.sizes(rows))
+        compared = np.concatenate([rows[like], self.rows(State.OPENED)])
+        there = {log.log_id for row, log in self.at(compared) if self._is_purged(row, log)}
+        named = self._purged.has_named
+        lost = [log_id for log_id in before.missing_from(self.files.ids) if named(log_id)]
+        return there | {record.log_id for record in before.records(lost) if record.part in self._purged.parts}
+
+    def _is_purged(self, row: int, log: LogFiles) -> bool:
+        """Whether a log has a content that was erased, by whichever `hash` that was known."""
+        content, uris = self.content_of(row, log)
+        if self._purged.has(content) or not self._purged.resembles(log.log_id, self._size_of(log)):
+            return self._purged.has(content)
+        others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
+        return any(self._purged.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
+
+    def was_part_purged(self, part: str) -> bool:
+        """Whether the rows of a record were erased."""
+        return part in self._purged.parts
+
+    def was_content_purged(self, content_id: str) -> bool:
+        """Whether a log of this content was erased, so that it stays out under any name."""
+        return bool(len(self._purged)) and self._purged.has(content_id)
+
+    def purged_notes(self, log_ids: Collection[str]) -> Iterator[str]:
+        """See `logloom.pipelines.plan.next_version.purged_notes`."""
+        return purged_notes(self._purged, log_ids)
+
+    def namesake_warnings(self, log_ids: Iterable[str]) -> Iterator[BuildWarning]:
+        """See `logloom.pipelines.plan.next_version.namesake_warnings`."""
+        return namesake_warnings(self._purged, log_ids)
+
+    def label_notes(self, staying: Collection[str]) -> Iterator[str]:
+        """Says what became of labels that vanished; and see `RecipeLabels.notes`."""
+        yield from self._vanished_notes
+        if self.labels.types:
+            yield from self.labels.notes(self.files.ids.to_pylist(), staying)
+
+    def _size_of(self, log: LogFiles) -> int | None:
+        """Bytes of a log's files; None where nobody can tell."""
+        if not self._purged.knows_sizes or log.size is not None:
+            return log.size
+        return size_of_files(log.uris, self.options.storage_options)
+
+    def sizes(self, rows: Ints) -> Ints:
+        """(M,) bytes of the files of logs at some positions; -1 where nobody can tell."""
+        sizes = self.files.sizes(rows)
+        unknown = np.flatnonzero(sizes < 0)
+        access = self.options.storage_options
+        asked = ahead(lambda log: size_of_files(log.recordings, access), self.files.at(rows[unknown]))
+        sizes[unknown] = [-1 if size is None else size for size in asked]
+        return sizes
+
+    def whole_digest(self, row: int, log: LogFiles, size: int) -> str | None:
+        """Digest of all bytes of a log of which another one has the content id; None where it can't be read.
+
+        "" where the content id says as much. What was read as a whole once is remembered, where a listing
+        shows that it didn't change.
+        """
+        if self.is_whole_content(size):
+            return ""
+        name = print_of(log)
+        known = self._wholes.get(name) if name else None
+        if not isinstance(known, str):
+            known = whole_digest(log, self.options.storage_options)
+        if name and known:
+            self.wholes[name] = known
+        return known
+
+    def is_whole_content(self, size: int) -> bool:
+        """Whether a content id covers all bytes of a log of so many; -1 where nobody can tell."""
+        return self._reads_all or 0 <= size <= _READ
+
+    def own_split(self, log: LogFiles, uris: Sequence[str]) -> str:
+        """The split that a log falls into by its own name, or by what tables say of it."""
+        return split_of(self._recipe, log.log_id, uris, log.split, log.catalogue)
+
+    def split_of(self, log: LogFiles, uris: Sequence[str]) -> str:
+        """The split that a log falls into; of a duplicate that of the log whose content it has."""
+        duplicate = self.duplicates.get(log.log_id)
+        return self.own_split(log, uris) if duplicate is None else duplicate.split
+
+    def set_duplicates(self, found: Iterable[Duplicate]) -> None:
+        """Notes which logs have the content of another one, and leaves some of them out."""
+        self.duplicates = {one.log_id: one for one in found}
+        rows = self.files.rows_of([one.log_id for one in self.duplicates.values() if one.is_left_out])
+        rows = rows[rows >= 0]  # without those of which only rows are left
+        if not len(rows):
+            return
+        if not np.isin(self.rows(State.OPENED, State.LEFT, State.REMEMBERED), rows, invert=True).any():
+            self.open(rows[:1])  # to hold the recipe to, where only rows of logs that are gone stay
+        self._states[rows] = State.DUPLICATE
+        names = self.files.ids.take(rows).to_pylist()
+        self._left_out = {name: self.opened.pop(name) for name in names if name in self.opened}
+
+    def is_listed(self, log_id: str) -> bool:
+        """Whether a log of this name is found, and isn't left out."""
+        row = self.files.rows_of([log_id])[0]
+        return bool(row >= 0 and self._states[row] not in (State.DUPLICATE, State.FAILED))
+
+    def open_some(self, rows: Ints) -> None:
+        """Opens logs that are to be built; of many a sample, spread evenly over their names.
+
+        Raises:
+            LogReadError: see `open`.
+        """
+        chosen = _spread(rows, self._sample)
+        if len(self._purged):
+            # Whether one that was purged is there again, under whichever name, its content says.
+            may_have = self._purged.may_have
+            same = [row for row, log in self.at(rows) if may_have(log.log_id, self._size_of(log))]
+            chosen = np.union1d(chosen, np.array(same, np.int64))
+        self._states[rows] = State.LEFT
+        self.open(chosen)
+
+    def open(self, rows: Ints) -> None:
+        """Opens logs, so that no more is remembered of them than what they hold now.
+
+        Raises:
+            LogReadError: logs can't be read (under `on_error: fail`, or none can); lists all of them.
+        """
+        files = list(self.files.at(rows))
+        with ThreadPoolExecutor(waiting_threads(uri for log in files for uri in log.uris)) as pool:
+            results = pool.map(self.open_one, files)
+            for done, (row, log, result) in enumerate(zip(rows, files, results, strict=True), 1):
+                self._rows[row] = -1
+                self._states[row] = State.FAILED if isinstance(result, str) else State.OPENED
+                if isinstance(result, str):
+                    self.failed.append((log, result))
+                else:
+                    self.opened[log.log_id] = result
+                self._on_opened(done, len(files))
+        self._check_failed()
+
+    def leave_out(self, row: int, log: LogFiles, why: str) -> None:
+        """Leaves a log out that was to be built, like one that can't be read.
+
+        Raises:
+            LogReadError: see `open`.
+        """
+        self._states[row] = State.FAILED
+        self.opened.pop(log.log_id, None)
+        self.failed.append((log, why))
+        self._check_failed()
+
+    def _check_failed(self) -> None:
+        if self.failed and (self.options.on_error == "fail" or np.all(self._states == State.FAILED)):
+            raise LogReadError(list_failures((why for _, why in self.failed), len(self.files)))
+
+    def open_one(self, log: LogFiles) -> Outline | str:
+        """A log, or why it can't be read."""
+        try:
+            opened = self._outline(open_log(log.uris, self.options, log.log_id))
+            check_files(log, lambda uris: open_log(uris, self.options))
+            check_clock(opened.summary)
+        except LogReadError as error:
+            return str(error)
+        except (LogloomError, *NOT_OF_THE_LOG):
+            raise
+        except Exception as error:  # whatever else a library raises of a log
+            return f"{log.uris[0]}: {type(error).__name__}: {error}"
+        return opened
+
+    def resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
+        """The recipe's plan for all the logs; see `logloom.transforms.rows.plan.resolve`.
+
+        Of those that are left to workers, more are opened as long as none of the others tells what the plan
+        has to know.
+        """
+        while self.num_left:
+            try:
+                plan, notes = self._resolve(allow_derive)
+                if not any(point_clouds.needs_message(column.spec) for column in plan.columns):
+                    return plan, notes
+            except OF_CONTENT:
+                if (self.opened or self.num_remembered) and not self._topics - self._seen():
+                    raise
+            self.open(_spread(self.rows(State.LEFT), max(self._sample or 1, len(self.opened))))
+        return self._resolve(allow_derive)
+
+    @property
+    def num_remembered(self) -> int:
+        return int(np.count_nonzero(self._states == State.REMEMBERED))
+
+    def _seen(self) -> set[str]:
+        """The topics that a log has which is opened or remembered."""
+        known = [alike.topics.keys() for alike in self._alike()]
+        return set().union(*known, *(log.summary.topics.keys() for log in self.opened.values()))
+
+    def _alike(self) -> list[Alike]:
+        """The remembered logs, together those that define topics alike."""
+        rows = self.rows(State.REMEMBERED)
+        kinds = self._before.kinds[self._rows[rows]]
+        return [
+            Alike(self._before.profiles[kind], self.files.ids.take(rows[kinds == kind]))
+            for kind in np.unique(kinds).tolist()
+        ]
+
+    def _resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
+        """The plan for the logs that are opened or remembered.
+
+        Of those that are remembered it opens the first that defines a topic in its way. What doesn't fit
+        these is said of what all of them hold now.
+        """
+        while self.num_remembered:
+            failed = len(self.failed)
+            try:
+                return resolve(
+                    self._recipe, self, allow_derive, self._alike(), self.labels.types, self._known
+                )
+            except OF_CONTENT:
+                # Without those that turned out to be unreadable, where these may be skipped.
+                self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
+        logs = self or self._left_out or self._waiting
+        return resolve(self._recipe, logs, allow_derive, labels=self.labels.types, known=self._known)
+
+    def at(self, rows: Ints) -> Iterator[tuple[int, LogFiles]]:
+        """Logs with their positions."""
+        return zip(rows.tolist(), self.files.at(rows), strict=True)
+
+    def content_of(self, row: int, log: LogFiles) -> tuple[str, tuple[str, ...]]:
+        """The content id of the log at a position, and its URIs in the order in which they are joined."""
+        if log.log_id in self.opened:
+            summary = self.opened[log.log_id].summary
+            return summary.content_id, summary.uris
+        remembered = self._before.log(int(self._rows[row]), log)
+        return remembered.content_id, remembered.uris
+
+    def contents(self, rows: Ints) -> pa.Array:
+        """Content ids of remembered logs."""
+        import pyarrow as pa
+
+        text = self._before.contents[self._rows[rows]].tobytes().hex().encode()
+        ends = np.arange(len(rows) + 1, dtype=np.int64) * CONTENT_LENGTH
+        held = pa.LargeStringArray.from_buffers(len(rows), pa.py_buffer(ends), pa.py_buffer(text))
+        return held.cast(pa.string())
+
+    def unfinished(self) -> Iterator[str]:
+        """Says which files their recorder hasn't closed, so that a later build may find more in them."""
+        known = {log_id: outline.summary.unfinished for log_id, outline in self.opened.items()}
+        open_ends = np.fromiter(self._before.unfinished, np.int64, len(self._before.unfinished))
+        rows = np.flatnonzero(np.isin(self._rows, open_ends) & (self._states == State.REMEMBERED))
+        for row, log in self.at(rows):
+            known[log.log_id] = self._before.unfinished[int(self._rows[row])]
+        for _, files in sorted(known.items()):
+            for uri, why in sorted(files.items()):
+                yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the next plan may know by its listing what this build opens."""
+        return not (self._reads_all or self._splits) and self._limit is None
+
+    def bytes_to_compare(self, rows: Ints) -> int:
+        """How much is read of logs to make their content ids, as far as listings tell; 0 of ends of files."""
+        return int(self.files.sizes(rows).clip(0).sum()) if self._reads_all else 0
+
+    def memory(self) -> Memory | None:
+        """What the next plan may remember; None where that is what this one did."""
+        if not self.remembers:
+            return None
+        shared: dict[Any, Any] = {}
+        known = []
+        opened = {**self.opened, **self._left_out}
+        for log in self.files.at(np.sort(self.files.rows_of(opened))):
+            summary = opened[log.log_id].summary
+            one = RememberedLog.of(log.uris, summary, self._topics, shared)
+            known += [(listed, one)] if one is not None and (listed := print_of(log)) else []
+        memory = self._before.take(self._rows[self._rows >= 0], self._known_bags)
+        if known:
+            memory = memory.with_more([Memory.of(self.options.known_by, self._topics, known)])
+        return None if memory.is_same(self._before) else memory
+
+
+def _without(found: LogList, log_ids: Collection[str]) -> LogList:
+    """The logs but for some."""
+    if not log_ids:
+        return found
+    leaving = found.rows_of(log_ids)
+    return found.take(np.setdiff1d(np.arange(len(found)), leaving))
+
+
+def _changing(found: LogList, before_ns: int, access: Mapping[str, Any]) -> set[str]:
+    """The logs that may still be written, as files of them changed after some time."""
+    settled = ahead(lambda log: (log.log_id, has_settled(log, before_ns, access)), found, threads=_SETTLING)
+    return {log_id for log_id, is_settled in settled if not is_settled}
+
+
+def _spread(rows: Ints, most: int | None) -> Ints:
+    """So many of the positions, the first and the last among them; all where there are no more."""
+    if most is None or len(rows) <= most:
+        return rows
+    return rows[np.arange(most) * (len(rows) - 1) // max(most - 1, 1)]
+
+
+def save_memory(memory: Memory | None, wholes: Mapping[str, str], store: Store) -> None:
+    """Keeps what the next plan may remember; a root that takes none has its logs opened again.
+
+    Args:
+        wholes: digests of logs of equal content id, see `PlanLogs.whole_digest`; without any, those that are
+            there stay.
+    """
+    try:
+        if memory is not None:
+            memory.save(Sidecars.of(store))
+        if wholes and Sidecars.of(store).load(_WHOLES) != wholes:
+            Sidecars.of(store).save(_WHOLES, dict(sorted(wholes.items())))
+    except (LogloomError, OSError):
+        return
+
+
+def list_failures(failed: Iterable[str], total: int) -> str:
+    """Why logs can't be built, as one text."""
+    lines = list(failed)
+    if len(lines) == 1:
+        return lines[0]
+    return f"{len(lines)} of {counted(total, 'log')} can't be read:\n" + "\n".join(
+        f"  {line}" for line in lines
+    )

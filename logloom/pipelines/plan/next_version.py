@@ -1,0 +1,313 @@
+"""Versions that follow the newest one of a root: what plans of builds and of conversions share.
+
+Here: which version follows, what the newest one says of its logs, and what changes in that.
+Elsewhere: the plans (logloom.pipelines.plan.plan, logloom.pipelines.convert.plan), merging
+(logloom.io.catalog.page_merge).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.caching import cached_property
+from logloom.errors import DatasetError, UsageError
+from logloom.io.catalog.commit_times import clock
+from logloom.io.catalog.entries import FAN_OUT
+from logloom.io.catalog.manifest import Manifest, digest_of_manifest, manifest_at
+from logloom.io.catalog.page_merge import GONE, write_records
+from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.records import LogRecords
+from logloom.io.catalog.row_counts import rows_by_split
+from logloom.io.catalog.tombstones import Purged
+from logloom.io.catalog.version_files import all_versions, lost_manifest, runs_folder
+from logloom.io.logs.log_list import rows_in
+from logloom.io.logs.passes import LATER, Pass, later_passes, pass_named
+from logloom.io.storage.store import Store
+from logloom.schema import Schema
+from logloom.text import counted, near_to, some_of
+from logloom.transforms.build.build_warnings import BuildWarning
+from logloom.transforms.build.job import Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AnyTarget = TypeVar("AnyTarget", bound=Target)
+_COMPARED = 10_000  # names of logs that one that isn't known is held against
+_SHOWN = 20  # names of logs that a plan tells of
+# Columns that nearly every plan asks for, one after the other; together they take each shard once.
+_PLANNED = (
+    "log_id",
+    "key",
+    "status",
+    "content_id",
+    "uris",
+    "split",
+    "rows",
+    "part",
+    "splits",
+    "size",
+    "duplicate_of",
+)
+
+
+def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
+    """The newest version, None in a new root; and what the `Target` that follows it says of both.
+
+    Raises:
+        DatasetError: the manifest of the newest one is lost, or damaged.
+    """
+    begun = {"run": new_run(), "started": clock()}
+    numbers = all_versions(store)
+    if numbers.is_newest_lost:
+        raise lost_manifest(store, numbers.lost[-1])  # whose number would be taken by another version
+    store = replace(store, fan_out=FAN_OUT)
+    if not numbers.there:
+        return None, {"store": store, "number": numbers.next, "parent": None, **begun}
+    number = numbers.there[-1]
+    newest = manifest_at(store, number)  # which gc may have removed since: then another build was first
+    return newest, {
+        "store": store,
+        "number": numbers.next,
+        "parent": number,
+        "parent_digest": digest_of_manifest(store, number),
+        "assembled": newest.assembled,
+        **begun,
+    }
+
+
+def new_run() -> str:
+    """What a build, or a repair, is called in runs/."""
+    return uuid.uuid4().hex[:12]
+
+
+class KnownLog(NamedTuple):
+    """What a plan asks of each log of the newest version."""
+
+    key: str
+    status: str
+
+
+@dataclass(frozen=True)
+class KeptLogs:
+    """How many logs of the newest version stay in the next one, and by split how many of them have how many
+    rows."""
+
+    logs: int = 0
+    splits: tuple[tuple[str, int, int], ...] = ()
+
+
+class Before:
+    """The logs of the newest version, as columns; `known` are all of them as objects, by log_id."""
+
+    def __init__(self, parent: Manifest | None):
+        self.parent = parent
+        self._logs = LogRecords() if parent is None else parent.logs
+        self.recipe = {} if parent is None else parent.recipe
+
+    @property
+    def schema(self) -> Schema | None:
+        """Its columns; None where there is no version."""
+        return None if self.parent is None else Schema.from_json(self.parent.schema)
+
+    @cached_property
+    def known(self) -> Mapping[str, KnownLog]:
+        columns = self._logs.columns("log_id", "key", "status").to_pydict()  # all that a conversion asks for
+        pairs = zip(columns["key"], columns["status"], strict=True)
+        return dict(zip(columns["log_id"], map(KnownLog._make, pairs), strict=True))
+
+    @cached_property
+    def ids(self) -> pa.Array:
+        """(N,) log_ids."""
+        return self.column("log_id").combine_chunks()
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """What it says of each log, see `LogRecords.columns`."""
+        if name in _PLANNED:
+            self._logs.columns(*_PLANNED)
+        return self._logs.column(name)
+
+    @cached_property
+    def left_out(self) -> frozenset[str]:
+        """The logs that somebody dropped; they stay out until somebody takes that back."""
+        if not self._logs.statuses.get(DROPPED):
+            return frozenset()
+        return frozenset(self.ids.take(self._logs.where("status", [DROPPED])).to_pylist())
+
+    def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
+        """Where it has these logs; -1 for one that it hasn't."""
+        return rows_in(self.ids, log_ids)
+
+    def having(self, log_ids: Collection[str]) -> list[str]:
+        """Those of these logs that it has."""
+        return [log_id for log_id, row in zip(log_ids, self.rows_of(log_ids), strict=True) if row >= 0]
+
+    def missing_from(self, log_ids: pa.Array) -> list[str]:
+        """Its logs that are none of these; ascending."""
+        import pyarrow.compute as pc
+
+        found: list[str] = self.ids.filter(pc.invert(pc.is_in(self.ids, log_ids))).to_pylist()
+        return sorted(found)
+
+    def later_passes(self, log_ids: Iterable[str]) -> dict[str, str]:
+        """See `logloom.io.logs.passes.later_passes`."""
+        return later_passes(
+            log_ids, lambda ids: {one.log_id: one.uris for one in self.records(self.having(ids))}
+        )
+
+    def with_passes(self, log_ids: Collection[str]) -> list[str]:
+        """Those of these logs that it has, and their later passes."""
+        import pyarrow.compute as pc
+
+        if not log_ids:
+            return []
+        named = self.ids.filter(pc.match_substring_regex(self.ids, LATER)).to_pylist()
+        wanted = set(log_ids)
+        passes = [log_id for log_id, whole in self.later_passes(named).items() if whole in wanted]
+        return [*self.having(log_ids), *passes]
+
+    def records(self, log_ids: Iterable[str]) -> Iterator[LogRecord]:
+        """The records of some of its logs, in their order there."""
+        return self._logs.take(np.sort(self.rows_of(log_ids)))
+
+    def changes(self, records: Sequence[LogRecord], gone: Iterable[str]) -> tuple[LogRecord, ...]:
+        """Records that say something else than before, and marks of logs that leave, by log_id."""
+        rows = self.rows_of([record.log_id for record in records])
+        before = {record.log_id: record for record in self._logs.take(np.sort(rows[rows >= 0]))}
+        changed = [record for record in records if before.get(record.log_id) != record]
+        marks = [LogRecord(log_id, (), "", "all", "", GONE, "", 0, 0, {}, 0, units=0) for log_id in gone]
+        return tuple(sorted([*changed, *marks], key=operator.attrgetter("log_id")))
+
+    def kept(self, *but_for: Collection[str] | pa.Array, moved: Sequence[LogRecord] = ()) -> KeptLogs:
+        """What stays of it, without the logs of these names.
+
+        Args:
+            moved: records that stay, but in another split.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        stays = np.ones(len(self._logs), bool)
+        for leaving in filter(len, (self.left_out, *but_for)):
+            rows = self.rows_of(leaving)
+            stays[rows[rows >= 0]] = False
+        columns = self._logs.columns("split", "rows", "part", "splits").filter(pa.array(stays))
+        if moved:
+            splits = np.array(self.column("split").to_pylist(), object)
+            splits[self.rows_of([record.log_id for record in moved])] = [one.split for one in moved]
+            split = pa.array(splits, pa.string()).filter(pa.array(stays))
+            columns = columns.set_column(columns.schema.get_field_index("split"), "split", split)
+        with_rows = columns.filter(pc.not_equal(columns["part"], ""))
+        return KeptLogs(int(stays.sum()), tuple(rows_by_split(with_rows)))
+
+
+def passes_of(logs: LogRecords, log_id: str) -> Iterator[LogRecord]:
+    """The records of the later passes of a log."""
+    whole = logs.find(log_id)
+    if whole is None or not whole.uris:
+        return
+    for number in itertools.count(2):
+        one = logs.find(Pass(log_id, number).name)
+        if one is None or one.uris != whole.uris:
+            return
+        yield one
+
+
+def check_whole(store: Store, logs: LogRecords, log_ids: Collection[str]) -> None:
+    """Checks that none of these logs is a later pass of a log that isn't among them.
+
+    Raises:
+        UsageError: one is.
+    """
+    for log_id in log_ids:
+        whole = pass_named(log_id).log_id
+        if whole not in log_ids and any(one.log_id == log_id for one in passes_of(logs, whole)):
+            raise UsageError(
+                f"{store.uri}: {log_id!r} is a pass of log {whole!r}, whose clock was set back; name "
+                f"{whole!r}, which takes all its passes along"
+            )
+
+
+def where_logs_are(root: str, logs: LogRecords, log_id: str) -> str:
+    """What a message adds on a log that a version doesn't have: the nearest one, and what lists all."""
+    hint = ""
+    if len(logs) <= _COMPARED:
+        with contextlib.suppress(DatasetError):  # the message is about something else
+            hint = near_to(log_id, logs.column("log_id").to_pylist())
+    return f"{hint if hint.endswith('?') else ';'} `logloom log {root}` lists the logs"
+
+
+def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:
+    """Says which logs a build leaves out because somebody dropped them."""
+    if not log_ids:
+        return []
+    them = "it" if len(log_ids) == 1 else "them"
+    return [
+        f"{counted(len(log_ids), 'log')} left out, as somebody dropped {them} ({some_of(sorted(log_ids))}); "
+        f"`logloom drop --undo {store.uri} LOG` takes that back"
+    ]
+
+
+def purged_notes(purged: Purged, log_ids: Collection[str]) -> Iterator[str]:
+    """Says which logs a build leaves out since they were purged."""
+    for log_id in sorted(log_ids)[:_SHOWN]:
+        why = "it was purged" if purged.has_named(log_id) else "it has the content of a log that was purged"
+        yield f"{log_id}: left out, since {why}"
+    if len(log_ids) > _SHOWN:
+        yield f"{len(log_ids):,} logs left out, since they were purged; the first {_SHOWN} are named"
+
+
+def namesake_warnings(purged: Purged, log_ids: Iterable[str]) -> Iterator[BuildWarning]:
+    """A warning of each log to build that has the name of a purged one, and another content."""
+    for log_id in sorted(log_id for log_id in log_ids if purged.had_whole(log_id)):
+        yield BuildWarning(
+            f"{log_id}: a log of this name was purged. This one has another content, so it is built; if it "
+            "is a copy that was packed anew, take its files out of the recipe's reach"
+        )
+
+
+def with_changes(job: AnyTarget, changes: Sequence[LogRecord]) -> AnyTarget:
+    """A job whose changes of the parent's records lie in the root, where its workers find them."""
+    return replace(job, changes=write_records(job.store, changes, runs_folder(job.number)).shards)
+
+
+def is_unchanged(job: Target, parent: Manifest) -> bool:
+    """Whether a version of the parent's logs, none of which changed, would say what its parent says."""
+    outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
+    same_rows = parent.plan == job.plan_identity and dict(parent.outputs) == outputs
+    same_keep = parent.recipe.get("keep") == job.recipe.get("keep")
+    # No row depends on these, but who draws a version reads them in its recipe.
+    same_frames = _frames(parent.recipe) == _frames(job.recipe)
+    return same_rows and parent.name == job.name and same_keep and same_frames
+
+
+def _frames(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """In which frames columns lie, of those of which a recipe says it; none of a conversion."""
+    columns = recipe.get("columns") or {}
+    return {name: column["frame"] for name, column in columns.items() if column.get("frame")}
+
+
+def check_verify(verify: str) -> None:
+    """Raises UsageError unless `verify` is "new", "all", "none" or "sample:<share between 0 and 1>"."""
+    if verify not in ("new", "none"):
+        check_sample(verify, "new, all, none")
+
+
+def check_sample(sample: str, others: str = "all") -> None:
+    """Raises UsageError unless `sample` is "all" or "sample:<share between 0 and 1>"."""
+    if sample == "all":
+        return
+    try:
+        share = float(sample.removeprefix("sample:")) if sample.startswith("sample:") else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise UsageError(f"{sample!r}: expected {others}, or sample:0.05 (a share of the units)")

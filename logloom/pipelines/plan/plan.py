@@ -1,0 +1,512 @@
+"""Planning a build: what a recipe means for these logs and this root, before anything is written.
+
+Here: setting built against reused work.
+Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines.plan.logs), their meeting
+(logloom.transforms.rows.plan.resolve), building (logloom.pipelines.build.build).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from logloom.errors import InputError, LogReadError, RecipeError, StorageError, UsageError
+from logloom.io.catalog.manifest import Manifest
+from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.version_files import check_root
+from logloom.io.formats.references import ReferringFormat
+from logloom.io.formats.registry import format_named
+from logloom.io.logs.known_logs import topic_kinds
+from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.outline import Outline
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.storage.store import Store
+from logloom.pipelines.plan.build_plan import BuildPlan, PlannedLog
+from logloom.pipelines.plan.current_records import (
+    changed_logs,
+    replaced_parts,
+    standing,
+    task_of,
+)
+from logloom.pipelines.plan.duplicates import duplicate_warnings, marks, settle_duplicates
+from logloom.pipelines.plan.kept_logs import kept_notes, kept_records, waiting_records
+from logloom.pipelines.plan.log_table import check_index
+from logloom.pipelines.plan.log_tasks import ListedTasks
+from logloom.pipelines.plan.logs import SAMPLE, PlanLogs, State, list_failures
+from logloom.pipelines.plan.next_version import (
+    Before,
+    check_verify,
+    is_unchanged,
+    left_out_note,
+    next_version,
+)
+from logloom.pipelines.plan.shortened_logs import set_shortened_aside
+from logloom.recipe import LogTable, Recipe
+from logloom.recipe.logs import split_of
+from logloom.recipe.mistakes import Mistake
+from logloom.text import counted, human_seconds, some_of
+from logloom.transforms.build.build_warnings import BuildWarning
+from logloom.transforms.build.bundles import bundle_size
+from logloom.transforms.build.job import LogJob, LogTask
+from logloom.transforms.build.partition_results import Failure, failure_of, skipped_record
+from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
+from logloom.transforms.rows.derive.python_files import load_files, modules_of, read_files
+from logloom.transforms.rows.plan.resolve import hold_to
+from logloom.transforms.rows.plan.row_plan import RowPlan, changed
+from logloom.transforms.rows.plan.topics import named_topics
+from logloom.uris import shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def plan_build(
+    recipe: Recipe,
+    root: str,
+    *,
+    base: str | None = None,
+    limit: int | None = None,
+    verify: str = "new",
+    allow_empty: bool = False,
+    strict: bool = False,
+    py_files: Sequence[str] = (),
+    allow_derive: Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    sample: int | None = SAMPLE,
+    compare: bool = True,
+    labels: Mapping[str, str] | None = None,
+    on_opened: Callable[[int, int], None] = lambda done, total: None,
+) -> BuildPlan:
+    """The plan of a build; versions have the same bytes, whatever it leaves to workers.
+
+    Args:
+        recipe: what to build, and from which logs.
+        root: URI of the dataset's root.
+        base: the folder that relative log URIs start from.
+        limit: only the first logs, for a trial.
+        verify: "new", "all", "none" or "sample:<share>".
+        allow_empty: a version without rows may be committed.
+        strict: warnings that name lost or doubtful data refuse the build, before it commits anything.
+        py_files: Python files with functions that columns are derived by.
+        allow_derive: modules and packages that columns may be derived by; importing them runs their code.
+        storage_options: fsspec options by protocol.
+        sample: how many of the logs to build are opened here; workers open the others. None opens all.
+        compare: opens all logs that may have changed, to see if there is work; otherwise workers find out.
+        labels: of this build, noted in runs/, and shown by engines whose jobs have labels (Dataflow).
+        on_opened: called with how many logs have been opened, of how many.
+
+    Raises:
+        UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
+        LogReadError, InputError: logs can't be read (under on_error fail), or vanished; lists all of them.
+
+    Examples:
+        >>> plan = plan_build(Recipe.load("demo/recipe.yaml"), "demo/dataset", base="demo")
+        >>> plan.up_to_date
+        True
+    """
+    _check_outputs(recipe, verify)
+    check_root(store := Store.at(root, storage_options))
+    load_files(python := read_files(py_files))
+    parent, following = next_version(store)
+    before = Before(parent)
+    logs = PlanLogs(recipe, store, base, limit, sample, on_opened, before)
+    set_shortened_aside(recipe, following["store"], logs, before)
+    logs.hold_to_waiting(before)
+    logs.open_some(logs.rows(State.NEW))
+    of_dropped = settle_duplicates(recipe, logs, before, store.uri)
+    row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
+    following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
+    job = _job_of(recipe, allow_empty=allow_empty, strict=strict, py_files=python, **following)
+    job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
+    plan = _against_parent(job, recipe, before, logs, notes)
+    return replace(plan, warnings=(*plan.warnings, *of_dropped))
+
+
+def _check_outputs(recipe: Recipe, verify: str) -> None:
+    """Recipes that are only read from (`head`, Beam) need no outputs, and nothing to read back of them.
+
+    Raises:
+        RecipeError: it has none.
+        UsageError: see `check_verify`.
+    """
+    check_verify(verify)
+    if not recipe.outputs:
+        why = "a build writes at least one; name a format, such as `outputs: {table: {}}`"
+        raise recipe.places.error([Mistake(("outputs",), why)])
+
+
+def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> LogJob:
+    """What a recipe says of its job, and more."""
+    outputs, references = resolved_references(_outputs(recipe), store.options)
+    return LogJob(
+        store=store,
+        name=recipe.name,
+        recipe=recipe.identity_json(),
+        outputs=outputs,
+        skip_budget=recipe.skip_budget,
+        references=references,
+        **more,
+    )
+
+
+def _waiting(store: Store, recipe: Recipe, logs: PlanLogs, before: Before) -> list[str]:
+    """Says which logs are left out, for good or for this build."""
+    dropped = left_out_note(store, before.left_out)
+    if not logs.unsettled:
+        return dropped
+    return [
+        *dropped,
+        f"{counted(len(logs.unsettled), 'log')} left for a later build, since a file changed within "
+        f"{human_seconds((recipe.settle or 0) / 1e9)} ({some_of(sorted(logs.unsettled))})",
+    ]
+
+
+def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
+    """Says why every log counts as new where content ids were made otherwise before."""
+    before = parent.recipe.get("hash", "ends") if parent is not None else recipe.hash
+    if parent is None or before == recipe.hash:
+        return []
+    return [
+        f"version {parent.version} knows logs by `hash: {before}`, this build by `hash: {recipe.hash}`: "
+        "other content ids, so every log counts as new and is built again"
+    ]
+
+
+def _dependency_note(job: LogJob, parent: Manifest | None) -> list[str]:
+    """Says which code or file makes the rows of logs other ones than before."""
+    if parent is None:
+        return []
+    before, now = parent.dependencies, job.dependencies
+    differing = [name for name in changed(before, now) if name in before and name in now]
+    if not differing:
+        return []
+    return [
+        f"changed since version {parent.version}, so rows that depend on them are built again: "
+        f"{some_of(differing)}"
+    ]
+
+
+def _sample_note(logs: PlanLogs, num_compared: int) -> list[str]:
+    """Says which logs a recipe was held to, where workers open the others, and compare some."""
+    if not logs.num_left:
+        return []
+    some = sorted(logs.opened)
+    total = counted(len(some) + logs.num_left, "log")
+    note = f"opened {len(some)} of {total} to hold the recipe to ({some_of(some)}); workers open the others"
+    same = f", and build those of {counted(num_compared, 'log')} of the newest version that changed"
+    return [note + same * bool(num_compared)]
+
+
+def _mended_note(log_ids: Sequence[str]) -> list[str]:
+    """Says which logs are built again that were damaged."""
+    if not log_ids:
+        return []
+    was = f"{counted(len(log_ids), 'log that was', 'logs that were')} skipped or salvaged"
+    now = f"{'is' if len(log_ids) == 1 else 'are'} read again, as files may be whole now"
+    return [f"{was} {now} ({some_of(log_ids)})"]
+
+
+def resolved_references(
+    outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]
+) -> tuple[dict[str, BaseModel], dict[str, str]]:
+    """Outputs that point into the versions that are there now, and by output the digest of these.
+
+    Workers would find later ones, and write other bytes under the same identity.
+    """
+    found, digests = dict(outputs), dict[str, str]()
+    for output, options in outputs.items():
+        form = format_named(output)
+        if isinstance(form, ReferringFormat):
+            found[output] = form.pinned(options, storage_options)
+            digests[output] = form.references_digest(found[output], storage_options)
+    return found, digests
+
+
+def _outputs(recipe: Recipe) -> Mapping[str, BaseModel]:
+    """The options of each output.
+
+    Raises:
+        UsageError: an option, which manifests hold, has credentials in it.
+    """
+    outputs = recipe.output_options()
+    for output, options in outputs.items():
+        text = options.model_dump_json()
+        if shown(text) != text:
+            raise UsageError(
+                f"outputs.{output}: a URI has credentials in it, and versions keep it: give them by "
+                "--storage-option, or by the environment"
+            )
+    return outputs
+
+
+def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
+    """Those of the logs that are built; a build has checked those of the others.
+
+    Raises:
+        UsageError: lists the logs whose names an output can't hold, under `on_error: fail`.
+        LogReadError: these are all logs.
+    """
+    found = [
+        (row, log, problem)
+        for row, log in logs.at(logs.rows(State.OPENED, State.LEFT))
+        for output, options in outputs.items()
+        for problem in format_named(output).check_log(options, log.log_id, log.uris[0])
+    ]
+    problems = [problem for _, _, problem in found]
+    if problems and logs.options.on_error == "fail":
+        raise UsageError("\n".join(problems[:20] + ["…"] * (len(problems) > 20)))
+    for row, log in {row: log for row, log, _ in found}.items():
+        logs.leave_out(row, log, "; ".join(problem for at, _, problem in found if at == row))
+
+
+def _compared(job: LogJob, before: Before, logs: PlanLogs) -> Ints:
+    """The logs whose keys tell whether they changed, and so whether there is anything to do."""
+    if before.parent is None or not is_unchanged(job, before.parent):
+        return logs.rows()
+    left = logs.rows(State.LEFT)
+    return left[before.rows_of(logs.files.ids.take(left)) >= 0]
+
+
+def _with_changed_opened(
+    job: LogJob,
+    recipe: Recipe,
+    compare: bool,
+    logs: PlanLogs,
+    before: Before,
+    notes: tuple[str, ...],
+    allow_derive: Sequence[str],
+) -> tuple[LogJob, tuple[str, ...]]:
+    """Opens logs that are to be compared, and remembered ones that have to be built, of many a sample.
+
+    Returns:
+        The job and notes by what these hold.
+    """
+    compared = _compared(job, before, logs) if compare else logs.rows()
+    logs.open(compared)
+    is_resolved = not len(compared)
+    while True:
+        if not is_resolved:
+            row_plan, notes = logs.resolve(allow_derive)
+            job = replace(job, plan=row_plan)
+        changed = changed_logs(job, recipe, logs, before)
+        if not len(changed):
+            _check_names(job.outputs, logs)
+            return replace(job, held_to=recipe if logs.num_left else None), notes
+        logs.open_some(changed)  # which may change the plan, and so the keys of others
+        is_resolved = False
+
+
+def _against_parent(
+    job: LogJob, recipe: Recipe, before: Before, logs: PlanLogs, notes: Sequence[str]
+) -> BuildPlan:
+    """Sorts the logs into those to read, those whose records stay, and those that are gone."""
+    parent, compared = before.parent, _compared(job, before, logs)
+    purged = logs.purged(before)
+    planned, unfit = _to_build(job, recipe, logs, before, purged)
+    mended = [log.task.log_id for log in planned if log.task.replaces is not None]
+    left = ListedTasks(recipe, logs.files, np.setdiff1d(logs.rows(State.LEFT), compared), logs.remembers)
+    unreadable = [*unfit, *(_unreadable(recipe, log, message) for log, message in logs.failed)]
+    waiting = before.with_passes(logs.unsettled)
+    gone, fewer = _logs_gone(logs, before, [*waiting, *purged])
+    _check_vanished(recipe, gone)
+    left_out = {name for name, one in logs.duplicates.items() if one.is_left_out}
+    kept_gone = [name for name in gone if name not in left_out] if recipe.vanished == "keep" else []
+    staying = [*kept_gone, *(shortened := [name for name in logs.shortened if name not in left_out])]
+    kept = kept_records(job, recipe, staying, logs, before)
+    kept += waiting_records(job, recipe, [name for name in waiting if name not in left_out], logs, before)
+    _check_index(recipe, logs, before, [*waiting, *staying])
+    lost = _lost([] if recipe.vanished == "keep" else gone, {*fewer, *left_out}, purged, before)
+    notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
+    notes += [*kept_notes(kept_gone, before), *filter(None, map(logs.shortened.get, shortened))]
+    notes += [*logs.purged_notes(purged), *logs.label_notes([*staying, *waiting])]
+    leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
+    marked = marks(logs, before, *leaving, left.log_ids, staying)
+    changes = before.changes([*kept, *unreadable, *marked], lost)
+    plan = BuildPlan(
+        job=job,
+        logs=tuple(planned),
+        left=left,
+        compared=_told_by_workers(left, compared, before, logs),
+        compared_bytes=logs.bytes_to_compare(compared),
+        notes=tuple(notes),
+        warnings=tuple(_warnings(logs, planned)),
+        dropped=tuple(sorted([*gone, *fewer])),
+        staying=tuple(sorted(staying)),
+        shortened=tuple(sorted(logs.shortened)),
+        up_to_date=parent is not None
+        and not (planned or left or changes or len(compared))
+        and is_unchanged(job, parent),
+        unreadable=tuple(unreadable),
+        left_out=tuple(sorted(before.left_out)),
+        num_unsettled=len(logs.unsettled),
+        sources=logs.sources,
+        kept=before.kept(*leaving, left.ids, moved=kept),
+        changes=changes,
+        duplicates=logs.duplicates,
+        wholes=logs.wholes,
+        opened=tuple(sorted(logs.opened)),
+        samples=tuple(logs.samples),
+        memory=logs.memory(),
+        labels=logs.labels,
+        labels_gone=logs.labels_gone,
+        labels_kept=logs.labels_kept,
+        num_purged=int(np.count_nonzero(logs.files.rows_of(purged) >= 0)),
+    )
+    bundle = bundle_size(plan.num_partitions)
+    # Whether files of damaged logs are whole now, only building them tells.
+    may_stay = len(compared) > 0 or len(mended) > 0
+    return replace(plan, job=replace(job, bundle=bundle, if_changed=may_stay))
+
+
+def _lost(
+    gone: Sequence[str], leaving: Collection[str], purged: Collection[str], before: Before
+) -> list[str]:
+    """The logs of the newest version that the next one lacks, in order."""
+    return sorted({*gone, *before.having({*leaving, *purged})})
+
+
+def _check_index(recipe: Recipe, logs: PlanLogs, before: Before, staying: Sequence[str]) -> None:
+    """Holds the index of a table of logs to the records that stay."""
+    if isinstance(recipe.logs, LogTable):
+        check_index(logs.sources[0], recipe.logs.index, logs.files, before.records(staying))
+
+
+def _notes(
+    job: LogJob,
+    recipe: Recipe,
+    before: Before,
+    logs: PlanLogs,
+    planned: Sequence[PlannedLog],
+    num_compared: int,
+) -> Iterator[str]:
+    """What people should know of logs that are built, and of logs that wait."""
+    yield from _hash_note(recipe, before.parent)
+    yield from _dependency_note(job, before.parent)
+    yield from _sample_note(logs, num_compared)
+    yield from _mended_note([log.task.log_id for log in planned if log.task.replaces is not None])
+    yield from _waiting(job.store, recipe, logs, before)
+    if planned:
+        from logloom.pipelines.plan.video_notes import video_notes
+
+        yield from video_notes(job.plan, logs.opened[planned[0].task.log_id])
+
+
+def _warnings(logs: PlanLogs, planned: Sequence[PlannedLog]) -> Iterator[BuildWarning]:
+    """What may be wrong with logs that are built."""
+    for log in planned:
+        # Of a log that may stay as it is in the newest version, only building it tells what is new.
+        yield from log.warnings if log.task.replaces is None else ()
+    yield from logs.namesake_warnings(log.task.log_id for log in planned)
+    yield from duplicate_warnings(logs.duplicates)
+
+
+def _logs_gone(logs: PlanLogs, before: Before, others: Sequence[str]) -> tuple[list[str], set[str]]:
+    """The logs of the newest version that are gone, and passes of logs that have fewer now.
+
+    Args:
+        others: logs that are missing for another reason.
+    """
+    there = before.left_out.union(others, logs.shortened)
+    gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
+    fewer = _passes_gone(gone, logs, before)
+    return [log_id for log_id in gone if log_id not in fewer], fewer
+
+
+def _passes_gone(gone: Sequence[str], logs: PlanLogs, before: Before) -> set[str]:
+    """The passes of the newest version that are gone while their logs, which changed, are found."""
+    whole = before.later_passes(gone)
+    rows = logs.files.rows_of(whole.values()).tolist()
+    return {log_id for log_id, row in zip(whole, rows, strict=True) if row >= 0}
+
+
+def _to_build(
+    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, purged: Collection[str]
+) -> tuple[list[PlannedLog], list[LogRecord]]:
+    """Those of the opened logs whose records don't stay, and records of those that can't be built.
+
+    Raises:
+        LogReadError: some can't be built, under `on_error: fail`; lists all of them.
+    """
+    opened = logs.rows(State.OPENED)
+    tasks = (task_of(job, recipe, logs, row, log) for row, log in logs.at(opened))
+    stand, parts = standing(job, recipe, logs, before, opened), replaced_parts(logs, before, opened)
+    planned: list[PlannedLog] = []
+    failed: list[Failure] = []
+    records: list[LogRecord] = []
+    held = _Held(job.plan, recipe)
+    for task, stands, part in zip(tasks, stand, parts.to_pylist(), strict=True):
+        if task.log_id in purged or stands:
+            continue
+        if part is not None:
+            (record,) = before.records([task.log_id])
+            is_same = record.content_id == task.content_id
+            task = replace(task, before=record.key, replaces=part if is_same else None)
+        try:
+            held.check(task.log_id, logs.opened[task.log_id])
+            planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
+        except (RecipeError, StorageError, *NOT_OF_THE_LOG):
+            raise
+        except Exception as error:  # whatever is odd about a log stays in that log
+            failed.append(failure_of(job, task.log_id, "", error))
+            records.append(skipped_record(task, failed[-1:]))
+    if failed and job.on_error == "fail":
+        raise LogReadError(list_failures((failure.message for failure in failed), len(logs.files)))
+    return planned, records
+
+
+class _Held:
+    """Holds opened logs to a plan; those that define topics alike once.
+
+    Under `on_error: fail` the plan was made of all of them, and fits.
+    """
+
+    def __init__(self, plan: RowPlan, recipe: Recipe):
+        self._plan, self._recipe = plan, recipe
+        self._named = named_topics(recipe)
+        self._fit = set[tuple[Any, ...]]()
+
+    def check(self, log_id: str, log: Outline) -> None:
+        """See `hold_to`."""
+        kind = tuple(sorted(topic_kinds(log.summary, self._named).items()))
+        if self._recipe.on_error_mode != "fail" and kind not in self._fit:
+            hold_to(self._plan, self._recipe, log_id, log)
+            self._fit.add(kind)
+
+
+def _told_by_workers(left: ListedTasks, rows: Ints, before: Before, logs: PlanLogs) -> ListedTasks:
+    """The logs of which workers tell whether their records stay."""
+    keys, parts = _keys_before(logs, rows, before), replaced_parts(logs, before, rows)
+    return replace(left, rows=rows, before=keys, replaces=parts)
+
+
+def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
+    """(M,) keys of the records of logs that the newest version has; null of a log that is back, which is no
+    longer kept."""
+    import pyarrow.compute as pc
+
+    found = before.rows_of(logs.files.ids.take(rows))
+    keys, statuses = (before.column(name).take(found).combine_chunks() for name in ("key", "status"))
+    return pc.if_else(pc.equal(statuses, "kept"), None, keys)
+
+
+def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
+    split = split_of(recipe, log.log_id, log.uris, log.split, log.catalogue)
+    task = LogTask(log.log_id, tuple(log.uris), "", split, "", catalogue=log.catalogue)
+    return skipped_record(task, [Failure(log.log_id, "", "log", message)])
+
+
+def _check_vanished(recipe: Recipe, gone: Sequence[str]) -> None:
+    """
+    Raises:
+        InputError: logs are gone, under `vanished: fail`, the default.
+    """
+    if recipe.vanished == "fail" and gone:
+        raise InputError(
+            f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
+            f"({some_of(gone)}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
+            "them out"
+        )

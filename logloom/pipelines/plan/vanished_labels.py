@@ -1,0 +1,200 @@
+"""Labels that vanished: logs that had them in the newest version, and lost them since.
+
+A log lost the labels of a column if the table has none of it any more; or if a file that they came from is
+missing, some of their times have no label now, and none of them has one in a file that is new, as it would if
+they had moved. Labels that change, or leave, while their files are there are a delivery. A column that isn't
+of labels any more is a change of the recipe.
+
+Here: finding them, and what `vanished` makes of them.
+Elsewhere: tables of labels (logloom.recipe.labels), logs that vanished (logloom.pipelines.plan.plan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from logloom.errors import DatasetError, InputError, UsageError
+from logloom.io.catalog.labels import read_labels
+from logloom.io.catalog.log_tables import catalogued, with_labels
+from logloom.io.storage.store import Store
+from logloom.pipelines.plan.next_version import Before
+from logloom.recipe import Recipe
+from logloom.recipe.labels import KeptLabels, RecipeLabels
+from logloom.schema import ColumnType
+from logloom.text import counted, some_of
+from logloom.uris import shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 20  # logs, and files, that a message names
+_CONTENT = ("on", "field", "expect", "strings")  # keys that say what a column takes of its table
+
+
+class _Lost(NamedTuple):
+    """The labels that a log lost in a column, and the names of files that are missing."""
+
+    log_id: str
+    labels: KeptLabels
+    missing: Sequence[str]
+
+
+def label_types_before(recipe: Recipe, before: Before) -> dict[str, ColumnType]:
+    """Types of rows of the columns of labels that take the same of their tables as in the newest version."""
+    schema, columns = before.schema, before.recipe.get("columns") or {}
+    if schema is None or not recipe.label_columns:
+        return {}
+    now = recipe.identity_json()["columns"]
+    return {
+        name: schema.columns[name]
+        for name in recipe.label_columns
+        if name in schema.columns and "table" in (old := columns.get(name) or {})
+        if all(old.get(key) == now[name][key] for key in _CONTENT)
+    }
+
+
+def settle_vanished_labels(
+    recipe: Recipe,
+    labels: RecipeLabels,
+    before: Before,
+    store: Store,
+    log_ids: pa.Array,
+    purged_parts: Collection[str],
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]], list[str]]:
+    """Fails because labels vanished, keeps those of the newest version, or drops them; as `vanished` says.
+
+    Args:
+        labels: as the tables are now; gets what is kept.
+        log_ids: of the logs that the recipe finds.
+        purged_parts: `LogRecord.part` of what was erased.
+
+    Returns:
+        By column the logs that are built without the labels that they had, and those that keep them; notes.
+
+    Raises:
+        InputError: `vanished: fail`, the default; names the logs.
+        UsageError: labels can't be kept.
+    """
+    found: dict[str, list[_Lost]] = {name: [] for name in labels.missing}
+    for log_id, catalogue in _labelled_before(before, log_ids, purged_parts):
+        said = catalogued(catalogue)
+        for name in sorted(said.labels.keys() & labels.types.keys()):
+            kept = KeptLabels(said.labels[name], tuple(said.label_files.get(name, ())))
+            missing = labels.lacking(name, kept.files)
+            if _is_lost(labels, store, log_id, catalogue, name, missing):
+                found.setdefault(name, []).append(_Lost(log_id, kept, missing))
+    words = [_in_words(recipe, labels, before, name, lost) for name, lost in sorted(found.items())]
+    if words and recipe.vanished == "fail":
+        are_files = {
+            name in labels.missing or any(one.missing for one in lost) for name, lost in found.items()
+        }
+        what = "files" if are_files == {True} else "rows" if are_files == {False} else "files and rows"
+        raise InputError(
+            "\n".join(words) + f"; put the {what} back, or set `vanished: keep` to keep these labels, or "
+            "`vanished: drop` to build without them"
+        )
+    losing = {name: tuple(one.log_id for one in lost) for name, lost in sorted(found.items())}
+    if recipe.vanished == "keep":
+        waiting = [_waiting(labels, store, name, lost) for name, lost in sorted(found.items())]
+        _keep(recipe, labels, before, found)
+        pairs = zip(words, waiting, strict=True)
+        return {}, losing, [f"{line}; these labels are kept{more}" for line, more in pairs]
+    return losing, {}, [f"{line}; built without them" for line in words]
+
+
+def _waiting(labels: RecipeLabels, store: Store, name: str, lost: Sequence[_Lost]) -> str:
+    """Reports the logs that keep labels although the table has new ones of them; "" without any."""
+    new = [one.log_id for one in lost if _has_new(labels, store, name, one)]
+    if not new:
+        return ""
+    return f"; new labels of {some_of(new, _SHOWN)} aren't taken until the missing files are back"
+
+
+def _has_new(labels: RecipeLabels, store: Store, name: str, one: _Lost) -> bool:
+    """Whether a table has labels of a log that aren't among those that it lost."""
+    now = labels.of(one.log_id).get(name)
+    if now is None:
+        return False
+    try:
+        stored = read_labels(store, with_labels("", {name: one.labels.digest}, {}))[name]
+    except DatasetError:
+        return False
+    same = stored.without(~np.isin(stored.stamps, now.stamps))
+    return bool(same.to_bytes() != now.to_bytes())
+
+
+def _labelled_before(
+    before: Before, log_ids: pa.Array, purged_parts: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Of the logs that had labels and are found, but for purged ones, log_id and `LogRecord.catalogue`."""
+    if before.parent is None:
+        return
+    rows = np.sort(before.rows_of(log_ids))
+    rows = rows[rows >= 0]
+    columns = (before.column(name).take(rows).to_pylist() for name in ("log_id", "catalogue", "part"))
+    for log_id, catalogue, part in zip(*columns, strict=True):
+        if catalogue and not (part and part in purged_parts):
+            yield log_id, catalogue
+
+
+def _is_lost(
+    labels: RecipeLabels, store: Store, log_id: str, catalogue: str, name: str, missing: Sequence[str]
+) -> bool:
+    if not labels.is_labelled(name, log_id):
+        return True
+    if not missing or labels.digests_of(log_id).get(name) == catalogued(catalogue).labels[name]:
+        return False
+    try:
+        stored = read_labels(store, catalogue)[name]
+    except DatasetError:  # erased with some time of the log, or lost: then nobody knows what they were
+        return not labels.is_redacted(log_id)
+    now = labels.times_of(name, log_id)
+    known = set(catalogued(catalogue).label_files.get(name, ()))
+    moved = [times for file, times in now.items() if file not in known]
+    if any(np.isin(times, stored.stamps).any() for times in moved):
+        return False
+    return not np.isin(stored.stamps, np.concatenate([*now.values()])).all()
+
+
+def _in_words(recipe: Recipe, labels: RecipeLabels, before: Before, name: str, lost: Sequence[_Lost]) -> str:
+    assert before.parent is not None
+    table = shown(recipe.label_columns[name].table)
+    files = sorted({file for one in lost for file in one.missing})
+    if name in labels.missing:
+        why = labels.missing[name]
+    elif files:
+        why = f"{table}: not found any more: {some_of(files, _SHOWN)}"
+    else:
+        why = f"{table} has none of {'it' if len(lost) == 1 else 'them'} any more"
+    names = some_of((one.log_id for one in lost), _SHOWN)
+    logs = f"{counted(len(lost), 'log')} lost labels that version {before.parent.version} has ({names}): "
+    return f"{name}: {logs if lost else ''}{why}"
+
+
+def _keep(recipe: Recipe, labels: RecipeLabels, before: Before, found: Mapping[str, Sequence[_Lost]]) -> None:
+    """Lets logs keep the labels that they lost.
+
+    Raises:
+        UsageError: their column takes something else than before, or some time of a log was erased.
+    """
+    assert before.parent is not None or not found
+    known = label_types_before(recipe, before)
+    for name, lost in found.items():
+        now = replace(labels.types[name], unit="", description="")
+        if name not in known or replace(known[name], unit="", description="") != now:
+            names = some_of((one.log_id for one in lost), _SHOWN)
+            raise UsageError(
+                f"{name}: labels vanished ({names}) that hold something else than this recipe takes of its "
+                "table, so they can't be kept; put the files back, undo the change, or set `vanished: drop`"
+            )
+        for one in lost:
+            if labels.is_redacted(one.log_id):
+                raise UsageError(
+                    f"{name}: labels of {one.log_id} vanished, and some time of this log was purged, so they "
+                    "can't be kept as they are; put the files back, or set `vanished: drop`"
+                )
+            labels.keep(one.log_id, name, one.labels)

@@ -1,0 +1,1 @@
+"""Erasing logs: `logloom purge`."""

@@ -1,0 +1,1 @@
+"""Repairing versions: `logloom repair`."""

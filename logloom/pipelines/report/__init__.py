@@ -1,0 +1,1 @@
+"""The page about a version: `logloom report`."""

@@ -1,0 +1,90 @@
+"""How far apart the splits of a version lie at least: what its rule promises, and whether its rows keep it.
+
+A version keeps the rule by which a build split its rows, `gap` included, and no log's rows of another rule
+stand beside them. So its manifest says a bound that is true by construction; measuring tells whether the rows
+that are there keep it.
+
+Here: `Proof`, `proof_of`.
+Elsewhere: which rows the rule leaves out (logloom.row_splits), the distances
+(logloom.datasets.splits.separation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from logloom.errors import DatasetError
+from logloom.recipe.sections import Split
+from logloom.validation import describe_first
+
+_UNITS = {"place": "m", "time": "s"}
+_ROUNDING = {"m": 1e-6, "s": 0.0}  # places in a grid are floats, times are whole nanoseconds
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The least distance, or time, between any two splits.
+
+    Attributes:
+        bound: no two rows of different splits lie nearer, by the rule.
+        unit: "m" or "s".
+        measured: the least that was measured; infinite where no two splits have rows to measure, None where
+            nobody measured what the rule is of.
+    """
+
+    bound: float
+    unit: str
+    measured: float | None
+
+    @property
+    def is_kept(self) -> bool | None:
+        """None where nothing was measured."""
+        return None if self.measured is None else self.measured >= self.bound - _ROUNDING[self.unit]
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines; `measured` is null where there is nothing to measure, too."""
+        finite = self.measured is not None and math.isfinite(self.measured)
+        measured = self.measured if finite else None
+        return {"bound": self.bound, "unit": self.unit, "measured": measured, "is_kept": self.is_kept}
+
+    def in_words(self) -> str:
+        """One line for people."""
+        bound = f"the bound of {self.bound:.9g} {self.unit}, which the version's rule sets,"
+        if self.measured is None:
+            return f"{bound} wasn't measured: no output holds the rule's column as positions to compare"
+        if not math.isfinite(self.measured):
+            return f"{bound} is kept: no two splits have rows that lie apart"
+        apart = f"{self.measured:.9g} {self.unit}"
+        if self.is_kept:
+            return f"{bound} is kept: the nearest rows of two splits are {apart} apart"
+        return (
+            f"{bound} is broken: rows of two splits are {apart} apart. They aren't those that a build cut: "
+            "`logloom verify` names the files that were changed, and `logloom repair` builds them again"
+        )
+
+
+def proof_of(rule: Mapping[str, Any], metres: float | None, seconds: float | None) -> Proof | None:
+    """What a version's rule promises, beside what was measured; None where it keeps no splits apart.
+
+    Args:
+        rule: `split` of the version's recipe; {} where no single rows are split.
+        metres, seconds: the least between any two splits; None where that wasn't measured.
+
+    Raises:
+        DatasetError: the manifest has a rule that no recipe may have.
+    """
+    if not rule.get("gap"):
+        return None
+    try:
+        split = Split.model_validate(dict(rule)).of_rows
+    except ValidationError as error:
+        raise DatasetError(f"the version's `split` makes no sense: {describe_first(error)}") from error
+    if split is None or split.by not in _UNITS or not split.gap:
+        return None
+    measured = seconds if split.by == "time" else metres
+    return Proof(float(split.gap), _UNITS[split.by], measured)

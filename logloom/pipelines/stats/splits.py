@@ -1,0 +1,128 @@
+"""What each split of a version gets: logs and rows, counted before a build and after it.
+
+Elsewhere: which split a log falls into (logloom.recipe.logs).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from logloom.io.catalog.manifest import Manifest
+from logloom.pipelines.plan.build_plan import BuildPlan
+from logloom.pipelines.plan.next_version import Before
+from logloom.text import counted
+from logloom.transforms.build.build_warnings import BuildWarning
+
+Counts = dict[str, dict[str, int]]
+
+
+def planned_splits(plan: BuildPlan) -> Counts:
+    """By split, `logs` and `rows_at_most`: rows of logs that stay, and ticks of those that will be read.
+
+    Of those that workers open first, ticks are guessed. Where single rows are split, any row of a log that
+    will be read may fall into any split, so each split has all of its ticks.
+    """
+    recipe, of_left = plan.job.recipe, plan.ticks_of_left
+    read: Iterable[tuple[str, int, int]] = itertools.chain(
+        ((log.task.split, 1, log.num_ticks) for log in plan.logs),
+        ((task.split, 1, of_left) for task in plan.left),
+    )
+    if splits_rows(recipe):
+        names = recipe["order"]["split"]
+        read = ((name, number, rows) for _, number, rows in read for name in names)
+    return _count(recipe, itertools.chain(plan.kept.splits, read), "rows_at_most")
+
+
+def built_splits(manifest: Manifest) -> Counts:
+    """By split, its `logs` and `rows`."""
+    return _count(manifest.recipe, Before(manifest).kept().splits, "rows")
+
+
+def splits_rows(recipe: Mapping[str, Any]) -> bool:
+    """Whether a recipe, as a manifest has it, splits single rows."""
+    split = recipe.get("split") or {}
+    return isinstance(split.get("by"), Mapping) or split.get("cell") is not None
+
+
+def _count(recipe: Mapping[str, Any], logs: Iterable[tuple[str, int, int]], unit: str) -> Counts:
+    """Splits in the recipe's order, those that get nothing too; "all" for a recipe without."""
+    listed = isinstance(keys := recipe.get("logs"), Mapping) and keys.get("split")
+    named = (recipe.get("order") or {}).get("split") or ([] if listed else ["all"])
+    counts: Counts = {name: {"logs": 0, unit: 0} for name in named}
+    for split, number, rows in logs:
+        if rows or not splits_rows(recipe):  # a log without rows is in none
+            found = counts.setdefault(split, {"logs": 0, unit: 0})
+            found["logs"] += number
+            found[unit] += rows
+    return counts
+
+
+def in_words(counts: Counts, *, is_guessed: bool = False) -> str:
+    """One line for people: "train 900 of 2 logs, val 40 of 1 log"; of a plan "train at most 900 rows of …".
+
+    Args:
+        is_guessed: see `BuildPlan.is_guessed`.
+    """
+    (unit,) = {unit for found in counts.values() for unit in found} - {"logs"}
+    bound = ("at most about " if is_guessed else "at most ") if unit == "rows_at_most" else ""
+    shown = (
+        f"{name} {bound}{counted(found[unit], 'row') if bound else f'{found[unit]:,}'} "
+        f"of {counted(found['logs'], 'log')}"
+        for name, found in counts.items()
+    )
+    return ", ".join(shown)
+
+
+def planned_warnings(plan: BuildPlan) -> list[BuildWarning]:
+    """As `built_warnings` of a plan; nobody knows yet of logs that workers open first if they have rows, nor
+    which single rows fall where."""
+    counts = planned_splits(plan)
+    if splits_rows(plan.job.recipe):
+        return [] if plan.logs or plan.left else _warnings(empty_row_splits(counts))
+    return _warnings(empty_splits(counts, {task.split for task in plan.left}))
+
+
+def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[BuildWarning]:
+    """A warning for each split of a version that gets nothing.
+
+    Args:
+        recipe: as its manifest has it.
+    """
+    return _warnings(empty_row_splits(counts) if splits_rows(recipe) else empty_splits(counts))
+
+
+def _warnings(texts: Iterable[str]) -> list[BuildWarning]:
+    """About shares of data, not about data."""
+    return [BuildWarning(text, is_doubtful=False) for text in texts]
+
+
+def empty_row_splits(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A warning for each split that gets no row, where single rows are split."""
+    return [
+        f"split {name!r} gets no row: shares are those of many cells, or values, for a hash decides where "
+        "each falls; make cells smaller, or change the shares"
+        for name, found in counts.items()
+        if not any(n for unit, n in found.items() if unit != "logs")
+    ]
+
+
+def empty_splits(counts: Counts, guessed: Collection[str] = ()) -> list[str]:
+    """A warning for each split that gets nothing, where another gets something.
+
+    Args:
+        guessed: splits whose rows nobody knows yet.
+    """
+    total = sum(found["logs"] for found in counts.values())
+    warnings = []
+    for name, found in counts.items():
+        if total and not found["logs"]:
+            warnings.append(
+                f"split {name!r} gets none of {counted(total, 'log')}: shares are those of many logs, for a "
+                "hash of its log_id (of `split.by`) decides where a log falls; add logs, or change "
+                "the shares or `by`"
+            )
+        elif total and name not in guessed and not any(n for unit, n in found.items() if unit != "logs"):
+            warnings.append(f"split {name!r} gets no row of its {counted(found['logs'], 'log')}")
+    return warnings

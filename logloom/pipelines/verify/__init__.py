@@ -1,0 +1,1 @@
+"""Proving versions: `logloom verify`."""

@@ -1,0 +1,1 @@
+"""Versions of a root: history, diff, tags, rollback and drop."""

@@ -1,0 +1,186 @@
+"""`rollback`: a new version that says what an earlier one does, but for what was dropped or purged since."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from logloom.errors import CommitConflictError, DatasetError, LogloomError, after_commit
+from logloom.io.catalog.assembled_outputs import assembled_files
+from logloom.io.catalog.entries import ENTRY, read_log_part, unit_folder
+from logloom.io.catalog.manifest import Assembled, Manifest, manifest_at, read_assembled, read_manifest
+from logloom.io.catalog.page_merge import merge_records
+from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.records import LogRecords
+from logloom.io.catalog.tombstones import Purged
+from logloom.io.storage.prefetch import ahead
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.build_plan import Plan
+from logloom.pipelines.plan.next_version import Before, left_out_note, next_version
+from logloom.pipelines.plan.plan import resolved_references
+from logloom.pipelines.versions.drop import erased, gone
+from logloom.pipelines.view import show
+from logloom.text import OnMessage, counted, ignore_message, some_of
+from logloom.transforms.build.commit import commit
+from logloom.transforms.build.job import Committed
+from logloom.transforms.build.outcomes import LogOutcomes
+from logloom.transforms.build.run_note import Announced
+
+
+class RolledBack(NamedTuple):
+    """The version that contains what an earlier one did.
+
+    Attributes:
+        view: the folder of its view; "" without one.
+        left_out: logs of the earlier version that were dropped or purged since.
+        up_to_date: the newest version contains that already, so nothing was committed.
+    """
+
+    manifest: Manifest
+    view: str
+    left_out: tuple[str, ...] = ()
+    up_to_date: bool = False
+
+
+def rollback(
+    store: Store,
+    version: int | str,
+    reason: str = "",
+    *,
+    view: str = "auto",
+    on_message: OnMessage = ignore_message,
+) -> RolledBack:
+    """Commits a version that says what an earlier one does, but for logs that were dropped or purged since.
+
+    No data is copied or read: both versions name the same units. Where a log is left out, outputs that
+    combine all logs are assembled again without it.
+
+    Args:
+        view: as of a build.
+        on_message: called with what is left out, too.
+
+    Raises:
+        UsageError: there is no such version.
+        DatasetError: it isn't there whole.
+        CommitConflictError: another build committed this number first.
+        PurgedError: a log was purged meanwhile.
+    """
+    old = read_manifest(store, version)
+    newest, following = next_version(store)
+    assert newest is not None  # there is an old one
+    store = following["store"]
+    changes, left_out = _changes(store, old, newest, on_message)
+    logs = merge_records(store, old.logs, [LogRecords.of(changes)]) if changes else old.logs
+    same = newest.logs == logs and newest.outputs == old.outputs and newest.recipe == old.recipe
+    if same and (changes or newest.assembled == old.assembled):
+        return RolledBack(newest, show(store, newest, view, on_message)[0], left_out, up_to_date=True)
+    words = f"rollback to version {old.version}{f': {reason}' if reason else ''}"
+    job = dataclasses.replace(Committed.of(store, old), **following, allow_empty=True, reason=words)
+    if changes:
+        for problem in missing_from(store, logs, (), newest):
+            raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
+        built = build(_plan(job, logs, newest), view=view, on_message=on_message)
+        return RolledBack(built.manifest, built.view, left_out)
+    job = dataclasses.replace(job, assembled=old.assembled)
+    with Announced(job, "rollback"):  # so that `gc` and `purge` know of it before it looks
+        lacking = missing_from(store, logs, old.assembled, newest)
+        for problem in itertools.chain(_purged_in(store, logs, old.assembled), lacking):
+            raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
+        assembled = [(part, (), len(read_assembled(store, part).portions)) for part in old.assembled]
+        outcome = commit(job, LogOutcomes(version=logs.shards), assembled)
+    _raise(outcome)
+    with after_commit(f"version {job.number} of {store.uri}", "Roll back again to have its view"):
+        made = manifest_at(store, job.number)  # which gc may have taken out since, after later ones
+        return RolledBack(made, show(store, made, view, on_message)[0])
+
+
+def _changes(
+    store: Store, old: Manifest, newest: Manifest, on_message: OnMessage
+) -> tuple[list[LogRecord], tuple[str, ...]]:
+    """What a version says otherwise than an earlier one that it goes back to, by log_id; and the logs that it
+    leaves out.
+
+    What is dropped stays so until somebody takes that back, as the newest version says, and what was purged
+    stays away.
+    """
+    dropped = {one.log_id: one for one in _dropped_in(newest)}
+    before = {one.log_id: one for one in _dropped_in(old)}
+    purged = {one.log_id: one for one in erased(store, old) if one.log_id not in dropped}
+    again = [one for log_id, one in before.items() if log_id not in dropped]
+    changes = {one.log_id: gone(one) for one in (*purged.values(), *again)}
+    changes |= {log_id: one for log_id, one in dropped.items() if before.get(log_id) != one}
+    missing = [log_id for log_id in dropped.keys() - before.keys() if old.logs.find(log_id) is not None]
+    for note in left_out_note(store, missing):
+        on_message(note)
+    if purged:
+        on_message(f"{counted(len(purged), 'log')} left out, purged since then: {some_of(sorted(purged))}")
+    return [changes[log_id] for log_id in sorted(changes)], tuple(sorted([*missing, *purged]))
+
+
+def _dropped_in(manifest: Manifest) -> Iterator[LogRecord]:
+    if manifest.logs.statuses.get(DROPPED):
+        yield from manifest.logs.take(manifest.logs.where("status", [DROPPED]))
+
+
+def _plan(job: Committed, logs: LogRecords, newest: Manifest) -> Plan:
+    """A build that reads no log, and makes the newest version's logs these."""
+    outputs, references = resolved_references(job.outputs, job.store.options)
+    records = list(logs.without(newest.logs.shards))
+    leaving = newest.logs.without(logs.shards).column("log_id").to_pylist()
+    going = set(leaving).difference(one.log_id for one in records)
+    job = dataclasses.replace(job, outputs=outputs, references=references)
+    return Plan(job=job, changes=Before(newest).changes(records, sorted(going)))
+
+
+def _purged_in(store: Store, logs: LogRecords, assembled: Sequence[Assembled]) -> Iterator[str]:
+    """What logs and outputs of a version name that was purged, though it may not have been removed yet."""
+    purged = Purged(store)
+    names = [f"logs/{part}.parquet" for part in logs.column("part").to_pylist() if part in purged.parts]
+    names += purged.folders.intersection(unit_folder(part.output, part.identity) for part in assembled)
+    for name in sorted(names):
+        yield f"{store.uri_of(name)}: was purged meanwhile; go back once more"
+
+
+def missing_from(
+    store: Store, logs: LogRecords, assembled: Sequence[Assembled], newest: Manifest
+) -> Iterator[str]:
+    """What logs and outputs of an earlier version name and isn't there, but for what was purged.
+
+    What the newest one names, too, isn't looked for.
+    """
+    purged = Purged(store)
+    sound, problems = logs.whole()
+    yield from problems
+    known = {"", *newest.logs.column("part").to_pylist(), *purged.parts}
+    parts = [part for part in sound.column("part").to_pylist() if part not in known]
+
+    def lost(part: str) -> list[str]:
+        try:
+            folders = [f for entry in read_log_part(store, part, brief=True) for f in entry.folders]
+        except DatasetError as error:
+            return [str(error)]
+        return [f"{store.uri_of(f)}: missing" for f in folders if not store.exists(f"{f}/{ENTRY}")]
+
+    for found in ahead(lost, parts, threads=8):
+        yield from found
+    for part in assembled:
+        if part in newest.assembled or unit_folder(part.output, part.identity) in purged.folders:
+            continue
+        try:
+            for place, file in assembled_files(store, part.identity, read_assembled(store, part)):
+                if store.size(place) != file.size:
+                    yield f"{store.uri_of(place)}: missing"
+        except DatasetError as error:
+            yield str(error)
+
+
+def _raise(outcome: dict[str, Any]) -> None:
+    """Raises what kept a version from being committed."""
+    if outcome["conflict"]:
+        raise CommitConflictError(outcome["conflict"])
+    if not outcome["committed"]:
+        messages = [failure["message"] for failure in outcome["failures"]]
+        raise LogloomError("\n".join(["nothing was committed", *messages, outcome["problem"]]).strip())

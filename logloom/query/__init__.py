@@ -1,0 +1,1 @@
+"""The `where` language: grammar, checks and evaluation."""

@@ -1,0 +1,353 @@
+"""Filters over all rows of a log, by what is known of them: `for`, `within`, `delta`, `count`, `any`, `all`.
+
+Here: `Bounds`, which leaves of a filter gather from blocks of rows; `evaluate`, which then says where the
+filter holds, and where it may.
+Elsewhere: the language and filters of single rows (where), reading the rows
+(logloom.datasets.search.log_matches).
+
+Logic has three values: what compares with an unavailable value is neither true nor false. A truth is a pair
+of bounds, false below true, and so is a count of elements of which some aren't known:
+
+    known true     low True,  high True         `not` swaps and negates, `and` and `or` go bound by bound,
+    unknown        low False, high True         and so do `for` and `within`, which only grow with what they
+    known false    low False, high False        look at
+
+Whatever looks at other rows is told all rows of a log, however these were cut into partitions and blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Ragged, Values
+from logloom.query.tree import (
+    Available,
+    ColumnName,
+    Comparison,
+    Constant,
+    Delta,
+    Join,
+    Lasting,
+    Membership,
+    Nearby,
+    Node,
+    Not,
+    Quantified,
+    Saved,
+)
+from logloom.query.where import (
+    Categories,
+    Mask,
+    comparable,
+    compare,
+    element_types,
+    field_names,
+    is_member,
+    nodes,
+)
+from logloom.query.where import evaluate as evaluate_row
+from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
+from logloom.windows import run_numbers
+
+Ints = NDArray[np.int64]
+_WHOLE = 2**62  # whole numbers below it differ by what int64 holds
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is known of a value of each row.
+
+    Attributes:
+        low, high: (n,) or one for all; where nothing is in doubt they are the same object.
+        known: (n,) or one for all; nothing is known of the others.
+    """
+
+    low: Any
+    high: Any
+    known: Any = True
+
+    @classmethod
+    def of(cls, values: Any, known: Any = True) -> Bounds:
+        """Values that are known, but for NaN."""
+        if getattr(values, "dtype", np.dtype(bool)).kind == "f":
+            known = known & ~np.isnan(values)
+        return cls(values, values, known)
+
+    @property
+    def is_exact(self) -> bool:
+        return self.low is self.high
+
+    def as_truth(self) -> Bounds:
+        """What isn't known may be true or false."""
+        if self.known is True:
+            return self
+        return Bounds(self.low & self.known, self.high | ~self.known)
+
+    def __invert__(self) -> Bounds:
+        return Bounds(np.logical_not(self.high), np.logical_not(self.low))
+
+
+@dataclass(frozen=True)
+class WholeLog:
+    """The rows of a log, all of them.
+
+    Attributes:
+        stamps: (n,) ns, ascending.
+        starts: (R + 1,) where runs begin: rows side by side without a gap.
+        saved: gives (n,) whether rows lie in intervals of a name.
+    """
+
+    stamps: Ints
+    starts: Ints
+    saved: Callable[[str], Mask]
+
+
+def leaves(root: Node) -> list[ColumnName | Available | Quantified]:
+    """What is gathered from rows; told apart by where each stands in the text."""
+    return [node for node in nodes(root) if isinstance(node, ColumnName | Available | Quantified)]
+
+
+def gather(
+    leaf: ColumnName | Available | Quantified,
+    columns: Mapping[str, Values | Categories],
+    types: Mapping[str, ColumnType],
+) -> Bounds:
+    """What some rows say of a leaf.
+
+    Args:
+        columns: of these rows: those that the leaf names, with availabilities where there are some.
+    """
+    if isinstance(leaf, Available):
+        return Bounds.of(columns[f"{leaf.name}.available"])
+    available: Any = columns.get(f"{leaf.name.removesuffix('.age')}.available", True)
+    if isinstance(leaf, ColumnName):
+        return Bounds.of(comparable(columns[leaf.name], leaf.index), available)
+    counts = _counted(leaf, columns[leaf.name], types[leaf.name])
+    if leaf.word == "count":
+        return Bounds(counts.low, counts.high, available)
+    return Bounds(counts.low, counts.high, available).as_truth()
+
+
+def _counted(leaf: Quantified, values: Any, ctype: ColumnType) -> Bounds:
+    """Of each row how many elements the condition holds for, at least and at most; or whether it does."""
+    if isinstance(values, Ragged):
+        flat, offsets = values.values, values.offsets
+    else:
+        flat, offsets = values.reshape(-1), np.arange(len(values) + 1) * values.shape[1]
+    lengths = np.diff(offsets)
+    if leaf.condition is None:
+        return Bounds(lengths, lengths)
+    fields = element_types(ctype) or {}
+    found = {
+        node.at: Bounds.of(_field(flat, node, fields[node.name]))
+        for node in nodes(leaf.condition)
+        if isinstance(node, ColumnName)
+    }
+    truth = _truth(leaf.condition, found, None)
+    low, high = (_sums(np.broadcast_to(bound, len(flat)), offsets) for bound in (truth.low, truth.high))
+    if leaf.word == "count":
+        return Bounds(low, high)
+    return Bounds(low > 0, high > 0) if leaf.word == "any" else Bounds(low == lengths, high == lengths)
+
+
+def _field(flat: Any, node: ColumnName, ctype: ColumnType) -> Any:
+    """A number, truth or text of each element."""
+    found = flat
+    for name in field_names(flat.dtype)[node.name]:
+        found = found[name]
+    if ctype.kind == "string":
+        texts, codes = np.unique(found, return_inverse=True)
+        return Categories.of([text.encode("utf-8", "surrogatepass") for text in texts], codes.reshape(-1))
+    return comparable(found, node.index)
+
+
+def _sums(mask: Mask, offsets: Ints) -> Ints:
+    """(n,) how many are true between each two offsets."""
+    total = np.zeros(len(mask) + 1, np.int64)
+    np.cumsum(mask, out=total[1:])
+    return np.asarray(total[offsets[1:]] - total[offsets[:-1]])
+
+
+def joined(parts: Sequence[Bounds], num_rows: Sequence[int]) -> Bounds:
+    """What blocks of rows say, one after the other.
+
+    Args:
+        num_rows: of each block.
+    """
+    known = np.concatenate(
+        [np.broadcast_to(part.known, count) for part, count in zip(parts, num_rows, strict=True)]
+    )
+    low = _concatenated([part.low for part in parts])
+    exact = all(part.is_exact for part in parts)
+    return Bounds(low, low if exact else _concatenated([part.high for part in parts]), known)
+
+
+def _concatenated(parts: Sequence[Any]) -> Any:
+    if not isinstance(parts[0], Categories):
+        return np.concatenate(parts)
+    places: dict[bytes, int] = {}
+    codes = [
+        np.array([places.setdefault(text, len(places)) for text in part.texts.tolist()], np.int64)[part.codes]
+        for part in parts
+    ]
+    return Categories.of(places, np.concatenate(codes))
+
+
+def evaluate(root: Node, found: Mapping[int, Bounds], rows: WholeLog) -> tuple[Mask, Mask]:
+    """Where a filter holds, and where it may: (n,) each.
+
+    Args:
+        found: what all rows say of each leaf, by where it stands.
+    """
+    truth = _truth(root, found, rows)
+    count = len(rows.stamps)
+    return np.broadcast_to(truth.low, count), np.broadcast_to(truth.high, count)
+
+
+def _truth(node: Node, found: Mapping[int, Bounds], rows: WholeLog | None) -> Bounds:
+    """
+    Args:
+        rows: None for elements, which have no neighbours.
+    """
+    match node:
+        case Not(inner):
+            return ~_truth(inner, found, rows)
+        case Join(word, parts):
+            join = np.logical_and if word == "and" else np.logical_or
+            truths = [_truth(part, found, rows) for part in parts]
+            return Bounds(
+                functools.reduce(join, (truth.low for truth in truths)),
+                functools.reduce(join, (truth.high for truth in truths)),
+            )
+        case Comparison(operands, operators):
+            values = [_value(operand, found, rows) for operand in operands]
+            pairs = zip(operators, values[:-1], values[1:], strict=True)
+            truths = [_compared(word, a, b).as_truth() for word, a, b in pairs]
+            return Bounds(
+                functools.reduce(np.logical_and, (truth.low for truth in truths)),
+                functools.reduce(np.logical_and, (truth.high for truth in truths)),
+            )
+        case Membership(operand):
+            return _member(_value(operand, found, rows), node).as_truth()
+        case Lasting(inner, ns) | Nearby(inner, ns):
+            assert rows is not None
+            spread = lasting if isinstance(node, Lasting) else nearby
+            truth = _truth(inner, found, rows)
+            whole = np.zeros(len(rows.stamps), np.bool_)
+            return Bounds(spread(whole | truth.low, rows, ns), spread(whole | truth.high, rows, ns))
+        case Saved(name):
+            assert rows is not None
+            mask = rows.saved(name)
+            return Bounds(mask, mask)
+    return _value(node, found, rows).as_truth()
+
+
+def _value(node: Node, found: Mapping[int, Bounds], rows: WholeLog | None) -> Bounds:
+    """A number, text or truth."""
+    match node:
+        case Constant():
+            return Bounds.of(evaluate_row(node, {}))
+        case ColumnName() | Available() | Quantified():
+            return found[node.at]
+        case Delta(column, ns):
+            assert rows is not None
+            return changed(found[column.at], rows, ns)
+    return _truth(node, found, rows)
+
+
+def _compared(word: str, a: Bounds, b: Bounds) -> Bounds:
+    known = np.logical_and(a.known, b.known)
+    if a.is_exact and b.is_exact:
+        return Bounds.of(compare(word, a.low, b.low), known)
+    if word in ("==", "!="):
+        low = compare("==", a.low, b.high) & compare("==", a.high, b.low)
+        high = compare("<=", a.low, b.high) & compare(">=", a.high, b.low)
+        equal = Bounds(low, high) if word == "==" else ~Bounds(low, high)
+        return Bounds(equal.low, equal.high, known)
+    one, other = compare(word, a.low, b.high), compare(word, a.high, b.low)
+    return Bounds(one & other, one | other, known)
+
+
+def _member(value: Bounds, node: Membership) -> Bounds:
+    if value.is_exact:
+        return Bounds.of(np.asarray(is_member(value.low, node), np.bool_), np.asarray(value.known))
+    # Counts and truths, which are in the list if they are one of its numbers, and may be if one lies between.
+    items = np.sort(np.array([float(item.value) for item in node.items], np.float64))
+    low, high = (np.asarray(bound, np.float64) for bound in (value.low, value.high))
+    high_is = items.searchsorted(low, side="left") < items.searchsorted(high, side="right")
+    low_is = high_is & (low == high)
+    is_in = Bounds(low_is, high_is)
+    is_in = ~is_in if node.negated else is_in
+    return Bounds(is_in.low, is_in.high, value.known)
+
+
+# rows      0  1  2  3 | 4  5  6        runs begin at 0 and 4
+# mask      .  x  x  x | x  .  x        stretches: 1 to 3, 4, 6
+def stretches(mask: Mask, starts: Ints) -> tuple[Ints, Ints]:
+    """(S,) the first and the last row of each stretch of a run in which a mask is true.
+
+    >>> mask = np.array([False, True, True, True, True, False, True])
+    >>> [rows.tolist() for rows in stretches(mask, np.array([0, 4, 7]))]
+    [[1, 4, 6], [3, 4, 6]]
+    """
+    cut = np.zeros(len(mask) + 1, np.bool_)
+    cut[starts] = True
+    apart = np.concatenate([[False], mask, [False]])
+    begins = apart[1:-1] & (~apart[:-2] | cut[:-1])
+    ends = apart[1:-1] & (~apart[2:] | cut[1:])
+    return np.flatnonzero(begins), np.flatnonzero(ends)
+
+
+def lasting(mask: Mask, rows: WholeLog, ns: int) -> Mask:
+    """(n,) whether a row is of a stretch whose last row comes at least `ns` after its first."""
+    first, last = stretches(mask, rows.starts)
+    # Two's complement: the difference of any two ascending int64 is right as uint64.
+    long_enough = (rows.stamps[last].view(np.uint64) - rows.stamps[first].view(np.uint64)) >= np.uint64(ns)
+    change = np.zeros(len(mask) + 1, np.int64)
+    change[first[long_enough]] += 1
+    change[last[long_enough] + 1] -= 1
+    return np.asarray(np.cumsum(change)[:-1] > 0)
+
+
+def nearby(mask: Mask, rows: WholeLog, ns: int) -> Mask:
+    """(n,) whether the mask is true of a row at most `ns` away."""
+    hits = rows.stamps[mask]
+    first = hits.searchsorted(shifted(rows.stamps, -ns), side="left")
+    return np.asarray(hits.searchsorted(shifted(rows.stamps, ns), side="right") > first)
+
+
+def shifted(stamps: Ints, ns: int) -> Ints:
+    """(n,) times later by so much, within what int64 holds."""
+    least, most = max(MIN_TIME, MIN_TIME - ns), min(MAX_TIME, MAX_TIME - ns)
+    return np.asarray(np.clip(stamps, least, most) + ns)
+
+
+def changed(value: Bounds, rows: WholeLog, ns: int | None) -> Bounds:
+    """(n,) by how much each row's value differs from an earlier one's of its run.
+
+    Args:
+        ns: the earlier one is the latest row at least so long ago; None: the row before.
+    """
+    count = len(rows.stamps)
+    if ns is None:
+        earlier = np.arange(count) - 1
+    else:
+        earlier = rows.stamps.searchsorted(shifted(rows.stamps, -ns), side="right") - 1
+        earlier[rows.stamps < MIN_TIME + ns] = -1
+    there = np.maximum(earlier, 0)
+    numbers = run_numbers(rows.starts)
+    known = np.broadcast_to(value.known, count)
+    values = value.low
+    if values.dtype.kind in "iu" and count and max(abs(int(values.min())), abs(int(values.max()))) < _WHOLE:
+        values = values.astype(np.int64)
+    else:
+        values = values.astype(np.float64)
+    both = known & known[there] & (earlier >= 0) & (numbers[there] == numbers)
+    with np.errstate(invalid="ignore"):  # of infinities
+        return Bounds.of(values - values[there], both)

@@ -1,0 +1,332 @@
+"""The grammar of filters: the text of a `where` as a tree.
+
+Here: `parse_tree`, which knows no columns, and `parse_duration`.
+Elsewhere: the nodes (tree), what they mean, and whether they fit the columns (where, bounds).
+
+    either     = both {"or" both}
+    both       = timed {"and" timed}
+    timed      = negated ["for" duration] ["within" duration]
+    negated    = "not" negated | comparison
+    comparison = operand {operator operand} [["not"] "in" "(" [literal {"," literal} [","]] ")"]
+    operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
+    operand    = literal | column {"[" index "]"} | "available" "(" column ")" | "(" either ")"
+               | ("count" | "any" | "all") "(" column {"," either} ")"
+               | "delta" "(" column {"[" index "]"} ["," duration] ")" | "in" "(" intervals ")"
+    literal    = ["-" | "+"] number | 'text' | "text" | true | false
+    duration   = number ("ns" | "us" | "ms" | "s" | "min" | "h" | "d")
+
+Comparisons chain as in mathematics (0 < speed < 3). Lists may stand in square brackets and braces, too, and
+names in backticks: `in` is a column. The names of functions are columns where no bracket follows. Numbers
+are written as in Python, texts as they are: a backslash means itself. A number that float64 cannot hold is
+refused. Within count, any and all the columns are the fields of an element, or its `value`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Literal, NoReturn, cast
+
+from logloom.errors import UsageError
+from logloom.query.tree import (
+    Available,
+    ColumnName,
+    Comparison,
+    Constant,
+    Delta,
+    Join,
+    Lasting,
+    Membership,
+    Nearby,
+    Node,
+    Not,
+    Quantified,
+    Saved,
+)
+from logloom.text import printable
+
+MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may name all logs of a table
+MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ns, ten years: times plus any duration still fit in int64
+OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
+UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86_400 * 10**9,
+}
+_INDEX_DIGITS = 9
+INTERVALS = re.compile(r"[a-z_][a-z0-9_]{0,99}")  # names of intervals, which become names of files
+
+_DIGITS = r"\d+(_\d+)*"
+_TOKEN = re.compile(
+    r"(?P<number>0[xX](_?[\da-fA-F]){1,16}|0[oO](_?[0-7]){1,22}|0[bB](_?[01]){1,64}"
+    rf"|({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})([eE][+-]?\d+)?)"
+    r"|(?P<name>([A-Za-z_]\w*|`[^`]*`)(\.(\w+|`[^`]*`))*)"
+    r"|(?P<text>'[^']*'|\"[^\"]*\")"
+    r"|(?P<sign><=|>=|==|!=|[<>()\[\]{},+-])",
+    re.ASCII,
+)
+_TRUTHS = {"true": True, "True": True, "false": False, "False": False}
+_WORDS = {"and", "or", "not", "in", "available", *_TRUTHS}
+_QUANTIFIERS = ("count", "any", "all")
+
+
+def parse_tree(text: str) -> Node:
+    """Parses a filter.
+
+    Raises:
+        UsageError: the text breaks the grammar; says at which character.
+    """
+    if len(text) > MAX_LENGTH:
+        raise UsageError(f"where: {len(text)} characters, more than {MAX_LENGTH}")
+    parser = _WhereParser(text)
+    root = parser.either()
+    if parser.word:
+        parser.fail("expected an operator, 'and' or 'or'")
+    return root
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of a text such as "300ms".
+
+    Raises:
+        UsageError: it is none; says at which character.
+    """
+    parser = _WhereParser(text)
+    ns = parser.duration()
+    if parser.word:
+        parser.fail("expected nothing more")
+    return ns
+
+
+class _WhereParser:
+    """Recursive descent over the tokens; `word` is the next one, "" at the end."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self._tokens = _tokens(text)
+        self._depth = 0
+        self._within = ""  # of count, any and all the one whose elements are meant
+        self.kind, self.word, self.at = next(self._tokens)
+
+    def either(self) -> Node:
+        return self._join("or", lambda: self._join("and", self._timed))
+
+    def _join(self, word: Literal["and", "or"], inner: Callable[[], Node]) -> Node:
+        at, parts = self.at, [inner()]
+        while self._skip(word):
+            parts.append(inner())
+        return Join(word, tuple(parts), at) if len(parts) > 1 else parts[0]
+
+    def _timed(self) -> Node:
+        at, node = self.at, self._negated()
+        if self.word in ("for", "within") and self._within:
+            self.fail(f"an element has no time; {self.word!r} stands outside of {self._within}(…)")
+        if self._skip("for"):
+            node = Lasting(node, self.duration(), at)
+        if self._skip("within"):
+            node = Nearby(node, self.duration(), at)
+        return node
+
+    def _negated(self) -> Node:
+        at = self.at
+        if self._skip("not"):
+            return Not(self._deeper(self._negated), at)
+        return self._comparison()
+
+    def _comparison(self) -> Node:
+        at = self.at
+        operands, operators = [self._operand()], []
+        while self.word in OPERATORS and self.kind == "sign":
+            operators.append(self._next())
+            operands.append(self._operand())
+        compared = Comparison(tuple(operands), tuple(operators), at) if operators else operands[0]
+        negated = self._skip("not")
+        if self.word != "in" and not negated:
+            return compared
+        self._expect("in")
+        member = Membership(operands[-1], self._items(), negated, operands[-1].at)
+        return Join("and", (compared, member), at) if operators else member
+
+    def _items(self) -> tuple[Constant, ...]:
+        closing = {"(": ")", "[": "]", "{": "}"}.get(self.word)
+        if closing is None or self.kind != "sign":
+            self.fail("expected a list such as (1, 2)")
+        self._next()
+        items: list[Constant] = []
+        while self.word != closing:
+            items.append(self._literal())
+            if not self._skip(","):
+                break
+        self._expect(closing)
+        return tuple(items)
+
+    def _operand(self) -> Node:
+        at = self.at
+        if self._skip("("):
+            inner = self._deeper(self.either)
+            self._expect(")")
+            return inner
+        if self.word in ("available", "in") and self._within and self.kind == "name":
+            self.fail(f"an element has fields alone; {self.word!r} stands outside of {self._within}(…)")
+        if self._skip("available"):
+            self._expect("(")
+            name = self._name()
+            self._expect(")")
+            return Available(name, at)
+        if self._skip("in"):
+            self._expect("(")
+            return self._saved(at)
+        if self.kind != "name" or self.word in _TRUTHS:
+            return self._literal()
+        word = self.word
+        name = self._name()
+        if word in (*_QUANTIFIERS, "delta") and self._skip("("):
+            if self._within:
+                refuse(self.text, at, f"{word}(…) can't stand within {self._within}(…)")
+            if word == "delta":
+                return self._delta(at)
+            return self._elements(cast(Literal["count", "any", "all"], word), at)
+        return self._indexed(name, at)
+
+    def _indexed(self, name: str, at: int) -> ColumnName:
+        index = []
+        while self._skip("["):
+            if not self.word.isdecimal() or len(self.word) > _INDEX_DIGITS:
+                self.fail("expected an index such as 0")
+            index.append(int(self._next()))
+            self._expect("]")
+        return ColumnName(name, tuple(index), at)
+
+    def _elements(self, word: Literal["count", "any", "all"], at: int) -> Quantified:
+        name_at, name, conditions = self.at, self._name(), list[Node]()
+        start = self.at
+        self._within = word
+        while self._skip(","):
+            conditions.append(self._deeper(self.either))
+        self._within = ""
+        self._expect(")")
+        if not conditions and word != "count":
+            refuse(self.text, start, f"{word}(…) wants a condition, as in {word}({name}, distance < 15)")
+        several = Join("and", tuple(conditions), at) if len(conditions) > 1 else None
+        return Quantified(word, name, several or next(iter(conditions), None), at, name_at)
+
+    def _delta(self, at: int) -> Delta:
+        start = self.at
+        column = self._indexed(self._name(), start)
+        ns = self.duration() if self._skip(",") else None
+        self._expect(")")
+        return Delta(column, ns, at)
+
+    def _saved(self, at: int) -> Saved:
+        if self.kind != "name" or not INTERVALS.fullmatch(self.word):
+            self.fail("expected a name of intervals: a-z, 0-9 and _, such as hard_braking")
+        name = self._next()
+        self._expect(")")
+        return Saved(name, at)
+
+    def duration(self) -> int:
+        """Nanoseconds."""
+        start = self.at
+        if self.kind != "number":
+            self.fail("expected a duration such as 300ms")
+        number = self._number()
+        if self.kind != "name" or self.word not in UNITS:
+            self.fail(f"expected a unit: {', '.join(UNITS)}")
+        ns = Decimal(str(number)) * UNITS[self._next()]
+        if ns > MAX_DURATION:
+            refuse(self.text, start, "the duration is more than ten years")
+        return round(ns)
+
+    def _literal(self) -> Constant:
+        at, negative = self.at, self._skip("-")
+        signed = negative or self._skip("+")
+        if self.kind == "number":
+            number = self._number()
+            return Constant(-number if negative else number, at)
+        if self.kind == "text" and not signed:
+            return Constant(self._next()[1:-1].encode("utf-8", "surrogatepass"), at)
+        if self.word in _TRUTHS and not signed:
+            return Constant(_TRUTHS[self._next()], at)
+        return self.fail("expected a number" if signed else "expected a column, a number or a 'text'")
+
+    def _number(self) -> float | int:
+        word = self.word.replace("_", "")
+        if word[1:2] in ("x", "X", "o", "O", "b", "B"):
+            number: float | int = int(word, 0)
+        else:
+            number = int(word) if word.isdigit() and len(word) <= 20 else float(word)
+        if number == math.inf:
+            self.fail("the number is too large")
+        self._next()
+        return number
+
+    def _name(self) -> str:
+        if self.kind != "name" or self.word in _WORDS:
+            self.fail("expected a column")
+        return self._next().replace("`", "")
+
+    def _deeper(self, inner: Callable[[], Node]) -> Node:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self.fail(f"nested more than {MAX_DEPTH} deep")
+        node = inner()
+        self._depth -= 1
+        return node
+
+    def _next(self) -> str:
+        word = self.word
+        self.kind, self.word, self.at = next(self._tokens)
+        return word
+
+    def _skip(self, word: str) -> bool:
+        found = self.word == word and self.kind != "text"
+        if found:
+            self._next()
+        return found
+
+    def _expect(self, word: str) -> None:
+        if not self._skip(word):
+            self.fail(f"expected {word!r}")
+
+    def fail(self, problem: str) -> NoReturn:
+        refuse(
+            self.text, self.at, f"{problem}, found {self.word!r}" if self.word else f"{problem} at the end"
+        )
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
+    """(kind, word, where it starts) of each token, then an empty one."""
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        found = _TOKEN.match(text, at)
+        if found is None or found.lastgroup is None:
+            refuse(text, at, f"{text[at]!r} has no meaning here")
+        yield found.lastgroup, found.group(), at
+        at = found.end()
+    yield "end", "", len(text)
+
+
+def refuse(text: str, at: int, problem: str) -> NoReturn:
+    """Says where in the filter a problem is; a note of the error points there.
+
+    Raises:
+        UsageError: always.
+    """
+    first = max(0, at - 40) if len(text) > 100 else 0
+    part = text[first : at + 40] if len(text) > 100 else text
+    shown = f"…{part}…" if len(text) > 100 else part
+    error = UsageError(f"where, character {at + 1} of {shown!r}: {problem}")
+    line = printable(re.sub(r"\s", " ", part))
+    if len(line) == len(part):  # else signs that can't be shown would move what is below
+        error.add_note(f"    {line}\n    {' ' * (at - first)}^")
+    raise error

@@ -1,0 +1,370 @@
+"""Filters, the `where` of recipes, datasets and tables: their checks and their evaluation over columns.
+
+Here: `parse` and `Filter`. Nothing is ever evaluated as Python.
+Elsewhere: the grammar (grammar), where filters drop ticks (logloom.transforms.rows.row_stream), choose rows
+of a dataset (logloom.datasets.search.filters) and of a table's index (logloom.io.formats.table.where);
+filters that look at elements, other rows or saved intervals (bounds).
+
+Floating point numbers are compared as float64, texts by their UTF-8 bytes. A comparison with NaN is false,
+`!=` and `not in` included.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Values
+from logloom.query.grammar import parse_tree, refuse
+from logloom.query.tree import (
+    Available,
+    ColumnName,
+    Comparison,
+    Constant,
+    Delta,
+    Join,
+    Lasting,
+    Membership,
+    Nearby,
+    Node,
+    Not,
+    Quantified,
+    Saved,
+)
+from logloom.schema import STRING, ColumnType
+from logloom.text import near_to
+
+Mask = NDArray[np.bool_]
+Kind = Literal["number", "text", "truth"]
+
+_BEYOND = (Quantified, Delta, Lasting, Nearby, Saved)
+_WORDS: Mapping[type, str] = {Delta: "delta", Lasting: "for", Nearby: "within", Saved: "in(…)"}
+
+_JOIN: Mapping[str, np.ufunc] = {"and": np.logical_and, "or": np.logical_or}
+
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Texts of rows, each distinct one once, so that a comparison looks at it once.
+
+    Attributes:
+        texts: (K,) bytes objects.
+        codes: (N,) which of them each row has.
+    """
+
+    texts: NDArray[np.object_]
+    codes: NDArray[np.integer[Any]]
+
+    @classmethod
+    def of(cls, texts: Iterable[str | bytes], codes: NDArray[np.integer[Any]]) -> Categories:
+        found = [text.encode() if isinstance(text, str) else text for text in texts]
+        return cls(_objects(found), codes)
+
+    @classmethod
+    def found_in(cls, rows: Iterable[str | bytes]) -> Categories:
+        """Those of the texts of rows."""
+        places: dict[str | bytes, int] = {}
+        codes = [places.setdefault(text, len(places)) for text in rows]
+        return cls.of(places, np.array(codes, np.int64))
+
+    def __getitem__(self, rows: Any) -> Categories:
+        """Some rows, and of the texts those that they have."""
+        used, codes = np.unique(self.codes[rows], return_inverse=True)
+        return Categories(self.texts[used], codes)
+
+    @property
+    def rows(self) -> NDArray[np.object_]:
+        """(N,) the text of each row."""
+        found: NDArray[np.object_] = self.texts[self.codes]
+        return found
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A parsed filter.
+
+    Attributes:
+        root: what it says.
+    """
+
+    text: str
+    root: Node
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose values it looks at, `c.available` for available(c); sorted."""
+        return tuple(sorted({name for name, _ in _names(self.root)}))
+
+    @property
+    def beyond(self) -> tuple[Quantified | Delta | Lasting | Nearby | Saved, ...]:
+        """What looks at elements, at other rows or at saved intervals, for which `where_bounds` is needed."""
+        return tuple(node for node in nodes(self.root) if isinstance(node, _BEYOND))
+
+    def check_names(self, names: Iterable[str], *, is_search: bool = False) -> None:
+        """Checks that every column is one of `names`.
+
+        Args:
+            is_search: whether it may look beyond single values of a row.
+
+        Raises:
+            UsageError: says where the unknown column stands and which is nearest.
+        """
+        known = list(names)
+        for name, at in _names(self.root):
+            if name not in known:
+                self._refuse_name(name, known, at)
+        for node in () if is_search else self.beyond:
+            word = node.word if isinstance(node, Quantified) else _WORDS[type(node)]
+            refuse(
+                self.text,
+                node.at,
+                f"{word!r} is for rows of a dataset: `logloom find`, and `where` of `logloom.datasets.open`",
+            )
+
+    def _refuse_name(self, name: str, known: list[str], at: int, what: str = "column") -> NoReturn:
+        refuse(self.text, at, f"no {what} {name!r}{near_to(name, known)}")
+
+    def check(self, types: Mapping[str, ColumnType], *, is_search: bool = False) -> None:
+        """Checks names and types.
+
+        Args:
+            types: of every column that there is, `timestamp` among them.
+            is_search: see `check_names`.
+
+        Raises:
+            UsageError: says where what does not fit.
+        """
+        self.check_names(types, is_search=is_search)
+        kind = self._kind(self.root, types)
+        if kind != "truth":
+            refuse(self.text, self.root.at, f"a condition is true or false, this is a {kind}")
+
+    def mask(self, columns: Mapping[str, Values | Categories], num_rows: int) -> Mask:
+        """(num_rows,) whether each row passes.
+
+        Args:
+            columns: those that `columns` names, at least.
+        """
+        value = evaluate(self.root, columns)
+        return np.broadcast_to(np.asarray(value, np.bool_), num_rows)
+
+    def _kind(self, node: Node, types: Mapping[str, ColumnType]) -> Kind:
+        match node:
+            case Constant(value):
+                return (
+                    "truth" if isinstance(value, bool) else "text" if isinstance(value, bytes) else "number"
+                )
+            case ColumnName(name, index, at):
+                return self._column_kind(types[name], index, at)
+            case Available():
+                return "truth"
+            case Not(inner):
+                self._expect_truth(inner, types)
+            case Join(_, parts):
+                for part in parts:
+                    self._expect_truth(part, types)
+            case Comparison(operands):
+                kind = self._kind(operands[0], types)
+                for other in operands[1:]:
+                    self._expect_kind(other, kind, types)
+            case Membership(operand, items):
+                kind = self._kind(operand, types)
+                for item in items:
+                    self._expect_kind(item, kind, types)
+            case Quantified(word, name, condition, _, at):
+                self._check_elements(types[name], condition, at)
+                return "number" if word == "count" else "truth"
+            case Delta(column):
+                kind = self._kind(column, types)
+                if kind != "number":
+                    refuse(self.text, column.at, f"only numbers change by something, this is a {kind}")
+                return "number"
+            case Lasting(inner) | Nearby(inner):
+                self._expect_truth(inner, types)
+        return "truth"
+
+    def _check_elements(self, ctype: ColumnType, condition: Node | None, at: int) -> None:
+        fields = element_types(ctype)
+        if fields is None:
+            refuse(self.text, at, f"only lists and vectors have elements to look at, this is {ctype}")
+        if condition is None:
+            return
+        for name, place in _names(condition):
+            if name not in fields:
+                self._refuse_name(name, list(fields), place, "field")
+        self._expect_truth(condition, fields)
+
+    def _column_kind(self, ctype: ColumnType, index: tuple[int, ...], at: int) -> Kind:
+        if ctype.kind == "string" and not index:
+            return "text"
+        scalar = ctype.kind == "array" and ctype.dtype.kind in "iufb" and len(index) == len(ctype.shape)
+        if not scalar or ctype.is_ragged:
+            refuse(self.text, at, f"only single numbers and text can be compared, this is {ctype}")
+        for i, length in zip(index, ctype.tail, strict=True):
+            if i >= length:
+                refuse(self.text, at, f"index {i} is out of range, this is {ctype}")
+        return "truth" if ctype.dtype.kind == "b" else "number"
+
+    def _expect_kind(self, node: Node, kind: Kind, types: Mapping[str, ColumnType]) -> None:
+        found = self._kind(node, types)
+        if found != kind:
+            refuse(self.text, node.at, f"a {kind} is compared with a {found}")
+
+    def _expect_truth(self, node: Node, types: Mapping[str, ColumnType]) -> None:
+        found = self._kind(node, types)
+        if found != "truth":
+            refuse(self.text, node.at, f"a condition is true or false, this is a {found}")
+
+
+def parse(text: str) -> Filter:
+    """Parses a filter; which columns there are is checked later.
+
+    Args:
+        text: the filter; docs/rows.md explains the language.
+
+    Returns:
+        The filter, which knows its columns and evaluates batches of rows.
+
+    Raises:
+        UsageError: the text breaks the grammar; says at which character.
+    """
+    return Filter(text, parse_tree(text))
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """A node and all below it, those of elements' conditions left out."""
+    yield node
+    match node:
+        case Not(inner) | Membership(inner) | Lasting(inner) | Nearby(inner) | Delta(inner):
+            yield from nodes(inner)
+        case Join(_, parts) | Comparison(parts):
+            for part in parts:
+                yield from nodes(part)
+
+
+def _names(root: Node) -> Iterator[tuple[str, int]]:
+    for node in nodes(root):
+        match node:
+            case ColumnName(name, _, at) | Quantified(_, name, _, _, at):
+                yield name, at
+            case Available(name, at):
+                yield f"{name}.available", at
+
+
+def element_types(ctype: ColumnType) -> dict[str, ColumnType] | None:
+    """What elements of a value hold: fields, or `value`; None where the column has no elements."""
+    if ctype.kind != "array" or len(ctype.shape) != 1:
+        return None
+    return {path: ctype for path, _, ctype in _fields((), ctype.dtype, ())}
+
+
+def field_names(dtype: np.dtype[Any]) -> dict[str, tuple[str, ...]]:
+    """By what a filter calls it, the names of the fields in which a field lies; () for `value`."""
+    return {path: names for path, names, _ in _fields((), dtype, ())}
+
+
+def _fields(
+    names: tuple[str, ...], dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> Iterator[tuple[str, tuple[str, ...], ColumnType]]:
+    """Fields of fields are called as columns are, `pose.x`; texts have one width in all."""
+    if dtype.names and not shape:
+        for name in dtype.names:
+            base, inner = dtype[name].subdtype or (dtype[name], ())
+            yield from _fields((*names, name), base, inner)
+    else:
+        is_text = dtype.kind == "U" and not shape
+        yield ".".join(names) or "value", names, STRING if is_text else ColumnType(dtype, shape)
+
+
+def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
+    """What a node of a filter that isn't `beyond` says of rows.
+
+    Returns:
+        A truth, a number or text (0-d, a bytes object), or an array of them or `Categories`.
+    """
+    match node:
+        case Constant(value):
+            return np.array(value, object) if isinstance(value, bytes) else value
+        case ColumnName(name, index):
+            return comparable(columns[name], index)
+        case Available(name):
+            return columns[f"{name}.available"]
+        case Not(inner):
+            return np.logical_not(evaluate(inner, columns))
+        case Join(word, parts):
+            return functools.reduce(_JOIN[word], (evaluate(part, columns) for part in parts))
+        case Comparison(operands, operators):
+            values = [evaluate(operand, columns) for operand in operands]
+            pairs = zip(operators, values[:-1], values[1:], strict=True)
+            return functools.reduce(np.logical_and, (compare(*pair) for pair in pairs))
+        case Membership(operand):
+            return is_member(evaluate(operand, columns), node)
+    raise AssertionError(f"{node} is beyond a row")
+
+
+def is_member(value: Any, node: Membership) -> Any:
+    """What comparing with each item gives. Lists may be long: texts and integers are looked up in them."""
+    if isinstance(value, Categories):
+        return is_member(value.texts, node)[value.codes]
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O" and node.types == {bytes}:
+        found = np.fromiter((text in node.values for text in value.flat), np.bool_, value.size)
+        return found.reshape(value.shape) ^ node.negated
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and node.types == {int}:
+        limits = np.iinfo(value.dtype)
+        wanted = [item for item in node.values if isinstance(item, int) and limits.min <= item <= limits.max]
+        return np.isin(value, np.array(wanted, value.dtype), invert=node.negated)
+    sign, join = ("!=", _JOIN["and"]) if node.negated else ("==", _JOIN["or"])
+    compared = (compare(sign, value, evaluate(item, {})) for item in node.items)
+    return functools.reduce(join, compared, np.full(np.shape(value), node.negated))
+
+
+def comparable(values: Values | Categories, index: tuple[int, ...] = ()) -> Any:
+    """What comparisons of a column see: one number, truth or text a row."""
+    if isinstance(values, Categories):
+        return values
+    if not isinstance(values, np.ndarray):
+        return _objects([row.tobytes() for row in values])
+    for i in index:
+        values = values[:, i]
+    return values.astype(np.float64) if values.dtype.kind == "f" else values
+
+
+def _objects(texts: list[bytes]) -> NDArray[np.object_]:
+    found = np.empty(len(texts), object)
+    found[:] = texts
+    return found
+
+
+def compare(word: str, a: Any, b: Any) -> Any:
+    """What a comparison says; false of NaN."""
+    if isinstance(a, Categories) and isinstance(b, np.ndarray) and not b.ndim:
+        return _COMPARE[word](a.texts, b)[a.codes]
+    if isinstance(b, Categories) and isinstance(a, np.ndarray) and not a.ndim:
+        return _COMPARE[word](a, b.texts)[b.codes]
+    a, b = (value.rows if isinstance(value, Categories) else value for value in (a, b))
+    if isinstance(a, float) or isinstance(b, float):
+        a, b = _as_float(a), _as_float(b)
+    result = np.asarray(_COMPARE[word](a, b), np.bool_)
+    for value in (a, b):
+        if np.asarray(value).dtype.kind == "f":
+            result = result & ~np.isnan(value)
+    return result
+
+
+def _as_float(value: Any) -> Any:
+    return value.astype(np.float64) if isinstance(value, np.ndarray) else float(value)

@@ -1,0 +1,299 @@
+"""Parts of a recipe: its keys but for columns and outputs, as pydantic models.
+
+Here: names of logs and tables of them, times, clocks, rows, partitions, splits, what stays, what is skipped.
+Elsewhere: the recipe as a whole (model), columns (columns), checks that look at several keys at once
+(checks).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from logloom.io.logs.interface import TimeSource
+from logloom.io.logs.tables import name_times as time_names
+from logloom.recipe import checks, patterns
+from logloom.recipe.columns import Positive, RecipePart, Topic, as_list, text_check
+from logloom.recipe.values import (
+    Delay,
+    LengthOfTime,
+    Moment,
+    Percent,
+    Rate,
+    Share,
+    Size,
+    decimal_text,
+    distance,
+    distance_text,
+    duration_text,
+    length_of_time,
+    moment_text,
+)
+from logloom.row_splits import RowSplit
+from logloom.validation import OneOrKeys
+
+TEMPLATE_NAMES = ("stem", "parent", "path")
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+
+def template_problem(template: str, names: Iterable[str] = TEMPLATE_NAMES) -> str | None:
+    """What is wrong with a template such as "{parent}-{stem}"; None if nothing is."""
+    known = list(names)
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        return f"{template!r} is no template: {error}"
+    for _, name, spec, conversion in parts:
+        if name is not None and (name not in known or spec or conversion):
+            return f"{{{name}}} has no meaning here; there are {', '.join(f'{{{n}}}' for n in known)}"
+    return None if template else "is empty"
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with the name of a dataset or a split; None if nothing is."""
+    return None if _NAME.fullmatch(name) else f"{name!r}: names are made of letters, digits, and . _ -"
+
+
+def _split_by_problem(by: str) -> str | None:
+    """What is wrong with a template whatever the table of `logs` has; names are looked at by `checks`."""
+    names = (*TEMPLATE_NAMES, *filter(str.isidentifier, checks.names_in(by)))
+    return None if by == "log_id" else template_problem(by, names)
+
+
+Template = Annotated[str, text_check(template_problem)]
+Sources = Annotated[tuple[TimeSource, ...], BeforeValidator(as_list), Field(min_length=1)]
+Name = Annotated[str, text_check(name_problem)]
+TimeNames = Annotated[
+    tuple[Annotated[str, text_check(time_names.name_problem)], ...], BeforeValidator(as_list)
+]
+Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_list)]
+
+
+class LogName(RecipePart):
+    """`log_id: {match: <regex>, as: "{car}-{day}"}`: named groups of a regex found in the absolute URI."""
+
+    match: Annotated[str, text_check(patterns.problem)]
+    as_: str = Field(alias="as")
+
+    @model_validator(mode="after")
+    def _names_its_groups(self) -> Self:
+        problem = template_problem(self.as_, [*re.compile(self.match).groupindex, *TEMPLATE_NAMES])
+        if problem:
+            raise ValueError(f"as: {problem}")
+        return self
+
+
+class LogTable(RecipePart):
+    """`logs: {table: drives.parquet, uri: path}`: a table that lists the logs, a row for each file or folder.
+
+    Attributes:
+        table: URI of a Parquet, Feather or CSV file.
+        uri, log_id, split: columns.
+        host: the column that has the host of each log's scenes, in place of that of `outputs.l5kit`.
+        index: columns that the index of `outputs.table` has, too.
+        where: a filter over the table's columns.
+    """
+
+    table: Annotated[str, Field(min_length=1)]
+    uri: Annotated[str, Field(min_length=1)]
+    log_id: Annotated[str, Field(min_length=1)] | None = None
+    split: Annotated[str, Field(min_length=1)] | None = None
+    host: Annotated[str, Field(min_length=1)] | None = None
+    index: Texts = ()
+    where: str = ""
+
+    @property
+    def says(self) -> bool:
+        """Whether it says something for outputs."""
+        return self.host is not None or bool(self.index)
+
+
+class Time(RecipePart):
+    """`time`: which stamp of a message is its message time.
+
+    Attributes:
+        by: the first that a topic's messages have.
+        max_delay: ns; the furthest a message time may lie from its log time, None for any distance.
+        topics: `by` of single topics.
+        name: patterns of names of tables that are one message each: "lidar_{ns}".
+        from_, to: the extent of each log, where its messages don't tell it.
+        set_back: which messages count where a recorder's clock was set back: those before all such places,
+            those after all of them, or those of each pass as a log of its own.
+    """
+
+    by: Sources = ("header", "log")
+    max_delay: Delay = 1_000_000_000
+    topics: dict[Topic, Sources] = Field(default_factory=dict)
+    name: TimeNames = ()
+    from_: Moment | None = Field(default=None, alias="from")
+    to: Moment | None = None
+    set_back: Literal["first", "last", "split"] | None = None
+
+    @model_validator(mode="after")
+    def _has_a_length(self) -> Self:
+        first, last = self.from_, self.to
+        if first and last and first.is_relative == last.is_relative and first.ns > last.ns:
+            raise ValueError(f"from {moment_text(first)} to {moment_text(last)}: ends before it begins")
+        return self
+
+    def sources(self, topic: str) -> tuple[TimeSource, ...]:
+        """The sources of a topic's message times, the first that its messages have counts.
+
+        Args:
+            topic: its name.
+        """
+        return self.topics.get(topic, self.by)
+
+
+class Clock(RecipePart):
+    """`clock`: a rate in Hz, the topic whose messages make rows, or topics whose messages are matched.
+
+    Attributes:
+        sync: a row for each matched set of messages, one of each of these topics.
+        within: ns; the largest time between two messages of a set.
+        stamp: the topic whose messages' times are those of rows; the first of `sync` by default.
+        match: "exact" where the times of a set are equal.
+    """
+
+    rate: Rate | None = None
+    topic: Topic | None = None
+    sync: Annotated[tuple[Topic, ...], BeforeValidator(as_list)] = ()
+    within: LengthOfTime | None = None
+    stamp: Topic | None = None
+    match: Literal["approximate", "exact"] = "approximate"
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if [self.rate is not None, self.topic is not None, bool(self.sync)].count(True) != 1:
+            raise ValueError(
+                "write {rate: 10} (Hz), {topic: /lidar} or {sync: [/camera, /lidar]}, one of them"
+            )
+        return self
+
+
+class Rows(RecipePart):
+    """`rows`: the ticks that become rows: those where `require` is available and `where` holds."""
+
+    require: Texts = ()
+    where: str = ""
+
+
+class Partition(RecipePart):
+    """`partition`: the share of a log that one worker builds: ticks, and message bytes by the index."""
+
+    rows: Positive = 1000
+    bytes: Size = 512 << 20
+
+
+class ByColumn(RecipePart):
+    """`split: {by: {column: weather}}`: the column whose value decides, row by row."""
+
+    column: Annotated[str, Field(min_length=1)]
+
+
+class Split(RecipePart):
+    """`split`: names and shares, which sum to 1.
+
+    Attributes:
+        by: what decides. Of whole logs: a template of log_id, URI, and columns that the table of `logs` has
+            as `index`. Of single rows: "place", "time", or a column.
+        position: by place, the column of positions in metres.
+        cell, gap: by place a distance and by time a duration, as text; of a cell, and of what is left out
+            between splits.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Share]
+
+    by: OneOrKeys[Annotated[str, text_check(_split_by_problem)], ByColumn] = "log_id"
+    position: Annotated[str, Field(min_length=1)] | None = None
+    cell: str | None = None
+    gap: str | None = None
+
+    @field_validator("cell", "gap", mode="before")
+    @classmethod
+    def _has_its_unit(cls, value: Any, info: ValidationInfo) -> Any:
+        by = info.data.get("by")
+        if value is None or by not in ("place", "time"):
+            return value
+        if by == "place":
+            return distance_text(distance(value, "500m" if info.field_name == "cell" else "50m"))
+        return duration_text(length_of_time(value, "60s" if info.field_name == "cell" else "5s"))
+
+    @property
+    def shares(self) -> dict[str, Decimal]:
+        return dict(self.__pydantic_extra__)
+
+    @property
+    def of_rows(self) -> RowSplit | None:
+        """How single rows are split; None where whole logs are."""
+        shares = tuple(self.shares.items())
+        if isinstance(self.by, ByColumn):
+            return RowSplit("value", shares, self.by.column)
+        if self.by == "place":
+            cell, gap = (Decimal(distance(one or "0m")) / 1000 for one in (self.cell, self.gap))
+            return RowSplit("place", shares, self.position or "", cell, gap)
+        if self.by == "time":
+            cell, gap = (Decimal(length_of_time(one or "0s")) / 10**9 for one in (self.cell, self.gap))
+            return RowSplit("time", shares, "", cell, gap)
+        return None
+
+    @model_validator(mode="after")
+    def _sums_to_one(self) -> Self:
+        for name in self.shares:
+            if problem := name_problem(name):
+                raise ValueError(problem)
+        total = sum(self.shares.values(), Decimal(0))
+        if total != 1:
+            raise ValueError(f"the shares sum to {decimal_text(total)}, not to 1")
+        return self
+
+    @model_validator(mode="after")
+    def _cells_make_sense(self) -> Self:
+        has_cells = self.by in ("place", "time")
+        for key, goes in (("position", self.by == "place"), ("cell", has_cells), ("gap", has_cells)):
+            if getattr(self, key) is not None and not goes:
+                raise ValueError(f"{key}: goes with by: place{'' if key == 'position' else ' and by: time'}")
+            if getattr(self, key) is None and goes and key != "gap":
+                what = "the column of positions, in metres" if key == "position" else "how large a cell is"
+                raise ValueError(f"by: {self.by} needs a `{key}`: {what}")
+        found = self.of_rows
+        if has_cells and found is not None and not (found.cell and found.gap <= found.cell):
+            raise ValueError(
+                f"cell: {self.cell}, gap: {self.gap or 'none'}: a cell has a length, and no gap is longer"
+            )
+        return self
+
+
+class Keep(RecipePart):
+    """`keep`: the versions that garbage collection leaves; the newest version always stays.
+
+    A version stays if any of these names it.
+
+    Attributes:
+        last: so many of the newest versions.
+        daily: the newest version of each of the last so many days that have one.
+        tags: "all" versions that have a tag, or "none" for that reason alone.
+    """
+
+    last: Positive | None = None
+    daily: Positive | None = None
+    tags: Literal["all", "none"] = "all"
+
+    @model_validator(mode="after")
+    def _says_how_many(self) -> Self:
+        if self.last is None and self.daily is None:
+            raise ValueError("write {last: 30}, {daily: 14}, or both; without `keep` every version stays")
+        return self
+
+
+class SkipBudget(RecipePart):
+    """`on_error: {skip: 1%}`: how many logs at most may be left out."""
+
+    skip: Percent

@@ -1,0 +1,183 @@
+"""Angles that wrap: whether consecutive values jump by a whole turn, and whether values fit into one.
+
+Here: `TurnEvidence` of one number, which adds up over parts of a log, and what it shows.
+Elsewhere: interpolating angles (kernels), suggestions (logloom.transforms.suggest.samples), warnings
+(logloom.transforms.rows.plan.column_warnings).
+
+    heading    3.0  3.1 -3.1 -3.0     a step, a jump by a turn, a step: wraps
+    a wheel    3.0  3.1  3.2  3.3     steps: doesn't wrap, and `angle` would bend it
+    noise      3.0  0.1 -3.1  1.5     mostly neither steps nor jumps: doesn't wrap
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array
+from logloom.resample.kernels import TURN
+
+TURNS: Mapping[str, float] = MappingProxyType({"rad": TURN, "deg": 360.0})
+MAX_NUMBERS = 16  # of a value; longer ones are hardly angles
+_NEAR = 1 / 8  # of a turn: so far from none or one a difference may be that counts as a step or a jump
+_ROUNDING = 1e-6  # of a turn; float32 has half of it
+_REST = 0.01  # of a turn, by which jumps may miss it whatever the steps beside them are
+_TURNED = 3  # turns that show a rotation
+_ONE_WAY = 20  # steps forward for each one backward, or the other way round, that make a rotation
+_SPAN = 1.02  # turns that values which wrap may span
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """Differences between consecutive values, for one length of a turn.
+
+    Attributes:
+        whole: how many are near a whole turn.
+        other: how many are near neither none nor one.
+        rest: the least by which a whole one misses a turn; the turn itself where there is none.
+        step: the largest of those near none.
+        forward, backward: how many go up, and down, the shorter way round.
+        turned: how many are longer than half a turn, so that their shorter way is the other one.
+        longest: the longest shorter way of these.
+        pace: the largest of the others.
+    """
+
+    whole: int = 0
+    other: int = 0
+    rest: float = TURNS["deg"]
+    step: float = 0.0
+    forward: int = 0
+    backward: int = 0
+    turned: int = 0
+    longest: float = 0.0
+    pace: float = 0.0
+
+    def __add__(self, more: Jumps) -> Jumps:
+        return Jumps(
+            self.whole + more.whole,
+            self.other + more.other,
+            min(self.rest, more.rest),
+            max(self.step, more.step),
+            self.forward + more.forward,
+            self.backward + more.backward,
+            self.turned + more.turned,
+            max(self.longest, more.longest),
+            max(self.pace, more.pace),
+        )
+
+    def is_rotation(self, slack: float) -> bool:
+        """Whether values turn one way all the time, and leave a turn by no more than they move otherwise."""
+        one_way = _ONE_WAY * min(self.forward, self.backward) <= max(self.forward, self.backward)
+        return self.turned >= _TURNED and one_way and self.longest <= self.pace + slack
+
+
+@dataclass(frozen=True)
+class TurnEvidence:
+    """What values of messages show of one number; sums don't depend on the order of the parts.
+
+    Attributes:
+        low, high: the extent of finite values.
+        beyond: how many lie beyond half a turn of radians, which `angle` would change.
+        rad, deg: differences.
+    """
+
+    low: float = float(np.finfo(np.float64).max)
+    high: float = float(np.finfo(np.float64).min)
+    beyond: int = 0
+    rad: Jumps = Jumps()
+    deg: Jumps = Jumps()
+
+    def __add__(self, more: TurnEvidence) -> TurnEvidence:
+        return TurnEvidence(
+            min(self.low, more.low),
+            max(self.high, more.high),
+            self.beyond + more.beyond,
+            self.rad + more.rad,
+            self.deg + more.deg,
+        )
+
+    def jumps(self, unit: str) -> Jumps:
+        return self.rad if unit == "rad" else self.deg
+
+    def wraps(self, unit: str) -> bool:
+        """Whether values stay within one turn, and jump by a whole one where they would leave it."""
+        found, turn = self.jumps(unit), TURNS[unit]
+        is_smooth = found.whole >= found.other and found.rest <= 2 * found.step + _REST * turn
+        is_angle = (found.whole > 0 and is_smooth) or found.is_rotation(_REST * turn)
+        return is_angle and self.high - self.low <= _SPAN * turn
+
+    @property
+    def fits_radians(self) -> bool:
+        """Whether values may be directions in radians, from -pi to pi or from 0 to 2 pi."""
+        if self.low > self.high:
+            return True  # no finite value
+        slack = _ROUNDING * TURN
+        half = TURN / 2 + slack
+        is_positive = self.low >= -slack and self.high <= TURN + slack
+        in_reach = max(-self.low, self.high) <= TURN + slack
+        return is_positive or (-half <= self.low and self.high <= half) or (self.wraps("rad") and in_reach)
+
+
+def turn_evidence(values: Array, own: Mask, paired: Mask) -> tuple[TurnEvidence, ...]:
+    """What values of consecutive messages show, of each of their numbers.
+
+    Args:
+        values: (n, ...) numbers in time order.
+        own: (n,) those whose extent counts.
+        paired: (n - 1,) whether the difference between a value and the next counts.
+
+    >>> heading = np.array([2.9, 3.0, 3.1, -3.1, -3.0])
+    >>> (found,) = turn_evidence(heading, np.ones(5, bool), np.ones(4, bool))
+    >>> found.rad.whole, found.wraps("rad"), found.wraps("deg")
+    (1, True, False)
+    """
+    numbers = values.reshape(len(values), -1).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = (numbers[1:] - numbers[:-1])[paired]
+    return tuple(
+        TurnEvidence(*_extent(column[own]), rad=_jumps(steps[:, i], "rad"), deg=_jumps(steps[:, i], "deg"))
+        for i, column in enumerate(numbers.T)
+    )
+
+
+def added(parts: Iterable[tuple[TurnEvidence, ...]]) -> tuple[TurnEvidence, ...]:
+    """The evidence of all parts, number by number."""
+    found: tuple[TurnEvidence, ...] = ()
+    for part in parts:
+        found = tuple(a + b for a, b in zip(found, part, strict=True)) if found else part
+    return found
+
+
+def _extent(values: Array) -> tuple[float, float, int]:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return TurnEvidence.low, TurnEvidence.high, 0
+    beyond = int(np.count_nonzero(np.abs(finite) > TURN / 2 + _ROUNDING * TURN))
+    return float(finite.min()), float(finite.max()), beyond
+
+
+def _jumps(steps: Array, unit: str) -> Jumps:
+    turn = TURNS[unit]
+    signed = steps[np.isfinite(steps)]
+    steps = np.abs(signed)
+    rests = np.abs(steps - turn)
+    whole, small = rests <= _NEAR * turn, steps <= _NEAR * turn
+    turned = steps > turn / 2
+    shorter = np.where(turned, signed - np.copysign(turn, signed), signed)
+    return Jumps(
+        int(whole.sum()),
+        int((~whole & ~small).sum()),
+        float(rests[whole].min(initial=TURNS["deg"])),
+        float(steps[small].max(initial=0.0)),
+        int(np.count_nonzero(shorter > 0)),
+        int(np.count_nonzero(shorter < 0)),
+        int(turned.sum()),
+        float(np.abs(shorter[turned]).max(initial=0.0)),
+        float(steps[~turned].max(initial=0.0)),
+    )

@@ -1,0 +1,182 @@
+"""Words for people: counts with their noun, sizes and times, near names, and text that steers no terminal.
+
+Here: pure functions.
+Elsewhere: printing (logloom.cli.terminal.output), messages of errors (logloom.errors).
+Names of topics, types and fields are what a log says, and may hold anything: escape sequences, line breaks,
+overrides of the direction of writing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+WAITING_LOG = "logloom.waiting"  # the logger of servers that are waited for, which no command hides
+OnMessage = Callable[[str], None]  # is called with messages for people
+
+
+def ignore_message(message: str) -> None:
+    """An `OnMessage` that does nothing."""
+
+
+def counted(count: int, noun: str, many: str = "") -> str:
+    """`1 log`, `3 logs`, `1,200 logs`.
+
+    Args:
+        noun: of one.
+        many: of several, where that isn't the noun with an s.
+    """
+    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+
+
+def human_bytes(count: float) -> str:
+    """A byte count for people: 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration for people: 42 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def human_duration(duration_ns: int) -> str:
+    """A duration in ns for people, in three digits or two units.
+
+    >>> [human_duration(ns) for ns in (0, 10_000_000, 999_999_999, -4_990_000_000)]
+    ['0 s', '10 ms', '1 s', '-4.99 s']
+    >>> [human_duration(seconds * 10**9) for seconds in (90, 30 * 86400)]
+    ['1 min 30 s', '30 days']
+    """
+    if duration_ns == 0:
+        return "0 s"
+    sign, size = "-" if duration_ns < 0 else "", abs(duration_ns)
+    for unit, length in (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)):
+        if size < 999.5 * length and (unit != "s" or size < 59.95 * length):
+            return f"{sign}{size / length:.3g} {unit}"
+    days = size / (86400 * 10**9)
+    return f"{sign}{human_seconds(size / 1e9) if days < 2 else f'{round(days, 1):,g} days'}"
+
+
+def human_time(time_ns: int) -> str:
+    """A time, ns since the Unix epoch, for people."""
+    try:
+        moment = datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
+    except (ValueError, OverflowError):
+        return f"{time_ns} ns"
+    milliseconds = f".{moment.microsecond // 1000:03}" if time_ns % 10**9 else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{milliseconds} UTC"
+
+
+def iso8601(time_ns: int) -> str:
+    """A time in UTC with nanoseconds.
+
+    >>> iso8601(1600000000123456789), iso8601(-1)
+    ('2020-09-13T12:26:40.123456789Z', '1969-12-31T23:59:59.999999999Z')
+    """
+    seconds, rest = divmod(time_ns, 10**9)
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
+
+
+def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], arrow: str) -> str:
+    """How numbers changed; a fraction in six digits.
+
+    >>> changed_numbers({"mean": (2 / 3, 0.5), "count": (None, 12345678)}, "->")
+    'mean 0.666667 -> 0.5, count none -> 12345678'
+    """
+
+    def short(number: float | None) -> str:
+        return "none" if number is None else f"{number:.6g}" if isinstance(number, float) else str(number)
+
+    return ", ".join(f"{name} {short(old)} {arrow} {short(new)}" for name, (old, new) in changes.items())
+
+
+def some_of(names: Iterable[object], most: int = 5) -> str:
+    """The first of the names, and "…" where there are more.
+
+    >>> some_of(["a", "b", "c"], 2), some_of(["a", "b"], 2)
+    ('a, b, …', 'a, b')
+    """
+    found = [str(name) for name in itertools.islice(names, most + 1)]
+    return ", ".join(found[:most] + ["…"] * (len(found) > most))
+
+
+def near_to(name: str, known: Iterable[str], most: int = 20) -> str:
+    """What a message adds on a name that isn't known: the nearest one that is, or which there are.
+
+    Args:
+        most: of these; 0 to add nothing where none is near.
+
+    Examples:
+        >>> near_to("sped", ["speed", "pose"]), near_to("x", ["speed", "pose"])
+        ('; did you mean speed?', '; there are speed, pose')
+        >>> near_to("x", ["speed"]), near_to("x", [])
+        ('; there is only speed', '; there are none')
+        >>> near_to("x", ["speed", "pose", "lidar"], most=2)
+        '; there are speed, pose and 1 more'
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1, 0.5)
+    if close:
+        return f"; did you mean {close[0]}?"
+    if not most:
+        return ""
+    if len(names) == 1:
+        return f"; there is only {names[0]}"
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"; there are {', '.join(names[:most]) or 'none'}{more}"
+
+
+def why_ended(error: BaseException) -> str:
+    """Why a command ended, by its error: "interrupted" for Ctrl-C and SIGTERM.
+
+    >>> why_ended(KeyboardInterrupt()), why_ended(ValueError("torn")), why_ended(MemoryError())
+    ('interrupted', 'ValueError: torn', 'MemoryError')
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def shortened(text: str) -> str:
+    """The text, cut where it has more than 60 characters."""
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def printable(text: str) -> str:
+    r"""The text in one line, with what steers a terminal or hides in it as escapes: \n, \x1b, \u202e.
+
+    That is C0, DEL and C1, line separators, marks of the direction of writing, characters without width, and
+    halves of surrogate pairs. The escapes are those of Python, of JSON (but for \x) and of YAML.
+    """
+    return _CONTROLS.sub(_escape, text)
+
+
+def is_printable(text: str) -> bool:
+    """Whether `printable` leaves the text as it is."""
+    return _CONTROLS.search(text) is None
+
+
+def printable_lines(text: str) -> str:
+    """The same for a message of several lines, which stay lines."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return _SHORT.get(found[0]) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

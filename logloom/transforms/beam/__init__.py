@@ -1,0 +1,1 @@
+"""The Beam steps that build versions and read logs."""

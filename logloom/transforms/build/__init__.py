@@ -1,0 +1,1 @@
+"""From rows to a version: jobs, partitions, read-back, assembly, commit."""

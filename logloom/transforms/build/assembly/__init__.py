@@ -1,0 +1,1 @@
+"""Assembled outputs: their plan, their files and their portions."""

@@ -1,0 +1,77 @@
+"""Warnings of a plan or a build, and which of them `--strict` refuses.
+
+A note explains what a build does; `--quiet` hides it. A warning names what may be wrong although nothing
+failed: no option hides it, and JSON has it. What the recipe accepts by name (`on_error: skip`, `vanished:
+keep`, `time: {set_back: …}`) is no warning.
+
+Here: `BuildWarning`, what `--strict` says, and warnings about a log as a whole.
+Elsewhere: warnings about columns (logloom.transforms.rows.plan.column_warnings) and about splits
+(logloom.pipelines.stats.splits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from logloom.io.logs.interface import LogSummary
+from logloom.io.storage.metadata import Text
+from logloom.text import counted
+from logloom.transforms.rows.accounts import strays_of
+from logloom.transforms.rows.plan.row_plan import RowPlan
+
+MANY = 1000  # partitions of a log; so many with few messages are suspicious
+_LISTED = 20  # warnings in the message of a refusal
+
+
+@dataclass(frozen=True)
+class BuildWarning:
+    """What may be wrong with a version although nothing failed.
+
+    Attributes:
+        text: `<where>: <problem>; <what to do>`.
+        is_doubtful: it names data that is lost or may be wrong, so `--strict` refuses to commit it.
+    """
+
+    text: Text
+    is_doubtful: bool = True
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def as_json(warnings: Iterable[BuildWarning]) -> dict[str, list[str]]:
+    """Keys of a result: the texts of all warnings, and of those that `--strict` refuses."""
+    found = list(dict.fromkeys(warnings))
+    return {"warnings": [one.text for one in found], "doubtful": [o.text for o in found if o.is_doubtful]}
+
+
+def strict_refusal(warnings: Iterable[BuildWarning]) -> str:
+    """Why `--strict` refuses a build with these warnings; "" where it doesn't."""
+    doubtful = as_json(warnings)["doubtful"]
+    if not doubtful:
+        return ""
+    lines = [*doubtful[:_LISTED], *([f"… and {len(doubtful) - _LISTED} more"] * (len(doubtful) > _LISTED))]
+    count = counted(len(doubtful), "warning names", "warnings name")
+    listed = "".join(f"\n  {line}" for line in lines)
+    return f"--strict: {count} lost or doubtful data; mend it, or build without --strict:{listed}"
+
+
+def log_warnings(
+    plan: RowPlan, uri: str, summary: LogSummary, spans: Sequence[tuple[int, int]]
+) -> Iterator[BuildWarning]:
+    """Warnings about the times of a log: messages outside its recording, and partitions with few messages.
+
+    Args:
+        spans: start and stop of its partitions, in time order.
+    """
+    for stray in strays_of(plan, summary):
+        yield BuildWarning(f"{stray.uri}: {stray.topic}: {stray.reason}")
+    number, messages = len(spans), summary.num_messages
+    if number >= MANY and 10 * number >= messages:
+        days = (spans[-1][0] - spans[0][1]) / 86400e9
+        yield BuildWarning(
+            f"{uri}: {number:,} partitions for {messages:,} messages: its log times lie {days:,.1f} days "
+            "apart, so some are probably wrong; each costs a worker some milliseconds and a unit. "
+            "`logloom doctor` says more; a larger partition.rows makes fewer"
+        )

@@ -1,0 +1,158 @@
+"""Conversions as builds: a job whose rows come from a dataset, part by part, in place of logs.
+
+Here: `ConvertJob`, the rows of a part, and what a version says of a log that was converted.
+Elsewhere: the source (logloom.io.rows.sources), planning (logloom.pipelines.convert.plan), all that a
+conversion shares with a build from logs (partition, commit, logloom.transforms.beam.build).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from logloom.blocks import Block
+from logloom.caching import cached_property
+from logloom.digests import RowsDigest, digest_of
+from logloom.errors import DatasetError, ReadBackError, UsageError
+from logloom.io.catalog.entries import Entry, write_log_part
+from logloom.io.catalog.log_statistics import of_units, write_statistics
+from logloom.io.catalog.pages import LogRecord
+from logloom.io.rows.log_ranges import DAMAGE, LogRange
+from logloom.io.rows.sources import RowSource
+from logloom.schema import Schema
+from logloom.text import counted
+from logloom.transforms.build import memory_budget
+from logloom.transforms.build.job import Job, LogTask, PartitionRows, PartitionTask
+from logloom.transforms.build.partition_results import MAX_REASONS, Failure
+from logloom.transforms.rows.accounts import Tally
+from logloom.transforms.rows.row_splits import rows_by_split
+
+SEMANTICS = 1  # counts up when a source's rows would become others
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertTask(LogTask):
+    """A log to convert.
+
+    Attributes:
+        record: as the source has it.
+    """
+
+    record: LogRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertJob(Job):
+    """A conversion, as its workers know it.
+
+    Attributes:
+        columns: names of the source's columns to convert, without ages and availabilities.
+        on_error: "fail", or "skip" to leave out parts of the source that are damaged.
+    """
+
+    source_error = DatasetError
+
+    source: RowSource
+    columns: tuple[str, ...]
+    on_error: str = "fail"
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The part of the source's schema that is converted."""
+        return self.source.schema.part(self.columns)
+
+    @property
+    def period(self) -> int | None:
+        """The source's."""
+        return self.source.period
+
+    @cached_property
+    def plan_identity(self) -> str:
+        """Digest of what all rows depend on beside the source's own content."""
+        return digest_of(["convert", SEMANTICS, self.schema.to_json(), self.period])
+
+    @property
+    def failure_kinds(self) -> Mapping[type[Exception], str]:
+        different = "log" if self.on_error == "skip" else "readback"
+        return {ReadBackError: different, DatasetError: "log", UsageError: "recipe"}
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        return ("log", "worker") if self.on_error == "skip" else ()
+
+    def rows_of(self, partition: PartitionTask) -> PartitionRows:
+        """See `Job.rows_of`; as the source's reader gives them."""
+        assert isinstance(partition.span, LogRange)
+        return _ConvertedRows(self, partition.log.log_id, partition.span)
+
+    def _place(self, log: LogTask, part: LogRange) -> list[Any]:
+        return [log.log_id, part.identity, part.name, part.start, part.stop]
+
+
+class _ConvertedRows:
+    """The blocks of a part of a source."""
+
+    def __init__(self, job: ConvertJob, log_id: str, part: LogRange):
+        self._job, self._log_id, self._part = job, log_id, part
+
+    def __iter__(self) -> Iterator[Block]:
+        job, part = self._job, self._part
+        if not part.rows:  # a unit without rows has no files to open
+            return
+        rows = 0
+        with memory_budget.ROWS.reserved(3 * job.block_bytes):
+            for block in job.source.part_blocks(self._log_id, part, tuple(job.schema.all), job.block_bytes):
+                # A format keeps to the partition's name that the plan knows, whatever the reader says.
+                yield replace(block, partition=part.name, first_row=rows)
+                rows += len(block)
+
+    def account(self, rows: int, digests: RowsDigest) -> dict[str, Any]:
+        """See `PartitionRows.account`; the tally is the source's."""
+        part, place = self._part, self._job.recipe["convert"]["from"]
+        if rows != part.rows:
+            raise ReadBackError(f"{place}: {counted(rows, 'row')}, there were {part.rows} before")
+        found = digests.hexdigests() if rows else {}
+        different = [name for name, digest in found.items() if part.digests.get(name, digest) != digest]
+        if different:
+            raise ReadBackError(
+                f"{place}: column {', '.join(different)} reads otherwise than it was written; "
+                "`logloom verify` says where"
+            )
+        return dict(part.tally)
+
+
+def converted_record(
+    job: ConvertJob, log: LogTask, entries: Sequence[Entry], failures: Sequence[Failure]
+) -> LogRecord:
+    """The record of a log, without the parts of which `failures` tell."""
+    assert isinstance(log, ConvertTask)
+    record = replace(
+        log.record,
+        key=log.key,
+        part=write_log_part(job.store, entries),
+        statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
+        units=len(entries),
+        rows=sum(entry.rows for entry in entries),
+        verified=job.read_share,
+    )
+    if not failures:
+        return record
+    dropped = log.record.dropped
+    runs = (
+        run
+        for entry in entries
+        if entry.output == entries[0].output
+        for run in Tally.from_json(entry.tally).splits
+    )
+    # First what is lost here, so that it isn't cut off behind what the source's build refused.
+    reasons = (*(f"partition {one.partition}: {one.message}" for one in failures), *log.record.reasons)
+    return replace(
+        record,
+        # Another key than that of the whole log, so that each conversion tries these parts again.
+        key=digest_of([record.key, DAMAGE]),
+        status="salvaged" if record.rows else "skipped",
+        splits=rows_by_split(runs) if record.splits else {},
+        dropped={**dropped, DAMAGE: dropped.get(DAMAGE, 0) + log.record.rows - record.rows},
+        reasons=reasons[:MAX_REASONS],
+    )

@@ -1,0 +1,82 @@
+"""What workers note of their work while it goes on: a file for each process, in a folder that all see.
+
+Here: writing notes, and reading those that are new. A note that can't be written is left out: no build fails
+for its progress.
+Elsewhere: what people are shown of them (logloom.pipelines.build.progress).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from logloom.io.storage.step_times import append_line
+
+OPENED, BUILDING, READING_BACK = "opened", "building", "reading back"
+FINISHING, PLANNING, CHECKING, ASSEMBLING = "finishing", "planning", "checking", "assembling"
+
+
+@dataclass(frozen=True)
+class Note:
+    """One piece of work, begun or done.
+
+    Attributes:
+        phase: one of the names above.
+        what: the log, or the output that is assembled.
+        done: False where it begins.
+        seconds: that it took.
+        rows: that it made.
+        pieces: of this phase that come with it: partitions, logs, units, or files to be assembled.
+        found: it was there already, from an earlier attempt.
+        size: of a log that was opened, its bytes of messages.
+        cpu: seconds of processor time that it took, of all threads of its process.
+    """
+
+    phase: str
+    what: str
+    done: bool = True
+    seconds: float = 0.0
+    rows: int = 0
+    pieces: int = 1
+    found: bool = False
+    size: int = 0
+    cpu: float = 0.0
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A folder of notes; "" takes none.
+
+    Attributes:
+        folder: on a disk that all workers and the process that waits for them see.
+        steps: likewise, for what takes their time (see logloom.io.storage.step_times); "" records nothing.
+    """
+
+    folder: str = ""
+    steps: str = ""
+
+    def write(self, note: Note) -> None:
+        """Appends a note to this process's own file; see `append_line`."""
+        if self.folder:
+            append_line(self.folder, list(vars(note).values()))
+
+
+@dataclass
+class JournalReader:
+    """Reads what has been noted since it was asked last."""
+
+    folder: str
+    _read: dict[str, int] = field(default_factory=dict)  # bytes of each file
+
+    def new(self) -> Iterator[Note]:
+        """The notes that came since the last call, those of one process in order."""
+        for path in sorted(pathlib.Path(self.folder).glob("*")):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                file.seek(self._read.get(path.name, 0))
+                whole, newline, _ = file.read().rpartition(b"\n")  # a line may be on its way
+                self._read[path.name] = self._read.get(path.name, 0) + len(whole + newline)
+                for line in whole.splitlines():
+                    yield Note(*json.loads(line))

@@ -1,0 +1,183 @@
+"""Taking over what lies finished, so that nobody removes it before it is committed.
+
+What no version names may be garbage that `logloom gc` is about to remove. A build that counts on such a thing
+writes its entry again, so that it is young, and then looks whether all of it is still there; once more, right
+before the commit, at all that was noted as being removed meanwhile (see logloom.io.catalog.removal_notes).
+What the parent version names needs neither.
+Elsewhere: what is wrong with finished units (logloom.transforms.build.unit_checks), removing
+(logloom.pipelines.gc.gc).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from logloom.errors import DatasetError
+from logloom.io.catalog.assembled_outputs import AssembledEntry, PortionEntry
+from logloom.io.catalog.entries import ENTRY, Entry, read_log_part, unit_folder
+from logloom.io.catalog.labels import files_named
+from logloom.io.catalog.manifest import Assembled, manifest_at, read_assembled
+from logloom.io.catalog.pages import shard_file
+from logloom.io.catalog.records import LogRecords
+from logloom.io.catalog.removal_notes import Removals, are_in
+from logloom.io.storage.store import Store
+from logloom.transforms.build.assembly.portions import finished_portion, portions_of_parent
+from logloom.transforms.build.job import Target
+from logloom.transforms.build.unit_checks import finished_unit
+
+_CHECKED = 1024  # names that are looked up together
+
+
+@dataclass(frozen=True)
+class _Parent:
+    """A version, which never changes, as a key of caches."""
+
+    uri: str
+    number: int
+    digest: str
+    store: Store = field(compare=False)
+
+
+@functools.lru_cache(maxsize=2)
+def _logs_of(parent: _Parent) -> LogRecords:
+    return manifest_at(parent.store, parent.number).logs
+
+
+@functools.lru_cache(maxsize=64)
+def _folders_of(parent: _Parent, log_id: str) -> frozenset[str]:
+    try:
+        record = _logs_of(parent).find(log_id)
+        entries = read_log_part(parent.store, record.part, brief=True) if record and record.part else ()
+        return frozenset(folder for entry in entries for folder in entry.folders)
+    except DatasetError:
+        return frozenset()  # it is for `verify` to say; what is found is written once more
+
+
+def _is_named_by_parent(job: Target, entry: Entry) -> bool:
+    if job.parent is None:
+        return False
+    parent = _Parent(job.store.uri, job.parent, job.parent_digest, job.store)
+    return _folders_of(parent, entry.log_id).issuperset(entry.folders)
+
+
+def taken_unit(job: Target, expected: Entry) -> Entry | None:
+    """The entry of a unit that lies finished, and stays so until the commit; None where it is to be built.
+
+    Args:
+        expected: see `finished_unit`, which raises the same.
+    """
+    found = finished_unit(job.store, expected)
+    if found is None or _is_named_by_parent(job, found):
+        return found
+    if not refresh(job.store, found.folders):
+        return None
+    return finished_unit(job.store, expected)
+
+
+def refresh(store: Store, folders: Iterable[str]) -> bool:
+    """Writes the entries of folders anew, with the bytes that they have; says whether all are there.
+
+    They stay even if the power fails: whoever wrote them may have been killed just before it saw to that.
+    """
+    folders = list(folders)
+    for folder in folders:
+        name = f"{folder}/{ENTRY}"
+        if (data := store.read_if_there(name)) is None:
+            return False
+        store.replace(name, data, read_only=True)
+    store.settle_names(folders)
+    return True
+
+
+def taken_portion(job: Target, output: str, identity: str) -> PortionEntry | None:
+    """As `taken_unit`, of a portion of assembled outputs that the parent version doesn't name."""
+    if finished_portion(job, output, identity) and refresh(job.store, [unit_folder(output, identity)]):
+        return finished_portion(job, output, identity)
+    return None
+
+
+def refresh_assembled(job: Target, identity: str, entry: AssembledEntry) -> bool:
+    """As `refresh`, for an assembled output that lies finished, and its portions."""
+    known = portions_of_parent(job, entry.output)
+    names = [identity, *(p.identity for p in entry.portions if p.identity not in known)]
+    return refresh(job.store, (unit_folder(entry.output, name) for name in names))
+
+
+# --- right before the commit ----------------------------------------------------------------------------
+
+
+def removed_meanwhile(
+    job: Target, made: LogRecords, version: LogRecords, assembled: Sequence[Assembled]
+) -> Iterator[tuple[str, str]]:
+    """What a version would name, and somebody removed while it was built: log_id or output, and the place.
+
+    Args:
+        made: records of the logs that were built; those of others are the parent's.
+        version: all its records.
+
+    Raises:
+        StorageError: somebody is removing it and doesn't come to an end.
+    """
+    removals = Removals(job.store)
+    if not len(removals.keys):
+        return
+    coming = _named(job, made, version, assembled)
+    while names := list(itertools.islice(coming, _CHECKED)):
+        noted = are_in(removals.keys, [name for _, name, _ in names])
+        for (what, name, is_there), is_noted in zip(names, noted, strict=True):
+            if is_noted:
+                removals.wait(name)
+                if not is_there():
+                    yield what, job.store.uri_of(name)
+
+
+_Named = tuple[str, str, Callable[[], bool]]  # log_id or output, file or folder, and whether it is there
+
+
+def _named(
+    job: Target, made: LogRecords, version: LogRecords, assembled: Sequence[Assembled]
+) -> Iterator[_Named]:
+    store = job.store
+    for record in made:
+        digests = filter(None, [record.part, record.statistics])
+        parquet = (f"logs/{digest}.parquet" for digest in digests)
+        for name in filter(None, [record.refusal_list, *parquet, *files_named(record.catalogue)]):
+            yield record.log_id, name, functools.partial(store.exists, name)
+        with contextlib.suppress(DatasetError):  # the part's own line says that it is gone
+            for entry in read_log_part(store, record.part) if record.part else ():
+                for folder in entry.folders:
+                    yield record.log_id, folder, functools.partial(_has_unit, store, entry)
+    for shard in version.shards:
+        name = shard_file(shard, version.folder)
+        yield "", name, functools.partial(store.exists, name)
+    of_parent = {part.identity for part in job.assembled}
+    for part in assembled:
+        if part.identity not in of_parent:
+            folder = unit_folder(part.output, part.identity)
+            yield part.output, folder, functools.partial(_has_assembled, store, part)
+            with contextlib.suppress(DatasetError):
+                for shared in read_assembled(store, part).portions:
+                    has = functools.partial(_has_portion, job, part.output, shared.identity)
+                    yield part.output, unit_folder(part.output, shared.identity), has
+
+
+def _has_unit(store: Store, entry: Entry) -> bool:
+    are_marked = all(store.exists(f"{folder}/{ENTRY}") for folder in entry.folders)
+    return are_marked and finished_unit(store, entry) is not None
+
+
+def _has_assembled(store: Store, part: Assembled) -> bool:
+    try:
+        files = read_assembled(store, part).files
+    except DatasetError:
+        return False
+    sizes = store.sizes(unit_folder(part.output, part.identity))
+    return all(sizes.get(file.name) == file.size for file in files)
+
+
+def _has_portion(job: Target, output: str, identity: str) -> bool:
+    return finished_portion(job, output, identity) is not None

@@ -1,0 +1,1 @@
+"""From messages to rows: ticks, resampling, poses, labels, lineage, accounts."""

@@ -1,0 +1,379 @@
+"""Accounts: what became of every message and every tick.
+
+Here: the `Tally` of a partition, and `reconcile`, which adds up those of a log.
+Elsewhere: what is counted (logloom.transforms.rows.row_stream), who stores tallies
+(logloom.io.catalog.entries).
+
+A message is counted by the span that owns its message time (without a column's offset), a refused one by the
+span that owns its log time. A column *uses* a message that stands in a row, so one that served only dropped
+ticks is not chosen. Spans know of the messages they use from other spans, and of their own ones that other
+spans may use; the union of both is taken when all spans are there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.errors import LogloomError, LogReadError
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, LogSummary, Refusal
+from logloom.io.storage.metadata import Count, Text, checked
+from logloom.resample.angles import TurnEvidence
+from logloom.text import counted, human_time
+from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Sampling, Span, clock_topics
+from logloom.transforms.rows.spans import tick_ranges
+
+WHOLE_TOPIC = -1  # the position of a refusal of all messages of a topic, which a column can't take
+SET_BACK_REMEDY = (
+    "`time: {set_back: first}` in the recipe keeps the messages before, `last` those after, `split` both as "
+    "logs of their own."
+)
+
+Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ColumnTally:
+    """What a span knows of a column's messages.
+
+    Attributes:
+        used: messages that the span owns and the column uses within it.
+        used_outside: positions of messages that it uses but does not own, ascending.
+        unused_edge: positions of messages that it owns and does not use, but other spans may; ascending.
+        refused: messages that the span owns and this column alone can't use.
+    """
+
+    used: int = 0
+    used_outside: tuple[int, ...] = ()
+    unused_edge: tuple[int, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True)
+class LabelTally:
+    """What a span knows of a column's labels; positions are those in the labels of the log.
+
+    Attributes:
+        owned: labels whose times lie in the span; used: of these, those that stand in a row of the span.
+        used_outside, unused_edge: as of messages, see `ColumnTally`.
+        unmatched: the first of those that the span owns and no span uses.
+        without: rows that have no label; without_at: ticks of the first.
+    """
+
+    owned: int = 0
+    used: int = 0
+    used_outside: tuple[int, ...] = ()
+    unused_edge: tuple[int, ...] = ()
+    unmatched: tuple[int, ...] = ()
+    without: int = 0
+    without_at: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The accounts of one span.
+
+    Attributes:
+        planned: ticks of the span.
+        rows: those that became rows.
+        dropped: those that did not, by reason, in the order of the recipe.
+        owned: usable messages that the span owns, by topic read.
+        lost: messages that the log's reader refused.
+        columns: by column that comes from a topic.
+        purged: messages that the span owns and that were erased from the log, by topic.
+        lacking: ticks without a pose, by column that is looked up and by reason.
+        notes: what is strange about frames, and how many transforms it concerns.
+        labels: by column of labels.
+        splits: where rows are split, the split of each and the number of rows, run after run.
+        last_at: of notes that concern messages the log time of the last of these, ns.
+        turns: by column whose values may wrap, what they show of that, number by number.
+        tried: ticks at which a pose was looked up, or points were to be moved, by column.
+    """
+
+    start: int
+    stop: int
+    planned: int = 0
+    rows: int = 0
+    dropped: Mapping[Text, int] = field(default_factory=dict)
+    owned: Mapping[Text, int] = field(default_factory=dict)
+    lost: tuple[Refusal, ...] = ()
+    columns: Mapping[str, ColumnTally] = field(default_factory=dict)
+    purged: Mapping[Text, int] = field(default_factory=dict)
+    lacking: Mapping[Text, Mapping[Text, int]] = field(default_factory=dict)
+    notes: Mapping[Text, int] = field(default_factory=dict)
+    labels: Mapping[str, LabelTally] = field(default_factory=dict)
+    splits: tuple[tuple[Text, Count], ...] = ()
+    last_at: Mapping[Text, int] = field(default_factory=dict)
+    turns: Mapping[str, tuple[TurnEvidence, ...]] = field(default_factory=dict)
+    tried: Mapping[Text, int] = field(default_factory=dict)
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """All that was refused, by the reader or by a column."""
+        return _distinct([*self.lost, *(r for column in self.columns.values() for r in column.refused)])
+
+    def to_json(self) -> dict[str, Any]:
+        fields = asdict(self)
+        # As it was written before there could be any.
+        for name in ("purged", "lacking", "notes", "labels", "splits", "last_at", "turns", "tried"):
+            if not fields[name]:
+                del fields[name]
+        return fields
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], folder: str = "a unit") -> Tally:
+        """
+        Args:
+            folder: URI of the unit's folder, for errors.
+
+        Raises:
+            DatasetError: it isn't what `to_json` gives.
+        """
+        return checked(cls, data, f"{folder}: the unit's entry: tally", "remove this folder and build again")
+
+
+def dropped_of(tallies: Sequence[Tally]) -> dict[str, int]:
+    """How many rows partitions dropped together, by the reason."""
+    dropped: Counter[str] = Counter()
+    for tally in tallies:
+        dropped.update(tally.dropped)
+    return dict(dropped)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A column's messages in one piece of a span; positions come with message times."""
+
+    used: int
+    outside: tuple[Times, Times]
+    edge: tuple[Times, Times]
+    refused: tuple[Refusal, ...] = ()
+
+
+def within(times: Times, span: Span) -> Mask:
+    """Which times a span owns; its ends may be open."""
+    return (times >= span.start) & ((times < span.stop) | (span.stop == MAX_TIME))
+
+
+def near_edge(times: Times, sampling: Sampling, span: Span) -> Mask:
+    """Which of its own message times ticks of other spans may reach."""
+    # A tick before the span is start - 1 at most, and uses message times up to forward - offset beyond it.
+    before, after = (
+        span.start + sampling.forward - sampling.offset,
+        span.stop - sampling.back - sampling.offset,
+    )
+    near = np.zeros(len(times), np.bool_)
+    if span.start != MIN_TIME:
+        near |= times < min(before, MAX_TIME)
+    if span.stop != MAX_TIME:
+        near |= times >= max(after, MIN_TIME)
+    return near
+
+
+def see(sampling: Sampling, span: Span, times: Times, positions: Times, used: Mask) -> Seen:
+    """Accounts for a column's messages in one piece of a span."""
+    own = within(times, span)
+    outside = used & ~own
+    edge = own & ~used & near_edge(times, sampling, span)
+    return Seen(int((used & own).sum()), (positions[outside], times[outside]), (positions[edge], times[edge]))
+
+
+def add_up(seen: Sequence[Seen], sampling: Sampling, span: Span) -> ColumnTally:
+    """Accounts for a column in a span, from those of its pieces."""
+    outside, outside_times = _joined([s.outside for s in seen])
+    edge, edge_times = _joined([s.edge for s in seen])
+    used_by_other_piece = np.isin(edge, outside)
+    foreign = ~within(outside_times, span)
+    open_edge = ~used_by_other_piece & near_edge(edge_times, sampling, span)
+    return ColumnTally(
+        sum(s.used for s in seen) + int(used_by_other_piece.sum()),
+        tuple(np.unique(outside[foreign]).tolist()),
+        tuple(np.unique(edge[open_edge]).tolist()),
+        _distinct(refusal for s in seen for refusal in s.refused),
+    )
+
+
+def _joined(parts: Sequence[tuple[Times, Times]]) -> tuple[Times, Times]:
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *(p for p, _ in parts)]), np.concatenate([none, *(t for _, t in parts)])
+
+
+@dataclass(frozen=True)
+class ColumnAccount:
+    """What became of the messages of a column's topic: used + not_chosen + refused are all that was kept."""
+
+    used: int
+    not_chosen: int
+    refused: int
+
+
+@dataclass(frozen=True)
+class TopicAccount:
+    """What became of a topic's messages.
+
+    Attributes:
+        messages: in the log.
+        refused: by the reader, or by a column.
+        columns: of this topic.
+        purged: erased from the log, and read by nothing.
+    """
+
+    messages: int
+    refused: int
+    columns: Mapping[str, ColumnAccount]
+    purged: int = 0
+
+
+def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> dict[str, TopicAccount]:
+    """Adds up a log's tallies, by topic in name order.
+
+    Args:
+        tallies: of all its partitions, in any order; none where the log has no ticks.
+
+    Raises:
+        LogloomError: a partition is missing or twice there, or the sums don't meet.
+    """
+    tallies = sorted(tallies, key=lambda tally: tally.start)
+    place = summary.uris[0] if summary.uris else "log"
+    _check_ticks(plan, summary, tallies, place)
+    lost = _distinct([*summary.refusals, *(refusal for tally in tallies for refusal in tally.lost)])
+    # Where the log itself is damaged, its index can't be trusted to count what was lost.
+    damaged = bool(summary.refusals) or any(refusal.topic == "" for refusal in lost)
+    topics = {c.topic for c in plan.columns} | {t for tally in tallies for t in tally.owned}
+    accounts = {}
+    for topic in sorted(topics & summary.topics.keys()):
+        messages = summary.topics[topic].num_messages
+        if summary.pass_positions is not None:  # static columns take messages of other passes, too
+            messages = max([messages, *(_used_as_static(plan, topic, tally) for tally in tallies)])
+        usable = messages
+        refused = purged = 0
+        if any(topic in tally.owned for tally in tallies):
+            usable = sum(tally.owned.get(topic, 0) for tally in tallies)
+            mine = [refusal for refusal in lost if refusal.topic == topic]
+            refused = sum(refusal.num_messages for refusal in mine)
+            refused += summary.topics[topic].num_strays
+            purged = sum(tally.purged.get(topic, 0) for tally in tallies)
+            # The reader lists no stray, so that this is a chunk with strays of which some are lost.
+            lost_at = np.array([refusal.log_time for refusal in mine], np.int64)
+            if damaged or summary.recorded.are_strays(lost_at).any():
+                messages = max(messages, usable + refused + purged)
+                refused = messages - usable - purged
+            elif summary.pass_positions is not None and mine:  # a stretch may hold messages of two passes
+                messages = max(messages, usable + refused + purged)
+            elif messages != usable + refused + purged:
+                raise LogloomError(
+                    f"{place}: topic {topic} has {messages} messages by the index, but {usable} were read, "
+                    f"{refused} refused and {purged} purged. This build is not safe to use; please report it."
+                )
+        known = {refusal.position for refusal in lost if refusal.topic == topic}
+        account = _topic_account(plan, topic, (messages, usable, refused), known, tallies, place)
+        accounts[topic] = replace(account, purged=purged)
+    return accounts
+
+
+def _used_as_static(plan: RowPlan, topic: str, tally: Tally) -> int:
+    """How many messages of a topic static columns of a partition use."""
+    own = [c.name for c in plan.columns if c.topic == topic and c.sampling.rules.uses == "topic"]
+    return max((tally.columns[name].used for name in own if name in tally.columns), default=0)
+
+
+def strays_of(plan: RowPlan, summary: LogSummary) -> Iterator[Refusal]:
+    """The messages outside a log's recording, as one refusal for each topic and run.
+
+    Topics that are used as static alone are exempt: their messages count at all times.
+    """
+    clock = clock_topics(plan.clock)
+    columns = [(c.topic, c.sampling.rules.uses == "topic") for c in plan.columns]
+    sampled = {topic for topic, is_static in columns if not is_static} | {*clock}
+    static = {topic for topic, is_static in columns if is_static}
+    static |= {topic for pose in plan.lookups for topic in pose.static}
+    uri = summary.uris[0] if summary.uris else "log"
+    for run, reason in summary.recorded.strays:
+        for topic, count in sorted(run.messages.items()):
+            if topic in summary.topics and summary.topics[topic].num_strays and topic not in static - sampled:
+                at = human_time(run.first) + ("" if run.first == run.last else f" to {human_time(run.last)}")
+                why = f"{counted(count, 'message')} outside the recording, {reason}: {at}"
+                yield Refusal(uri, -1, topic, 0, run.first, why, count)
+
+
+def check_clock(summary: LogSummary) -> None:
+    """Checks that the clock of a log's recorder wasn't set back.
+
+    Raises:
+        LogReadError: it was: messages of overlapping passes would take turns in its rows.
+    """
+    if places := summary.recorded.set_backs:
+        where = ", ".join(place.words for place in places[:5]) + (" …" if len(places) > 5 else "")
+        raise LogReadError(
+            f"{summary.uris[0]}: the clock was set back by {where} (in the order of the file), so messages "
+            f"before and after lie at the same times. {SET_BACK_REMEDY}"
+        )
+
+
+def _topic_account(
+    plan: RowPlan,
+    topic: str,
+    counts: tuple[int, int, int],
+    lost: Set[int],
+    tallies: Sequence[Tally],
+    place: str,
+) -> TopicAccount:
+    """
+    Args:
+        lost: positions of what the reader refused.
+    """
+    messages, usable, refused = counts
+    is_unfit = False
+    columns: dict[str, ColumnAccount] = {}
+    unusable: set[int] = set()
+    for column in plan.columns:
+        if column.topic != topic:
+            continue
+        parts = [tally.columns.get(column.name, ColumnTally()) for tally in tallies]
+        own = {refusal.position for part in parts for refusal in part.refused} - lost
+        if WHOLE_TOPIC in own:
+            is_unfit = True
+            columns[column.name] = ColumnAccount(0, 0, messages)
+            continue
+        if column.sampling.rules.uses == "topic":
+            # Stamps don't matter to it, so it may well use a message that other columns can't.
+            used = max((part.used for part in parts), default=0)
+            unusable |= own
+            columns[column.name] = ColumnAccount(used, messages - used - len(own), len(own))
+            continue
+        outside = {position for part in parts for position in part.used_outside}
+        edge = {position for part in parts for position in part.unused_edge}
+        used = sum(part.used for part in parts) + len(outside & edge)
+        unusable |= own
+        not_chosen = usable - used - len(own)
+        if not_chosen < 0:
+            raise LogloomError(
+                f"{place}: column {column.name!r} uses {used} and refuses {len(own)} messages of {topic}, "
+                f"which has {usable} usable ones. This build is not safe to use; please report it."
+            )
+        columns[column.name] = ColumnAccount(used, not_chosen, refused + len(own))
+    return TopicAccount(messages, messages if is_unfit else refused + len(unusable), columns)
+
+
+def _check_ticks(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally], place: str) -> None:
+    bounds = [MIN_TIME, *(tally.stop for tally in tallies)]
+    if tallies and (bounds[-1] != MAX_TIME or bounds[:-1] != [tally.start for tally in tallies]):
+        raise LogloomError(f"{place}: its {len(tallies)} partitions don't share out its time: one is missing")
+    planned = sum(tally.planned for tally in tallies)
+    kept = sum(tally.rows + sum(tally.dropped.values()) for tally in tallies)
+    if isinstance(plan.clock, RateClock) and summary.num_messages:
+        expected = sum(one.stop - one.first for one in tick_ranges(summary, plan))
+        if planned != expected:
+            raise LogloomError(f"{place}: {expected} ticks by its extent, but {planned} were planned")
+    if planned != kept:
+        raise LogloomError(f"{place}: {planned} ticks planned, but {kept} became rows or were dropped")
+
+
+def _distinct(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    return tuple(dict.fromkeys(refusals))

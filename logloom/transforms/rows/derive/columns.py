@@ -1,0 +1,259 @@
+"""Columns that users compute from others.
+
+Here: the `derive` marker, how a function is found, called and checked.
+Elsewhere: which columns are derived (logloom.transforms.rows.plan.row_plan), when they are
+(logloom.transforms.rows.row_stream), files given as --py (logloom.transforms.rows.derive.python_files), what
+code a function depends on (logloom.transforms.rows.derive.dependencies).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pathlib
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+import numpy as np
+
+from logloom.blocks import Array, Ragged, Values, take
+from logloom.digests import ColumnDigest
+from logloom.errors import LogloomError, UsageError
+from logloom.schema import ColumnType
+from logloom.text import some_of
+from logloom.transforms.rows.derive.dependencies import CodeOf
+from logloom.transforms.rows.plan.row_plan import Dependency, DerivedPlan, changed, labelled
+from logloom.transforms.rows.resample import Times, cast_values
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_MARK = "__logloom_derive__"
+_GROUP = "logloom.derive"  # entry points, whose packages may be derived by
+# Of the machine, not of a log's data: another attempt may do without.
+NOT_OF_THE_LOG = (MemoryError, OSError, ImportError)
+_NOT_FOUND = (ImportError, AttributeError, TypeError, ValueError)  # as of a name that is none
+
+
+class DeriveError(LogloomError):
+    """A function raised on the rows of a log, or gave what the column can't hold."""
+
+
+def derive(function: Function) -> Function:
+    """Marks a function that computes a column from others, so that recipes may name it.
+
+    It takes a dict from column name to (rows, ...) array, a `Ragged` where lengths differ by row, all of them
+    read-only, and returns (rows, ...) values. It must be row-wise: a row's value depends on that row alone.
+
+    Args:
+        function: what computes the column.
+
+    Returns:
+        The function itself.
+
+    Examples:
+        >>> @logloom.derive
+        ... def stands(columns):
+        ...     return columns["ego.speed"] < 0.1
+        >>> stands({"ego.speed": np.array([0.0, 3.0])}).tolist()
+        [True, False]
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+def check_allowed(name: str, allowed: Iterable[str]) -> None:
+    """Refuses "module:function" of a module that nobody but the recipe asks for: importing it runs its code.
+
+    Args:
+        allowed: modules and packages; beside them, those of installed entry points are.
+
+    Raises:
+        UsageError: it is none of them; nothing was imported.
+    """
+    module = name.partition(":")[0]
+    installed = (point.module for point in entry_points(group=_GROUP))
+    if not any(f"{module}.".startswith(f"{package}.") for package in (*allowed, *installed)):
+        raise UsageError(
+            f"derive {name!r}: importing {module} runs its code, which only you can allow: give its file as "
+            f"--py, or say --allow-derive {module.partition('.')[0]}; a package allows itself by an entry "
+            f"point in {_GROUP}"
+        )
+
+
+def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
+    """Finds the function "module:function".
+
+    Raises:
+        UsageError: there is none, or it is not marked with `logloom.derive`.
+    """
+    module_name, _, function_name = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (Exception, SystemExit) as error:  # importing a module runs all that it says
+        kind = "" if isinstance(error, _NOT_FOUND) else f"{type(error).__name__}: "
+        raise UsageError(
+            f"derive {name!r}: {kind}{error}. "
+            "Write module:function, of an installed package or of a file given as --py."
+        ) from error
+    if not callable(function) or not getattr(function, _MARK, False):
+        raise UsageError(f"derive {name!r}: mark the function with @logloom.derive")
+    return function  # type: ignore[no-any-return]
+
+
+def dependencies_of(name: str) -> tuple[Dependency, ...]:
+    """The modules and packages that the function "module:function" depends on; see `CodeOf`.
+
+    Raises:
+        UsageError: the function can't be found, has no source file, or a module isn't what this process
+            imported before.
+    """
+    module = name.partition(":")[0]
+    code = CodeOf(module)
+    code.drop_stale_bytecode()
+    load(name)
+    code = code if code.dependencies else CodeOf(module)  # a script's is found once it is loaded
+    if not code.dependencies:
+        raise UsageError(
+            f"derive {name!r}: its source file can't be found, so a change of it would go unnoticed"
+        )
+    code.check_as_loaded()
+    return code.dependencies
+
+
+@functools.lru_cache(maxsize=256)
+def _check_dependencies(function: str, planned: tuple[Dependency, ...]) -> None:
+    """Raises a UsageError where this process has other code than a plan was made by."""
+    if differing := changed(labelled(planned), labelled(dependencies_of(function))):
+        raise UsageError(
+            f"derive {function!r}: {some_of(differing)} isn't here what the build was planned with; install "
+            "the same on all workers, and don't change code while a build runs"
+        )
+
+
+def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Values:
+    """Calls a column's function on some rows.
+
+    Args:
+        inputs: the columns that `plan.inputs` names, (n, ...) each.
+        ticks: (n,) of the rows.
+
+    Returns:
+        (n, *shape) or n ragged values of the column's type.
+
+    Raises:
+        DeriveError: the function raises, or returns something else than n values of this type.
+        UsageError: the code that it depends on isn't what the build was planned with.
+        LogloomError: it raises for want of memory, files or modules.
+    """
+    if plan.dependencies:
+        _check_dependencies(plan.function, plan.dependencies)
+    function = load(plan.function)
+    try:
+        result = function({name: _read_only(inputs[name]) for name in plan.inputs})
+    except (Exception, SystemExit) as error:  # one that exits would end the command, with its own code
+        kind = LogloomError if isinstance(error, NOT_OF_THE_LOG) else DeriveError
+        raise kind(
+            f"column {plan.name!r}: {plan.function} fails on rows {ticks[0]} to {ticks[-1]} ns: "
+            f"{type(error).__name__}: {error}{_line_of(error, function)}"
+        ) from error
+    try:
+        values = _values(result, plan.ctype)
+    except Exception as error:
+        raise DeriveError(
+            f"column {plan.name!r}: {plan.function} returned {type(result).__name__}, "
+            f"which is no {plan.ctype} per row: {error}"
+        ) from error
+    _check_shape(plan, values, len(ticks))
+    try:
+        return cast_values(values, plan.ctype, plan.name, ticks)
+    except LogloomError as error:
+        raise DeriveError(f"{plan.function}: {error}") from error
+
+
+def check_row_wise(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times, whole: Values) -> None:
+    """Checks that two halves of the rows, computed apart, equal the whole to the bit.
+
+    Raises:
+        UsageError: they don't.
+    """
+    middle = len(ticks) // 2
+    for half in (slice(0, middle), slice(middle, len(ticks))):
+        rows = {name: take(inputs[name], half) for name in plan.inputs}
+        if len(ticks[half]) and not _same(compute(plan, rows, ticks[half]), take(whole, half), plan.ctype):
+            raise UsageError(
+                f"column {plan.name!r}: {plan.function} gives other values when it gets fewer rows. "
+                "A row's value must depend on that row alone, for how rows are grouped differs by run."
+            )
+
+
+def _line_of(error: BaseException, function: Callable[..., Any]) -> str:
+    """Where in the function's own file an error came up; without its folder, which differs by machine."""
+    file = inspect.unwrap(function).__code__.co_filename
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({pathlib.Path(file).name}, line {lines[-1]})" if lines else ""
+
+
+def _values(result: Any, ctype: ColumnType) -> Values:
+    """What the function returned, as values of a block."""
+    if isinstance(result, Ragged):
+        return result
+    if ctype.kind != "array":
+        return Ragged.from_bytes([_as_bytes(row) for row in result])
+    if ctype.is_ragged:
+        rows = [np.asarray(row) for row in result]
+        if any(row.ndim != len(ctype.shape) or row.shape[ctype.num_ragged :] != ctype.tail for row in rows):
+            raise ValueError(f"shapes {sorted({row.shape for row in rows})}")
+        dtypes = sorted({row.dtype for row in rows}, key=str)
+        flat: list[Array] = [row.reshape(-1, *ctype.tail) for row in rows]
+        values = np.concatenate(flat) if flat else np.empty((0, *ctype.tail), ctype.dtype)
+        if len(dtypes) > 1 and ctype.dtype not in dtypes:
+            raise ValueError(f"rows of differing dtypes {', '.join(map(str, dtypes))}")
+        return Ragged(
+            values, np.array([row.shape[: ctype.num_ragged] for row in rows]).reshape(len(rows), -1)
+        )
+    return np.asarray(result)
+
+
+def _as_bytes(row: Any) -> bytes:
+    if isinstance(row, str):
+        return row.encode()
+    if isinstance(row, bytes):
+        return row
+    raise TypeError(f"a row is {type(row).__name__}, not bytes or str")
+
+
+def _check_shape(plan: DerivedPlan, values: Values, num_rows: int) -> None:
+    if isinstance(values, Ragged):
+        fits = plan.ctype.is_ragged and values.tail == plan.ctype.tail
+        fits = fits and values.shapes.shape == (num_rows, plan.ctype.num_ragged)
+        found = f"{len(values)} ragged rows of {values.dtype}"
+    else:
+        fits = values.shape == (num_rows, *plan.ctype.shape)
+        found = f"{values.dtype} of shape {values.shape}"
+    numbers = values.dtype.kind in "iufb" and plan.ctype.dtype.kind in "iufb"
+    if not fits or not (numbers or values.dtype == plan.ctype.dtype):
+        raise DeriveError(
+            f"column {plan.name!r}: {plan.function} returned {found} for {num_rows} rows of {plan.ctype}"
+        )
+
+
+def _read_only(values: Values) -> Values:
+    """A view that can't be written to, so that no function changes the columns that others see."""
+    if isinstance(values, Ragged):
+        return Ragged(_frozen(values.values), values.shapes) if values.is_joined else values
+    return _frozen(values)
+
+
+def _frozen(values: Array) -> Array:
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _same(a: Values, b: Values, ctype: ColumnType) -> bool:
+    digests = [ColumnDigest("", ctype) for _ in (a, b)]
+    for digest, values in zip(digests, (a, b), strict=True):
+        digest.update(values)
+    return digests[0].hexdigest() == digests[1].hexdigest()

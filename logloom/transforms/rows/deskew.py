@@ -1,0 +1,93 @@
+"""Columns of points that are deskewed: what becomes of a row.
+
+Here: `Deskewing`, of a column in a span, and its plan (`deskew_plan`).
+Elsewhere: the arithmetic (logloom.resample.deskew), which times points have (point_times), choosing clouds
+(topic_columns), the poses that a span knows (pose_lookups).
+
+A row depends on its tick, its cloud and the transforms within `cache` and `around` of its message time alone,
+so any partition gives the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array
+from logloom.recipe.columns import Deskew
+from logloom.resample.deskew import deskewed
+from logloom.resample.frame_tree import FOUND, REASONS, Times
+from logloom.resample.kernels import Floats
+from logloom.transforms.rows.plan.row_plan import ColumnPlan, DeskewPlan, TransformPlan
+from logloom.transforms.rows.point_times import AXES, PointFields, PointTimes, are_measured
+from logloom.transforms.rows.pose_lookups import SpanFrames
+
+FAR_TIME = len(REASONS)  # of a point, from its cloud's
+WHY = (*REASONS, "points' times")
+
+
+class Deskewing:
+    """Deskews the clouds of a column.
+
+    Attributes:
+        spec: what reads the times of points of a message.
+    """
+
+    def __init__(self, column: ColumnPlan, frames: SpanFrames, times: PointTimes):
+        assert column.deskew is not None
+        self._plan, self._frames, self._times = column.deskew, frames, times
+        self._offset = column.sampling.offset
+        self._fields = PointFields(column.spec)
+        self._axes = self._fields.axes(column.ctype)
+        self.spec = self._fields.of_time(times.field, times.unit)
+
+    def move(self, cloud: Array, read: Array, message_time: int, tick: int) -> tuple[Array, int]:
+        """A cloud deskewed, as a new array; or why it can't be, a position in `WHY`.
+
+        Args:
+            cloud: (n, k) or (n,) points as the column holds them.
+            read: (n,) what `spec` reads of its message.
+            message_time: of the cloud, with the column's offset.
+        """
+        plan = self._plan
+        points = np.stack([self._axis(cloud, i) for i in range(3)]).astype(np.float64)
+        measured = np.flatnonzero(are_measured(points))
+        if len(measured) == 0:
+            return cloud, FOUND
+        own = self._fields.times(read, self._times.unit)[measured]
+        # Without overflow, whatever numbers stand in the message.
+        start = message_time - self._offset if self._times.is_absolute else 0
+        limit = plan.pose.around
+        if ((own < start - limit) | (own > start + limit)).any():
+            return cloud, FAR_TIME
+        own = own + (message_time - start)  # a sensor's delay is that of its points, too
+        to = tick if plan.to == "tick" else int(own.min() if plan.to == "start" else own.max())
+        moved, reason = deskewed(points[:, measured], own, to, self._lookup)
+        if reason != FOUND:
+            return cloud, reason
+        made = cloud.copy()
+        for i in range(3):
+            self._axis(made, i)[measured] = moved[i]
+        return made, FOUND
+
+    def _axis(self, cloud: Array, i: int) -> Array:
+        return cloud[AXES[i]] if self._axes is None else cloud[:, self._axes[i]]
+
+    def _lookup(self, times: Times) -> tuple[Floats, NDArray[np.uint8]]:
+        return self._frames.lookup(self._plan.pose, times)
+
+
+def deskew_plan(column: ColumnPlan, wanted: Deskew, pose: TransformPlan) -> DeskewPlan:
+    """The plan of a column whose points are deskewed.
+
+    Args:
+        pose: of the lidar at ticks.
+
+    Raises:
+        UsageError: points have no x, y and z.
+    """
+    PointFields(column.spec).axes(column.ctype)
+    pose = replace(pose, at=column.name, around=wanted.within)
+    return DeskewPlan(pose, wanted.time or "", wanted.unit or "", wanted.to)

@@ -1,0 +1,298 @@
+"""Transforms out of messages: what the /tf and /tf_static topics of a log say of its frames.
+
+Here: reading them (`read_frames`), which topics they are, and the frame that other messages are in.
+Elsewhere: the tree that they make, and lookups in it (logloom.resample.frame_tree), what is strange about
+them (frame_notes), columns (pose_lookups).
+Messages are tf2_msgs/TFMessage, tf/tfMessage, geometry_msgs/TransformStamped, nav_msgs/Odometry, and
+Foxglove's FrameTransform and FrameTransforms. A name's leading slash, a relic of tf's first version, is taken
+off, as tf2 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Array, Ragged
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, TABLE_ROW, FieldSpec, Log, Messages, TopicRequest
+from logloom.resample.frame_tree import Times, TransformTable
+from logloom.resample.poses import poses_of
+
+_FIRST_LOOK = 10 * 10**9  # ns
+_AT_A_TIME = 4096  # messages, whose names of frames are held as text
+_FEW_NAMES = 64
+_NAMED = 20  # frames with one fault
+# In the order of the shapes that the adapter knows.
+_STAMPS = ("transforms[].header.stamp", "header.stamp", "transforms[].timestamp", "timestamp")
+_FRAMES = ("header.frame_id", "frame_id")
+_TRANSFORMS = FieldSpec(adapter="transforms", strings=64)
+_OF_ROW = FieldSpec()  # no field: the log knows the times of a table's rows, whatever their column and unit
+
+
+@dataclass(frozen=True)
+class LogFrames:
+    """The transforms that were read of a log.
+
+    Attributes:
+        topic: (n,) of each transform of `table`, as a position in `topics`.
+        position: (n,) of its message, as of `Messages`.
+        unusable: what is wrong with transforms that can't be used, and the log times of their messages.
+        slashed: names as messages have them that begin with a slash, and likewise.
+    """
+
+    table: TransformTable
+    topics: tuple[str, ...]
+    topic: NDArray[np.intp]
+    position: Times
+    unusable: Mapping[str, Times]
+    slashed: Mapping[str, Times]
+
+
+def is_transform_topic(log: Log, topic: str) -> bool:
+    """Whether a topic that the log has holds transforms."""
+    return _stamp_spec(log, topic) is not None
+
+
+def frame_topics(log: Log) -> tuple[list[str], list[str]]:
+    """The topics of a log that tell its frames, by their names: /tf, /robot1/tf; and static ones."""
+    named: dict[str, list[str]] = {"tf": [], "tf_static": []}
+    for topic in log.summary.topics:
+        last = topic.rpartition("/")[2]
+        if last in named and is_transform_topic(log, topic):
+            named[last].append(topic)
+    return named["tf"], named["tf_static"]
+
+
+def read_frames(
+    log: Log,
+    topics: Sequence[str],
+    static: Sequence[str],
+    start: int = MIN_TIME,
+    stop: int = MAX_TIME,
+    max_delay: int | None = None,
+    *,
+    takes_far: bool = False,
+) -> LogFrames:
+    """The transforms of a log whose stamps lie in a range, and all static ones.
+
+    Args:
+        topics, static: those that the log lacks say nothing.
+        max_delay: the furthest a stamp may lie from its message's log time, in ns; None for any distance, for
+            which the whole log is read.
+        takes_far: whether to take transforms that lie further from it, too, where they are read.
+
+    Raises:
+        UsageError: a topic holds no transforms.
+        LogReadError: damage, under `on_error` fail.
+    """
+    if max_delay is None:
+        first, last = MIN_TIME, MAX_TIME
+    else:
+        first = start if start == MIN_TIME else max(MIN_TIME, start - max_delay)
+        last = stop if stop == MAX_TIME else min(MAX_TIME, stop + max_delay)
+    spans = dict.fromkeys(topics, (first, last)) | dict.fromkeys(static, (MIN_TIME, MAX_TIME))
+    requests = {
+        topic: TopicRequest(*span, ("log",), None, with_strays=topic in static)
+        for topic, span in spans.items()
+    }
+    there = {topic: request for topic, request in requests.items() if topic in log.summary.topics}
+    reading = _TransformReading(tuple(there), frozenset(static), None if takes_far else max_delay)
+    for topic, messages in log.read(there).items() if there else ():
+        reading.take(log, topic, messages)
+    return reading.done()
+
+
+def frames_of(log: Log, topics: Sequence[str], static: Sequence[str], wanted: set[str]) -> set[str]:
+    """The names of the frames of a log: of its first seconds, if the wanted ones are among them, or of all
+    of it.
+
+    Raises:
+        UsageError, LogReadError: as `read_frames`.
+    """
+    for stop, max_delay in ((log.summary.first + _FIRST_LOOK, 0), (MAX_TIME, None)):
+        table = read_frames(log, topics, static, log.summary.first, stop, max_delay, takes_far=True).table
+        names = {table.names[number] for number in np.union1d(table.child, table.parent).tolist()}
+        if wanted <= names:
+            break
+    return names
+
+
+def frame_named_by(log: Log, topic: str) -> str:
+    """The frame that a topic's last message is in; "" where the log has no such message.
+
+    Raises:
+        UsageError: messages of the topic name no frame.
+        LogReadError: the message is damaged, under `on_error` fail.
+    """
+    last = log.last_message(topic) if topic in log.summary.topics else None
+    if last is None or not len(last):
+        return ""
+    for path in _FRAMES:
+        spec = FieldSpec((path,))
+        try:
+            is_text = log.column_type(topic, spec).kind == "string"
+        except UsageError:
+            continue
+        if is_text:
+            (name,) = last.take(spec, np.arange(1))
+            return bytes(name).decode("utf-8", "replace").removeprefix("/")
+    raise UsageError(f"messages of {topic} ({log.summary.topics[topic].type}) name no frame")
+
+
+def no_transforms(log: Log, topic: str) -> str:
+    """That a topic holds no transforms, for people."""
+    info = log.summary.topics[topic]
+    if info.type != TABLE_ROW:
+        return f"{topic} holds no stamped transforms ({info.type})"
+    return (
+        f"{topic} holds no stamped transforms: a row of a table has parent_frame_id and child_frame_id, and "
+        "structs translation (x, y, z) and rotation (x, y, z, w)"
+    )
+
+
+def _stamp_spec(log: Log, topic: str) -> FieldSpec | None:
+    """The field with the stamps of transforms; None where a topic holds none."""
+    try:
+        log.column_type(topic, _TRANSFORMS)
+    except UsageError:
+        return None
+    is_table = log.summary.topics[topic].type == TABLE_ROW
+    for path in _STAMPS:
+        spec = FieldSpec((path,))
+        try:
+            found = log.column_type(topic, spec)
+        except UsageError:
+            continue
+        if found.dtype == np.int64 and not found.tail and not (is_table and path == "timestamp"):
+            return spec
+    return _OF_ROW if is_table else None
+
+
+def _pieces(
+    log: Log, messages: Messages, stamp: FieldSpec, rows: NDArray[np.intp]
+) -> Iterator[tuple[NDArray[np.intp], Ragged, Times]]:
+    """The transforms of some messages and their stamps, with those rows that are taken at a time.
+
+    Few are where names of frames are long: all take as much memory as the longest.
+    """
+    from logloom.transforms.suggest.samples import take_text  # most logs have no transforms
+
+    found = messages.log_time[rows] if stamp is _OF_ROW else messages.take(stamp, rows)
+    stamps = found.values if isinstance(found, Ragged) else found
+    try:
+        values, _ = take_text(log, messages, _TRANSFORMS, rows, len(stamps))
+    except LogReadError:
+        if len(rows) == 1:
+            raise
+        for half in np.array_split(rows, 2):
+            yield from _pieces(log, messages, stamp, half)
+        return
+    assert isinstance(values, Ragged)
+    yield rows, values, np.repeat(stamps, values.lengths) if stamp is _OF_ROW else stamps
+
+
+class _TransformReading:
+    """Transforms of several topics on their way into one table."""
+
+    def __init__(self, topics: tuple[str, ...], static: frozenset[str], max_delay: int | None):
+        self._topics, self._static, self._max_delay = topics, static, max_delay
+        self._names: dict[str, int] = {}
+        self._parts: list[tuple[Array, ...]] = []
+        self._unusable: dict[str, list[Times]] = {}
+        self._slashed: dict[str, list[Times]] = {}
+
+    def take(self, log: Log, topic: str, messages: Messages) -> None:
+        spec = _stamp_spec(log, topic)
+        if spec is None:
+            raise UsageError(no_transforms(log, topic))
+        for at in range(0, len(messages), _AT_A_TIME):
+            rows = np.arange(at, min(at + _AT_A_TIME, len(messages)))
+            for own, values, stamps in _pieces(log, messages, spec, rows):
+                message = np.repeat(own, values.lengths)
+                self._add(
+                    topic, values.values, stamps, messages.log_time[message], messages.position[message]
+                )
+
+    def _add(self, topic: str, values: Array, stamp: Times, log_time: Times, position: Times) -> None:
+        child = self._numbered(values["child"], log_time)
+        parent = self._numbered(values["parent"], log_time)
+        pose, is_pose = poses_of(values["translation"], values["rotation"])
+        usable = np.ones(len(child), np.bool_)
+        for reason, wrong in self._wrong(topic, child, parent, stamp, log_time, is_pose):
+            rows = np.flatnonzero(wrong & usable)
+            for frame in np.unique(child[rows])[:_NAMED].tolist():
+                text = f"transforms of frame {self._name(frame)!r} on {topic} {reason}"
+                self._unusable.setdefault(text, []).append(log_time[rows[child[rows] == frame]])
+            usable &= ~wrong
+        number = np.full(len(child), self._topics.index(topic))
+        part = (child, parent, stamp, pose.T, number, log_time, position)
+        self._parts.append(tuple(values[usable] for values in part))
+
+    def _wrong(
+        self,
+        topic: str,
+        child: NDArray[np.intp],
+        parent: NDArray[np.intp],
+        stamp: Times,
+        log_time: Times,
+        is_pose: NDArray[np.bool_],
+    ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        nameless = self._names.get("", -1)
+        yield "lack a frame's name", (child == nameless) | (parent == nameless)
+        yield "have it as its own parent", child == parent
+        yield "are none: a number isn't finite, or the rotation's norm is zero", ~is_pose
+        if topic in self._static:
+            return
+        yield "have a stamp that is no time", (stamp == 0) | (stamp == MIN_TIME) | (stamp == MAX_TIME)
+        if self._max_delay is not None:
+            latest = log_time + np.minimum(self._max_delay, MAX_TIME - log_time)
+            is_far = (stamp < log_time - self._max_delay) | (stamp > latest)
+            yield "lie further from their log time than max_delay allows", is_far
+
+    def _numbered(self, texts: Array, log_time: Times) -> NDArray[np.intp]:
+        """Names as numbers; few of them are compared faster than they are sorted."""
+        numbers = np.full(len(texts), -1, np.intp)
+        left = np.arange(len(texts))
+        for _ in range(_FEW_NAMES):
+            if len(left) == 0:
+                return numbers
+            name = texts[left[0]]
+            same = texts[left] == name
+            numbers[left[same]] = self._number(str(name), log_time[left[same]])
+            left = left[~same]
+        names, first, which = np.unique(texts[left], return_index=True, return_inverse=True)
+        known = [self._number(str(n), log_time[left[i : i + 1]]) for n, i in zip(names, first, strict=True)]
+        numbers[left] = np.array(known, np.intp)[which]
+        return numbers
+
+    def _number(self, name: str, log_time: Times) -> int:
+        if name.startswith("/"):
+            self._slashed.setdefault(name, []).append(log_time)
+        return self._names.setdefault(name.removeprefix("/"), len(self._names))
+
+    def _name(self, number: int) -> str:
+        return list(self._names)[number]
+
+    def done(self) -> LogFrames:
+        none = np.empty(0, np.int64)
+        empty = (none, none, none, np.empty((0, 7)), none, none, none)
+        child, parent, stamp, pose, topic, log_time, position = (
+            np.concatenate(parts) for parts in zip(empty, *self._parts, strict=True)
+        )
+        order = np.argsort(position, kind="stable")  # those of one message stay as they stand in it
+        topic = topic[order]
+        is_static = np.isin(topic, [i for i, name in enumerate(self._topics) if name in self._static])
+        poses = np.ascontiguousarray(pose[order].T)
+        columns = child[order], parent[order], stamp[order], poses, is_static, log_time[order]
+        return LogFrames(
+            TransformTable(tuple(self._names), *columns),
+            self._topics,
+            topic,
+            position[order],
+            {text: np.concatenate(times) for text, times in self._unusable.items()},
+            {text: np.concatenate(times) for text, times in self._slashed.items()},
+        )

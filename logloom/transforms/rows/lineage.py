@@ -1,0 +1,210 @@
+"""Lineage: the messages of a log that stand behind one row, column by column.
+
+Here: `trace`, which chooses messages again as a build did, and says where each lies, or what was too far off.
+Elsewhere: the choice (resample), reading (topic_columns), what is shown of it (logloom.pipelines.head.why).
+Times are int64 nanoseconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, TopicRequest
+from logloom.io.logs.messages.adapters import VIDEO
+from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan, Sampling, Span, SyncClock
+from logloom.transforms.rows.resample import Indices, Times
+from logloom.transforms.rows.sync_clock import synced
+from logloom.transforms.rows.topic_columns import Sampled, requests_of
+from logloom.transforms.rows.video_columns import video_of
+
+_FIRST_REACH, _LAST_REACH = 10**9, 1 << 61
+
+
+@dataclass(frozen=True)
+class Source:
+    """A message behind a value.
+
+    Attributes:
+        time: its message time, without the column's offset; of a static column's message its log time.
+        age: the tick less that time, offset included.
+    """
+
+    time: int
+    log_time: int
+    age: int
+    place: MessagePlace
+
+
+@dataclass(frozen=True)
+class Keyframe:
+    """What a picture of video is decoded from.
+
+    Attributes:
+        key: the packet that decoding begins with.
+        packets: how many are decoded, from that one up to the picture's own.
+    """
+
+    key: Source
+    packets: int
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What stands behind a column's value at a tick.
+
+    Attributes:
+        used: all messages that the value is made of, in the order of their times.
+        reason: why the value is unavailable; "" where it isn't.
+        nearest: of an unavailable value, the messages that came nearest to being used: one, or for a policy
+            that takes a message on either side of the tick, up to one on each side.
+        keyframes: of pictures of video, one for each of `used`.
+    """
+
+    column: ColumnPlan
+    used: tuple[Source, ...]
+    reason: str = ""
+    nearest: tuple[Source, ...] = ()
+    keyframes: tuple[Keyframe, ...] = ()
+
+
+def trace(log: Log, plan: RowPlan, tick: int) -> dict[str, Lineage]:
+    """The lineage of each column that comes from a topic, at one tick.
+
+    Raises:
+        LogReadError: the log is damaged, unless it is opened to be salvaged.
+    """
+    span = Span(tick, tick + 1)
+    found = log.read(requests_of(plan, log.summary, span))
+    clock = plan.clock
+    matched = synced(log, plan, clock, found, span).times if isinstance(clock, SyncClock) else {}
+    none = np.empty(0, np.int64)
+    return {
+        column.name: _trace(log, column, found, tick, span, matched.get(column.topic, none))
+        for column in plan.columns
+    }
+
+
+def _trace(
+    log: Log, column: ColumnPlan, found: Mapping[str, Messages], tick: int, span: Span, matched: Times
+) -> Lineage:
+    """
+    Args:
+        matched: (1,) the time of the message that the clock chose of the topic, or (0,).
+    """
+    topic, sampling = column.topic, column.sampling
+    if topic not in log.summary.topics:
+        return Lineage(column, (), f"the log has no topic {topic}")
+    if sampling.rules.uses == "topic":
+        last = log.last_message(topic)
+        if not len(last):
+            return Lineage(column, (), f"{topic} has no message")
+        log_time = int(last.log_time[0])
+        place = log.places(topic, last.position)[0]
+        return Lineage(column, (Source(log_time, log_time, tick - log_time, place),))
+    messages = found[topic]
+    if sampling.rules.by_clock and not len(matched):
+        return Lineage(column, (), "the clock matched no set at this time")
+    ticks, wanted = np.array([tick], np.int64), matched if sampling.rules.by_clock else None
+    sampled = Sampled(
+        column, messages, ticks, span, log.summary.uris[0], video_of(log, column), wanted=wanted
+    )
+    used = sampled.used(0)
+    if sampled.available[0]:
+        keyframes = _keyframes(log, column, messages.position[used], tick)
+        return Lineage(column, _sources(log, column, messages, used, tick), keyframes=keyframes)
+    if sampling.rules.by_clock:
+        return Lineage(column, (), "the message that the clock matched can't be used")
+    nearest = _nearest(log, column, tick)
+    lost = len(messages.refused) + len(messages) - len(sampled.usable)
+    words = _missing(sampling) if nearest else f"{topic} has no usable message"
+    words += f"; {lost} that can't be used" if lost else ""
+    return Lineage(column, (), words, nearest)
+
+
+def _sources(
+    log: Log, column: ColumnPlan, messages: Messages, rows: Indices, tick: int
+) -> tuple[Source, ...]:
+    places = log.places(column.topic, messages.position[rows])
+    offset = column.sampling.offset
+    return tuple(
+        Source(time, log_time, tick - time - offset, place)
+        for time, log_time, place in zip(
+            messages.time[rows].tolist(), messages.log_time[rows].tolist(), places, strict=True
+        )
+    )
+
+
+def _keyframes(log: Log, column: ColumnPlan, positions: Times, tick: int) -> tuple[Keyframe, ...]:
+    video = video_of(log, column) if column.spec.adapter == VIDEO else None
+    if video is None or not len(positions):
+        return ()
+    packets, numbers = video.index.packets, video.index.numbers_of(positions)
+    first = packets["start"][numbers]
+    places = log.places(column.topic, packets["position"][first])
+    times = packets["log_time"][first].tolist()
+    found = [
+        Keyframe(Source(time, time, tick - time, place), count)
+        for time, place, count in zip(times, places, (numbers - first + 1).tolist(), strict=True)
+    ]
+    return tuple(found)
+
+
+def _missing(sampling: Sampling) -> str:
+    """Why there is no message for a policy that had some to choose from."""
+    tolerance = f"{sampling.tolerance / 1e6:g} ms"
+    if sampling.rules.uses == "two":
+        return f"no messages within {tolerance} on both sides of the tick"
+    if sampling.rules.tolerates:
+        back, forward = sampling.rules.before, sampling.rules.after
+        side = "around" if back and forward else "before" if back else "after"
+        return f"no message within {tolerance} {side} the tick"
+    if sampling.rules.uses in ("one", "tick"):
+        return "no message at the very time of the tick"
+    first, last = (f"{edge / 1e6:g} ms" for edge in sampling.window)
+    return f"no message in the window from {first} to {last}"
+
+
+def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
+    """What a policy would have used, had it come within reach; looked for ever further from the tick."""
+    sampling = column.sampling
+    reach = max(_FIRST_REACH, 2 * sampling.back, 2 * sampling.forward)
+    at = tick - sampling.offset
+    while True:
+        start, stop = max(MIN_TIME, at - reach), min(MAX_TIME, at + reach + 1)
+        request = TopicRequest(start, stop, column.time, column.max_delay)
+        messages = log.read({column.topic: request})[column.topic]
+        span = Span(start, stop)
+        sampled = Sampled(
+            column, messages, np.array([tick], np.int64), span, log.summary.uris[0], video_of(log, column)
+        )
+        sides = _beside(sampled.usable, messages, at, sampling)
+        if len(sides) == (2 if sampling.rules.uses == "two" else 1) or _is_all(log, column, start, stop):
+            return _sources(log, column, messages, sides, tick)
+        reach *= 2
+
+
+def _beside(usable: Indices, messages: Messages, at: int, sampling: Sampling) -> Indices:
+    """The last usable message up to a time and the first from there on; where one will do, the nearer."""
+    times = messages.time[usable]
+    before, after = usable[times <= at], usable[times >= at]
+    rules = sampling.rules
+    sides = []
+    if len(before) and (rules.before or not rules.after):
+        latest = before[messages.time[before] == messages.time[before].max()]
+        sides.append(latest[-1])
+    if len(after) and (rules.after or not rules.before):
+        earliest = after[messages.time[after] == messages.time[after].min()]
+        sides.append(earliest[-1])
+    if sampling.rules.uses != "two":
+        sides = sorted(sides, key=lambda row: abs(int(messages.time[row]) - at))[:1]
+    return np.array(sides, np.intp)
+
+
+def _is_all(log: Log, column: ColumnPlan, start: int, stop: int) -> bool:
+    """Whether a range of message times holds every message of the topic."""
+    info = log.summary.topics[column.topic]
+    delay = _LAST_REACH if column.max_delay is None else column.max_delay
+    return start <= max(MIN_TIME, info.first - delay) and stop > min(MAX_TIME - 1, info.last + delay)

@@ -1,0 +1,116 @@
+"""A recipe's columns of poses meet the logs: do topics hold transforms, and does anybody tell the frames?
+
+Elsewhere: all else that a recipe meets (resolve), reading transforms (logloom.transforms.rows.frames).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.interface import Log
+from logloom.recipe import TransformColumn
+from logloom.recipe.columns import Frame, FramePair
+from logloom.recipe.mistakes import Mistake
+from logloom.resample.frame_tree import Extrapolation
+from logloom.schema import ColumnType
+from logloom.text import near_to
+from logloom.transforms.rows.frames import frame_named_by, frames_of, is_transform_topic, no_transforms
+from logloom.transforms.rows.plan.row_plan import TransformPlan
+from logloom.transforms.rows.pose_lookups import FORMS
+from logloom.validation import Path
+
+
+def transform_plan(name: str, column: TransformColumn, max_delay: int | None) -> TransformPlan:
+    """The plan of a column in which `frame_mistakes` finds nothing wrong."""
+    plan = pose_plan(name, column.tf, max_delay, column.as_)
+    ctype = replace(plan.ctype, unit=column.unit, description=column.description)
+    return replace(plan, at=column.at or "", ctype=ctype)
+
+
+def pose_plan(name: str, tf: FramePair, max_delay: int | None, form: str = "pose") -> TransformPlan:
+    """The plan of lookups of a pair of frames at ticks."""
+    return TransformPlan(
+        name=name,
+        source=tf.from_ if isinstance(tf.from_, str) else "",
+        target=tf.to if isinstance(tf.to, str) else "",
+        topics=tf.topics,
+        static=tf.static,
+        reach=Extrapolation(tf.cache, tf.kind, tf.limit),
+        at="",
+        form=form,
+        ctype=ColumnType(np.dtype("<f8"), FORMS[form]),
+        max_delay=max_delay,
+        source_topic="" if isinstance(tf.from_, str) else tf.from_.topic,
+        target_topic="" if isinstance(tf.to, str) else tf.to.topic,
+    )
+
+
+def frame_mistakes(
+    path: Path, tf: FramePair, variants: Mapping[str, Collection[str]], logs: Mapping[str, Log]
+) -> Iterator[Mistake]:
+    """What is wrong with a pair of frames.
+
+    Args:
+        path: where it stands in the recipe.
+        variants: of each topic of `tf`, the first logs that define it in some way; none where no log has it.
+        logs: those that are opened. They are read one after the other until all frames are found.
+    """
+    strange = list(topic_mistakes(path, variants, logs))
+    yield from strange
+    known = {topic for topic, log_ids in variants.items() if log_ids}
+    some = [log for _, log in sorted(logs.items()) if known & log.summary.topics.keys()]
+    if strange or not some:
+        return
+    try:
+        ends = {key: _name_of(frame, logs) for key, frame in (("from", tf.from_), ("to", tf.to))}
+    except UsageError as error:
+        yield Mistake(path, str(error))
+        return
+    wanted, frames = {frame for frame in ends.values() if frame}, set[str]()
+    for log in some:
+        try:
+            frames |= frames_of(log, tf.topics, tf.static, wanted)
+        except LogReadError:  # nobody knows what it tells; the build says what is wrong with it
+            return
+        except UsageError:  # its topics hold something else, and it is left out
+            continue
+        if wanted <= frames:
+            return
+    whose = "the log" if len(some) == 1 else f"the {len(some)} logs that were looked at"
+    for key, frame in ends.items():
+        if frame in wanted - frames:
+            why = f"nobody publishes a frame {frame!r} in {whose}{near_to(frame, sorted(frames))}"
+            yield Mistake((*path, key), why)
+
+
+def topic_mistakes(
+    path: Path, variants: Mapping[str, Collection[str]], logs: Mapping[str, Log]
+) -> Iterator[Mistake]:
+    """Which topics hold no transforms; see `frame_mistakes`."""
+    for topic, log_ids in variants.items():
+        for log_id in log_ids:
+            if not is_transform_topic(logs[log_id], topic):
+                whose = f" (log {log_id})" if len(logs) > 1 else ""
+                yield Mistake(path, no_transforms(logs[log_id], topic) + whose)
+
+
+def _name_of(frame: Frame, logs: Mapping[str, Log]) -> str:
+    """The name of a frame; "" where no opened log tells it.
+
+    Raises:
+        UsageError: messages of its topic name no frame.
+    """
+    if isinstance(frame, str):
+        return frame
+    for _, log in sorted(logs.items()):
+        try:
+            name = frame_named_by(log, frame.topic)
+        except LogReadError:  # the build says what is wrong with it
+            continue
+        if name:
+            return name
+    return ""

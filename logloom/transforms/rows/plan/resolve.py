@@ -1,0 +1,506 @@
+"""A recipe meets its logs: topics and fields are looked up, types follow, all that is wrong is said at once.
+
+Here: `resolve`, which makes the row plan, and `hold_to`, which holds another log to it.
+Elsewhere: topics over all logs (topics), types of columns (types), what one key of a recipe may hold
+(logloom.recipe), making rows (logloom.transforms.rows.row_stream).
+Only indices and message definitions are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from logloom.errors import OF_CONTENT, LogReadError, UsageError
+from logloom.io.formats.registry import format_named
+from logloom.io.logs.interface import FieldSpec, Log, TimeSource
+from logloom.query import where
+from logloom.recipe import DerivedColumn, LabelColumn, Recipe, TopicColumn, TransformColumn
+from logloom.recipe.columns import Deskew, FramePair
+from logloom.recipe.mistakes import Mistake
+from logloom.resample.policies import POLICIES
+from logloom.row_splits import COLUMN, position_problem, value_problem
+from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
+from logloom.transforms.rows.derive import columns as derive
+from logloom.transforms.rows.deskew import deskew_plan
+from logloom.transforms.rows.frames import is_transform_topic
+from logloom.transforms.rows.plan.frames import frame_mistakes, pose_plan, topic_mistakes, transform_plan
+from logloom.transforms.rows.plan.row_plan import (
+    ColumnPlan,
+    DerivedPlan,
+    LabelPlan,
+    RateClock,
+    RowPlan,
+    Sampling,
+    SyncClock,
+    TopicClock,
+    TransformPlan,
+    clock_topics,
+)
+from logloom.transforms.rows.plan.topics import MAX_NAMED, Alike, ResolvedTopic, TopicsOfLogs
+from logloom.transforms.rows.plan.types import (
+    OF_VIDEO,
+    WAYS_ON,
+    MistakenError,
+    check_video,
+    key_of,
+    message_type,
+    row_type_of,
+    settled_spec,
+    spec_of,
+)
+from logloom.transforms.rows.plan.unfit_columns import unfit_columns
+from logloom.transforms.rows.point_times import point_times
+from logloom.validation import Path
+
+
+def resolve(
+    recipe: Recipe,
+    logs: Mapping[str, Log],
+    allow_derive: Sequence[str] = (),
+    alike: Sequence[Alike] = (),
+    labels: Mapping[str, ColumnType] | None = None,
+    known: Schema | None = None,
+) -> tuple[RowPlan, tuple[str, ...]]:
+    """What workers need to make the rows of these logs, and notes for people: topics that some logs lack.
+
+    Args:
+        logs: by log_id.
+        allow_derive: modules and packages that columns may be derived by.
+        alike: logs beside these of which it is known what topics they have; `logs` has them by their log_ids,
+            too. Only the first that defines a topic in its way is asked for.
+        labels: types of rows of columns of labels, which tables tell, or versions that were made of them.
+        known: columns of the version before. Where logs disagree about a field, and the recipe doesn't stop
+            at that (`on_error`), the plan follows the logs whose rows have these types; else most logs; else
+            the first by name.
+
+    Raises:
+        RecipeError: topics that no log has, fields that no message has, policies, time sources and outputs
+            that don't fit, logs that disagree about a field: all of them, each with its line and the way out.
+        UsageError: no logs.
+    """
+    if not (logs or alike):
+        raise UsageError("a recipe can't be resolved without logs")
+    return _Resolving(recipe, logs, allow_derive, alike, labels or {}, known).plan()
+
+
+def hold_to(plan: RowPlan, recipe: Recipe, log_id: str, log: Log) -> None:
+    """Holds a log to the plan of a recipe that other logs made.
+
+    Raises:
+        RecipeError: what it defines doesn't fit; says all of it.
+        LogReadError: likewise, where `on_error` says that the log is left out. Under salvage, columns that it
+            doesn't fit are no reason.
+    """
+    _Resolving(recipe, {log_id: log}, (), (), {}).hold_to(plan)
+
+
+class _Resolving:
+    """One recipe on its way to a plan; collects mistakes."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        logs: Mapping[str, Log],
+        allow_derive: Sequence[str],
+        alike: Sequence[Alike],
+        labels: Mapping[str, ColumnType],
+        known: Schema | None = None,
+    ):
+        self._labels = labels
+        self._known = {} if known is None else known.columns
+        self._contains = recipe.on_error_mode != "fail"  # whether what is wrong in one log stays in that log
+        self._allow_derive = allow_derive
+        self._recipe = recipe
+        self._logs = logs
+        self._topics = TopicsOfLogs(recipe, logs, alike)
+        self._mistakes: list[Mistake] = []
+        self._notes: list[str] = []
+        self._lacking: dict[str, list[str]] = {}  # which logs lack what, and the columns that want it
+        clock = recipe.clock
+        self._clock = RateClock(clock.rate) if clock.rate is not None else None
+
+    def plan(self) -> tuple[RowPlan, tuple[str, ...]]:
+        recipe = self._recipe
+        clock = self._clock or self._clock_of_messages()
+        columns: dict[str, ColumnPlan] = {}
+        derived: dict[str, DerivedPlan] = {}
+        looked_up: dict[str, TransformPlan] = {}
+        labelled: dict[str, LabelPlan] = {}
+        for name, column in recipe.columns.items():
+            try:
+                if isinstance(column, DerivedColumn):
+                    derived[name] = _derived_plan(name, column, self._allow_derive)
+                elif isinstance(column, TransformColumn):
+                    looked_up[name] = self._transform_plan(name, column)
+                elif isinstance(column, LabelColumn):
+                    labelled[name] = self._label_plan(name, column)
+                else:
+                    columns[name] = self._column_plan(name, column)
+            except MistakenError as wrong:
+                self._mistakes += wrong.mistakes
+            except UsageError as error:
+                self._mistakes.append(Mistake(("columns", name), str(error)))
+        for topic in recipe.time.topics:
+            self._check_known(topic, ("time", "topics", topic))
+        planned = {**columns, **derived, **looked_up, **labelled}
+        plan = RowPlan(
+            clock=clock,
+            columns=tuple(columns.values()),
+            derived=tuple(derived.values()),
+            order=tuple(name for name in recipe.columns if name in planned),
+            require=recipe.rows.require,
+            where=recipe.rows.where,
+            rows=recipe.partition.rows,
+            bytes=recipe.partition.bytes,
+            transforms=tuple(looked_up.values()),
+            labels=tuple(labelled.values()),
+            split=recipe.row_split,
+        )
+        self._mistakes += self._split_mistakes(plan)
+        self._mistakes += self._filter_mistakes(plan.schema)
+        self._mistakes += self._output_mistakes(plan.schema, plan.period)
+        if self._mistakes:
+            raise recipe.places.error(self._mistakes)
+        plan = self._with_decoded(plan)
+        if plan.split is not None:
+            by = plan.split.column or plan.split.by
+            known = "how many each split gets, and how many none, is known once they are built"
+            self._notes += [f"single rows are split, by {by}: {known}", *self._without_split(plan.schema)]
+        lacking = [f"{words}; unavailable there: {', '.join(c)}" for words, c in self._lacking.items()]
+        return plan, (*self._notes, *lacking)
+
+    def hold_to(self, plan: RowPlan) -> None:
+        ((log_id, log),) = self._logs.items()
+        self._check_required(plan)
+        if self._contains:
+            self._contain_misfits(plan, log)
+        else:
+            self._check_columns(plan, log_id)
+        for pose in plan.lookups:
+            variants = {topic: self._topics.of(topic).variants for topic in (*pose.topics, *pose.static)}
+            self._mistakes += topic_mistakes(("columns", pose.name), variants, self._logs)
+        for name in clock_topics(plan.clock):
+            if self._topics.of(name).variants:
+                self._sources(name)
+        if self._mistakes and self._contains:
+            # Without lines of the recipe: records say it, and shall be the same wherever that lies.
+            said = (f"{'.'.join(map(str, mistake.path))}: {mistake.message}" for mistake in self._mistakes)
+            raise LogReadError(f"log {log_id} doesn't fit the recipe: {'; '.join(dict.fromkeys(said))}")
+        if self._mistakes:
+            raise self._recipe.places.error(self._mistakes)
+
+    def _check_required(self, plan: RowPlan) -> None:
+        """
+        Raises:
+            RecipeError: the log lacks topics that no log may lack.
+        """
+        for column in plan.columns:
+            try:
+                wanted = self._topic_column(column)
+                self._check_there(("columns", column.name), wanted, self._topics.of(column.topic))
+            except MistakenError as wrong:
+                self._mistakes += wrong.mistakes
+        if self._mistakes and self._contains:
+            raise self._recipe.places.error(self._mistakes)
+
+    def _contain_misfits(self, plan: RowPlan, log: Log) -> None:
+        """Takes down which columns a log doesn't fit; under salvage they are unavailable in its rows."""
+        if self._recipe.on_error_mode == "salvage":
+            return
+        topics = {column.name: column.topic for column in plan.columns}
+        for name, why in unfit_columns(plan, log).items():
+            if log.summary.topics[topics[name]].num_messages:
+                self._mistakes.append(Mistake(("columns", name), why))
+
+    def _check_columns(self, plan: RowPlan, log_id: str) -> None:
+        for column in plan.columns:
+            wanted, topic, path = (
+                self._topic_column(column),
+                self._topics.of(column.topic),
+                ("columns", column.name),
+            )
+            if not topic.variants:
+                continue
+            try:
+                if POLICIES[wanted.resample].uses != "topic":
+                    self._sources(column.topic)
+                found = message_type(path, wanted, column.spec, topic, self._logs, self._topics.num_logs)
+            except MistakenError as wrong:
+                self._mistakes += wrong.mistakes
+                continue
+            if found != column.message_type:
+                what = f"{column.message_type} in those that the plan was made of but {found} in log {log_id}"
+                self._mistakes.append(
+                    Mistake((*path, key_of(wanted)), f"logs disagree about its type: {what}; {WAYS_ON}")
+                )
+
+    def _topic_column(self, column: ColumnPlan) -> TopicColumn:
+        wanted = self._recipe.columns[column.name]
+        assert isinstance(wanted, TopicColumn)
+        return wanted
+
+    # --- topics -----------------------------------------------------------------------------------------
+
+    def _check_known(self, topic: str, path: Path) -> bool:
+        problem = self._topics.unknown(topic)
+        if problem:
+            self._mistakes.append(Mistake(path, problem))
+        return not problem
+
+    def _sources(self, topic: str) -> tuple[TimeSource, ...]:
+        """The ways to stamp a topic's messages; a mistake where messages have none of them."""
+        named = topic in self._recipe.time.topics
+        path: Path = ("time", "topics", topic) if named else ("time", "by")
+        sources = self._recipe.time.sources(topic)
+        problems = list(self._topics.unstamped(topic, sources))
+        if not self._contains or len(problems) == len(self._topics.of(topic).variants):
+            self._mistakes += [Mistake(path, problem) for problem in problems]
+        return sources
+
+    def _clock_of_messages(self) -> TopicClock | SyncClock:
+        clock, max_delay = self._recipe.clock, self._recipe.time.max_delay
+        if clock.topic:
+            return TopicClock(clock.topic, self._clock_sources(clock.topic, ("topic",)), max_delay)
+        times = tuple(self._clock_sources(topic, ("sync", i)) for i, topic in enumerate(clock.sync))
+        return SyncClock(clock.sync, times, clock.stamp or clock.sync[0], clock.within or 0, max_delay)
+
+    def _clock_sources(self, topic: str, path: Path) -> tuple[TimeSource, ...]:
+        if self._check_known(topic, ("clock", *path)):
+            found = self._topics.of(topic)
+            if found.absent:
+                self._notes.append(f"clock: {found.absent_words} no message of {topic}, and so no rows")
+        return self._sources(topic)
+
+    # --- columns ----------------------------------------------------------------------------------------
+
+    def _column_plan(self, name: str, column: TopicColumn) -> ColumnPlan:
+        path: Path = ("columns", name)
+        if not self._check_known(column.topic, (*path, "topic")):
+            raise MistakenError
+        topic = self._agreed(name, column, self._topics.of(column.topic))
+        sampling = self._sampling(column)
+        spec = self._spec(path, column, topic)
+        found = message_type(path, column, spec, topic, self._logs, self._topics.num_logs)
+        if spec.adapter in OF_VIDEO:
+            check_video(path, column)
+        ctype = row_type_of(path, column, found)
+        is_static = POLICIES[column.resample].uses == "topic"  # outside all time
+        time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
+        self._check_there(path, column, topic)
+        if topic.absent:
+            words = f"{topic.absent_words} no message of {column.topic}"
+            self._lacking.setdefault(words, []).append(name)
+        plan = ColumnPlan(
+            name=name,
+            topic=column.topic,
+            spec=spec,
+            sampling=sampling,
+            message_type=found,
+            ctype=ctype,
+            time=time,
+            max_delay=self._recipe.time.max_delay,
+            required=column.missing == "fail",
+        )
+        return self._deskewed(plan, column.deskew, topic) if column.deskew else plan
+
+    def _spec(self, path: Path, column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
+        tries = len(topic.some) if self._contains else 1
+        return settled_spec(path, column, spec_of(column, topic), topic, self._logs, tries)
+
+    def _agreed(self, name: str, column: TopicColumn, topic: ResolvedTopic) -> ResolvedTopic:
+        """The topic as the plan follows it, where logs disagree and the recipe doesn't stop at that.
+
+        It follows those whose rows have the type of the version before, else the type that most logs have,
+        else that of the first log by name. Where no log has a type, all are left, to say what is wrong.
+        """
+        if not self._contains or len(topic.variants) == 1:
+            return topic
+        path: Path = ("columns", name)
+        kinds: dict[tuple[bool, FieldSpec, ColumnType], list[str]] = {}
+        sources = self._recipe.time.sources(column.topic)
+        is_static = POLICIES[column.resample].uses == "topic"
+        for log_id in topic.variants:
+            one = topic.only([log_id])
+            try:
+                spec = self._spec(path, column, one)
+                found = message_type(path, column, spec, one, self._logs, self._topics.num_logs)
+                ctype = row_type_of(path, column, found)
+                if not is_static and self._logs[log_id].time_source(column.topic, sources) is None:
+                    continue
+            except (MistakenError, *OF_CONTENT):
+                continue
+            before = self._known.get(name)
+            is_known = before is not None and (before.dtype, before.shape) == (ctype.dtype, ctype.shape)
+            kinds.setdefault((is_known, spec, found), []).append(log_id)
+        if not kinds:
+            return topic
+
+        def weight(kind: tuple[bool, FieldSpec, ColumnType]) -> tuple[bool, int]:
+            return kind[0], sum(topic.counts[log_id] for log_id in kinds[kind])
+
+        chosen = max(kinds, key=weight)  # of equals the first, which is that of the first log by name
+        if others := sorted(topic.variants.keys() - set(kinds[chosen])):
+            same, different = kinds[chosen][0], ", ".join(others[:MAX_NAMED])
+            self._notes.append(
+                f"{name}: logs disagree about {column.topic}: the dataset takes {chosen[2]} (log {same}); "
+                f"logs like {different} have something else"
+            )
+        return topic.only(kinds[chosen])
+
+    def _deskewed(self, column: ColumnPlan, wanted: Deskew, topic: ResolvedTopic) -> ColumnPlan:
+        """The plan of a column with how its points are moved."""
+        path: Path = ("columns", column.name, "deskew")
+        tf = wanted.pair(column.topic)
+        if wanted.pose.tf is not None:
+            self._check_frames((*path, "pose", "tf"), tf)
+        else:
+            try:
+                self._check_frames(path, tf)
+            except MistakenError as wrong:  # at keys that aren't written
+                raise MistakenError(
+                    *(replace(m, path=(*path, "pose", "topic")) for m in wrong.mistakes)
+                ) from wrong
+        pose = pose_plan(column.name, tf, column.max_delay)
+        if not topic.first:
+            why = f"which times points have stands in messages, and {column.topic} has none"
+            raise MistakenError(Mistake(path, why))
+        whose = f" (log {topic.first})"
+        try:
+            column = replace(column, deskew=deskew_plan(column, wanted, pose))
+            note = f"deskewed by {point_times(self._logs[topic.first], column).words}"
+        except OF_CONTENT as error:
+            if self._recipe.on_error_mode == "fail" or not isinstance(error, LogReadError):
+                raise MistakenError(Mistake(path, f"{error}{whose}")) from error
+            note = str(error)  # of that log alone
+        several = f" (log {topic.first}; in each log its own clouds say)"
+        self._notes.append(f"{column.name}: {note}{several * (self._topics.num_logs > 1)}")
+        return column
+
+    def _transform_plan(self, name: str, column: TransformColumn) -> TransformPlan:
+        self._check_frames(("columns", name, "tf"), column.tf)
+        return transform_plan(name, column, self._recipe.time.max_delay)
+
+    def _check_frames(self, path: Path, tf: FramePair) -> None:
+        topics = (*tf.topics, *tf.static)
+        variants = {topic: self._topics.of(topic).variants for topic in topics}
+        if not any(variants.values()):
+            self._check_known(topics[0], path)
+            raise MistakenError
+        unknown = {key: topic for key, topic in tf.named_by.items() if self._topics.unknown(topic)}
+        if unknown:
+            problems = ((key, self._topics.unknown(topic)) for key, topic in unknown.items())
+            raise MistakenError(*(Mistake((*path, key), problem) for key, problem in problems))
+        if self._contains:
+            variants = {topic: self._with_transforms(topic, found) for topic, found in variants.items()}
+        mistakes = list(frame_mistakes(path, tf, variants, self._logs))
+        if mistakes:
+            raise MistakenError(*mistakes)
+
+    def _with_transforms(self, topic: str, variants: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The variants of a topic that hold transforms; all where none does."""
+        fitting = {
+            log_id: kind for log_id, kind in variants.items() if is_transform_topic(self._logs[log_id], topic)
+        }
+        return fitting or variants
+
+    def _label_plan(self, name: str, column: LabelColumn) -> LabelPlan:
+        if name not in self._labels:
+            raise UsageError("its table wasn't read, so nobody knows what labels hold")
+        ctype = replace(self._labels[name], unit=column.unit, description=column.description)
+        return LabelPlan(name, column.tolerance, column.expect == "many", ctype)
+
+    def _check_there(self, path: Path, column: TopicColumn, topic: ResolvedTopic) -> None:
+        """A mistake where logs lack a topic that no log may lack."""
+        if topic.absent and column.missing == "fail":
+            words = f"{topic.absent_words} no message of {column.topic}, and this column says missing: fail"
+            raise MistakenError(Mistake((*path, "missing"), words))
+
+    def _sampling(self, column: TopicColumn) -> Sampling:
+        # Without a period both stand in the column itself; the recipe's own checks see to that.
+        period = int(10**9 / self._clock.rate) if self._clock else 0
+        rules = POLICIES[column.resample]
+        tolerance = column.tolerance if column.tolerance is not None else period
+        if rules.by_clock:
+            return Sampling(column.resample, self._recipe.clock.within or 0)
+        return Sampling(
+            column.resample,
+            tolerance if rules.tolerates else 0,
+            (column.window or (-period, 0)) if rules.uses == "window" else (0, 0),
+            column.offset,
+        )
+
+    # --- what looks at all columns ----------------------------------------------------------------------
+
+    def _without_split(self, schema: Schema) -> Iterator[str]:
+        """Says which outputs may lack the column of rows' splits."""
+        for output, options in self._recipe.outputs.items():
+            held = format_named(output).columns_of(options, schema)
+            if held is None or COLUMN not in held.columns:
+                yield (
+                    f"output {output} doesn't hold all columns, so perhaps no `{COLUMN}`: open it with "
+                    "logloom.datasets.open(…, split=…), for its own readers may not tell splits"
+                )
+
+    def _split_mistakes(self, plan: RowPlan) -> Iterator[Mistake]:
+        """What is wrong with the column that rows are split by."""
+        split = plan.split
+        if split is None or split.column not in plan.order:
+            return  # by time, or of a column that has a mistake of its own
+        by_place = split.by == "place"
+        problem = (position_problem if by_place else value_problem)(plan.schema.columns[split.column])
+        if problem:
+            path = ("split", "position") if by_place else ("split", "by", "column")
+            yield Mistake(path, f"{split.column} {problem}")
+
+    def _filter_mistakes(self, schema: Schema) -> Iterator[Mistake]:
+        rows = self._recipe.rows
+        if not rows.where:
+            return
+        parsed = where.parse(rows.where)
+        known = {**schema.all, "timestamp": TIMESTAMP}
+        if any(name not in known for name in parsed.columns):
+            return  # of a column that has a mistake of its own
+        try:
+            parsed.check(known)
+        except UsageError as error:
+            yield Mistake(("rows", "where"), str(error).removeprefix("where, "))
+
+    def _with_decoded(self, plan: RowPlan) -> RowPlan:
+        """The plan with the columns that outputs decode, unless the recipe stops at what doesn't decode."""
+        outputs = self._recipe.outputs.items() if self._contains else ()
+        decoded = {
+            name for output, options in outputs for name in format_named(output).decoded(options, plan.schema)
+        }
+        columns = (
+            replace(c, decoded=True) if c.name in decoded and c.spec.adapter is None else c
+            for c in plan.columns
+        )
+        return replace(plan, columns=tuple(columns))
+
+    def _output_mistakes(self, schema: Schema, period: int | None) -> Iterator[Mistake]:
+        """What outputs say of the clock and of the columns; while some columns are missing, of the others."""
+        missing = [name for name in self._recipe.columns if name not in schema.columns]
+        for output, options in self._recipe.outputs.items():
+            for key, problem in format_named(output).check_clock(options, period).items():
+                yield Mistake(("outputs", output, key), problem)
+            for line in format_named(output).check(options, schema):
+                mentioned = set(re.findall(r"[a-z_][a-z0-9_.]*", line))
+                if not missing or (mentioned & set(schema.columns) and not mentioned & set(missing)):
+                    yield Mistake(("outputs", output), line)
+
+
+def _derived_plan(name: str, column: DerivedColumn, allowed: Sequence[str]) -> DerivedPlan:
+    kinds = {"string": STRING, "bytes": BYTES}
+    ctype = kinds.get(column.dtype) or ColumnType(np.dtype(column.dtype), column.shape)
+    ctype = replace(ctype, unit=column.unit, description=column.description)
+    try:
+        derive.check_allowed(column.derive, allowed)
+        dependencies = derive.dependencies_of(column.derive)
+    except UsageError as error:
+        raise MistakenError(Mistake(("columns", name, "derive"), str(error))) from error
+    return DerivedPlan(name, column.derive, dependencies, column.from_, ctype)

@@ -1,0 +1,357 @@
+"""A recipe after it met the logs: everything a worker needs to make rows, as small immutable values.
+
+Here: `RowPlan` and its parts.
+Elsewhere: the recipe as people write it (logloom.recipe), how it becomes a plan
+(logloom.transforms.rows.plan.resolve), how a plan makes rows (logloom.transforms.rows.row_stream).
+Times are int64 nanoseconds since the Unix epoch, durations nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import numpy as np
+
+from logloom.io.logs.interface import FieldSpec, TimeSource
+from logloom.resample.frame_tree import Extrapolation
+from logloom.resample.policies import POLICIES, ResamplePolicy
+from logloom.row_splits import COLUMN, RowSplit
+from logloom.schema import STRING, ColumnType, Schema
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which messages a tick uses.
+
+    Attributes:
+        policy: one of `POLICIES`.
+        tolerance: for policies that tolerate a distance; for `matched` the largest spread of a set.
+        window: (a, b) for those that use a window: messages with t + a < m <= t + b.
+        offset: added to the stamp of every message of the column to give its message time.
+    """
+
+    policy: str
+    tolerance: int = 0
+    window: tuple[int, int] = (0, 0)
+    offset: int = 0
+
+    @property
+    def rules(self) -> ResamplePolicy:
+        return POLICIES[self.policy]
+
+    @property
+    def back(self) -> int:
+        """How far before a tick a used message can lie; never negative."""
+        if self.rules.uses == "window":
+            return max(0, -self.window[0])
+        return self.tolerance if self.rules.before else 0
+
+    @property
+    def forward(self) -> int:
+        """How far after a tick a used message can lie; never negative."""
+        if self.rules.uses == "window":
+            return max(0, self.window[1])
+        return self.tolerance if self.rules.after else 0
+
+
+@dataclass(frozen=True)
+class TransformPlan:
+    """A column of poses of one frame in another.
+
+    Attributes:
+        source, target: p_target = pose(p_source); "" where a topic's messages name the frame.
+        topics, static: with transforms, those of `static` without times.
+        reach: how far a lookup reaches beside a frame's transforms.
+        at: the column whose message time is looked up; "" for the tick.
+        form: one of `FORMS` of logloom.transforms.rows.pose_lookups.
+        max_delay: the furthest a transform's stamp may lie from its message's log time.
+        source_topic, target_topic: whose last message names the frame.
+        around: how far beside the time of `at`, or the tick, poses are looked up, too; ns.
+    """
+
+    name: str
+    source: str
+    target: str
+    topics: tuple[str, ...]
+    static: tuple[str, ...]
+    reach: Extrapolation
+    at: str
+    form: str
+    ctype: ColumnType
+    max_delay: int | None
+    source_topic: str = ""
+    target_topic: str = ""
+    around: int = 0
+
+    @property
+    def words(self) -> str:
+        """Which pose it is, for people: `a in b`."""
+        source = self.source or f"the frame of {self.source_topic}"
+        return f"{source} in {self.target or f'the frame of {self.target_topic}'}"
+
+
+@dataclass(frozen=True)
+class DeskewPlan:
+    """How the points of a column are moved.
+
+    Attributes:
+        pose: of the lidar in a frame that stands still, up to `around` beside the column's message times.
+        field, unit: of points, with their times; in one of `TIME_UNITS` of
+            logloom.io.logs.messages.point_clouds. "" where each log's own clouds say, see
+            `logloom.transforms.rows.point_times`.
+        to: "tick", "start" or "end": to where they would lie had they been measured then.
+        semantics: counts up when points would be moved otherwise for the same log and recipe.
+    """
+
+    pose: TransformPlan
+    field: str
+    unit: str
+    to: str
+    semantics: int = 1
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """A column that comes from a topic.
+
+    Attributes:
+        message_type: of the value in one message, before resampling.
+        ctype: of the value in one row, after resampling and `dtype`.
+        time, max_delay: as `TopicRequest` wants them.
+        required: `missing: fail`, a log without the topic stops the build.
+        deskew: how points are moved, of a column that says so.
+        decoded: whether an output decodes its bytes, so that a picture that doesn't decode is no value.
+    """
+
+    name: str
+    topic: str
+    spec: FieldSpec
+    sampling: Sampling
+    message_type: ColumnType
+    ctype: ColumnType
+    time: tuple[TimeSource, ...]
+    max_delay: int | None
+    required: bool = False
+    deskew: DeskewPlan | None = None
+    decoded: bool = False
+
+
+@dataclass(frozen=True)
+class LabelPlan:
+    """A column of labels, see `logloom.recipe.LabelColumn`.
+
+    Attributes:
+        many: a row holds all labels of one time, else the only one.
+        ctype: of a row.
+    """
+
+    name: str
+    tolerance: int
+    many: bool
+    ctype: ColumnType
+
+    @property
+    def item(self) -> ColumnType:
+        """The type of one label."""
+        shape = self.ctype.shape[1:] if self.many else self.ctype.shape
+        return replace(self.ctype, shape=shape, unit="", description="")
+
+    @property
+    def sampling(self) -> Sampling:
+        """Which stamp of labels a tick uses."""
+        return Sampling("nearest", self.tolerance)
+
+
+@dataclass(frozen=True, order=True)
+class Dependency:
+    """What rows depend on beside logs and recipe, since the recipe names it; part of every unit's identity.
+
+    Attributes:
+        kind: "module", "package", or "file" for one that the recipe names.
+        name: without a folder of this machine: a module's dotted name, a file as the recipe has it.
+        content: BLAKE3 of the bytes in hex; of an installed package its version.
+    """
+
+    kind: str
+    name: str
+    content: str
+
+
+def labelled(dependencies: Iterable[Dependency]) -> dict[str, str]:
+    """Contents of dependencies by kind and name, as manifests have them."""
+    return {f"{one.kind} {one.name}": one.content for one in sorted(set(dependencies))}
+
+
+def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """What differs between two manifests' dependencies, came or went, by kind and name."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+@dataclass(frozen=True)
+class DerivedPlan:
+    """A column computed from others.
+
+    Attributes:
+        function: "module:name".
+        dependencies: of the function, sorted.
+    """
+
+    name: str
+    function: str
+    dependencies: tuple[Dependency, ...]
+    inputs: tuple[str, ...]
+    ctype: ColumnType
+
+
+@dataclass(frozen=True)
+class RateClock:
+    """Ticks t_k = floor(k * 10**9 / rate) for every integer k with t_k in the extent of the log."""
+
+    rate: Decimal
+
+
+@dataclass(frozen=True)
+class TopicClock:
+    """A tick for each distinct message time of a topic."""
+
+    topic: str
+    time: tuple[TimeSource, ...]
+    max_delay: int | None
+
+
+@dataclass(frozen=True)
+class SyncClock:
+    """A tick for each matched set of messages, one of each topic; see `logloom.resample.sync`.
+
+    Attributes:
+        times: by topic, the ways to stamp its messages.
+        stamp: the topic whose messages' times are the ticks.
+        within: the largest time between two messages of a set; 0 where their times must be equal.
+    """
+
+    topics: tuple[str, ...]
+    times: tuple[tuple[TimeSource, ...], ...]
+    stamp: str
+    within: int
+    max_delay: int | None
+
+    @property
+    def margin(self) -> int:
+        """How far beside a stretch of ticks messages are looked at, at first; mostly it suffices."""
+        return 4 * self.within + 1
+
+
+def clock_topics(clock: RateClock | TopicClock | SyncClock) -> tuple[str, ...]:
+    """The topics whose messages are a clock's ticks."""
+    if isinstance(clock, RateClock):
+        return ()
+    return (clock.topic,) if isinstance(clock, TopicClock) else clock.topics
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """All that rows depend on beside the log.
+
+    Attributes:
+        require: columns that must be available, else the tick is dropped.
+        where: the filter's text, or "".
+        rows, bytes: of a partition: ticks at most, and message bytes by the index.
+        split: how rows are split; None where whole logs are, or nothing is.
+    """
+
+    clock: RateClock | TopicClock | SyncClock
+    columns: tuple[ColumnPlan, ...]
+    derived: tuple[DerivedPlan, ...]
+    order: tuple[str, ...]  # all column names in recipe order
+    require: tuple[str, ...] = ()
+    where: str = ""
+    rows: int = 1000
+    bytes: int = 512 << 20
+    transforms: tuple[TransformPlan, ...] = ()
+    labels: tuple[LabelPlan, ...] = ()
+    split: RowSplit | None = None
+
+    @property
+    def schema(self) -> Schema:
+        sampled = {c.name: c.ctype for c in self.columns} | {c.name: c.ctype for c in self.transforms}
+        sampled |= {c.name: c.ctype for c in self.labels}
+        types = sampled | {c.name: c.ctype for c in self.derived}
+        split = {COLUMN: STRING} if self.split is not None else {}
+        return Schema({name: types[name] for name in self.order} | split, tuple(sampled))
+
+    @property
+    def dependencies(self) -> dict[str, str]:
+        """What columns depend on beside logs and recipe: contents by kind and name."""
+        return labelled(one for column in self.derived for one in column.dependencies)
+
+    @property
+    def lookups(self) -> tuple[TransformPlan, ...]:
+        """All that looks poses up: columns of poses, and clouds that are deskewed, under their names."""
+        return (*self.transforms, *(c.deskew.pose for c in self.columns if c.deskew is not None))
+
+    @property
+    def period(self) -> int | None:
+        """Of a rate clock, in ns, rounded down; None where messages are the clock."""
+        return int(10**9 / self.clock.rate) if isinstance(self.clock, RateClock) else None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A partition of one log: the ticks and messages with start <= time < stop.
+
+    Attributes:
+        start, stop: int64 ns; the first span of a log starts at `MIN_TIME`, the last stops at `MAX_TIME`.
+        ticks: for a rate clock the range of k, else None (messages tell).
+    """
+
+    start: int
+    stop: int
+    ticks: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """The partition's name within its log: stable, and unique among the log's spans."""
+        if self.ticks is not None:
+            return f"{self.ticks[0]}-{self.ticks[1]}"
+        return f"{self.start}-{self.stop}"
+
+
+def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int = 32) -> ColumnType:
+    """The type of a row's value, given the type of a message's value (design of types: see docs/rows.md).
+
+    linear, slerp, angle, mean and sum give float64, count int64 (one number), window and all a leading ragged
+    axis, the others the message's type; `dtype` then casts numbers.
+
+    Args:
+        message: the type of a message's value.
+        policy: a name of `POLICIES`.
+        dtype: what numbers are cast to; None leaves them.
+        strings: characters kept of each text where a row has several.
+
+    Raises:
+        ValueError: the policy can't be applied to this type; says why.
+    """
+    numeric = message.kind == "array" and message.dtype.names is None and message.dtype.kind in "iufb"
+    rules = POLICIES[policy]
+    result = message.dtype if rules.result is None else np.dtype(rules.result)
+    shape, kind = message.shape, message.kind
+    if rules.takes == "nothing":
+        shape, kind = (), "array"
+    elif rules.gathers and message.kind == "string":
+        result, kind = np.dtype(f"<U{strings}"), "array"
+    elif rules.takes != "any":
+        if message.is_ragged:
+            raise ValueError(f"{policy} can't be applied to {message}, whose length differs by message")
+        if not numeric and not (rules.takes == "fixed" and message.kind == "array"):
+            raise ValueError(f"{policy} needs numbers, got {message}")
+        if rules.takes == "quaternions" and message.shape[-1:] != (4,):
+            raise ValueError(f"{policy} needs quaternions (x, y, z, w), got {message}")
+        if rules.gathers:
+            shape = (None, *message.shape)
+    if dtype is not None:
+        if not numeric:
+            raise ValueError(f"dtype casts numbers, got {message}")
+        result = np.dtype(dtype)
+    return ColumnType(result, shape, kind, message.unit, message.description)

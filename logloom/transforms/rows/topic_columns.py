@@ -1,0 +1,511 @@
+"""What is read of a log at a time: the ticks of a piece of a span, and the columns that topics give there.
+
+Here: `Piece`, `Static` and `read_statics`.
+Elsewhere: how spans are cut into pieces (logloom.transforms.rows.spans), the choice of messages
+(logloom.transforms.rows.resample), whole rows (logloom.transforms.rows.row_stream).
+Times are int64 nanoseconds since the Unix epoch; ranges are half-open, but a span's ends may be open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from logloom.blocks import Ragged, Values, empty, take
+from logloom.errors import LogloomError, LogReadError, UsageError
+from logloom.io.catalog.labels import LogLabels
+from logloom.io.logs.interface import (
+    MAX_TIME,
+    MIN_TIME,
+    FieldSpec,
+    Log,
+    LogSummary,
+    Messages,
+    OnError,
+    Refusal,
+    TopicRequest,
+)
+from logloom.io.logs.messages.images import check_decodes
+from logloom.io.logs.messages.partial import take_partly
+from logloom.io.logs.redaction import RedactedLog, RedactedMessages, lie_in
+from logloom.io.video.frames import UNDECODABLE
+from logloom.resample import kernels
+from logloom.resample.angles import TurnEvidence
+from logloom.resample.frame_tree import FOUND
+from logloom.schema import NO_AGE
+from logloom.transforms.rows.accounts import Seen, see, within
+from logloom.transforms.rows.deskew import WHY, Deskewing
+from logloom.transforms.rows.label_columns import Labelled
+from logloom.transforms.rows.plan.column_warnings import column_turns
+from logloom.transforms.rows.plan.row_plan import ColumnPlan, RateClock, RowPlan, Span, SyncClock, TopicClock
+from logloom.transforms.rows.point_times import PointTimes
+from logloom.transforms.rows.pose_lookups import Looked, SpanFrames
+from logloom.transforms.rows.resample import Indices, Mask, Times, cast_values, choose, shifted
+from logloom.transforms.rows.sync_clock import clock_requests, synced, widened
+from logloom.transforms.rows.ticks import rate_ticks, topic_ticks
+from logloom.transforms.rows.video_columns import VideoValues
+
+Column = tuple[Values, Times, Mask]  # values, ages and availabilities
+
+
+@dataclass(frozen=True)
+class Static:
+    """A static column's value: of the topic's last message by position in the log.
+
+    Attributes:
+        value: one row of the column's type, or none where the log has no such message.
+        log_time: of the message; ages are counted from it, since a static message may have no stamp.
+        refused: the last messages of the topic that can't be used.
+    """
+
+    value: Values
+    log_time: int = 0
+    refused: tuple[Refusal, ...] = ()
+
+
+def read_statics(log: Log, plan: RowPlan, on_error: OnError = "fail") -> dict[str, Static]:
+    """The static columns of a log, by name.
+
+    Raises:
+        LogReadError: a message doesn't fit its definition, and none may be refused.
+        LogloomError: a value doesn't fit the column's dtype.
+    """
+    return {c.name: _read_static(log, c, on_error) for c in plan.columns if c.sampling.rules.uses == "topic"}
+
+
+def _read_static(log: Log, column: ColumnPlan, on_error: OnError) -> Static:
+    messages = log.last_message(column.topic) if column.topic in log.summary.topics else None
+    if messages is None:
+        return Static(empty(column.ctype))
+    refused = tuple(messages.refused)
+    if len(messages) == 0:
+        return Static(empty(column.ctype), refused=refused)
+    value, _, reasons = _taken(column, messages, column.spec, np.arange(1), on_error)
+    if value is None:
+        uri = log.summary.uris[0]
+        lost = _refusals(uri, column, messages, reasons)
+        return Static(empty(column.ctype), refused=(*refused, *lost))
+    value = _checked(column, value)
+    adapt = _adapter(column)
+    with np.errstate(all="ignore"):
+        value = cast_values(adapt(value) if adapt else value, column.ctype, column.name, messages.log_time)
+    return Static(value, int(messages.log_time[0]), refused)
+
+
+class SpanValues(NamedTuple):
+    """What all pieces of a span share.
+
+    Attributes:
+        statics, videos: by column.
+        frames: the trees that poses are looked up in.
+        labels: of the log, by column.
+        point_times: of columns whose points are deskewed.
+        on_error: what becomes of a message that can't be decoded.
+    """
+
+    statics: Mapping[str, Static]
+    frames: SpanFrames
+    videos: Mapping[str, VideoValues]
+    labels: Mapping[str, LogLabels] = {}
+    point_times: Mapping[str, PointTimes] = {}
+    on_error: OnError = "fail"
+
+
+class Piece:
+    """What is read at a time: the ticks of a piece of a span, and the columns that come from topics."""
+
+    def __init__(self, log: Log, plan: RowPlan, span: Span, shared: SpanValues):
+        self.span = span
+        self.messages = log.read(requests_of(plan, log.summary, span))
+        self.ticks, self.purged, matched = self._ticks(log, plan)
+        self.columns: dict[str, Sampled | Still | Looked | Labelled] = {}
+        uri = log.summary.uris[0] if log.summary.uris else ""
+        for column in plan.columns:
+            if column.sampling.rules.uses == "topic":
+                self.columns[column.name] = Still(column, shared.statics[column.name], self.ticks)
+            else:
+                messages, video = self.messages.get(column.topic), shared.videos.get(column.name)
+                wanted = matched.get(column.topic) if column.sampling.rules.by_clock else None
+                point_times = shared.point_times.get(column.name)
+                deskewing = Deskewing(column, shared.frames, point_times) if point_times else None
+                self.columns[column.name] = Sampled(
+                    column, messages, self.ticks, span, uri, video, deskewing, wanted, shared.on_error
+                )
+        for looked in plan.transforms:
+            at = self.columns[looked.at] if looked.at else None
+            times = (at.age, at.available) if isinstance(at, Sampled) else None
+            self.columns[looked.name] = Looked(looked, shared.frames, self.ticks, times)
+        for labels in plan.labels:
+            self.columns[labels.name] = Labelled(labels, shared.labels.get(labels.name), self.ticks)
+
+    def _ticks(self, log: Log, plan: RowPlan) -> tuple[Times, Mask, Mapping[str, Times]]:
+        """The ticks, which of them were erased from the log, and the times of the clock's messages."""
+        if isinstance(plan.clock, RateClock):
+            ticks = rate_ticks(plan.clock.rate, *(self.span.ticks or (0, 0)))
+            return ticks, lie_in(ticks, log.ranges if isinstance(log, RedactedLog) else ()), {}
+        if isinstance(plan.clock, SyncClock):
+            found = synced(log, plan, plan.clock, self.messages, self.span)
+            wanted = _stated(log, found.ticks)
+            ticks = found.ticks[wanted]
+            matched = {topic: times[wanted] for topic, times in found.times.items()}
+            return ticks, np.zeros(len(ticks), np.bool_), matched
+        clock = self.messages.get(plan.clock.topic)
+        times = clock.time if clock is not None else np.empty(0, np.int64)
+        erased = clock.erased_times if isinstance(clock, RedactedMessages) else np.empty(0, np.int64)
+        both = np.concatenate([times, erased])
+        ticks = topic_ticks(both[within(both, self.span)])
+        ticks = ticks[_stated(log, ticks)]
+        return ticks, ~np.isin(ticks, times), {}
+
+    def num_purged(self, topic: str) -> int:
+        """How many messages of a topic, which the piece owns, were erased from the log."""
+        messages = self.messages[topic]
+        if not isinstance(messages, RedactedMessages):
+            return 0
+        refused = np.array([[r.log_time, r.num_messages] for r in messages.erased_refusals], np.int64)
+        times, counts = refused.reshape(-1, 2).T
+        own = within(messages.erased_times, self.span).sum() + counts[within(times, self.span)].sum()
+        return int(own)
+
+
+def _stated(log: Log, ticks: Times) -> Mask:
+    """Which ticks that messages tell lie in the extent that a recipe states; all where it states none."""
+    first, last = log.summary.recorded.stated
+    return (ticks >= (MIN_TIME if first is None else first)) & (ticks <= (MAX_TIME if last is None else last))
+
+
+def requests_of(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, TopicRequest]:
+    """The span itself and the halo of its columns, by topic."""
+    requests: dict[str, TopicRequest] = {}
+    for topic, request in _wanted(plan, summary, span):
+        known = requests.get(topic)  # nosec B113 # a dict
+        if known is not None and (known.time, known.max_delay) != (request.time, request.max_delay):
+            raise UsageError(f"topic {topic}: its columns and clock disagree about time or max_delay")
+        if known is not None:
+            start, stop = min(request.start, known.start), max(request.stop, known.stop)
+            request = replace(request, start=start, stop=stop)
+        requests[topic] = request
+    return requests
+
+
+def _wanted(plan: RowPlan, summary: LogSummary, span: Span) -> Iterator[tuple[str, TopicRequest]]:
+    """What each column and the clock want, by topic."""
+    for column in plan.columns:
+        if column.sampling.rules.uses != "topic" and column.topic in summary.topics:
+            yield column.topic, TopicRequest(*_reach(column, span), column.time, column.max_delay)
+    clock = plan.clock
+    if isinstance(clock, TopicClock) and clock.topic in summary.topics:
+        yield clock.topic, TopicRequest(span.start, span.stop, clock.time, clock.max_delay)
+    if isinstance(clock, SyncClock):
+        yield from clock_requests(summary, clock, *widened(span, clock.margin)).items()
+
+
+def _reach(column: ColumnPlan, span: Span) -> tuple[int, int]:
+    """The message times that ticks of the span may use, and those that it owns."""
+    sampling = column.sampling
+    start, stop = span.start, span.stop
+    if start != MIN_TIME:
+        start = max(MIN_TIME, min(start, start - sampling.back - sampling.offset))
+    if stop != MAX_TIME:
+        stop = min(MAX_TIME, max(stop, stop + sampling.forward - sampling.offset))
+    return start, stop
+
+
+class Sampled:
+    """A column of a piece that is resampled from messages."""
+
+    def __init__(
+        self,
+        column: ColumnPlan,
+        messages: Messages | None,
+        ticks: Times,
+        span: Span,
+        uri: str,
+        video: VideoValues | None = None,
+        deskewing: Deskewing | None = None,
+        wanted: Times | None = None,
+        on_error: OnError = "fail",
+    ):
+        self._column, self._messages, self._span, self._uri = column, messages, span, uri
+        self._video, self._deskewing, self._on_error = video, deskewing, on_error
+        self._made: tuple[Indices, Column] | None = None  # rows that were made only to know which there are
+        self._lacking: Counter[str] = Counter()
+        none = np.empty(0, np.int64)
+        self._times = none if messages is None else messages.time
+        self.usable = np.arange(len(self._times))  # messages that may be used at all
+        self._refused: tuple[Refusal, ...] = ()
+        rotates = column.sampling.rules.takes == "quaternions" or _adapter(column) is not None
+        if rotates and not column.message_type.is_ragged and messages is not None and len(messages):
+            self._refuse_zero_norms(messages)
+        if video is not None and messages is not None and len(messages):
+            self._refuse_packets(messages, video)
+        times = shifted(self._times[self.usable], column.sampling.offset)
+        self._choice = choose(column.sampling, times, ticks, wanted)
+        self._used = np.zeros(len(self._times), np.bool_)
+
+    @property
+    def available(self) -> Mask:
+        return self._choice.available
+
+    @property
+    def age(self) -> Times:
+        return self._choice.age
+
+    def used(self, tick: int) -> Indices:
+        """The messages that a tick uses, in the order of their times."""
+        return self.usable[self._choice.used(tick)]
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether a tick with a message may turn out to be unavailable once its value is made."""
+        is_lenient = self._messages is not None and may_refuse(self._column, self._on_error)
+        return self._video is not None or self._column.deskew is not None or is_lenient
+
+    def made_available(self, ticks: Indices) -> Mask:
+        """(n,) at which of some of the piece's ticks there is a value, kept until it is asked for."""
+        self._made = ticks, self._make(ticks)
+        return self._made[1][2]
+
+    def rows(self, ticks: Indices) -> Column:
+        """The column at some of the piece's ticks."""
+        made, self._made = self._made, None
+        if made is not None and np.isin(ticks, made[0]).all():
+            if len(ticks) == len(made[0]):
+                return made[1]
+            values, ages, available = made[1]
+            at = np.searchsorted(made[0], ticks)
+            return take(values, at), ages[at], available[at]
+        return self._make(ticks)
+
+    def _make(self, ticks: Indices) -> Column:
+        column, choice = self._column, self._choice.select(ticks)
+        used = self.usable[choice.rows]
+        if (
+            self._video is not None
+            and self._messages is not None
+            and column.sampling.rules.takes != "nothing"
+        ):
+            values, is_right = self._video.take(self._messages.position[used])
+            if not is_right.all():
+                self._lose(self._messages, dict.fromkeys(used[~is_right].tolist(), UNDECODABLE))
+                choice = self._choice.select(ticks)
+            return choice.apply(values, column.ctype, column.name)
+        if column.sampling.rules.takes == "nothing" or self._messages is None or len(used) == 0:
+            return choice.apply(empty(column.message_type), column.ctype, column.name, _adapter(column))
+        found, is_right, reasons = _taken(column, self._messages, column.spec, used, self._on_error)
+        values = empty(column.message_type) if found is None else _checked(column, found)
+        if reasons:
+            self._lose(self._messages, reasons)
+            choice, used = self._choice.select(ticks), used[is_right]
+        if column.deskew is not None and self._deskewing is None:
+            raise LogReadError(f"{self._uri}: {column.topic}: no message tells the times of its points")
+        if self._deskewing is not None:
+            return self._deskewed(self._deskewing, ticks, used, values)
+        return choice.apply(values, column.ctype, column.name, _adapter(column))
+
+    def _deskewed(self, deskewing: Deskewing, ticks: Indices, used: Indices, values: Values) -> Column:
+        """The column at some ticks, whose points are moved; ticks where they can't be are unavailable.
+
+        Args:
+            values: of the messages `used`.
+        """
+        assert self._messages is not None
+        column = self._column
+        times, is_right, reasons = _taken(column, self._messages, deskewing.spec, used, self._on_error)
+        if reasons:
+            self._lose(self._messages, reasons)
+            used, values = used[is_right], take(values, np.flatnonzero(is_right))
+        choice = self._choice.select(ticks)
+        clouds, ages, available = choice.apply(values, column.ctype, column.name)
+        rows, lost = [], []
+        for i, tick in enumerate(choice.ticks.tolist()):
+            cloud = clouds[i]
+            if available[i]:
+                assert times is not None
+                slot = int(np.searchsorted(used, self.usable[choice.used(i)[0]]))
+                cloud, reason = deskewing.move(cloud, times[slot], tick - int(ages[i]), tick)
+                if reason != FOUND:
+                    self._lacking[WHY[reason]] += 1
+                    lost.append(i)
+                    cloud = cloud[:0]
+            rows.append(cloud)
+        if lost:
+            ages, available = ages.copy(), available.copy()
+            ages[lost], available[lost] = NO_AGE, False
+            lo, hi = self._choice.lo.copy(), self._choice.hi.copy()
+            lo[ticks[lost]] = hi[ticks[lost]] = 0
+            self._choice = replace(self._choice, lo=lo, hi=hi)
+        return Ragged.from_rows(rows, column.ctype), ages, available
+
+    def lacking(self) -> Mapping[str, int]:
+        """How many ticks have a cloud that can't be deskewed, by reason; of rows that were made."""
+        return self._lacking
+
+    def turns(self) -> tuple[TurnEvidence, ...]:
+        """What the piece's messages show of angles that wrap."""
+        if self._messages is None:
+            return ()
+        rows, times = self.usable[self._choice.order], self._choice.times
+        return column_turns(self._column, self._messages, rows, times, self._span)
+
+    def keep(self, ticks: Indices) -> None:
+        """Notes that the messages of these ticks stand in rows."""
+        self._used[self.usable[self._choice.select(ticks).rows]] = True
+
+    def seen(self) -> Seen:
+        positions = np.empty(0, np.int64) if self._messages is None else self._messages.position
+        seen = see(self._column.sampling, self._span, self._times, positions, self._used)
+        return replace(seen, refused=self._refused)
+
+    def _refuse_packets(self, messages: Messages, video: VideoValues) -> None:
+        """Leaves out packets that have no right picture, before neighbours are chosen."""
+        reasons = video.refusals(messages.position)
+        refused = np.array([bool(reason) for reason in reasons])
+        own = np.flatnonzero(refused & within(self._times, self._span)).tolist()
+        self.usable = np.flatnonzero(~refused)
+        self._refused = _refusals(self._uri, self._column, messages, {i: reasons[i] for i in own})
+
+    def _lose(self, messages: Messages, reasons: Mapping[int, str]) -> None:
+        """Refuse messages that were chosen, and turn out to have no value.
+
+        Their neighbours don't take their place: a tick may not depend on what else was decoded. Windows of
+        several values go on without them.
+
+        Args:
+            reasons: by the number of the message.
+        """
+        choice, rules = self._choice, self._column.sampling.rules
+        at = np.flatnonzero(np.isin(self.usable[choice.order], list(reasons)))
+        lo, hi = np.searchsorted(at, choice.lo), np.searchsorted(at, choice.hi)  # how many lie before these
+        if rules.gathers or rules.takes == "numbers":
+            self._choice = replace(
+                choice,
+                order=np.delete(choice.order, at),
+                times=np.delete(choice.times, at),
+                lo=choice.lo - lo,
+                hi=choice.hi - hi,
+            )
+        else:
+            has_lost = lo < hi
+            self._choice = replace(
+                choice, lo=np.where(has_lost, 0, choice.lo), hi=np.where(has_lost, 0, choice.hi)
+            )
+        self._refused += _refusals(self._uri, self._column, messages, reasons)
+
+    def _refuse_zero_norms(self, messages: Messages) -> None:
+        """Leaves out rotations that are none, before neighbours are chosen."""
+        column, every = self._column, self.usable
+        found, is_right, reasons = _taken(column, messages, column.spec, every, self._on_error)
+        values = empty(column.message_type) if found is None else _checked(column, found)
+        assert isinstance(values, np.ndarray)
+        is_right[is_right] = ~kernels.has_zero_norm(values)
+        self.usable = every[is_right]
+        own = every[~is_right & within(self._times, self._span)].tolist()
+        why = {i: reasons.get(i, "a quaternion of norm zero is no rotation") for i in own}
+        self._refused = _refusals(self._uri, column, messages, why)
+
+
+class Still:
+    """A static column of a piece: one value at every tick."""
+
+    def __init__(self, column: ColumnPlan, static: Static, ticks: Times):
+        self._column, self._static, self._ticks = column, static, ticks
+        self.available = np.full(len(ticks), len(static.value) > 0)
+
+    def rows(self, ticks: Indices) -> Column:
+        value, available = self._static.value, self.available[ticks]
+        if len(value) == 0:
+            return empty(self._column.ctype, len(ticks)), np.full(len(ticks), NO_AGE), available
+        if isinstance(value, Ragged):
+            repeated: Values = Ragged.from_rows([value[0]] * len(ticks), self._column.ctype)
+        else:
+            repeated = np.repeat(value, len(ticks), axis=0)
+        return repeated, self._ticks[ticks] - self._static.log_time, available
+
+    def keep(self, ticks: Indices) -> None:
+        pass
+
+
+def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
+    """What is done to resampled values before the cast; only rotations are shown otherwise than resampled."""
+    if column.spec.adapter != "rotation_matrix" or column.message_type.shape[-1:] != (4,):
+        return None
+    from logloom.io.logs.messages.adapters import rotation_matrix
+
+    def to_matrices(values: Values) -> Values:
+        flat = values.values if isinstance(values, Ragged) else values
+        quaternions = flat.reshape(-1, 4).astype(np.float64)
+        # Squares of very small or large parts would leave the range of float64.
+        largest = np.abs(quaternions).max(axis=1, initial=0)
+        odd = ~((largest > 1e-100) & (largest < 1e100))
+        quaternions[odd] = kernels.normalised(quaternions[odd])
+        known = ~np.isnan(quaternions[:, 0])
+        matrices = np.full((len(quaternions), 3, 3), kernels.NAN)
+        matrices[known] = rotation_matrix(quaternions[known])
+        matrices = matrices.reshape(*flat.shape[:-1], 3, 3)
+        return Ragged(matrices, values.shapes) if isinstance(values, Ragged) else matrices
+
+    return to_matrices
+
+
+def may_refuse(column: ColumnPlan, on_error: OnError) -> bool:
+    """Whether a column refuses messages that can't be decoded; else they are an error of their log."""
+    is_picture = column.decoded or column.spec.adapter == "image"
+    return on_error == "salvage" or (on_error == "skip" and is_picture)
+
+
+def _taken(
+    column: ColumnPlan, messages: Messages, spec: FieldSpec, rows: Indices, on_error: OnError
+) -> tuple[Values | None, Mask, Mapping[int, str]]:
+    """Values of messages of a column, without those that it refuses; see `take_partly`.
+
+    Raises:
+        LogReadError: a message can't be decoded, and none may be refused.
+    """
+    if not may_refuse(column, on_error):
+        return messages.take(spec, rows), np.ones(len(rows), np.bool_), {}
+
+    def take_decoded(some: Indices) -> Values:
+        values = messages.take(spec, some)
+        for data in values if column.decoded else ():
+            check_decodes(data.tobytes())
+        return values
+
+    return take_partly(take_decoded, rows)
+
+
+def _refusals(
+    uri: str, column: ColumnPlan, messages: Messages, reasons: Mapping[int, str]
+) -> tuple[Refusal, ...]:
+    """The refusals of messages by a column, by their numbers."""
+    return tuple(
+        Refusal(
+            uri,
+            -1,
+            column.topic,
+            int(messages.position[row]),
+            int(messages.log_time[row]),
+            f"column {column.name}: {why.removeprefix(f'{uri}: ')}",
+        )
+        for row, why in sorted(reasons.items())
+    )
+
+
+def _checked(column: ColumnPlan, values: Values) -> Values:
+    """Values as a log gave them.
+
+    Raises:
+        LogloomError: they have another type than planned.
+    """
+    planned = column.message_type
+    tail = values.tail if isinstance(values, Ragged) else values.shape[1:]
+    if (values.dtype, tail, isinstance(values, Ragged)) != (planned.dtype, planned.tail, planned.is_ragged):
+        raise LogloomError(
+            f"column {column.name!r}: topic {column.topic} gives {values.dtype} of shape {tail} in this log, "
+            f"planned was {planned}. Logs of one recipe must agree about the fields it selects."
+        )
+    return values

@@ -1,0 +1,1 @@
+"""Recipes that are suggested for logs."""

@@ -1,0 +1,343 @@
+"""Which columns suit messages of a type, and how each may be resampled.
+
+Here: `candidates`, a function of a definition alone: what its names and sub-messages tell.
+Elsewhere: what the messages themselves hold against it (samples), the recipe around it (recipe).
+A position may be interpolated linearly, a rotation by slerp, a heading that its message defines by angle;
+integers, enums, booleans, matrices and whatever else a mean has no meaning for take the nearest message. A
+name alone makes no angle: a steering wheel may turn several times, and `angle` would bend its values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from logloom.io.logs.interface import TopicInfo
+from logloom.io.logs.messages.definitions import Field, Number, Struct, Text
+
+MAX_COLUMNS = 24  # of one topic
+MAX_DEPTH = 6  # of sub-messages that are looked into
+
+_AXES = ("x", "y", "z")
+_QUATERNION = ("x", "y", "z", "w")
+# Of sub-messages; they say nothing in a column's name.
+_WRAPPERS = frozenset({"pose", "twist", "accel", "wrench", "transform", "vector", "point"})
+_ROOT_TIMES = frozenset({"stamp", "timestamp"})
+
+# Fields that are headings in radians by the definition of their type, by `pkg/Name`.
+_HEADINGS: Mapping[str, str] = {
+    "geometry_msgs/Pose2D": "theta",
+    "nav_2d_msgs/Pose2D32": "theta",
+    "px4_msgs/VehicleLocalPosition": "heading",
+    "turtlesim/Pose": "theta",
+    "vision_msgs/Pose2D": "theta",
+}
+# What no mean has a meaning for, though it may be written as floats.
+_APART = frozenset(
+    {
+        "id", "ids", "mode", "status", "state", "type", "kind", "class", "label", "index", "flag", "flags",
+        "gear", "enum", "code", "matrix", "rotation", "orientation", "quaternion", "quat", "attitude",
+        "covariance", "intrinsics", "extrinsics", "transform", "homography", "deg", "degree", "degrees",
+        "lon", "lng", "longitude", "q", "q0", "q1", "q2", "q3", "q4",
+    }
+)  # fmt: skip
+_TURNED = frozenset({"rotation", "orientation", "attitude", "quaternion", "quat"})
+_TEXT = "text; add it by hand where it is wanted"
+_COVARIANCE = "covariances; add them by hand where they are wanted"
+_MANY = f"the first {MAX_COLUMNS} columns are enough to start with"
+
+_TWIST = {"linear": ("linear_velocity", "m s-1"), "angular": ("angular_velocity", "rad s-1")}
+_ACCEL = {"linear": ("linear_acceleration", "m s-2"), "angular": ("angular_acceleration", "rad s-2")}
+# Units by the name of a vector; conventions of ROS and Foxglove.
+_VECTORS = {
+    "position": "m",
+    "translation": "m",
+    "point": "m",
+    "linear_velocity": "m s-1",
+    "angular_velocity": "rad s-1",
+    "linear_acceleration": "m s-2",
+    "angular_acceleration": "rad s-2",
+    "magnetic_field": "T",
+    "force": "N",
+    "torque": "N m",
+}
+# Units of the fields of a type, by `pkg/Name`.
+_UNITS: Mapping[str, Mapping[str, str]] = {
+    "turtlesim/Pose": {"x": "m", "y": "m", "linear_velocity": "m s-1", "angular_velocity": "rad s-1"},
+    "geometry_msgs/Pose2D": {"x": "m", "y": "m"},
+    "geometry_msgs/Point": {"": "m"},
+    "geometry_msgs/Point32": {"": "m"},
+    "sensor_msgs/Temperature": {"temperature": "degC", "variance": "degC2"},
+    "sensor_msgs/FluidPressure": {"fluid_pressure": "Pa", "variance": "Pa2"},
+    "sensor_msgs/Illuminance": {"illuminance": "lx", "variance": "lx2"},
+    "sensor_msgs/Range": {"range": "m", "min_range": "m", "max_range": "m", "field_of_view": "rad"},
+    "sensor_msgs/BatteryState": {"voltage": "V", "current": "A", "temperature": "degC"},
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A column that may be suggested; `keys` as a recipe has them, without topic and tolerance."""
+
+    suffix: str
+    keys: Mapping[str, Any]
+
+    @property
+    def policy(self) -> str:
+        return str(self.keys["resample"])
+
+    def with_keys(self, **keys: Any) -> Candidate:
+        """The same with other keys; those that are None are dropped."""
+        merged = {**self.keys, **keys}
+        return replace(self, keys={key: value for key, value in merged.items() if value is not None})
+
+
+@dataclass
+class Candidates:
+    """What suits a topic.
+
+    Attributes:
+        left_out: names by the reason why they are no columns.
+    """
+
+    columns: list[Candidate] = field(default_factory=list)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+
+    def leave_out(self, name: str, reason: str) -> None:
+        self.left_out.setdefault(reason, []).append(name)
+
+
+def short_type(info: TopicInfo) -> str:
+    """pkg/Name, however the log writes it."""
+    parts = re.split(r"/|::|\.", info.type)
+    return "/".join(part for part in parts if part not in ("msg", "srv", ""))
+
+
+def known(info: TopicInfo) -> list[Candidate]:
+    """The columns of a type that an adapter reads, or of which few fields are worth a column."""
+    return list(_KNOWN.get(short_type(info).rsplit("/", 1)[-1], ()))
+
+
+def transforms() -> Candidate:
+    """The column of a topic on which transforms of several frames take turns."""
+    return _nearest("", **{"as": "transforms", "strings": 64})
+
+
+def pictures() -> Candidate:
+    """The column of a topic whose messages are images of pixels, or packets of video."""
+    return _nearest("", **{"as": "image"})
+
+
+def candidates(info: TopicInfo, root: Struct) -> Candidates:
+    """The columns that fields of a message make, and what is left out of it.
+
+    Args:
+        root: of the topic's messages.
+    """
+    found = Candidates()
+    walk = _Walk(info, found)
+    for candidate in walk.struct(root, "", ()):
+        if len(found.columns) == MAX_COLUMNS:
+            found.leave_out(candidate.suffix, _MANY)
+        else:
+            found.columns.append(candidate)
+    return found
+
+
+@dataclass
+class _Walk:
+    """One walk through a definition."""
+
+    info: TopicInfo
+    found: Candidates
+
+    @property
+    def has_conventions(self) -> bool:
+        """Whether lengths are metres and angles radians, as ROS and Foxglove have them."""
+        return self.info.encoding in ("cdr", "ros1") or self.info.type.startswith("foxglove.")
+
+    def struct(self, struct: Struct, path: str, names: tuple[str, ...]) -> Iterator[Candidate]:
+        """Columns of a message or sub-message.
+
+        Args:
+            path: of the sub-message, with a dot at its end; "" of the message.
+            names: that a column's suffix starts with.
+        """
+        fields = [f for f in struct.fields if f.name != "header" and (path or not _is_stamp(f))]
+        if vector := self._vector(fields, path, names, struct):
+            yield vector
+            return
+        grouped = _quaternions(fields, alone=False)
+        for prefix, parts in grouped.items():
+            suffix = _suffix((*names, "rotation" if prefix in ("q", "q_") else prefix.rstrip("_")))
+            yield _slerp(suffix, [path + part for part in parts])
+        inside = {part for parts in grouped.values() for part in parts}
+        for item in fields:
+            if item.name not in inside:
+                yield from self._field(item, path, names, struct)
+
+    def _vector(
+        self, fields: Sequence[Field], path: str, names: tuple[str, ...], struct: Struct
+    ) -> Candidate | None:
+        """The one column of a sub-message (or message) that is a quaternion or a vector."""
+        here = path.rstrip(".")
+        quaternion = _quaternions(fields, alone=True).get("")
+        if quaternion:
+            in_order = [f.name for f in fields] == list(_QUATERNION)
+            paths = [here] if here and in_order else [path + axis for axis in quaternion]
+            return _slerp(_suffix(names) or "rotation", paths)
+        if not fields or not all(_is_float(f) and f.array is None for f in fields):
+            return None
+        is_vector = [f.name for f in fields] in (list(_AXES), list(_AXES[:2]))
+        policy, *others = {_policy(f, _last(path), struct) for f in fields}
+        if others or len({_dtype(f) for f in fields}) > 1:
+            return None
+        if not (is_vector or (here and policy == "linear")):
+            return None
+        word = names[-1] if names else here.rsplit(".", 1)[-1]
+        unit = self._unit(struct, "") or (_VECTORS.get(word, "") if is_vector else "")
+        unit = "rad" if policy == "angle" else unit
+        paths = [here] if here else [f.name for f in fields]
+        keys = {"field": _paths(paths), "resample": policy}
+        return Candidate(_suffix(names), keys | ({"unit": unit} if unit and self.has_conventions else {}))
+
+    def _field(self, item: Field, path: str, names: tuple[str, ...], owner: Struct) -> Iterator[Candidate]:
+        where, kind = path + item.name, item.type
+        if "covariance" in item.name.lower():
+            self.found.leave_out(where, _COVARIANCE)
+        elif isinstance(kind, Text) and item.array is None:
+            self.found.leave_out(where, _TEXT)
+        elif isinstance(kind, Struct) and item.array is None and not kind.is_time and _may_interpolate(kind):
+            inner = self._inner_names(item, owner, names)
+            yield from self.struct(kind, f"{where}.", inner)
+        else:
+            policy = _policy(item, _last(path), owner)
+            keys: dict[str, Any] = {"field": where, "resample": policy}
+            unit = self._unit(owner, item.name) or ("rad" if policy == "angle" else "")
+            if unit and self.has_conventions:
+                keys["unit"] = unit
+            yield Candidate(_suffix((*names, item.name)), keys)
+
+    def _inner_names(self, item: Field, owner: Struct, names: tuple[str, ...]) -> tuple[str, ...]:
+        """What the suffixes of a sub-message's columns start with."""
+        present = {f.name for f in owner.fields}
+        if item.name in _WRAPPERS:
+            return names
+        if present == {"linear", "angular"}:
+            words = _ACCEL if owner.name.rsplit("/", 1)[-1].lower().startswith("accel") else _TWIST
+            return (*names, words[item.name][0])
+        if item.name == "orientation" and "position" in present:
+            return (*names, "rotation")
+        return (*names, item.name)
+
+    def _unit(self, owner: Struct, name: str) -> str:
+        return _UNITS.get(_type_name(owner), {}).get(name, "")
+
+
+def _is_stamp(item: Field) -> bool:
+    """Whether a field of a message says when it was, as all rows do."""
+    kind = item.type
+    is_time = kind.is_time if isinstance(kind, Struct) else isinstance(kind, Number) and kind.dtype == "<i8"
+    return is_time and item.name in _ROOT_TIMES
+
+
+def _is_float(item: Field) -> bool:
+    return isinstance(item.type, Number) and item.type.dtype.kind == "f"
+
+
+def _dtype(item: Field) -> str:
+    return item.type.dtype.str if isinstance(item.type, Number) else ""
+
+
+def _may_interpolate(struct: Struct, depth: int = 0) -> bool:
+    """Whether a sub-message holds a float outside arrays, so that its fields are looked at one by one."""
+    if depth > MAX_DEPTH:
+        return False
+    return any(
+        f.array is None
+        and (_is_float(f) or (isinstance(f.type, Struct) and _may_interpolate(f.type, depth + 1)))
+        for f in struct.fields
+    )
+
+
+def _policy(item: Field, within: str, owner: Struct) -> str:
+    """How a field of numbers may be resampled, by its type, its name and its sub-message."""
+    ragged = item.array is not None and item.array.length is None
+    if ragged or not _is_float(item) or set(_words(item.name)) & _APART:
+        return "nearest"
+    if item.name == _HEADINGS.get(_type_name(owner)):
+        return "angle"
+    return "nearest" if set(_words(within)) & _TURNED and item.name in _AXES else "linear"
+
+
+def _type_name(struct: Struct) -> str:
+    """pkg/Name of a message or sub-message."""
+    return re.sub(r"[.]|::", "/", struct.name).replace("/msg/", "/")
+
+
+def _last(path: str) -> str:
+    """The name of the sub-message at the end of a path."""
+    return path.rstrip(".").rpartition(".")[2]
+
+
+def _words(name: str) -> list[str]:
+    return _snake(name).strip("_").split("_")
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _quaternions(fields: Sequence[Field], alone: bool) -> dict[str, list[str]]:
+    """Floats named {prefix}x, y, z and w, by prefix; without one only where there is nothing else."""
+    plain = {f.name for f in fields if _is_float(f) and f.array is None}
+    found = {}
+    for name in sorted(plain):
+        prefix = name[:-1]
+        parts = [prefix + axis for axis in _QUATERNION]
+        if name.endswith("w") and plain.issuperset(parts) and (not prefix) == alone:
+            found[prefix] = parts
+    return found if not alone or len(fields) == len(_QUATERNION) else {}
+
+
+def _suffix(names: Sequence[str]) -> str:
+    """Names of fields as parts of a column's name."""
+    parts = [re.sub(r"[^a-z0-9_]", "_", _snake(name))[:60] for name in names if name]
+    return ".".join(f"_{part}" if part[0].isdigit() else part for part in parts)
+
+
+def _paths(paths: Sequence[str]) -> str | list[str]:
+    return paths[0] if len(paths) == 1 else list(paths)
+
+
+def _slerp(suffix: str, paths: Sequence[str]) -> Candidate:
+    return Candidate(suffix, {"field": _paths(paths), "resample": "slerp"})
+
+
+def _nearest(suffix: str, **keys: Any) -> Candidate:
+    return Candidate(suffix, {**keys, "resample": "nearest"})
+
+
+def _static(suffix: str, **keys: Any) -> Candidate:
+    return Candidate(suffix, {**keys, "resample": "static"})
+
+
+# By the last part of the type's name: packages differ between ROS 1 and 2, the names of their types don't.
+_KNOWN: Mapping[str, Sequence[Candidate]] = {
+    "NavSatFix": [_nearest("", **{"as": "navsat"})],
+    "LocationFix": [_nearest("", **{"as": "navsat"})],
+    "LaserScan": [_nearest("", **{"as": "scan", "unit": "m"})],
+    "PointCloud2": [_nearest("", **{"as": "points[x,y,z]", "unit": "m"})],
+    "PointCloud": [_nearest("", **{"as": "points[x,y,z]", "unit": "m"})],
+    "CompressedImage": [_nearest("", field="data")],
+    "Image": [pictures()],
+    "RawImage": [pictures()],
+    "CameraInfo": [_static("intrinsics", field="k"), _static("distortion", field="d")],
+    "CameraCalibration": [_static("intrinsics", field="k"), _static("distortion", field="d")],
+    "TFMessage": [transforms()],
+    "tfMessage": [transforms()],
+    "FrameTransforms": [transforms()],
+    "JointState": [_nearest(name, field=name) for name in ("position", "velocity", "effort")],
+}

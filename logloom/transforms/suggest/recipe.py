@@ -1,0 +1,416 @@
+"""A recipe for logs that nobody wrote a recipe for yet; it builds as it stands.
+
+Here: which clock, tolerances and max_delay suit what the logs hold, which columns can be built, and the text.
+Elsewhere: columns by the types of messages (columns), those of video (video), what is asked
+of the messages themselves (samples), what a recipe means (logloom.transforms.rows.plan.resolve).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from logloom.errors import OF_CONTENT, LogReadError, UsageError
+from logloom.io.logs.interface import FieldSpec, Log, TopicInfo
+from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
+from logloom.io.logs.messages.ros.languages import definition_of
+from logloom.io.logs.recording_times import is_static
+from logloom.recipe import Recipe
+from logloom.recipe import yaml as text
+from logloom.recipe.values import duration_text
+from logloom.resample.policies import POLICIES
+from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
+from logloom.text import OnMessage, counted, ignore_message, printable, some_of
+from logloom.transforms.rows.plan.resolve import resolve
+from logloom.transforms.suggest.columns import Candidate, Candidates, candidates, known, transforms
+from logloom.transforms.suggest.samples import Sample, sample
+from logloom.transforms.suggest.video import video_column
+
+RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; nobody is surprised by rows at these
+MIN_TICKS = 10  # a log shorter than this many ticks gets its rows from a topic
+MAX_NAME = 120  # characters of a column's name that come from its topic
+MAX_COMMENT = 300  # characters
+MAX_NAMED = 12  # fields in one comment
+_MS = 1_000_000
+_NICE = (1, 2, 5)
+_OUTPUT = "tar"  # which holds columns of any type, and opens with whatever opens archives
+
+
+@dataclass(frozen=True)
+class _SuggestedTopic:
+    """A topic over all logs.
+
+    Attributes:
+        info, log: of the first log that has messages of it.
+        messages: in all logs.
+        period: ns between messages, in the log where that is longest; 0 where there are fewer than two.
+    """
+
+    info: TopicInfo
+    log: Log
+    messages: int
+    period: int
+
+    @property
+    def name(self) -> str:
+        return self.info.topic
+
+    @property
+    def base(self) -> str:
+        """What the columns of the topic start with."""
+        parts = [re.sub(r"[^a-z0-9_]", "_", part.lower()) for part in self.name.split("/") if part]
+        name = ".".join(f"_{part}" if part[0].isdigit() else part for part in parts)
+        return name[:MAX_NAME].rstrip(".") or "topic"
+
+    def spread(self, per_time: float) -> _SuggestedTopic:
+        """The same where so many messages share a time: the period is that between times."""
+        return replace(self, period=round(self.period * per_time))
+
+
+def suggest(
+    logs: Mapping[str, Log],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    on_error: str = "fail",
+    skipped: Mapping[str, Sequence[str]] | None = None,
+    on_skipped: OnMessage = ignore_message,
+    on_left_out: OnMessage = ignore_message,
+    set_back: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """A recipe, as YAML, whose URIs are absolute; every column has a comment that says where it comes from.
+
+    Args:
+        logs: by log_id, opened with on_error "skip" or "salvage". Some messages are looked at, for their
+            stamps, encodings and values.
+        storage_options: for fsspec, by protocol.
+        on_error: the recipe's.
+        skipped: by log_id, the URIs of logs that the recipe names, too, though they can't be opened.
+        on_skipped: called with which other logs are damaged, under on_error "skip".
+        on_left_out: called with which topics can't be used, and why.
+        set_back: by log_id, where its recorder's clock was set back; of these logs the first part counts.
+
+    Raises:
+        UsageError: no log, or none with messages that a column can hold.
+        LogReadError: what was looked at is damaged, and not to be skipped; or all logs are.
+    """
+    topics = _topics(logs)
+    if not topics:
+        raise UsageError("no log has messages, so there is nothing to make a recipe of")
+    proposed = {topic.name: _propose(topic) for topic in topics}
+    usable = {name: made.columns for name, made in proposed.items() if isinstance(made, Candidates)}
+    found = sample(usable, logs, takes_refused=on_error != "fail")
+    uris = {log_id: log.summary.uris for log_id, log in logs.items()} | dict(skipped or {})
+    if found.damaged:
+        whole = _without_damaged(logs, found.damaged, on_error, on_skipped)
+        return suggest(
+            whole,
+            storage_options,
+            on_error="skip",
+            skipped={log_id: uris[log_id] for log_id in uris.keys() - whole.keys()},
+            on_left_out=on_left_out,
+            set_back=set_back,
+        )
+    found.unusable |= {name: made for name, made in proposed.items() if isinstance(made, str)}
+    found.static = {t.name for t in topics if _is_static(t, found.columns.get(t.name, ()))}
+    topics = [topic.spread(found.per_time.get(topic.name, 1.0)) for topic in topics]
+    head: dict[str, Any] = {
+        "name": _dataset_name(logs),
+        "logs": [uri for log_id in sorted(uris) for uri in uris[log_id]],
+        "log_id": _template(uris, storage_options),
+        "time": _time(topics, found) | ({"set_back": "first"} if set_back else {}),
+        "clock": _clock(logs, topics, found),
+    } | ({"on_error": on_error} if on_error != "fail" else {})
+    lines = _column_lines(topics, proposed, found, head["time"], logs)
+    for name in sorted(found.unusable):
+        on_left_out(f"topic {name}: {found.unusable[name]}")
+    of_time = found.comment + _set_back_words(set_back)
+    return "\n".join([*_head_lines(head, of_time), "columns:", *lines, "outputs:", f"  {_OUTPUT}: {{}}", ""])
+
+
+def _column_lines(
+    topics: Sequence[_SuggestedTopic],
+    proposed: Mapping[str, Candidates | str],
+    found: Sample,
+    time: Mapping[str, Any],
+    logs: Mapping[str, Log],
+) -> list[str]:
+    """The lines of all columns, below a comment on each topic; raises a UsageError where there is none."""
+    lines: list[str] = []
+    taken: dict[str, int] = {}
+    for topic in topics:
+        made = proposed[topic.name]
+        own = made.left_out if isinstance(made, Candidates) else {}
+        lines += _topic_lines(topic, own, found, time, logs, taken)
+    if not taken:
+        raise UsageError("no topic of these logs has a field that a column can hold:\n" + "\n".join(lines))
+    return lines
+
+
+def _without_damaged(
+    logs: Mapping[str, Log], damaged: Mapping[str, LogReadError], on_error: str, on_skipped: OnMessage
+) -> dict[str, Log]:
+    """The other logs; raises the first error where damage isn't skipped, or all logs have some."""
+    if on_error != "skip" or len(damaged) == len(logs):
+        raise next(iter(damaged.values()))
+    for log_id, error in damaged.items():
+        on_skipped(f"skipped: {log_id}: {error}")
+    return {log_id: log for log_id, log in logs.items() if log_id not in damaged}
+
+
+def _set_back_words(set_back: Mapping[str, str]) -> str:
+    """The end of a comment on the first log whose clock was set back; "" without any."""
+    for log_id, words in sorted(set_back.items()):
+        return f"; the clock of {log_id} was set back by {words}, `last` keeps what follows, `split` both"
+    return ""
+
+
+def _period(info: TopicInfo, log: Log) -> int:
+    """Nanoseconds between a topic's messages, but for silences of all topics; 0 with fewer than two."""
+    lasts, intervals = info.last - info.first, info.num_recorded - 1
+    for last, first in log.summary.recorded.silences:
+        if info.first <= last and first <= info.last and intervals > 1:
+            lasts, intervals = lasts - (first - last), intervals - 1
+    return lasts // intervals if intervals > 0 else 0
+
+
+def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
+    """Topics with messages, in name order."""
+    found: dict[str, _SuggestedTopic] = {}
+    for log_id in sorted(logs):
+        for name, info in logs[log_id].summary.topics.items():
+            if count := info.num_recorded:
+                period = _period(info, logs[log_id])
+                known = found.get(name) or _SuggestedTopic(info, logs[log_id], 0, 0)
+                messages = known.messages + count
+                found[name] = _SuggestedTopic(known.info, known.log, messages, max(known.period, period))
+    return [found[name] for name in sorted(found)]
+
+
+def _is_static(topic: _SuggestedTopic, columns: Sequence[Candidate] = ()) -> bool:
+    """Whether all its columns take the last message, as a latched topic's do: that may be much older."""
+    if not topic.period or is_static(topic.name):
+        return True
+    return bool(columns) and all(column.policy == "static" for column in columns)
+
+
+# --- the head -------------------------------------------------------------------------------------------
+
+
+def _dataset_name(logs: Mapping[str, Log]) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", min(logs)).strip("-.")[:60] or "dataset"
+
+
+def _template(logs: Mapping[str, Sequence[str]], options: Mapping[str, Any] | None) -> str:
+    """The template that names the logs as they are named here."""
+    uris = {log_id: naming_uri(files[0], options) for log_id, files in logs.items()}
+    for template in TEMPLATES:
+        if all(fill_template(template, uri) == log_id for log_id, uri in uris.items()):
+            return template
+    return unique_template(uris.values()) or "{path}"
+
+
+def _time(topics: Sequence[_SuggestedTopic], found: Sample) -> dict[str, Any]:
+    own = found.by_log_time
+    by_log = {topic.name: "log" for topic in topics if topic.name in own}
+    delay = "none" if found.max_delay is None else duration_text(found.max_delay)
+    return {"by": ["header", "log"], "max_delay": delay} | ({"topics": by_log} if by_log else {})
+
+
+def _clock(logs: Mapping[str, Log], all_topics: Sequence[_SuggestedTopic], found: Sample) -> dict[str, Any]:
+    """The rate of the busiest topic, at most 10 Hz; a topic where a log is too short for a rate."""
+    topics = [topic for topic in all_topics if topic.name not in found.unusable] or all_topics
+    periods = [topic.period for topic in topics if topic.period > 0]
+    fastest = 1e9 / min(periods) if periods else 0.0
+    # A little slower than the next step still counts: 9.98 Hz is 10.
+    rate = max((rate for rate in RATES if rate <= fastest * 1.05), default=RATES[0])
+    shortest = min(log.summary.last - log.summary.first for log in logs.values() if log.summary.num_messages)
+    if shortest * rate >= MIN_TICKS * 10**9:
+        return {"rate": rate}
+    return {"topic": max(topics, key=lambda topic: topic.messages).name}
+
+
+def _head_lines(head: Mapping[str, Any], time_comment: str) -> Iterator[str]:
+    comments = {
+        "logs": "URIs and globs; relative ones start at this file's folder",
+        "time": printable(time_comment),
+        "clock": "Hz, or {topic: ...} for a row per message",
+    }
+    for key, value in head.items():
+        comment = f"  # {comments[key]}" if key in comments else ""
+        if key == "logs":
+            yield f"logs:{comment}"
+            yield from (f"- {text.flow(uri)}" for uri in value)
+        else:
+            yield f"{key}: {text.flow(value)}{comment}"
+
+
+# --- columns --------------------------------------------------------------------------------------------
+
+
+def _propose(topic: _SuggestedTopic) -> Candidates | str:
+    """The columns that the topic's definition suggests, or why it suggests none."""
+    try:
+        root = definition_of(topic.log, topic.name)
+        if (video := video_column(topic.log, topic.name)) is not None:
+            return video if isinstance(video, str) else Candidates([video])
+        known_columns = [column for column in known(topic.info) if _fits(topic, column)]
+    except OF_CONTENT as error:
+        return str(error).splitlines()[0]
+    if known_columns:
+        return Candidates([_as_written(topic, column) for column in known_columns])
+    if root is None or not root.fields:
+        if topic.info.definition:
+            return "its definition types no field; add columns by hand"
+        return f"its {topic.info.encoding} messages have no schema, so only they tell; add columns by hand"
+    return candidates(topic.info, root)
+
+
+def _as_written(topic: _SuggestedTopic, column: Candidate) -> Candidate:
+    """The column with the field's name as the topic's type writes it: ROS 1 writes K where ROS 2 writes k."""
+    path = column.keys.get("field")
+    if isinstance(path, str) and _type_of(topic, path) is None:
+        return column.with_keys(field=path.upper())
+    return column
+
+
+def _fits(topic: _SuggestedTopic, column: Candidate) -> bool:
+    """Whether messages have what a column of their type's name reads; others may have the same name."""
+    path, adapter = column.keys.get("field"), str(column.keys.get("as", ""))
+    if path is not None:
+        return _type_of(topic, path) is not None or _type_of(topic, path.upper()) is not None
+    if adapter.startswith("points"):
+        return True  # of which only a message tells
+    try:
+        topic.log.column_type(topic.name, FieldSpec(adapter=adapter))
+    except OF_CONTENT:
+        return False
+    return True
+
+
+def _type_of(topic: _SuggestedTopic, path: str) -> ColumnType | None:
+    try:
+        return topic.log.column_type(topic.name, FieldSpec(paths=(path,)))
+    except OF_CONTENT:
+        return None
+
+
+def _topic_lines(
+    topic: _SuggestedTopic,
+    by_definition: Mapping[str, Sequence[str]],
+    found: Sample,
+    time: Mapping[str, Any],
+    logs: Mapping[str, Log],
+    taken: dict[str, int],
+) -> Iterator[str]:
+    """The columns of one topic, and as comments what was left out of it.
+
+    Args:
+        by_definition: fields that are no columns, by the reason why.
+        taken: names of columns, and how often each was wanted; is added to.
+    """
+    hertz = f"{1e9 / topic.period:.4g} Hz" if topic.period else "once"
+    yield _comment(f"{topic.name}: {topic.info.type}, {counted(topic.messages, 'message')}, {hertz}")
+    if topic.name in found.unusable:
+        yield _comment(f"left out: {found.unusable[topic.name]}")
+        return
+    columns, left_out = (
+        found.columns.get(topic.name, []),
+        {reason: list(names) for reason, names in by_definition.items()},
+    )
+    left_out |= {reason: [name] for name, reason in found.refused.get(topic.name, {}).items()}
+    if topic.name in found.mixed and (turned := _without_mixing(topic, columns)) != columns:
+        yield _comment("messages of several frames take turns, so nothing is interpolated between them")
+        columns = turned
+    elif topic.name in found.per_time and any(POLICIES[column.policy].uses == "two" for column in columns):
+        yield _comment("several messages share a time, so nothing is interpolated between them")
+    for column in columns:
+        name = _free_name(topic.base, column.suffix, taken)
+        keys = _keys(topic, column, found)
+        problem = _problem(name, keys, time, logs)
+        if problem is None:
+            taken[name] = 1
+            yield f"  {name}: {text.flow(keys)}"
+        else:
+            left_out.setdefault(problem, []).append(column.suffix or topic.name)
+    for reason, names in left_out.items():
+        yield _comment(f"left out: {some_of(names, MAX_NAMED)}: {reason}")
+
+
+def _comment(words: str) -> str:
+    """A comment, which is one line whatever a log calls its topics."""
+    line = printable(words)
+    return f"  # {line if len(line) <= MAX_COMMENT else f'{line[: MAX_COMMENT - 1]}…'}"
+
+
+def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> list[Candidate]:
+    """Columns of a topic on which messages of several frames take turns."""
+    if any(POLICIES[column.policy].uses == "two" for column in columns):
+        adapter = FieldSpec(adapter="transforms")
+        try:
+            topic.log.column_type(topic.name, adapter)
+        except OF_CONTENT:
+            return [_apart(column) for column in columns]
+        return [transforms()]
+    return list(columns)
+
+
+def _apart(column: Candidate) -> Candidate:
+    return column.with_keys(resample="nearest") if POLICIES[column.policy].uses == "two" else column
+
+
+def _free_name(base: str, suffix: str, taken: dict[str, int]) -> str:
+    is_new = suffix and suffix != base.rsplit(".", 1)[-1]
+    name = f"{base}.{suffix}" if is_new else base
+    if name in RESERVED_NAMES or name.rsplit(".", 1)[-1] in RESERVED_LAST_PARTS:
+        name += "_"
+    wanted = name
+    while name in taken:
+        taken[wanted] += 1
+        name = f"{wanted}_{taken[wanted]}"
+    return name
+
+
+def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str, Any]:
+    """A column as a recipe has it."""
+    keys = {"topic": topic.name, **column.keys}
+    if keys.get("as") == "image" and topic.name in found.image_dtypes:
+        keys["dtype"] = found.image_dtypes[topic.name]
+    if column.policy == "static" or _is_static(topic):
+        return keys | {"resample": "static"}
+    if topic.name in found.per_time and POLICIES[column.policy].uses == "two":
+        keys["resample"] = "nearest"
+    return keys | {"tolerance": duration_text(nice(topic.period * 3 // 2))}
+
+
+def nice(nanoseconds: int) -> int:
+    """The next of 1, 2, 5, 10, 20, … ms."""
+    step = _MS
+    while True:
+        for digit in _NICE:
+            if digit * step >= nanoseconds:
+                return digit * step
+        step *= 10
+
+
+def _problem(
+    name: str, keys: Mapping[str, Any], time: Mapping[str, Any], logs: Mapping[str, Log]
+) -> str | None:
+    """Why this column can't be built; None if it can."""
+    # Only what is about the column: the whole head would be checked again for each of thousands of columns.
+    own = time.get("topics", {}).get(keys["topic"])
+    data = {
+        "name": "column",
+        "logs": ["log"],
+        "time": {**time, "topics": {keys["topic"]: own} if own else {}},
+        "clock": {"rate": 1},
+        "columns": {name: dict(keys)},
+        "outputs": {_OUTPUT: {}},
+    }
+    try:
+        resolve(Recipe.model_validate(data), logs)
+    except OF_CONTENT as error:
+        return str(error).splitlines()[0].removeprefix(f"recipe: columns.{name}").lstrip(".: ")
+    return None

@@ -1,0 +1,375 @@
+"""A look at some messages of logs, for a recipe to be suggested: stamps, encodings, values.
+
+Here: reading a bounded part of each log and what that says.
+Elsewhere: what definitions say (columns), what follows for the recipe (recipe).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logloom.blocks import Ragged, Values
+from logloom.errors import OF_CONTENT, LogloomError, LogReadError
+from logloom.io.logs.interface import FieldSpec, Log, Messages, Refusal, TopicRequest
+from logloom.io.video.codecs import codec_named
+from logloom.resample.angles import MAX_NUMBERS, TurnEvidence, added, turn_evidence
+from logloom.text import counted
+from logloom.transforms.suggest.columns import Candidate
+
+MAX_BYTES = 256 << 20  # of messages, over all logs
+MAX_STRETCHES = 32  # of one log, evenly spread
+DEFAULT_DELAY = 1_000_000_000
+MAX_DELAY = 3600 * 10**9  # beyond it the log was replayed, and only a scan finds its messages
+
+MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are looked at
+MAX_STRINGS = 1 << 12  # characters of text in arrays that are made room for
+_UNCOUNTED_STRINGS = 1 << 7  # where nothing tells how many texts there are
+MAX_TEXT_BYTES = 256 << 20  # of values that are made room for, as all are as wide as the longest text
+
+_STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
+_FRAMES = ("child_frame_id", "header.frame_id", "frame_id")
+_OTHER_VIDEO = re.compile("theora", re.IGNORECASE)  # formats of video that isn't decoded here
+# Encodings of raw images, to the dtype that holds their pixels; others are no images to a column.
+_PIXELS = (
+    (re.compile(r"(mono|rgba?|bgra?|bayer_\w{4})16|16UC[1-4]"), "uint16"),
+    (re.compile(r"32FC[1-4]"), "float32"),
+    (re.compile(r"(mono|rgba?|bgra?|bayer_\w{4})8|8UC[1-4]"), None),
+)
+
+
+@dataclass
+class Sample:
+    """What some messages say.
+
+    Attributes:
+        delays: by topic, the most ns seen between a message's stamp and its log time.
+        is_whole: whether all messages were seen.
+        static: topics whose last message counts whatever its stamp; `suggest` sets it.
+        unstamped: topics with a stamp of zero, which can't be a message time.
+        unusable: topics to leave out, and why.
+        image_dtypes: of topics with raw images that aren't uint8.
+        per_time: by topic, how many messages share a time on average, where any do.
+        mixed: topics whose messages are of several frames in turn.
+        columns: by topic, the candidates as their values let them be.
+        refused: by topic, names of candidates whose values can't be taken, and why.
+        damaged: by log_id, what keeps a log from being read.
+        turns: by topic and candidate, whether values wrap, over all that was looked at.
+    """
+
+    delays: dict[str, int] = field(default_factory=dict)
+    is_whole: bool = True
+    static: set[str] = field(default_factory=set)
+    unstamped: set[str] = field(default_factory=set)
+    unusable: dict[str, str] = field(default_factory=dict)
+    image_dtypes: dict[str, str] = field(default_factory=dict)
+    per_time: dict[str, float] = field(default_factory=dict)
+    mixed: set[str] = field(default_factory=set)
+    columns: dict[str, list[Candidate]] = field(default_factory=dict)
+    refused: dict[str, dict[str, str]] = field(default_factory=dict)
+    damaged: dict[str, LogReadError] = field(default_factory=dict)
+    turns: dict[tuple[str, str], tuple[TurnEvidence, ...]] = field(default_factory=dict)
+
+    @property
+    def by_log_time(self) -> set[str]:
+        """Topics whose stamps are of no use: zero, or far off where other topics' stamps are near."""
+        return self.unstamped if self._is_replayed else self.unstamped | self._far
+
+    @property
+    def max_delay(self) -> int | None:
+        """A bound on the delay, in whole seconds; None where the whole log was stamped at another time."""
+        if self._is_replayed:
+            return None
+        # What was seen is all there is, or else others may come twice as late.
+        expected = self._worst_near if self.is_whole else self._worst_near * 2
+        return max(DEFAULT_DELAY, -(-expected // 10**9) * 10**9)
+
+    @property
+    def comment(self) -> str:
+        if self._is_replayed:
+            return "stamps lie far from their log times: replayed? The log is scanned for them"
+        seen = "stamps" if self.is_whole else "the stamps looked at"
+        return f"{seen} lie at most {self._worst_near / 1e9:.3g} s from their log times"
+
+    @property
+    def _used(self) -> dict[str, int]:
+        others = self.unusable.keys() | self.unstamped | self.static
+        return {topic: delay for topic, delay in self.delays.items() if topic not in others}
+
+    @property
+    def _far(self) -> set[str]:
+        return {topic for topic, delay in self._used.items() if delay > MAX_DELAY}
+
+    @property
+    def _is_replayed(self) -> bool:
+        return bool(self._far) and self._far == self._used.keys()
+
+    @property
+    def _worst_near(self) -> int:
+        far = self._far
+        return max((delay for topic, delay in self._used.items() if topic not in far), default=0)
+
+
+def sample(
+    columns: Mapping[str, Sequence[Candidate]], logs: Mapping[str, Log], *, takes_refused: bool = True
+) -> Sample:
+    """Looks at a bounded part of each log; a small log is looked at whole.
+
+    Args:
+        columns: by topic, what its definition suggests; none of them for a topic of which only times matter.
+        logs: by log_id, opened with on_error "skip" or "salvage".
+        takes_refused: whether a topic may have messages that can't be used.
+    """
+    found = Sample(columns={topic: list(candidates) for topic, candidates in columns.items()})
+    frames: dict[str, set[str]] = {}
+    for log_id in sorted(logs):
+        try:
+            _look_at_log(found, frames, logs[log_id], MAX_BYTES // len(logs), takes_refused)
+        except LogReadError as error:
+            found.damaged[log_id] = error
+    found.mixed = {topic for topic, names in frames.items() if len(names) > 1}
+    for topic, candidates in found.columns.items():
+        found.columns[topic] = [_turned(one, found.turns.get((topic, one.suffix), ())) for one in candidates]
+    return found
+
+
+def _look_at_log(
+    found: Sample, frames: dict[str, set[str]], log: Log, max_bytes: int, takes_refused: bool
+) -> None:
+    """Adds what a log says.
+
+    Raises:
+        LogReadError: it is damaged.
+    """
+    ranges, is_whole = stretches(log, max_bytes)
+    found.is_whole &= is_whole
+    for topic in found.columns.keys() & log.summary.topics.keys():
+        try:
+            log.time_source(topic, ("log",))
+        except OF_CONTENT as error:
+            found.unusable[topic] = _first_line(error)
+    for start, stop in ranges:
+        wanted = [t for t in found.columns if t in log.summary.topics and t not in found.unusable]
+        for topic, messages in log.read({t: TopicRequest(start, stop, ("log",), 0) for t in wanted}).items():
+            if messages.refused and (not takes_refused or not len(messages)):
+                found.unusable[topic] = _refusals_in_words(messages.refused)
+            elif len(messages):
+                _look(found, log, messages, topic)
+                _look_at_frames(frames.setdefault(topic, set()), log, messages, topic)
+                _look_at_values(found, log, messages, topic)
+
+
+def _refusals_in_words(refused: Sequence[Refusal]) -> str:
+    first, more = refused[0], counted(len(refused) - 1, "other message")
+    return f"{first.uri}: {first.place}: {first.reason}{f', and {more}' if len(refused) > 1 else ''}"
+
+
+def stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
+    """Ranges of log time that hold at most about so many bytes, and whether they are the whole log."""
+    summary = log.summary
+    sizes, times = summary.chunk_bytes, summary.chunk_times
+    if sizes.sum() <= max_bytes:
+        return [(summary.first, summary.last + 1)], True
+    count = int(np.clip(max_bytes // max(1, int(sizes.max())), 1, min(MAX_STRETCHES, len(sizes))))
+    chosen = np.unique(np.linspace(0, len(sizes) - 1, count).astype(np.intp))
+    order = np.argsort(times[:, 0], kind="stable")[chosen]
+    return [(int(times[i, 0]), int(times[i, 1]) + 1) for i in order], False
+
+
+def _look(found: Sample, log: Log, messages: Messages, topic: str) -> None:
+    kind = log.summary.topics[topic].type
+    stamps = _stamps(log, messages, topic)
+    times = messages.log_time
+    if stamps is not None:
+        if not stamps.all():
+            found.unstamped.add(topic)
+        else:
+            worst = int(np.abs(stamps - messages.log_time).max())
+            found.delays[topic] = max(found.delays.get(topic, 0), worst)
+            times = stamps
+    distinct = len(np.unique(times))
+    if distinct < len(times):
+        found.per_time[topic] = max(found.per_time.get(topic, 1.0), len(times) / distinct)
+    if kind.endswith("Image"):
+        _look_at_images(found, log, messages, topic)
+
+
+def _look_at_frames(frames: set[str], log: Log, messages: Messages, topic: str) -> None:
+    for path in _FRAMES:
+        names = set(_texts(_field(log, messages, topic, path)))
+        if names:
+            frames |= names
+            return
+
+
+def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> None:
+    """Takes each candidate as a build would; what can't be taken is refused, and policies follow values."""
+    count = min(len(messages), MAX_LOOKED)
+    rows = np.unique(np.linspace(0, len(messages) - 1, count).astype(np.intp))
+    kept: list[Candidate] = []
+    for candidate in found.columns.get(topic, ()):
+        try:
+            fitted, turns = _fitted(candidate, log, messages, topic, rows)
+        except OF_CONTENT as error:
+            found.refused.setdefault(topic, {})[candidate.suffix or topic] = _first_line(error)
+            continue
+        kept.append(fitted)
+        known = found.turns.get((topic, candidate.suffix), ())
+        if turns and len(known) in (0, len(turns)):
+            found.turns[topic, candidate.suffix] = added([turns, known] if known else [turns])
+    found.columns[topic] = kept
+
+
+def _fitted(
+    candidate: Candidate, log: Log, messages: Messages, topic: str, rows: NDArray[np.intp]
+) -> tuple[Candidate, tuple[TurnEvidence, ...]]:
+    """The candidate as these messages let it be, and whether they wrap, of numbers that may.
+
+    Raises:
+        LogloomError: a build could not take it.
+    """
+    adapter = str(candidate.keys.get("as", ""))
+    if adapter.startswith(("image", "points")):
+        return candidate, ()
+    spec = _spec(candidate)
+    ctype = log.column_type(topic, spec)
+    if ctype.kind == "bytes":
+        return candidate, ()
+    count = _num_values(log, messages, spec, rows) if ctype.is_ragged else len(rows)
+    values, strings = take_text(log, messages, spec, rows, count)
+    if strings != spec.strings:
+        candidate = candidate.with_keys(strings=strings)
+    if not isinstance(values, np.ndarray):
+        return candidate, ()
+    if candidate.policy == "slerp" and not values.any(axis=-1).all():
+        return candidate.with_keys(resample="nearest"), ()  # which takes quaternions of norm zero as they are
+    if candidate.policy not in ("linear", "angle") or values[:1].size > MAX_NUMBERS:
+        return candidate, ()
+    in_order = values[np.argsort(messages.log_time[rows], kind="stable")]
+    every = np.ones(len(rows), np.bool_)
+    return candidate, turn_evidence(in_order, every, every[1:])
+
+
+def _turned(candidate: Candidate, turns: Sequence[TurnEvidence]) -> Candidate:
+    """The candidate with the policy that suits numbers that wrap, or don't."""
+    is_angle = candidate.policy == "angle" or any(number.wraps("rad") for number in turns)
+    if any(number.wraps("deg") for number in turns):
+        return candidate.with_keys(resample="nearest", unit=None)  # `angle` takes radians
+    if not is_angle:
+        return candidate
+    if all(number.fits_radians for number in turns):
+        return candidate.with_keys(resample="angle", unit="rad")
+    # Beside a number that wraps others that don't, or a heading that counts turns.
+    wraps = any(number.wraps("rad") for number in turns)
+    return candidate.with_keys(resample="nearest" if wraps else "linear", unit=None)
+
+
+def _spec(candidate: Candidate) -> FieldSpec:
+    keys = candidate.keys
+    fields = keys.get("field", ())
+    return FieldSpec(
+        (fields,) if isinstance(fields, str) else tuple(fields),
+        adapter=keys.get("as"),
+        strings=keys.get("strings", 32),
+    )
+
+
+def take_text(
+    log: Log, messages: Messages, spec: FieldSpec, rows: NDArray[np.intp], count: int | None
+) -> tuple[Values, int]:
+    """Values, and the width of text in arrays that has room for all of it.
+
+    Args:
+        count: how many values there are in all rows; None where nothing tells.
+
+    Raises:
+        LogReadError: they can't be taken with any width up to `MAX_STRINGS`, or not within `MAX_TEXT_BYTES`.
+    """
+    while True:
+        try:
+            return messages.take(spec, rows), spec.strings
+        except OF_CONTENT as error:
+            most = MAX_STRINGS if count is not None else _UNCOUNTED_STRINGS
+            if "strings" not in str(error) or spec.strings >= most:
+                raise
+            spec = replace(spec, strings=spec.strings * 4)
+            num_bytes = (count or 0) * log.column_type(messages.topic, spec).dtype.itemsize
+            if num_bytes > MAX_TEXT_BYTES:
+                raise LogReadError(
+                    f"{error}. With room for it {count} values of {messages.topic}, which are read together, "
+                    f"would take {num_bytes} bytes, more than {MAX_TEXT_BYTES}: shorten the text"
+                ) from error
+
+
+def _num_values(log: Log, messages: Messages, spec: FieldSpec, rows: NDArray[np.intp]) -> int | None:
+    """How many elements the arrays of some messages have, by a number in each; None where there is none."""
+    if spec.adapter == "transforms":
+        numbers = [path for path in _STAMPS if "[]" in path]
+    else:
+        names: Mapping[str, tuple[Any, ...]] = log.column_type(messages.topic, spec).dtype.fields or {}
+        numbers = [f"{spec.paths[0]}[].{name}" for name, (kind, *_) in names.items() if kind.kind in "iufb"]
+    for path in numbers:
+        with contextlib.suppress(*OF_CONTENT):
+            found = messages.take(FieldSpec((path,)), rows)
+            return len(found.values) if isinstance(found, Ragged) else len(found)
+    return None
+
+
+def _first_line(error: LogloomError) -> str:
+    return str(error).splitlines()[0]
+
+
+def _look_at_images(found: Sample, log: Log, messages: Messages, topic: str) -> None:
+    for encoding in _texts(_field(log, messages, topic, "encoding")):
+        dtype = next((dtype for pattern, dtype in _PIXELS if pattern.fullmatch(encoding)), "")
+        if dtype == "":
+            found.unusable[topic] = (
+                f"images of encoding {encoding!r}, which have no pixels to take as they are"
+            )
+        elif dtype is not None:
+            found.image_dtypes[topic] = dtype
+    if log.summary.topics[topic].type.endswith("CompressedImage"):
+        _look_at_formats(found, topic, _texts(_field(log, messages, topic, "format")))
+
+
+def _look_at_formats(found: Sample, topic: str, formats: Iterable[str]) -> None:
+    """Leaves out a topic whose messages aren't what its column takes: image files, or packets of video."""
+    takes_video = any(column.keys.get("as") == "image" for column in found.columns.get(topic, ()))
+    for name in formats:
+        if _OTHER_VIDEO.search(name):
+            found.unusable[topic] = f"compressed video ({name}), which isn't decoded here"
+        elif (codec_named(name) is not None) != takes_video:
+            found.unusable[topic] = f"some of its messages are images, others compressed video ({name})"
+
+
+def _stamps(log: Log, messages: Messages, topic: str) -> NDArray[np.int64] | None:
+    """(n,) header stamps; None where messages have none, or one has none in it."""
+    if log.time_source(topic, ("header",)) is None:
+        return None
+    for path in _STAMPS:
+        values = _field(log, messages, topic, path)
+        if isinstance(values, np.ndarray) and values.ndim == 1:
+            return values
+        if isinstance(values, Ragged) and (values.lengths > 0).all():
+            return values.values[values.offsets[:-1]]
+    return None
+
+
+def _field(log: Log, messages: Messages, topic: str, path: str) -> Values | None:
+    spec = FieldSpec(paths=(path,))
+    try:
+        log.column_type(topic, spec)
+        return messages.take(spec, np.arange(len(messages)))
+    except OF_CONTENT:
+        return None
+
+
+def _texts(values: Any) -> Iterator[str]:
+    if isinstance(values, Ragged):
+        yield from sorted({row.tobytes().decode("utf-8", "replace") for row in values})

@@ -1,0 +1,260 @@
+"""Records of logs in shards: read lazily, shared by versions, proven, and a function of the records alone."""
+
+import dataclasses
+import os
+import pickle
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from blake3 import blake3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logloom.errors import DatasetError
+from logloom.io.catalog import pages as shards_module
+from logloom.io.catalog.page_merge import GONE, merge_records, write_records
+from logloom.io.catalog.pages import LogRecord, is_border, read_shard, shard_file, table_of
+from logloom.io.catalog.records import LogRecords
+from logloom.io.storage.store import Store
+from tests.conftest import REPOSITORY
+from tests.files import flip
+
+
+def record(number: int, **changes) -> LogRecord:
+    made = LogRecord(
+        log_id=f"car-{number:06}",
+        uris=(f"s3://logs/{number}.mcap",),
+        content_id=blake3(b"c%d" % number).hexdigest(),
+        split="val" if number % 5 == 0 else "train",
+        key=blake3(b"k%d" % number).hexdigest(),
+        status="whole",
+        part=blake3(b"p%d" % number).hexdigest(),
+        rows=number,
+        planned=number + 1,
+        dropped={"gap": 1} if number % 3 else {},
+        refused=0,
+        verified="all",
+        units=2,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.at(str(tmp_path))
+
+
+@pytest.fixture
+def small_shards(monkeypatch):
+    """Shards of four logs or so, eight at most."""
+    monkeypatch.setattr(shards_module, "_BORDER", 2**64 // 4)
+    monkeypatch.setattr("logloom.io.catalog.page_merge.MAX_LOGS", 8)
+
+
+def test_records_come_back_equal_one_by_one_and_by_columns(store):
+    records = [record(n) for n in range(10_000)]
+    written = write_records(store, records)
+    logs = LogRecords(store, written.shards)
+    assert len(logs.shards) > 2
+    assert logs == tuple(records)
+    assert logs[7] == records[7]
+    assert logs[-1] == records[-1]
+    assert logs[3:5] == tuple(records[3:5])
+    assert logs.find("car-004711") == records[4711]
+    assert logs.find("car-") is None
+    assert logs.find("zebra") is None
+    assert logs.column("rows").to_pylist() == list(range(10_000))
+    assert logs.columns("log_id", "split")["split"][5].as_py() == "val"
+    assert [r.log_id for r in logs.take(logs.where("split", ["val"])[:2])] == ["car-000000", "car-000005"]
+    assert logs.totals == {
+        "logs": 10_000,
+        "parts": 10_000,
+        "rows": sum(range(10_000)),
+        "ticks_planned": sum(range(1, 10_001)),
+        "refused": 0,
+        "skipped": 0,
+        "units": 20_000,
+    }
+    assert logs.dropped == {"gap": sum(n % 3 > 0 for n in range(10_000))}
+    assert logs != tuple(records[:-1])
+    assert pickle.loads(pickle.dumps(logs)) == logs
+
+
+def test_records_that_lie_in_no_shard_answer_alike():
+    records = [record(3), record(1, uris=("/logs/\udcff.mcap",))]  # formats 1 and 2 may hold them unsorted
+    logs = LogRecords.of(records)
+    assert list(logs) == records
+    assert logs.find("car-000001") == records[1]
+    assert logs.column("rows").to_pylist() == [3, 1]
+    assert pickle.loads(pickle.dumps(logs)) == records
+    assert LogRecords() == ()
+
+
+def test_a_column_is_read_by_ranges_and_few_bytes(store, monkeypatch):
+    logs = LogRecords(store, write_records(store, [record(n) for n in range(9000)]).shards)
+    asked = []
+    read = Store.read_range
+
+    def counted(self, name, start, stop):
+        asked.append(stop - start)
+        return read(self, name, start, stop)
+
+    monkeypatch.setattr(Store, "read_range", counted)
+    assert logs.column("rows").to_pylist() == list(range(9000))
+    large = [shard for shard in logs.shards if shard.size > 64 << 10]
+    assert len(asked) == 2 * len(large)
+    assert sum(asked) < sum(shard.size for shard in large) / 2
+
+
+def test_a_new_log_changes_one_shard_and_the_others_are_not_read(store, small_shards):
+    before = write_records(store, [record(n) for n in range(0, 400, 2)])
+    new = LogRecords.of([record(201)])
+    only = shards_around(before, "car-000201")
+    for shard in before.shards:
+        if shard.digest not in only:
+            (store.local / shard_file(shard)).unlink()
+    after = merge_records(store, before, [new])
+    assert len({shard.digest for shard in after.shards} - {shard.digest for shard in before.shards}) <= 2
+
+
+def shards_around(logs: LogRecords, log_id: str) -> set[str]:
+    """The shards between the borders before and after a log."""
+    digests = [shard.digest for shard in logs.shards]
+    at = max(n for n, shard in enumerate(logs.shards) if shard.first <= log_id)
+    first = max(n for n in range(at + 1) if n == 0 or is_border(logs.shards[n].first))
+    ends = (n for n in range(at + 1, len(digests)) if is_border(logs.shards[n].first))
+    return set(digests[first : next(ends, len(digests))])
+
+
+NIGHT = st.dictionaries(st.integers(0, 60), st.sampled_from(["new", "gone", "kept"]), min_size=0, max_size=20)
+
+
+@settings(max_examples=60)
+@given(nights=st.lists(NIGHT, min_size=1, max_size=6))
+def test_after_any_nights_the_shards_are_those_of_the_records_alone(tmp_path_factory, nights):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards_module, "_BORDER", 2**64 // 4)
+        patch.setattr("logloom.io.catalog.page_merge.MAX_LOGS", 5)
+        store = Store.at(str(tmp_path_factory.mktemp("root")))
+        known: dict[str, LogRecord] = {}
+        logs = LogRecords()
+        for number, night in enumerate(nights):
+            built, delta = {}, {}
+            for log, what in night.items():
+                made = record(log, rows=number)
+                if what == "new":
+                    built[made.log_id] = made
+                elif made.log_id in known:
+                    delta[made.log_id] = dataclasses.replace(known[made.log_id], status=what)
+            known |= built | delta
+            known = {log_id: one for log_id, one in known.items() if one.status != GONE}
+            changes = [LogRecords.of([one[log_id] for log_id in sorted(one)]) for one in (delta, built)]
+            logs = merge_records(store, logs, changes)
+            expected = [known[log_id] for log_id in sorted(known)]
+            assert logs == expected
+            assert logs.shards == write_records(store, expected).shards
+
+
+def test_two_records_of_one_log_are_no_version(store):
+    with pytest.raises(DatasetError, match="'car-000001' stands after 'car-000001'"):
+        write_records(store, [record(1), record(1)])
+
+
+def test_a_damaged_or_lost_shard_names_its_file_and_the_way_out(store):
+    logs = write_records(store, [record(n) for n in range(50)])
+    path = store.local / shard_file(logs.shards[0])
+    flip(path)
+    with pytest.raises(DatasetError, match=rf"{path.name}: damaged.*backup.*logloom verify"):
+        list(logs)
+    path.unlink()
+    with pytest.raises(DatasetError, match=rf"{path.name}: a shard of the manifest is missing.*backup"):
+        LogRecords(store, logs.shards).column("rows")
+
+
+def test_a_damaged_shard_that_is_written_again_is_whole(store):
+    logs = write_records(store, [record(n) for n in range(50)])
+    flip(store.local / shard_file(logs.shards[0]))
+    assert list(write_records(store, [record(n) for n in range(50)])) == [record(n) for n in range(50)]
+    assert list(LogRecords(store, logs.shards)) == [record(n) for n in range(50)]
+
+
+def test_a_flipped_bit_in_a_column_is_found_by_its_page(store):
+    logs = write_records(store, [record(n) for n in range(1500)])
+    shard = max(logs.shards, key=lambda one: one.size)
+    path = store.local / shard_file(shard)
+    chunk = pq.read_metadata(path).row_group(0).column(5)  # of keys
+    path.chmod(0o644)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match=rf"{path.name}: damaged"):
+        LogRecords(store, [shard]).column("key")
+    assert len(LogRecords(store, [shard]).column("rows")) == shard.logs  # whose pages are whole
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"split": "../x"}, "split is no name"),
+        ({"part": "a/b"}, "part is no name"),
+        ({"part": ".."}, "part is no name"),
+        ({"rows": -1}, "rows is below 0"),
+        ({"dropped": {"gap": -1}}, "dropped"),
+    ],
+)
+def test_a_strangers_shard_is_refused_though_its_digest_fits(store, change, message):
+    table = table_of([record(1, **change)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards_module, "described", lambda *of: logs_of(*of))
+        shard, data = shards_module.shard_of(table)
+    store.create(shard_file(shard), data)
+    with pytest.raises(DatasetError, match=message):
+        list(LogRecords(store, [shard]))
+
+
+@pytest.mark.parametrize("names", [None, ["reasons"]], ids=["whole", "one column"])
+def test_a_small_shard_that_unpacks_to_very_much_is_refused(store, names, monkeypatch):
+    records = (record(n, status="skipped", reasons=("x" * 10_000,)) for n in range(1000))
+    (shard,) = write_records(store, records).shards
+    assert shard.size < 200_000
+    monkeypatch.setattr(shards_module, "MAX_BYTES", 2_000_000)
+    with pytest.raises(DatasetError, match="unpacks to too much"):
+        shards_module.rows_of(store, shard, shards_module.fetch(store, shard, names), names)
+
+
+def logs_of(table, digest="", size=0):
+    return shards_module.RecordShard(digest, size, "car-000001", "car-000001", {"logs": len(table)}, {}, {})
+
+
+def test_a_shard_of_other_logs_than_the_manifest_says_is_refused(store):
+    shard = write_records(store, [record(1), record(2)]).shards[0]
+    for lie in ({"last": "car-000003"}, {"totals": {**shard.totals, "rows": 7}}, {"dropped": {"x": 1}}):
+        with pytest.raises(DatasetError, match=r"parquet: holds other logs or sums"):
+            read_shard(store, dataclasses.replace(shard, **lie))
+    with pytest.raises(DatasetError, match=r"parquet: 2 logs, the manifest says 3"):
+        read_shard(store, dataclasses.replace(shard, totals={**shard.totals, "logs": 3}))
+
+
+def test_shards_are_read_by_no_thread_that_outlives_the_read(store):
+    write_records(store, [record(n) for n in range(6000)])
+    names = sorted(os.listdir(store.local / shards_module.SHARDS))
+    assert len(names) > 1
+    script = f"""
+import os, time, pyarrow.parquet
+from logloom.io.catalog.page_merge import write_records
+from logloom.io.storage.store import Store
+from tests.io.catalog.test_records import record
+from logloom.io.catalog.records import LogRecords
+store = Store.at({str(store.local)!r})
+logs = write_records(store, [record(n) for n in range(6000)])
+before = os.listdir("/proc/self/task")
+LogRecords(store, logs.shards).columns("rows", "log_id")
+assert sum(one.rows for one in LogRecords(store, logs.shards)) == sum(range(6000))
+until = time.monotonic() + 60  # a thread that was joined is listed until the system has removed it
+while set(os.listdir("/proc/self/task")) - set(before):
+    assert time.monotonic() < until
+    time.sleep(0.01)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=REPOSITORY)

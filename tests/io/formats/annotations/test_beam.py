@@ -1,0 +1,113 @@
+"""Blocks into an annotation file and out again, in Beam."""
+
+import itertools
+import json
+
+import apache_beam as beam
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+import logloom.io.formats.annotations
+from logloom.errors import UsageError
+from logloom.io.beam import WriteTo
+from logloom.io.formats.annotations import AnnotationReader, ReadFromAnnotations, WriteToAnnotations
+from logloom.io.formats.annotations.format import FORMAT
+from tests.files import files_in
+from tests.io.formats.annotations.making import SCHEMA, assemble, make_block, options, part, stage, store_at
+
+
+def test_blocks_in_any_order_make_the_file_that_a_build_makes(tmp_path):
+    store = store_at(tmp_path)
+    logs = [make_block(20, seed, log_id=log) for seed, log in enumerate(("a", "b/c"))]
+    units = [unit for block in logs for unit in stage(store, block, [7])]
+    expected, _ = assemble(store, units)
+    blocks = [part(block, a, b) for block in logs for a, b in itertools.pairwise([0, 7, 12, 20])][::-1]
+    folder = tmp_path / "written"
+    with beam.Pipeline(runner="DirectRunner") as pipeline:
+        written = pipeline | beam.Create(blocks) | WriteToAnnotations(folder, SCHEMA, options())
+        assert_that(written, equal_to([str(folder / "annotations/all.json")]))
+    found = files_in(folder)
+    assert found.pop("annotations/all.json") == files_in(expected)["annotations/all.json"]
+    assert len(found) == 40
+    staged = {
+        name: data for unit in units for name, data in files_in(tmp_path / "store" / unit.folder).items()
+    }
+    assert all(staged[name] == data for name, data in found.items())
+    assert not (tmp_path / "written.stage").exists()
+
+
+def test_infos_read_in_beam_are_those_of_the_file(tmp_path):
+    store = store_at(tmp_path)
+    folder, _ = assemble(store, stage(store, make_block(9)))
+    path = folder / "annotations/all.json"
+    with beam.Pipeline(runner="DirectRunner") as pipeline:
+        blocks = pipeline | ReadFromAnnotations(str(path), max_bytes=20_000)
+        rows = blocks | beam.FlatMap(
+            lambda block, schema: [block.row(i, schema)["data_info"] for i in range(len(block))],
+            AnnotationReader(path).schema,
+        )
+        expected = [row["data_info"] for row in AnnotationReader(path)]
+        assert_that(rows, equal_to(expected))
+    assert [json.loads(text) for text in expected] == json.loads(path.read_text())["data_list"]
+
+
+def test_a_file_that_is_there_is_never_written_over(tmp_path):
+    store = store_at(tmp_path)
+    folder, _ = assemble(store, stage(store, make_block(3)))
+    before = files_in(folder)["annotations/all.json"]
+    with pytest.raises(Exception, match="there is a dataset already"), beam.Pipeline("DirectRunner") as p:
+        p | beam.Create([make_block(4)]) | WriteToAnnotations(folder, SCHEMA, options())
+    assert files_in(folder)["annotations/all.json"] == before
+
+
+def test_a_file_that_is_there_is_not_written_over_by_the_transform_of_all_formats(tmp_path):
+    def write(**changes):
+        with beam.Pipeline("DirectRunner") as pipeline:
+            blocks = pipeline | beam.Create([make_block(3)])
+            blocks | WriteTo(tmp_path / "out", FORMAT, SCHEMA, options(**changes))
+
+    write()
+    before = files_in(tmp_path / "out")["annotations/all.json"]
+    with pytest.raises(Exception, match="there is a dataset already"):
+        write(metainfo={"classes": ["car", "truck", "bus"]})
+    assert files_in(tmp_path / "out")["annotations/all.json"] == before
+
+
+@pytest.mark.parametrize(
+    ("file", "split", "name"),
+    [("a{{1}}/{split}.json", "all", "a{1}/all.json"), ("{split}.json", "{odd}", "{odd}.json")],
+)
+def test_braces_in_names_stay(tmp_path, file, split, name):
+    writing = WriteToAnnotations(tmp_path, SCHEMA, options(file=file), split)
+    assert writing._dataset.plan([]).unit["file"] == writing._dataset.file == name
+
+
+def test_a_file_of_no_rows_is_named_after_all(tmp_path):
+    plan = FORMAT.plan_assembly(store_at(tmp_path), [], SCHEMA, options(), None)
+    assert plan.marks == ["annotations/all.json"]
+
+
+def test_an_image_of_another_dataset_is_not_passed_off_as_ours(tmp_path):
+    with beam.Pipeline("DirectRunner") as pipeline:
+        pipeline | beam.Create([make_block(3)]) | WriteToAnnotations(tmp_path / "one", SCHEMA, options())
+    image = next(name for name in files_in(tmp_path / "one") if not name.startswith("annotations/"))
+    other = tmp_path / "two" / image
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"another")
+    with (
+        pytest.raises(Exception, match=f"{image}: another dataset's file"),
+        beam.Pipeline("DirectRunner") as p,
+    ):
+        p | beam.Create([make_block(3)]) | WriteToAnnotations(tmp_path / "two", SCHEMA, options())
+
+
+def test_columns_that_do_not_fit_are_refused_at_once(tmp_path):
+    with pytest.raises(UsageError, match="no column 'camera'"):
+        WriteToAnnotations(tmp_path, SCHEMA, options(images={"img_path": "camera"}))
+
+
+def test_public_names_are_those_in_the_list():
+    for name in logloom.io.formats.annotations.__all__:
+        assert getattr(logloom.io.formats.annotations, name).__name__ == name
+    with pytest.raises(AttributeError, match="nothing"):
+        logloom.io.formats.annotations.nothing  # noqa: B018

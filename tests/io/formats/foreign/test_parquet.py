@@ -1,0 +1,372 @@
+"""Parquet files written by pyarrow, and Lance tables by pylance: types and values stay."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from logloom.errors import DatasetError, UsageError
+from logloom.io.arrow.columns import columns_of, raw_columns
+from logloom.io.formats.foreign import open_foreign
+from logloom.schema import NO_AGE
+from tests.files import flip
+
+POSE = pa.struct([("x", pa.float32()), ("n", pa.list_(pa.int16(), 2))])
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def table(rows=5):
+    n = range(rows)
+    return pa.table(
+        {
+            "speed": pa.array([i / 3 for i in n], pa.float32()),
+            "Gear Box": pa.array([-i for i in n], pa.int8()),
+            "on": pa.array([i % 2 == 0 for i in n]),
+            "half": pa.array(np.arange(rows, dtype=np.float16)),
+            "name": pa.array([f"é{i}" * i for i in n]),
+            "kind": pa.array([f"k{i % 2}" for i in n]).dictionary_encode(),
+            "jpg": pa.array([b"\xff\xd8" + bytes(i) for i in n]),
+            "seen": pa.array([datetime.datetime(2024, 1, 1, 0, 0, i) for i in n], pa.timestamp("us")),
+            "points": pa.array([[float(j) for j in range(i)] for i in n], pa.list_(pa.float64())),
+            "boxes": pa.array([[[i, j] for j in range(i)] for i in n], pa.list_(pa.list_(pa.int32(), 2))),
+            "matrix": pa.array([[i, 1, 2] for i in n], pa.list_(pa.uint8(), 3)),
+            "pose": pa.array([{"x": i, "n": [i, -i]} for i in n], POSE),
+            "image": pa.array([{"bytes": b"x" * i, "path": f"{i}.png"} for i in n], IMAGE),
+            "tags": pa.array([["a" * j for j in range(i)] for i in n], pa.list_(pa.string())),
+            "grid": pa.array([[[i, 2], [3, 4]] for i in n], pa.list_(pa.list_(pa.int64()))),
+        }
+    )
+
+
+def check(dataset, rows):
+    types = {name: str(ctype) for name, ctype in dataset.schema.columns.items()}
+    assert types == {
+        "speed": "float32",
+        "gear_box": "int8",
+        "on": "bool",
+        "half": "float16",
+        "name": "string",
+        "kind": "string",
+        "jpg": "bytes",
+        "seen": "int64",
+        "points": "float64[?]",
+        "boxes": "int32[?, 2]",
+        "matrix": "uint8[3]",
+        "pose": "struct",
+        "image.bytes": "bytes",
+        "image.path": "string",
+        "tags": "<U3[?]",
+        "grid": "int64[?, 2]",
+    }
+    row = rows[3]
+    assert row["speed"] == np.float32(1)
+    assert (row["gear_box"], row["on"], row["half"], row["name"]) == (-3, False, 3, "é3é3é3")
+    assert (row["kind"], row["jpg"], row["image.bytes"]) == ("k1", b"\xff\xd8\0\0\0", b"xxx")
+    assert row["seen"] == 1704067203 * 10**9
+    assert dataset.schema.columns["seen"].unit == "ns"
+    assert row["boxes"].tolist() == [[3, 0], [3, 1], [3, 2]]
+    assert (row["pose"]["x"], row["pose"]["n"].tolist()) == (3, [3, -3])
+    assert row["tags"].tolist() == ["", "a", "aa"]
+    assert row["grid"].tolist() == [[3, 2], [3, 4]]
+    assert rows[0]["points"].shape == (0,)
+    assert [row["timestamp"] for row in rows] == list(range(len(rows)))
+
+
+def test_every_type_of_a_parquet_file_is_kept(tmp_path, read):
+    pq.write_table(table(), tmp_path / "drive.parquet", row_group_size=2)
+    dataset, rows = read(tmp_path / "drive.parquet")
+    assert [(log.log_id, len(log.parts)) for log in dataset.logs()] == [("drive", 3)]
+    check(dataset, rows)
+
+
+def test_a_lance_table_reads_as_the_parquet_file_of_the_same_rows(tmp_path, read):
+    lance = pytest.importorskip("lance")
+    # Lance holds fewer types than Parquet.
+    plain = table(9).drop_columns(["pose", "boxes", "half", "grid", "tags"])
+    lance.write_dataset(plain, str(tmp_path / "drive.lance"), max_rows_per_file=4)
+    pq.write_table(plain, tmp_path / "drive.parquet")
+    dataset, rows = read(tmp_path / "drive.lance")
+    other, expected = read(tmp_path / "drive.parquet")
+    assert dataset.kind == "lance"
+    assert len(dataset.logs()[0].parts) == 3
+    assert dataset.schema == other.schema
+    assert [str(row) for row in rows] == [str(row) for row in expected]
+
+
+def test_files_of_a_folder_follow_by_name_and_their_logs_and_times_are_used(tmp_path, read):
+    for number, (log, first) in enumerate([("a", 5), ("a", 8), ("b", 1)]):
+        rows = {"log_id": [log] * 3, "timestamp": [first, first + 1, first + 2], "v": [number] * 3}
+        pq.write_table(pa.table(rows), tmp_path / f"{number}.parquet")
+    dataset, rows = read(tmp_path)
+    assert [(log.log_id, [(p.start, p.stop) for p in log.parts]) for log in dataset.logs()] == [
+        ("a", [(5, 8), (8, 11)]),
+        ("b", [(1, 4)]),
+    ]
+    assert [(row["log_id"], row["timestamp"], row["v"]) for row in rows[2:5]] == [
+        ("a", 7, 0),
+        ("a", 8, 1),
+        ("a", 9, 1),
+    ]
+    assert list(dataset.schema.columns) == ["v"]
+
+
+def test_times_that_dont_ascend_and_logs_in_two_places_are_columns_like_others(tmp_path, read):
+    rows = {"log_id": ["a", "b", "a"], "timestamp": [3, 3, 1], "v": [1, 2, 3]}
+    pq.write_table(pa.table(rows), tmp_path / "x.parquet")
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert list(dataset.schema.columns) == ["log_id_", "timestamp_", "v"]
+    assert [row["log_id_"] for row in rows] == ["a", "b", "a"]
+    assert [row["timestamp"] for row in rows] == [0, 1, 2]
+    assert len(dataset.notes) == 2
+
+
+def test_a_null_is_a_row_without_a_value_and_says_so(tmp_path, read):
+    # (A fixed list that is null can be written, but not be read by Arrow itself.)
+    flat = pa.struct([("x", pa.float32()), ("n", pa.int16())])
+    columns = {
+        "a": pa.array([1, None, 3], pa.int32()),
+        "b": pa.array([1.5, 2.5, None]),
+        "c": pa.array(["x", None, ""]),
+        "d": pa.array([[1], None, []], pa.list_(pa.int8())),
+        "e": pa.array([None, {"x": 1, "n": 5}, {"x": 2, "n": 6}], flat),
+        "f": pa.array([1, 2, 3]),
+        "h": pa.array([True, None, False]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert dataset.schema.sampled == ("a", "b", "c", "d", "e", "h")
+    assert [row["a"] for row in rows] == [1, 0, 3]
+    assert np.isnan(rows[2]["b"])
+    assert [row["c"] for row in rows] == ["x", "", ""]
+    assert [row["d"].tolist() for row in rows] == [[1], [], []]
+    assert np.isnan(rows[0]["e"]["x"])
+    assert (rows[0]["e"]["n"], rows[1]["e"]["n"]) == (0, 5)
+    (log,) = dataset.logs()
+    (block,) = dataset.part_blocks(log.log_id, log.parts[0], ["a.available", "a.age", "f"])
+    assert block.columns["a.available"].tolist() == [True, False, True]
+    assert block.columns["a.age"].tolist() == [0, NO_AGE, 0]
+
+
+DAY = datetime.datetime(2024, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [
+        (pa.timestamp("us"), DAY, 1704067200 * 10**9),
+        (pa.timestamp("ns", "UTC"), DAY, 1704067200 * 10**9),
+        (pa.duration("ms"), datetime.timedelta(seconds=1), 10**9),
+        (pa.date32(), DAY.date(), 1704067200 * 10**9),
+        (pa.date64(), DAY.date(), 1704067200 * 10**9),
+        (pa.time32("s"), datetime.time(0, 0, 2), 2 * 10**9),
+        (pa.time64("us"), datetime.time(0, 0, 2), 2 * 10**9),
+    ],
+)
+def test_a_missing_time_is_numpys_missing_time_beside_other_values(tmp_path, read, kind, value, stored):
+    pq.write_table(pa.table({"t": pa.array([value, None], kind), "x": [1, 2]}), tmp_path / "x.parquet")
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert [row["x"] for row in rows] == [1, 2]
+    assert rows[0]["t"] == stored
+    assert np.isnat(np.asarray(rows[1]["t"]).view("M8[ns]"))
+    assert dataset.schema.sampled == ("t",)
+
+
+LEAVES = [
+    (pa.float32(), [[[0.1, 2], [3, 4]], [[5]]]),
+    (pa.float16(), [[[np.float16(0.5)]], [[np.float16(2)]]]),
+    (pa.int8(), [[[1, 2]], []]),
+    (pa.uint64(), [[[2**64 - 1, 1]], [[1, 2]]]),
+    (pa.int64(), [[[]], [[5]], [[], []], []]),
+    (pa.bool_(), [[[True]], [[False], [True]]]),
+    (pa.string(), [[["a"], ["é"]], [[]], []]),
+    (pa.list_(pa.uint16(), 2), [[[[1, 2]], [[3, 4]]], [[[5, 6]]]]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), LEAVES, ids=[str(kind) for kind, _ in LEAVES])
+def test_lists_of_lists_keep_the_type_of_their_leaves_and_empty_ones(tmp_path, read, kind, values):
+    column = pa.array(values, pa.list_(pa.list_(kind)))
+    pq.write_table(pa.table({"v": column}), tmp_path / "x.parquet", row_group_size=2)
+    dataset, rows = read(tmp_path / "x.parquet")
+    leaf = kind.value_type if pa.types.is_fixed_size_list(kind) else kind
+    if kind == pa.string():
+        assert dataset.schema.columns["v"].dtype.kind == "U"
+    else:
+        assert dataset.schema.columns["v"].dtype == leaf.to_pandas_dtype()
+    read_back = pq.read_table(tmp_path / "x.parquet")["v"].to_pylist()
+    assert [row["v"].tolist() for row in rows] == read_back
+
+
+def test_times_in_lists_of_lists_are_nanoseconds(tmp_path, read):
+    column = pa.array([[[1, 2]], [[3]]], pa.list_(pa.list_(pa.timestamp("s"))))
+    pq.write_table(pa.table({"v": column}), tmp_path / "x.parquet")
+    _, rows = read(tmp_path / "x.parquet")
+    assert [row["v"].tolist() for row in rows] == [[[10**9, 2 * 10**9]], [[3 * 10**9]]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(pa.int16(), "int16[?, ?]"), (pa.list_(pa.float32(), 3), "float32[?, ?, 3]")]
+)
+def test_a_column_in_which_all_lists_are_empty_or_null_has_its_type(tmp_path, read, kind, said):
+    column = pa.array([[], None, []], pa.list_(pa.list_(kind)))
+    pq.write_table(pa.table({"v": column}), tmp_path / "x.parquet", row_group_size=1)
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert str(dataset.schema.columns["v"]) == said
+    assert [row["v"].size for row in rows] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (pa.array([[[1], [2, 3]]]), "their lengths differ"),
+        (pa.array([[[1], None]]), "a null within"),
+        (pa.array([[[1, None]]]), "a null within"),
+        (pa.array([["a", None]]), "a null within"),
+        (pa.array([["a", "b\0"]]), "ends in a zero character"),
+        (pa.array([[1.5, None]], pa.list_(pa.float64(), 2)), "a null within"),
+        (pa.array([{"x": [1, None]}], pa.struct([("x", pa.list_(pa.int8(), 2))])), "a null within"),
+    ],
+)
+def test_values_that_an_array_would_change_are_refused_by_the_columns_name(tmp_path, column, words):
+    pq.write_table(pa.table({"ok": [1], "odd": column}), tmp_path / "x.parquet")
+    with pytest.raises(DatasetError, match=f"x.parquet: row group 0: odd: .*{words}"):
+        open_foreign(str(tmp_path / "x.parquet"))
+    assert list(open_foreign(str(tmp_path / "x.parquet"), columns=["ok"]).schema.columns) == ["ok"]
+
+
+def test_a_null_among_a_dictionarys_values_is_one():
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array([None, "a"]))
+    batch = pa.RecordBatch.from_arrays([array], ["v"])
+    found = raw_columns(batch, columns_of(batch.schema))["v"]
+    assert found.available.tolist() == [False, True, False]
+
+
+def test_unit_and_description_in_a_fields_metadata_are_kept(tmp_path, read):
+    field = pa.field("speed", pa.float64(), metadata={"unit": "m s-1", "description": "of the car"})
+    pq.write_table(pa.table([pa.array([1.0])], pa.schema([field])), tmp_path / "x.parquet")
+    dataset, _ = read(tmp_path / "x.parquet")
+    ctype = dataset.schema.columns["speed"]
+    assert (ctype.unit, ctype.description) == ("m s-1", "of the car")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (pa.array([1], pa.decimal128(5)), "decimal128"),
+        (pa.array([None], pa.null()), "null"),
+        (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "map"),
+    ],
+)
+def test_a_type_without_counterpart_is_refused_by_the_columns_name(tmp_path, values, words):
+    pq.write_table(pa.table({"ok": [1], "odd": values}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match=f"column odd: {words}"):
+        open_foreign(str(tmp_path / "x.parquet"))
+    assert list(open_foreign(str(tmp_path / "x.parquet"), columns=["ok"]).schema.columns) == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("names", "odd"),
+    [(["a", "a", "b"], "a"), (["b", "s.x", "s"], r"s\.x"), (["s", "b", "s"], "s")],
+)
+def test_a_name_that_occurs_twice_is_refused_and_never_gives_another_columns_values(
+    tmp_path, read, names, odd
+):
+    struct = pa.array([{"x": 1, "t": "u"}, {"x": 2, "t": "v"}])
+    arrays = [struct if name == "s" else pa.array([len(names), number]) for number, name in enumerate(names)]
+    pq.write_table(pa.Table.from_arrays(arrays, names=names), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match=f"x.parquet: row group 0: column {odd}: the name occurs twice"):
+        open_foreign(str(tmp_path / "x.parquet"))
+    _, rows = read(tmp_path / "x.parquet", columns=["b"])
+    assert [row["b"] for row in rows] == arrays[names.index("b")].to_pylist()
+
+
+@pytest.mark.parametrize("wrap", [lambda kind: kind, pa.list_, lambda kind: pa.struct([("t", kind)])])
+def test_tensors_of_permuted_axes_are_refused_and_others_have_their_shape(tmp_path, read, wrap):
+    tensor = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[0, 1])
+    values = pa.ExtensionArray.from_storage(tensor, pa.array([[*range(6)]], pa.list_(pa.int32(), 6)))
+    odd = wrap(pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0]))
+    pq.write_table(pa.table({"v": values, "odd": pa.nulls(1, odd)}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match=r"column odd: a tensor whose axes are permuted \[1, 0\]"):
+        open_foreign(str(tmp_path / "x.parquet"))
+    _, rows = read(tmp_path / "x.parquet", columns=["v"])
+    assert rows[0]["v"].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_struct_with_two_fields_of_one_name_is_refused(tmp_path):
+    kind = pa.struct([("x", pa.string()), ("x", pa.string())])
+    pq.write_table(pa.table({"s": pa.array([None], kind)}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match="column s: x: the name occurs twice"):
+        open_foreign(str(tmp_path / "x.parquet"))
+
+
+def test_a_null_within_a_list_is_an_error_that_names_file_and_column(tmp_path):
+    pq.write_table(pa.table({"v": pa.array([[1], [None]], pa.list_(pa.int8()))}), tmp_path / "x.parquet")
+    with pytest.raises(DatasetError, match=r"x\.parquet: row group 0: v: a null within"):
+        open_foreign(str(tmp_path / "x.parquet"))
+
+
+def test_a_null_within_a_list_of_a_lance_table_is_an_error_that_names_table_and_column(tmp_path):
+    lance = pytest.importorskip("lance")
+    rows = pa.table({"v": pa.array([[1], [None]], pa.list_(pa.int8()))})
+    lance.write_dataset(rows, str(tmp_path / "drive.lance"))
+    with pytest.raises(DatasetError, match=r"drive\.lance: fragment 0: v: a null within"):
+        open_foreign(str(tmp_path / "drive.lance"))
+
+
+def test_files_of_different_types_are_an_error_that_names_the_file(tmp_path):
+    pq.write_table(pa.table({"v": pa.array([1], pa.int8())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": pa.array([1], pa.int16())}), tmp_path / "b.parquet")
+    with pytest.raises(DatasetError, match=r"b\.parquet: row group 0: v: files say different types"):
+        open_foreign(str(tmp_path))
+    pq.write_table(pa.table({"w": pa.array([1], pa.int8())}), tmp_path / "b.parquet")
+    with pytest.raises(DatasetError, match=r"b\.parquet: row group 0: not all rows have v, w"):
+        open_foreign(str(tmp_path))
+
+
+def test_two_names_that_would_be_one_column_are_refused(tmp_path):
+    pq.write_table(pa.table({"Speed": [1], "speed": [2]}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match="'Speed' and 'speed' would both be column 'speed'"):
+        open_foreign(str(tmp_path / "x.parquet"))
+
+
+def test_a_flipped_byte_or_a_cut_file_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"v": np.arange(1000)}), path, write_page_checksum=True, compression="none")
+    data = path.read_bytes()
+    path.write_bytes(data[:-9])
+    with pytest.raises(DatasetError, match=r"x\.parquet"):
+        open_foreign(str(path))
+    path.write_bytes(data)
+    flip(path, 1000)
+    with pytest.raises(DatasetError, match=r"x\.parquet"):
+        open_foreign(str(path))
+
+
+def test_a_name_that_is_no_text_is_an_error_that_names_the_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"name": [1, 2]}), path)
+    path.write_bytes(path.read_bytes().replace(b"name", b"n\xe9me"))
+    with pytest.raises(DatasetError, match=r"a\.parquet"):
+        open_foreign(str(path))
+
+
+def test_folders_named_key_value_are_refused_since_rows_would_lose_the_value(tmp_path):
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "day=1" / "x.parquet")
+    with pytest.raises(UsageError, match="key=value"):
+        open_foreign(str(tmp_path))
+
+
+def test_an_empty_file_has_no_rows(tmp_path):
+    pq.write_table(pa.table({"v": pa.array([], pa.int8())}), tmp_path / "x.parquet")
+    with pytest.raises(DatasetError, match="no rows"):
+        open_foreign(str(tmp_path / "x.parquet"))
+
+
+def test_braces_choose_files(tmp_path, read):
+    for number in range(3):
+        pq.write_table(pa.table({"n": [number, number + 10]}), tmp_path / f"part-{number}.parquet")
+    _, rows = read(tmp_path / "part-{0,2}.parquet")
+    assert [row["n"] for row in rows] == [0, 10, 2, 12]

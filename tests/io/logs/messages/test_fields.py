@@ -1,0 +1,191 @@
+"""Field paths: what they select, the column types that follow, and help when they are wrong."""
+
+import numpy as np
+import pytest
+
+from logloom.errors import UsageError
+from logloom.io.logs.interface import FieldSpec
+from logloom.io.logs.messages.fields import MAX_VALUE_BYTES
+from logloom.io.logs.messages.ros.decoders import CdrDecoder
+from tests.io.logs.messages.payloads import raw_messages, serialize, topic
+
+TEXT = """
+std_msgs/Header header
+Pose pose
+Pose[3] corners
+Box[] boxes
+Group[] groups
+float32[6] six
+float32[] many
+string[2] two
+string[] names
+uint8[4] key
+byte[] blob
+bool[] flags
+Mixed mixed
+Nothing nothing
+===
+MSG: std_msgs/Header
+builtin_interfaces/Time stamp
+string frame_id
+===
+MSG: pkg/Pose
+float64[3] position
+float64 yaw
+===
+MSG: pkg/Box
+uint8 kind
+Pose pose
+string label
+float32[2] size
+===
+MSG: pkg/Group
+uint16 id
+Box[] boxes
+===
+MSG: pkg/Mixed
+builtin_interfaces/Duration age
+bool ok
+uint16 n
+Pose pose
+===
+MSG: pkg/Nothing
+"""
+
+
+@pytest.fixture(scope="module")
+def decode():
+    return CdrDecoder(topic(TEXT))
+
+
+POSE = [("position", "<f8", (3,)), ("yaw", "<f8")]
+BOX = [("kind", "u1"), ("pose", POSE), ("label", "<U8"), ("size", "<f4", (2,))]
+
+
+@pytest.mark.parametrize(
+    ("path", "dtype", "shape"),
+    [
+        ("header.stamp", "<i8", ()),
+        ("header.stamp.sec", "<i4", ()),
+        ("pose", "<f8", (4,)),
+        ("pose.position", "<f8", (3,)),
+        ("pose.position[1]", "<f8", ()),
+        ("six[1:4]", "<f4", (3,)),
+        ("six[4:]", "<f4", (2,)),
+        ("six[:2]", "<f4", (2,)),
+        ("many", "<f4", (None,)),
+        ("many[]", "<f4", (None,)),
+        ("corners", POSE, (3,)),
+        ("corners[2]", "<f8", (4,)),
+        ("corners[1:]", POSE, (2,)),
+        ("corners[].yaw", "<f8", (3,)),
+        ("corners[1:].position[0]", "<f8", (2,)),
+        ("corners[0].position", "<f8", (3,)),
+        ("boxes", BOX, (None,)),
+        ("boxes[].pose", "<f8", (None, 4)),
+        ("boxes[].pose.position[0:2]", "<f8", (None, 2)),
+        ("boxes[].label", "<U8", (None,)),
+        ("groups[].id", "<u2", (None,)),
+        ("two", "<U8", (2,)),
+        ("two[1]", "<U8", ()),
+        ("names", "<U8", (None,)),
+        ("key", "u1", (4,)),
+        ("flags", "?", (None,)),
+        ("mixed", [("age", "<i8"), ("ok", "?"), ("n", "<u2"), ("pose", POSE)], ()),
+        ("header", [("stamp", "<i8"), ("frame_id", "<U8")], ()),
+    ],
+)
+def test_a_path_has_the_type_that_the_definition_gives(decode, path, dtype, shape):
+    spec = FieldSpec((path,), strings=8)
+    ctype = decode.column_type(spec)
+    assert (ctype.dtype, ctype.shape, ctype.kind) == (np.dtype(dtype), shape, "array")
+    values = decode.take(raw_messages(PAYLOADS(decode)), spec)
+    assert values.dtype == ctype.dtype
+    got = (None, *values.tail) if ctype.is_ragged else values.shape[1:]
+    assert got == shape
+
+
+def pose(x):
+    return {"position": [x, x + 1, x + 2], "yaw": -x}
+
+
+def box(x):
+    return {"kind": int(x), "pose": pose(x), "label": f"b{int(x)}", "size": [x, 2 * x]}
+
+
+def message(n):
+    return {
+        "header": {"stamp": {"sec": n, "nanosec": 1}, "frame_id": "map"},
+        "pose": pose(float(n)),
+        "corners": [pose(float(n + i)) for i in range(3)],
+        "boxes": [box(float(i)) for i in range(n)],
+        "groups": [{"id": i, "boxes": [box(1.0)] * i} for i in range(n)],
+        "six": [float(i) for i in range(6)],
+        "many": [0.5] * n,
+        "two": ["left", "right"],
+        "names": [f"n{i}" for i in range(n)],
+        "key": [1, 2, 3, 4],
+        "blob": [7] * n,
+        "flags": [True, False][:n],
+        "mixed": {"age": {"sec": -1, "nanosec": 5}, "ok": True, "n": n, "pose": pose(0.5)},
+        "nothing": {},
+    }
+
+
+def PAYLOADS(decode):  # noqa: N802
+    return [serialize(decode.root, message(n)) for n in (2, 0, 3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("pose.position[1]", [3.0, 1.0, 4.0, 4.0]),
+        ("corners[2]", [[4.0, 5.0, 6.0, -4.0], [2.0, 3.0, 4.0, -2.0]] + [[5.0, 6.0, 7.0, -5.0]] * 2),
+        ("corners[1:].position[0]", [[3.0, 4.0], [1.0, 2.0], [4.0, 5.0], [4.0, 5.0]]),
+        ("boxes[].size[1]", [[0.0, 2.0], [], [0.0, 2.0, 4.0], [0.0, 2.0, 4.0]]),
+        ("boxes[].label", [["b0", "b1"], [], ["b0", "b1", "b2"], ["b0", "b1", "b2"]]),
+        ("groups[].id", [[0, 1], [], [0, 1, 2], [0, 1, 2]]),
+        ("two[1]", ["right"] * 4),
+        ("mixed.age", [-(10**9) + 5] * 4),
+        ("flags", [[True, False], [], [True, False], [True, False]]),
+    ],
+)
+def test_a_path_reads_what_it_names(decode, path, expected):
+    values = decode.take(raw_messages(PAYLOADS(decode)), FieldSpec((path,)))
+    assert [row.tolist() for row in values] == expected
+
+
+def test_bytes_and_strings_have_kinds_of_their_own(decode):
+    assert decode.column_type(FieldSpec(("blob",))).kind == "bytes"
+    assert decode.column_type(FieldSpec(("header.frame_id",))).kind == "string"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("pose.positon", r"pkg/Pose has no 'positon'; did you mean pose.position"),
+        ("boxes[].lable", r"did you mean boxes\[\].label"),
+        ("yaw", r"did you mean pose\.yaw\?"),
+        ("boxes.label", r"boxes is an array; write boxes\[\].label"),
+        ("six[6]", "six has 6 elements, 0 to 5"),
+        ("six[3:3]", "six has 6 elements"),
+        ("many[0]", "another length in each message"),
+        ("groups[].boxes", "another length in each element"),
+        ("groups", r"pkg/Group holds boxes, whose length differs"),
+        ("pose[0]", "pose is no array"),
+        ("six.x", r"write six\[\].x|no fields"),
+        ("header.frame_id.x", "no fields of its own"),
+        ("nothing", "has no fields"),
+        ("a..b", "paths look like"),
+        ("a[-1]", "paths look like"),
+        ("", "paths look like"),
+    ],
+)
+def test_a_wrong_path_is_refused_with_the_way_out(decode, path, words):
+    with pytest.raises(UsageError, match=rf"topic /topic \(pkg/msg/Root\): .*{words}"):
+        decode.column_type(FieldSpec((path,)))
+
+
+def test_structured_values_of_absurd_size_are_refused(decode):
+    with pytest.raises(UsageError, match="name the fields to take"):
+        decode.column_type(FieldSpec(("boxes",), strings=MAX_VALUE_BYTES))

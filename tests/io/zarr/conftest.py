@@ -1,8 +1,0 @@
-import pytest
-
-from logloom.io.storage import Store
-
-
-@pytest.fixture
-def store(tmp_path) -> Store:
-    return Store.at(str(tmp_path / "store"))

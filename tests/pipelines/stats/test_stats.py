@@ -1,0 +1,196 @@
+"""Statistics of versions: those of numpy, however rows were parted, built or read; verified and repaired."""
+
+import base64
+import dataclasses
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import logloom.datasets
+from logloom.errors import DatasetError, PurgedError
+from logloom.io.catalog.entries import ENTRY, read_log_part
+from logloom.io.catalog.log_statistics import noted, read_statistics, statistics_file
+from logloom.io.catalog.manifest import read_manifest
+from logloom.io.storage.metadata import canonical
+from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
+from logloom.pipelines.convert.convert import convert
+from logloom.pipelines.convert.plan import plan_convert
+from logloom.pipelines.convert.sources import open_source
+from logloom.pipelines.gc.gc import collect_garbage
+from logloom.pipelines.purge.purge import purge
+from logloom.pipelines.repair.repair import repair
+from logloom.pipelines.stats.stats import column_statistics
+from logloom.pipelines.verify.verify import verify
+from logloom.pipelines.versions.drop import plan_drop
+from logloom.statistics.columns import Statistics
+from tests.forking import command
+from tests.pipelines.conftest import build_at, digests, restate
+
+
+@pytest.fixture
+def root(built, tmp_path):
+    """A copy of the built version, to be damaged."""
+    copy = tmp_path / "root"
+    shutil.copytree(built, copy, ignore=shutil.ignore_patterns("v????????"))
+    return copy
+
+
+def test_statistics_are_those_that_numpy_has_of_all_rows(built):
+    said = column_statistics(str(built)).columns()
+    every_value = column_statistics(str(built), every_value=True).columns()
+    sampled = [name for name, one in said.items() if "left_out" in one]
+    assert sampled == ["lidar.points"]
+    said |= {name: every_value[name] for name in sampled}
+    rows = logloom.datasets.open(str(built), output="tar", columns=[".*", "*.age", "*.available"])
+    every = [rows[number] for number in range(len(rows))]
+    for name in ("ego.position", "ego.speed", "imu", "lidar.points", "intrinsics"):
+        usable = [row[name] for row in every if row[f"{name}.available"]]
+        values = np.concatenate([np.asarray(one, "f8").reshape(-1, *np.shape(one)[-1:]) for one in usable])
+        told = {key: np.atleast_1d(value) for key, value in said[name].items()}
+        assert said[name]["unavailable"] == len(every) - len(usable)
+        values = values.reshape(-1, len(told["count"]))
+        assert told["count"].tolist() == [len(values)] * values.shape[1]
+        assert told["min"].tolist() == values.min(axis=0).tolist()
+        assert told["max"].tolist() == values.max(axis=0).tolist()
+        assert told["mean"] == pytest.approx(values.mean(axis=0), rel=1e-12, abs=1e-12)
+        assert told["std"] == pytest.approx(values.std(axis=0), rel=1e-9, abs=1e-12)
+        for percent, value in said[name]["quantiles"].items():
+            true = np.quantile(values, int(percent) / 100, axis=0)
+            assert (np.abs(value - true) <= np.atleast_1d(said[name]["errors"][percent]) + 1e-12).all()
+        ages = [row[f"{name}.age"] for row in every if row[f"{name}.available"]]
+        assert (said[f"{name}.age"]["min"], said[f"{name}.age"]["max"]) == (min(ages), max(ages))
+    kinds = [str(one) for row in every for one in row["objects"]["class"]]
+    assert dict(zip(*said["objects"]["fields"]["class"]["distinct"].values(), strict=True)) == {
+        kind: kinds.count(kind) for kind in set(kinds)
+    }
+    assert said["camera.front"]["lengths"]["max"] == max(len(row["camera.front"]) for row in every)
+
+
+def test_any_partitioning_and_two_workers_give_the_same(built, drive, tmp_path):
+    before = read_manifest(Store.at(str(built)))
+    recipe = drive.recipe(**{"partition: {rows: 10}": "partition: {rows: 1000}"})
+    build_at(recipe, tmp_path / "whole")
+    build_at(drive.recipe(), tmp_path / "again", num_workers=2)
+    for root in ("whole", "again"):
+        manifest = read_manifest(Store.at(str(tmp_path / root)))
+        assert [one.statistics for one in manifest.logs] == [one.statistics for one in before.logs]
+    assert all(one.statistics for one in before.logs)
+
+
+def test_a_log_with_rows_and_without_statistics_is_damaged(root):
+    restate(root, lambda record: dataclasses.replace(record, statistics=""))
+    with pytest.raises(DatasetError, match="the statistics of a log are missing"):
+        column_statistics(str(root))
+    found = verify(str(root), num_workers=1).findings
+    assert [one.message for one in found if "the statistics of a log are missing" in one.message]
+
+
+def test_dropping_a_log_takes_away_just_its_rows(root, drive):
+    store = Store.at(str(root))
+    whole = {one.log_id: read_statistics(store, one) for one in read_manifest(store).logs}
+    build(plan_drop(store, ["drive-00"]))
+    found = column_statistics(str(root))
+    assert found.statistics == whole["drive-01"]
+    assert Statistics.merged(whole.values()) == column_statistics(str(root), 1).statistics
+
+
+def test_a_conversion_has_the_statistics_of_what_it_converts(built, tmp_path):
+    convert(plan_convert(open_source(str(built)), str(tmp_path / "bags"), "bags"))
+    assert column_statistics(str(tmp_path / "bags")).statistics == column_statistics(str(built)).statistics
+    assert column_statistics(str(tmp_path / "bags")).read == 0
+
+
+def entry_path(root, record):
+    """Of a unit of a log, with rows, in the first of its outputs."""
+    store = Store.at(str(root))
+    unit = next(one for one in read_log_part(store, record.part) if one.rows)
+    return next(root.glob(f"parts/{unit.output}/*/{unit.identity}/{ENTRY}"))
+
+
+@pytest.mark.parametrize("broken", ["", "no base64", noted(Statistics({}))[:-40], "another unit's"])
+def test_verify_finds_statistics_that_are_not_of_the_rows(root, broken):
+    store = Store.at(str(root))
+    first, second = (entry_path(root, record) for record in read_manifest(store).logs)
+    data = json.loads(first.read_bytes())
+    if broken == "another unit's":
+        broken = json.loads(second.read_bytes())["statistics"]
+    first.chmod(0o644)
+    first.write_bytes(canonical(data | {"statistics": broken}))
+    findings = verify(str(root), num_workers=1).findings
+    assert findings
+    assert {one.log_id for one in findings} == {data["log_id"]}
+
+
+def test_repair_restores_lost_and_damaged_statistics(root, built):
+    for record in read_manifest(Store.at(str(root))).logs:
+        path, place = entry_path(root, record), root / statistics_file(record)
+        for file in (path, place):
+            file.chmod(0o644)
+        place.write_bytes(place.read_bytes()[:-9]) if record.log_id == "drive-00" else place.unlink()
+        path.write_bytes(canonical(json.loads(path.read_bytes()) | {"statistics": ""}))
+    assert len(verify(str(root), num_workers=1).findings) == 4
+    assert repair(str(root), num_workers=1).is_sound
+    assert verify(str(root), num_workers=1).findings == ()
+    assert digests(root) == {
+        name: digest for name, digest in digests(built).items() if not name.startswith("v0000")
+    }
+
+
+def test_a_bit_that_turned_without_another_value_is_found_and_mended(root):
+    sound = digests(root)
+    record = read_manifest(Store.at(str(root))).logs[0]
+    path = entry_path(root, record)
+    data = json.loads(path.read_bytes())
+    written = base64.b64decode(data["statistics"])
+    turned = written.replace(b"parquet-cpp", b"parquet-cpq")
+    assert Statistics.from_bytes(turned, "here") == Statistics.from_bytes(written, "here")
+    path.chmod(0o644)
+    path.write_bytes(canonical(data | {"statistics": base64.b64encode(turned).decode()}))
+    (finding,) = verify(str(root), num_workers=1).findings
+    assert f"{path}: its statistics have other bytes than were written" in str(finding)
+    assert repair(str(root), num_workers=1).is_sound
+    assert digests(root) == sound
+
+
+def test_repair_counts_again_where_no_entry_has_statistics(root, built):
+    for path in root.glob(f"parts/*/*/*/{ENTRY}"):
+        data = json.loads(path.read_bytes())
+        if data.pop("statistics", ""):
+            path.chmod(0o644)
+            path.write_bytes(canonical(data))
+    assert repair(str(root), num_workers=1).is_sound
+    assert verify(str(root), num_workers=1).findings == ()
+    assert digests(root).items() <= digests(built).items()
+
+
+def test_the_command_shows_a_table_and_json(built):
+    shown = command("stats", str(built), "--columns", "ego.*", "--columns", "objects")
+    assert shown.returncode == 0, shown.stderr
+    assert "ego.position[2]" in shown.stdout
+    assert "objects class: " in shown.stdout
+    told = json.loads(command("stats", str(built), "--json", "--split", "all").stdout)
+    assert told == column_statistics(str(built)).to_json()
+    missing = command("stats", str(built), "--split", "test")
+    assert missing.returncode == 2
+    assert "no split 'test'; there is only all" in missing.stderr
+
+
+def test_gc_keeps_statistics_that_a_version_names_and_a_purge_erases_those_of_its_logs(root):
+    store = Store.at(str(root))
+    gone, kept = read_manifest(store).logs
+    stray = root / "logs" / f"{'0' * 64}.parquet"
+    stray.write_bytes(b"of no log")
+    for path in root.rglob("*"):
+        os.utime(path, (0, 0))
+    collect_garbage(str(root))
+    assert not stray.exists()
+    assert all((root / statistics_file(record)).exists() for record in (gone, kept))
+    purge(str(root), [gone.log_id], reason="asked to")
+    assert not (root / statistics_file(gone)).exists()
+    assert read_statistics(store, kept).lanes
+    with pytest.raises(PurgedError, match="was purged"):
+        column_statistics(str(root))

@@ -1,0 +1,407 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import logloom.io.formats.table as tt
+from logloom.blocks import Ragged
+from logloom.errors import UsageError
+from logloom.query.where import Categories, parse
+from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType
+
+TYPES = {
+    "timestamp": TIMESTAMP,
+    "speed.mean": ColumnType(np.dtype("<f8")),
+    "small": ColumnType(np.dtype("<f4")),
+    "n": ColumnType(np.dtype("<i8")),
+    "u": ColumnType(np.dtype("<u8")),
+    "moving": ColumnType(np.dtype("?")),
+    "gear": STRING,
+    "ego.position": ColumnType(np.dtype("<f8"), (3,)),
+    "image": BYTES,
+    "image.available": AVAILABLE,
+    "image.age": ColumnType(np.dtype("<i8")),
+}
+COLUMNS = {
+    "timestamp": np.array([10, 20, 30, 40]),
+    "speed.mean": np.array([0.0, 0.7, math.nan, 9.0]),
+    "small": np.array([0.1, 0.5, 1.0, math.inf], np.float32),
+    "n": np.array([-1, 0, 2**53 + 1, 7]),
+    "u": np.array([0, 1, 2**63, 2**64 - 1], np.uint64),
+    "moving": np.array([True, False, True, False]),
+    "gear": Ragged.from_bytes([b"P", b"D", "Ü".encode(), b""]),
+    "ego.position": np.arange(12.0).reshape(4, 3),
+    "image": Ragged.from_bytes([b"", b"x", b"y", b""]),
+    "image.available": np.array([False, True, True, False]),
+    "image.age": np.array([-(2**63), 5, 6, -(2**63)]),
+}
+
+
+def passing(text):
+    found = parse(text)
+    found.check(TYPES)
+    return np.flatnonzero(found.mask(COLUMNS, 4)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("speed.mean > 0.5 and available(image)", [1]),
+        ("speed.mean > 0.5 or available(image)", [1, 2, 3]),
+        ("not available(image)", [0, 3]),
+        ("not not moving", [0, 2]),
+        ("not moving or n == 7 and moving", [1, 3]),
+        ("(not moving or n == 7) and moving", []),
+        ("0 < speed.mean <= 9", [1, 3]),
+        ("0 <= n < 8 != 9", [1, 3]),
+        ("speed.mean != 0.7", [0, 3]),  # NaN compares false, even here
+        ("not speed.mean == 0.7", [0, 2, 3]),
+        ("speed.mean not in (0, 0.7)", [3]),
+        ("speed.mean in [0, 0.7]", [0, 1]),
+        ("n in (-1, 7)", [0, 3]),
+        ("-1 == n", [0]),
+        ("n == 9007199254740993", [2]),
+        ("n == 9007199254740992", []),
+        ("u >= 9223372036854775808", [2, 3]),
+        ("u == 18446744073709551615", [3]),
+        ("n < 1e300", [0, 1, 2, 3]),
+        ("small == 0.5", [1]),
+        ("small > 0.1", [0, 1, 2, 3]),  # as float64, float32's 0.1 is a bit more
+        ("moving == true", [0, 2]),
+        ("moving", [0, 2]),
+        ("false", []),
+        ("true", [0, 1, 2, 3]),
+        ("1 < 2", [0, 1, 2, 3]),
+        ("gear == 'D'", [1]),
+        ('gear in ("P", "Ü")', [0, 2]),
+        ("gear != ''", [0, 1, 2]),
+        ("gear == 'not'", []),
+        ("ego.position[2] >= 5", [1, 2, 3]),
+        ("image.age < 6 and available(image)", [1]),
+        ("timestamp >= 30", [2, 3]),
+        ("small >= .5e0", [1, 2, 3]),
+        ("n\n>\t0", [2, 3]),
+        ("n > speed.mean", []),
+        ("u > n", [0, 1, 2, 3]),
+        ("n < 1e308", [0, 1, 2, 3]),
+        ("gear > 'D'", [0, 2]),
+        ("moving < true", [1, 3]),
+        ("n in ()", []),
+        ("n not in []", [0, 1, 2, 3]),
+        ("speed.mean not in []", [0, 1, 2, 3]),
+        ("n in {-1, 7,}", [0, 3]),
+        ("-2 < n in (-1, 8)", [0]),
+        ("n == 0x7 or n == 0b0 or n == 0o7", [1, 3]),
+        ("n == 9_007_199_254_740_993", [2]),
+        ("`speed.mean` == 0 and `n` < +1", [0]),
+        ("gear == 'P\\n'", []),
+    ],
+)
+def test_a_filter_lets_pass(text, rows):
+    assert passing(text) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "character 1 of .* at the end"),
+        ("n >", "character 4 .*expected a column"),
+        ("n > 1 1", "character 7 .*expected an operator"),
+        ("n ; 1", "character 3 .*';' has no meaning"),
+        ("n = 1", "'=' has no meaning"),
+        ("spee.mean > 1", "character 1 .*did you mean speed.mean"),
+        ("n > 0 and available(imag)", "character 11 .*did you mean image.available"),
+        ("available(n)", "no column 'n.available'"),
+        ("zzz > 1", "there are timestamp, speed.mean"),
+        ("gear == 1", "a text is compared with a number"),
+        ("n == true", "a number is compared with a truth"),
+        ("n and moving", "a condition is true or false, this is a number"),
+        ("n", "a condition is true or false"),
+        ("'x'", "a condition is true or false"),
+        ("ego.position > 1", r"only single numbers and text can be compared, this is float64\[3\]"),
+        ("ego.position[3] > 1", "index 3 is out of range"),
+        ("ego.position[-1] > 1", "expected an index"),
+        (f"ego.position[{'1' * 5000}] > 1", "expected an index"),
+        ("image == 'x'", "only single numbers and text"),
+        ("n in (,)", "expected a column, a number"),
+        ("n in (1, 2]", r"character 11 .*expected '\)', found '\]'"),
+        ("n > -'x'", "expected a number"),
+        ("n > +n", "expected a number"),
+        ("n > 1__0", "expected an operator"),
+        ("gear == 'it''s'", "expected an operator"),
+        ("`n > 1", "'`' has no meaning"),
+        ("n in 3", "expected a list"),
+        ("n < 1e999", "character 5 .*the number is too large, found '1e999'"),
+        ("-1e999 < n", "character 2 .*too large"),
+        ("n in (1, 1_0e999)", "character 10 .*too large"),
+        ("n < 1" + "0" * 400, "too large"),
+        ("n not 3", "expected 'in'"),
+        ("n in (1", r"expected '\)'"),
+        ("(" * 60 + "n", "nested more than 50"),
+        ("not " * 60 + "moving", "nested more than 50"),
+        ("__import__('os').system('x')", "expected an operator|has no meaning"),
+        ("n > 1" + " " * 1_000_000, "1000005 characters, more than"),
+    ],
+)
+def test_a_wrong_filter_is_refused_with_its_place(text, message):
+    with pytest.raises(UsageError, match=message):
+        parse(text).check(TYPES)
+
+
+def test_a_filter_names_the_columns_it_looks_at():
+    text = "n > 1 and (available(image) or gear in ('P') or not moving)"
+    assert parse(text).columns == ("gear", "image.available", "moving", "n")
+
+
+@given(st.text("n()<>=!1.0' \"[],-andotirspeavl", max_size=40))
+@settings(max_examples=500)
+def test_any_text_is_a_filter_or_refused(text):
+    try:
+        found = parse(text)
+        found.check(TYPES)
+    except UsageError:
+        return
+    assert found.mask(COLUMNS, 4).shape == (4,)
+
+
+def rows_of(columns):
+    """The same rows as Python's values: None of a Ragged is needed, texts are str."""
+    values = {
+        name: [row.tobytes().decode() for row in column] if isinstance(column, Ragged) else column.tolist()
+        for name, column in columns.items()
+    }
+    return [{name: values[name][row] for name in values} for row in range(4)]
+
+
+def one(row, name):
+    """A column's value in a row: `ego.position[1]` too."""
+    name, _, index = name.replace("`", "").partition("[")
+    return row[name][int(index[:-1])] if index else row[name]
+
+
+def compared(word, a, b):
+    """What a comparison means, in plain Python."""
+    if isinstance(a, float) or isinstance(b, float):
+        a, b = float(a), float(b)
+    if a != a or b != b:
+        return False
+    signs = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}
+    return signs[word]
+
+
+def column_or(names, constants):
+    """(text, what it is in a row) of one kind."""
+    named = st.sampled_from(names).map(lambda name: (name, lambda row: one(row, name)))
+    given = st.sampled_from(constants).map(lambda pair: (pair[0], lambda row: pair[1]))
+    return st.one_of(named, given)
+
+
+def chains(operands, constants):
+    signs = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+    items = st.lists(st.sampled_from(constants), max_size=3)
+    brackets = st.sampled_from(["()", "[]", "{}"])
+
+    def chain(first, rest):
+        text = first[0] + "".join(f" {sign} {operand[0]}" for sign, operand in rest)
+        sides = [first[1], *(operand[1] for _, operand in rest)]
+        return text, lambda row: all(
+            compared(sign, a(row), b(row)) for (sign, _), a, b in zip(rest, sides, sides[1:], strict=False)
+        )
+
+    def member(operand, found, negated, pair, comma):
+        inner = ", ".join(text for text, _ in found) + ("," if comma and found else "")
+        join, word = (all, "!=") if negated else (any, "==")
+        return (
+            f"{operand[0]} {'not ' if negated else ''}in {pair[0]}{inner}{pair[1]}",
+            lambda row: join(compared(word, operand[1](row), value) for _, value in found),
+        )
+
+    return st.one_of(
+        st.builds(chain, operands, st.lists(st.tuples(signs, operands), min_size=1, max_size=3)),
+        st.builds(member, operands, items, st.booleans(), brackets, st.booleans()),
+    )
+
+
+NUMBERS = [
+    ("0", 0),
+    ("+1", 1),
+    ("-1", -1),
+    ("0.5", 0.5),
+    ("7", 7),
+    ("0x10", 16),
+    ("5_0", 50),
+    ("1e308", 1e308),
+]
+NUMBERS += [
+    ("9007199254740993", 2**53 + 1),
+    ("0.1", 0.1),
+    ("- .7e0", -0.7),
+    ("18446744073709551615", 2**64 - 1),
+]
+TEXTS = [("'D'", "D"), ('"Ü"', "Ü"), ("''", ""), ('"it\'s"', "it's"), ("'P'", "P")]
+TRUTHS = [("true", True), ("False", False)]
+COMPARISONS = st.one_of(
+    chains(
+        column_or(["n", "u", "small", "speed.mean", "`n`", "ego.position[1]", "timestamp"], NUMBERS), NUMBERS
+    ),
+    chains(column_or(["gear"], TEXTS), TEXTS),
+    chains(column_or(["moving"], TRUTHS), TRUTHS),
+    st.just(("moving", lambda row: row["moving"])),
+    st.just(("available(image)", lambda row: row["image.available"])),
+)
+
+
+def joined(word, parts):
+    join = all if word == "and" else any
+    return f" {word} ".join(f"({text})" for text, _ in parts), lambda row: join(f(row) for _, f in parts)
+
+
+CONDITIONS = st.recursive(
+    COMPARISONS,
+    lambda inner: st.one_of(
+        inner.map(lambda c: (f"not ({c[0]})", lambda row: not c[1](row))),
+        st.builds(joined, st.sampled_from(["and", "or"]), st.lists(inner, min_size=1, max_size=3)),
+    ),
+    max_leaves=6,
+)
+
+
+@given(CONDITIONS)
+@settings(max_examples=300)
+def test_filters_mean_what_plain_python_means(condition):
+    text, holds = condition
+    found = parse(text)
+    found.check(TYPES)
+    assert found.mask(COLUMNS, 4).tolist() == [holds(row) for row in rows_of(COLUMNS)], text
+
+
+INDEXED = [name for name in TYPES if name not in ("image", "image.available", "image.age")]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The same rows as a table whose index has their numbers and texts, the vector's as scalars."""
+    uri = str(tmp_path_factory.mktemp("where") / "table")
+    rows = [{**row, "log_id": "a"} for row in rows_of(COLUMNS)]
+    for row in rows:
+        del row["image"], row["image.available"], row["image.age"]
+        row |= {"small": np.float32(row["small"]), "u": np.uint64(row["u"])}
+        row["ego.position"] = np.array(row["ego.position"])
+    tt.write_table(uri, rows, index=[name for name in INDEXED if name != "timestamp"])
+    return uri
+
+
+@given(CONDITIONS.filter(lambda condition: "image" not in condition[0]))
+@settings(max_examples=50)
+def test_the_index_of_a_table_is_filtered_as_rows_are(table, condition):
+    found = tt.read_index(table, where=condition[0])
+    passed = parse(condition[0]).mask(COLUMNS, 4)
+    assert found.timestamp.tolist() == COLUMNS["timestamp"][passed].tolist(), condition[0]
+
+
+@given(CONDITIONS, st.sampled_from(["and", "or"]), CONDITIONS, CONDITIONS)
+def test_not_binds_before_and_and_that_before_or(first, word, second, third):
+    def mask(text):
+        return parse(text).mask(COLUMNS, 4).tolist()
+
+    a, b, c = (f"({text})" for text, _ in (first, second, third))
+    assert mask(f"not {a} {word} {b}") == mask(f"(not {a}) {word} {b}")
+    assert mask(f"{a} or {b} and {c}") == mask(f"{a} or ({b} and {c})")
+
+
+def test_a_list_may_name_every_log_of_a_table():
+    logs = [f"drive-{n}" for n in range(2000)]
+    found = parse(f"log_id in {logs!r}")
+    codes = np.array([3, 1999, 2000])
+    columns = {"log_id": Categories.of([*logs, "another"], codes)}
+    assert found.mask(columns, 3).tolist() == [True, True, False]
+
+
+def test_texts_that_end_in_a_zero_byte_are_told_apart():
+    columns = {"gear": Ragged.from_bytes([b"P", b"P\0"])}
+    assert parse("gear == 'P'").mask(columns, 2).tolist() == [True, False]
+    assert parse("gear == 'P\0'").mask(columns, 2).tolist() == [False, True]
+
+
+class Counted(bytes):
+    """A text that counts how often it is compared or looked up."""
+
+    looks = 0
+
+    def __eq__(self, other):
+        Counted.looks += 1
+        return bytes.__eq__(self, other)
+
+    def __hash__(self):
+        Counted.looks += 1
+        return bytes.__hash__(self)
+
+
+@pytest.mark.parametrize("sign", ["in", "not in"])
+def test_a_long_list_is_looked_up_in_and_not_compared_item_by_item(sign):
+    Counted.looks = 0
+    columns = {"gear": Categories.of([Counted(b"1"), Counted(b"x")], np.array([0, 1] * 50))}
+    mask = parse(f"gear {sign} {[str(n) for n in range(2000)]}").mask(columns, 100)
+    assert mask.tolist() == [sign == "in", sign != "in"] * 50
+    assert Counted.looks <= 4
+
+
+LONG = [0, 1, -1, 7, 126, 127, 128, 255, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1]
+DTYPES = ["i1", "u1", "i4", ">i8", "i8", "u8", "f4", "f8"]
+
+
+@st.composite
+def numbers_of_a_type(draw):
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    if dtype.kind == "f":
+        values = draw(st.lists(st.sampled_from([0.0, -0.0, 1.0, 0.1, 2.0**53, math.inf, math.nan])))
+    else:
+        limits = np.iinfo(dtype)
+        values = draw(st.lists(st.sampled_from([n for n in LONG if limits.min <= n <= limits.max])))
+    return np.array(values, dtype)
+
+
+ITEMS = st.one_of(
+    st.lists(st.sampled_from(LONG), max_size=60),
+    st.lists(st.sampled_from([*LONG, 0.5, 0.1, 2.0**53, 1.0]), max_size=60),
+)
+
+
+@given(numbers_of_a_type(), ITEMS, st.booleans())
+@settings(max_examples=300)
+def test_long_lists_of_numbers_mean_what_comparing_with_each_means(column, items, negated):
+    join, word = (all, "!=") if negated else (any, "==")
+    wanted = [join(compared(word, value, item) for item in items) for value in column.tolist()]
+    text = f"n {'not ' if negated else ''}in {items}"
+    assert parse(text).mask({"n": column}, len(column)).tolist() == wanted
+
+
+MANY = st.lists(st.sampled_from([f"{n}" for n in range(40)] + ["", "Ü", "P", "P\0"]), max_size=80)
+
+
+@given(MANY, MANY, st.booleans())
+def test_long_lists_of_texts_mean_what_comparing_with_each_means(rows, items, negated):
+    written = ", ".join(f"'{item}'" for item in items)
+    found = parse(f"gear {'not ' if negated else ''}in [{written}]")
+    wanted = [(row in items) != negated for row in rows]
+    for column in (Categories.found_in(rows), Ragged.from_bytes([row.encode() for row in rows])):
+        assert found.mask({"gear": column}, len(rows)).tolist() == wanted
+
+
+@given(MANY, st.integers(0, 80), st.integers(0, 80))
+def test_rows_share_the_texts_that_are_equal_and_parts_keep_theirs_alone(rows, start, stop):
+    found = Categories.found_in(rows)
+    part = found[start:stop]
+    for categories, texts in ((found, rows), (part, rows[start:stop])):
+        assert [text.decode() for text in categories.rows] == texts
+        assert len(categories.texts) == len(set(texts))
+
+
+def test_lists_are_looked_up_for_single_values_too():
+    assert passing("'D' in ('P', 'D')") == [0, 1, 2, 3]
+    assert passing("'D' not in ('P', 'D')") == []
+    assert passing("7 in (7, 8) and n not in (7, 8)") == [0, 1, 2]
+    assert passing("moving in (true, true)") == [0, 2]
+    assert passing("(n > 0) in (true)") == [2, 3]

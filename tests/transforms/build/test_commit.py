@@ -1,0 +1,18 @@
+from logloom.io.storage.store import Store
+from logloom.transforms.build.commit import MAX_REASONS, _reasons
+
+
+def test_more_refusals_than_a_manifest_holds_are_all_listed_in_a_file_of_the_root(tmp_path):
+    store = Store.at(str(tmp_path))
+    told = [f"a.mcap, byte {i}: /imu: torn" for i in range(MAX_REASONS + 5)]
+    *first, last = _reasons(store, told)
+    assert first == told[:MAX_REASONS]
+    (file,) = (tmp_path / "logs").iterdir()
+    assert last == f"and 5 more, all listed in logs/{file.name}"
+    assert file.read_text().splitlines() == told
+    assert (*first, last) == _reasons(store, told)  # a retry finds the file there
+
+
+def test_few_refusals_need_no_file(tmp_path):
+    assert _reasons(Store.at(str(tmp_path)), ["a", "b"]) == ("a", "b")
+    assert list(tmp_path.iterdir()) == []

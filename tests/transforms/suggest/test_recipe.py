@@ -1,0 +1,225 @@
+"""Suggested recipes build as they stand."""
+
+import sys
+
+import pytest
+
+import logloom.datasets
+from logloom.errors import UsageError
+from logloom.io.logs.match import group_logs
+from logloom.io.logs.opening import open_log
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.verify.verify import verify
+from logloom.recipe import Recipe
+from logloom.recipe.logs import expand_logs
+from logloom.transforms.rows.plan.resolve import resolve
+from logloom.transforms.suggest.recipe import nice, suggest
+from tests.io.video.making import decoded, stream, write_video
+from tests.transforms.ros2_logs import (
+    COMMAND,
+    COMPRESSED,
+    IMAGE,
+    POSE,
+    SECOND,
+    SPEED,
+    START,
+    TF,
+    VIDEO,
+    header,
+    speeds,
+    transform,
+    write_log,
+)
+
+
+def suggested(*paths: str) -> tuple[Recipe, str]:
+    logs = {files.log_id: open_log(files.uris) for files in group_logs(paths)}
+    text = suggest(logs)
+    recipe = Recipe.from_yaml(text)
+    assert [files.log_id for files in expand_logs(recipe)] == sorted(logs)
+    resolve(recipe, logs)
+    return recipe, text
+
+
+def image(time: int, encoding: str, size: int) -> dict:
+    return {
+        "header": header(time),
+        "height": 2,
+        "width": 2,
+        "encoding": encoding,
+        "is_bigendian": 0,
+        "step": 2 * size,
+        "data": bytes(4 * size),
+    }
+
+
+def test_a_suggestion_builds_as_it_stands(tmp_path):
+    times = [START + i * SECOND // 10 for i in range(20)]
+    pose = {"position": {"x": 1.0}, "orientation": {"w": 1.0}}
+    path = write_log(
+        tmp_path / "drive.mcap",
+        {
+            "/can": (SPEED, speeds(delay=3 * SECOND // 2)),
+            "/2d/Pose": (POSE, [(t, {"header": header(t), "pose": pose}) for t in times]),
+            "/unset": (
+                POSE,
+                [(t, {"header": header(t), "pose": {**pose, "orientation": {}}}) for t in times],
+            ),
+            "/cmd": (COMMAND, [(START + 5, {"throttle": 1.0, "gains": [1.0]})]),
+            "/stampless": (SPEED, [(t, m | {"header": header(0)}) for t, m in speeds()]),
+            "/depth": (IMAGE, [(t, image(t, "16UC1", 2)) for t in times]),
+            "/color": (IMAGE, [(t, image(t, "rgb8", 3)) for t in times]),
+            "/yuv": (IMAGE, [(t, image(t, "yuv422", 2)) for t in times]),
+            "/h264": (
+                COMPRESSED,
+                [(t, {"header": header(t), "format": "h264", "data": b"x"}) for t in times],
+            ),
+            "/video": (VIDEO, [(START, {"timestamp": {"sec": 1}, "data": b"", "format": "h264"})]),
+        },
+    )
+    recipe, text = suggested(path)
+    columns = recipe.columns
+    assert recipe.clock.rate == 10
+    assert recipe.time.max_delay == 2 * SECOND  # stamps lie 1.5 s from their log times
+    assert recipe.time.topics == {"/stampless": ("log",)}
+    assert columns["can.speed"].resample == "linear"
+    assert columns["can.gear"].resample == "nearest"
+    assert "can.note" not in columns
+    assert columns["_2d.pose.rotation"].resample == "slerp"
+    assert columns["unset.rotation"].resample == "nearest"  # a zero quaternion can't be turned
+    assert columns["cmd.throttle"].resample == "static"
+    assert columns["depth"].dtype == "uint16"
+    assert columns["color"].dtype is None
+    for topic, why in (("yuv", "yuv422"), ("h264", "compressed video"), ("video", "compressed video")):
+        assert topic not in columns
+        assert why in text
+    root = str(tmp_path / "root")
+    build(plan_build(recipe, root), num_workers=1)
+    assert verify(root, against_logs=True).is_proven
+
+
+@pytest.mark.parametrize(
+    ("form", "codec"),
+    [("foxglove", "h264"), ("protobuf", "h265"), ("ffmpeg", "av1"), ("compressed", "vp9")],
+)
+def test_a_topic_of_video_is_suggested_as_pictures_which_build(form, codec, tmp_path):
+    found = stream(codec)
+    path = write_video(tmp_path / "drive.mcap", form, found)
+    recipe, text = suggested(path)
+    column = recipe.columns["video"]
+    assert (column.adapter, column.field, column.resample) == ("image", (), "nearest")
+    assert "left out" not in text
+    root = str(tmp_path / "root")
+    build(plan_build(recipe, root), num_workers=1)
+    rows = logloom.datasets.open(root)
+    whole = [picture.tobytes() for picture in decoded(found).values()]
+    shown = [rows[row]["video"] for row in range(len(rows))]
+    assert len(shown) == 19  # at 10 Hz, of 1.95 s
+    assert all(picture.tobytes() in whole for picture in shown)
+    assert verify(root, against_logs=True, num_workers=1).findings == ()
+
+
+def test_without_pyav_a_topic_of_video_is_left_out_with_the_way_to_get_it(tmp_path, monkeypatch):
+    write_log(tmp_path / "can.mcap", {"/can": (SPEED, speeds())})
+    path = write_video(tmp_path / "drive.mcap", "compressed", stream("h264"))
+    monkeypatch.setitem(sys.modules, "av", None)
+    recipe, text = suggested(path, str(tmp_path / "can.mcap"))
+    assert list(recipe.columns) == ["can.speed", "can.gear"]
+    (line,) = [line for line in text.splitlines() if "left out" in line and "video" in line]
+    assert "compressed video (sensor_msgs/msg/CompressedImage): PyAV, which decodes video, is not " in line
+    assert "pip install 'logloom[video]'; with it a column of `as: image` can be built" in line
+
+
+def test_a_topic_of_images_in_one_log_and_video_in_another_is_left_out(tmp_path):
+    found = stream("h264", count=10)
+    a, b = tmp_path / "a.mcap", tmp_path / "b.mcap"
+    write_log(tmp_path / "can.mcap", {"/can": (SPEED, speeds())})
+    for first, second, named in (("jpeg", "h264", "h264"), ("h264", "jpeg", "jpeg")):
+        paths = [write_video(p, "compressed", found, words=w) for p, w in ((a, first), (b, second))]
+        recipe, text = suggested(*paths, str(tmp_path / "can.mcap"))
+        assert "video" not in recipe.columns
+        assert f"some of its messages are images, others compressed video ({named})" in text
+
+
+def test_a_log_too_short_for_a_rate_gets_a_row_per_message(tmp_path):
+    recipe, _ = suggested(write_log(tmp_path / "short.mcap", {"/can": (SPEED, speeds(3, step=1000))}))
+    assert recipe.clock.topic == "/can"
+    manifest = build(plan_build(recipe, str(tmp_path / "root")), num_workers=1).manifest
+    assert manifest.totals["rows"] == 3
+
+
+def test_stamps_from_another_day_are_scanned_for(tmp_path):
+    path = write_log(tmp_path / "replayed.mcap", {"/can": (SPEED, speeds(delay=86_400 * SECOND))})
+    recipe, text = suggested(path)
+    assert recipe.time.max_delay is None
+    assert "max_delay: none" in text
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_latched_transforms_older_than_the_recording_widen_no_bound(tmp_path, count):
+    latched = [
+        (START + i * SECOND, {"transforms": [transform(START - 3600 * SECOND, "base", f"camera{i}")]})
+        for i in range(count)
+    ]
+    path = write_log(tmp_path / "drive.mcap", {"/tf_static": (TF, latched), "/speed": (SPEED, speeds())})
+    recipe, _ = suggested(path)
+    assert recipe.time.max_delay == SECOND
+    assert recipe.columns["tf_static"].resample == "static"
+    build(plan_build(recipe, str(tmp_path / "root")), num_workers=1)
+
+
+def test_one_topic_with_a_clock_of_its_own_doesn_t_make_the_log_a_replay(tmp_path):
+    topics = {"/can": (SPEED, speeds()), "/odd": (SPEED, speeds(delay=86_400 * SECOND))}
+    recipe, _ = suggested(write_log(tmp_path / "odd.mcap", topics))
+    assert recipe.time.max_delay == SECOND
+    assert recipe.time.topics == {"/odd": ("log",)}
+
+
+def test_a_bag_folder_keeps_its_name(tmp_path):
+    for name in ("drive1", "drive2"):
+        write_log(tmp_path / name / f"{name}_0.mcap", {"/can": (SPEED, speeds())})
+        (tmp_path / name / "metadata.yaml").write_text("rosbag2_bagfile_information: {}\n")
+    recipe, _ = suggested(str(tmp_path / "*"))
+    assert recipe.log_id == "{stem}"
+
+
+def test_several_logs_of_one_name_get_a_template_that_tells_them_apart(tmp_path):
+    paths = [write_log(tmp_path / car / "drive.mcap", {"/can": (SPEED, speeds())}) for car in ("a", "b")]
+    recipe, _ = suggested(*paths)
+    assert recipe.log_id == "{parent}"
+
+
+def test_a_log_with_nothing_to_hold_is_refused(tmp_path):
+    empty = write_log(tmp_path / "empty.mcap", {})
+    with pytest.raises(UsageError, match="no log has messages"):
+        suggest({"empty": open_log([empty])})
+    words = write_log(
+        tmp_path / "words.mcap", {"/say": (("a_msgs/msg/Word", "string word\n"), [(START, {"word": "x"})])}
+    )
+    with pytest.raises(UsageError, match="word: text"):
+        suggest({"words": open_log([words])})
+
+
+@pytest.mark.parametrize("name", ["tilt_laser.bag", "turtlesim.bag", "l5kit_scene.mcap"])
+def test_real_logs_get_recipes_that_resolve(shared_data, name):
+    recipe, _ = suggested(str(shared_data / "logs" / name))
+    assert recipe.clock.rate == 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tilt_laser.bag", "turtlesim.bag", "l5kit_scene.mcap"])
+def test_real_logs_build_from_suggestions_and_verify_against_the_logs(shared_data, tmp_path, name):
+    recipe, _ = suggested(str(shared_data / "logs" / name))
+    build(plan_build(recipe, str(tmp_path / "root")), num_workers=1)
+    assert verify(str(tmp_path / "root"), against_logs=True).is_proven
+
+
+def test_tolerances_are_round_figures():
+    assert [nice(n) for n in (0, 1_000_000, 1_500_000, 150_000_000, 3 * 10**9)] == [
+        1_000_000,
+        1_000_000,
+        2_000_000,
+        200_000_000,
+        5 * 10**9,
+    ]
