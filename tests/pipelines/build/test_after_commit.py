@@ -35,7 +35,7 @@ def lost_after(monkeypatch, error, forget=False):
     def ends(plan, *arguments):
         run(plan, *arguments)
         if forget:  # what the commit said of itself is lost, too
-            plan.job.store.remove(job.finish.outcome_file(plan.job))
+            plan.job.store.remove(job.commit.outcome_file(plan.job))
         raise error
 
     monkeypatch.setattr(job, "_run", ends)

@@ -103,7 +103,7 @@ def test_a_function_may_return_rows_of_differing_length():
         ("doubled", ColumnType(np.dtype("<f8"), (3,)), r"shape \(3,\) for 3 rows of float64\[3\]"),
         ("doubled", ColumnType(np.dtype([("x", "<f8")])), "returned float64"),
         ("text", None, "returned <U1"),
-        ("failing", None, r"fails on rows 10 to 30 ns: KeyError: 'wheel' \(test_derive.py, line \d+\)"),
+        ("failing", None, r"fails on rows 10 to 30 ns: KeyError: 'wheel' \(test_columns.py, line \d+\)"),
         ("vandal", None, "read-only"),
         ("doubled", BYTES, "no bytes per row"),
         ("large_objects", ColumnType(np.dtype("<i8"), (None, 2)), "shapes"),
