@@ -65,6 +65,7 @@ IN_A_FOLDER = [
     "logloom.datasets.dataset",
     "logloom.datasets.search.find",
     "logloom.datasets.loader.loader",
+    "logloom.datasets.loader.rows_seen",
     "logloom.durations",
     "logloom.datasets.opening",
     "logloom.io.formats.bags.dataset_reader",
@@ -87,7 +88,7 @@ NAMES = {"logloom": logloom, "np": np, "tt": tt, "bags": bags}
 # Public functions and classes that are called in every program; torch_dataset has its page (make torch).
 CALLED = [
     *(f"logloom.{name}" for name in ("ColumnType", "Recipe", "Schema", "derive")),
-    *(f"logloom.datasets.{name}" for name in ("Loader", "concat", "open")),
+    *(f"logloom.datasets.{name}" for name in ("Loader", "concat", "open", "rows_seen")),
     *(
         f"logloom.datasets.Dataset.{name}"
         for name in ("filter", "get_many", "map", "normalized", "select", "stats", "window")

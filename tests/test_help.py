@@ -1,9 +1,11 @@
 """What `--help` says of commands and options."""
 
+import re
+
 import pytest
 import typer
 
-from logloom.cli import commands
+from logloom.cli import GROUPS, commands
 from logloom.io.formats.foreign import kinds
 from logloom.io.formats.registry import format_names
 from tests.forking import command
@@ -24,6 +26,21 @@ def test_each_argument_and_option_is_explained_in_a_sentence(name):
 def test_each_verb_stands_in_the_file_of_its_name():
     for one in commands().registered_commands:
         assert one.callback.__module__ == f"logloom.cli.{one.callback.__name__}"
+
+
+def test_help_has_each_verb_in_a_group_on_one_line():
+    shown = command("--help").stdout.replace("\u2502", " ")
+    for group, verbs in GROUPS.items():
+        (box,) = re.findall(rf"\u256d\u2500 {group} \u2500+\u256e\n(.*?)\u2570", shown, re.DOTALL)
+        lines = [line.split(maxsplit=1) for line in box.splitlines()]
+        assert [verb for verb, _ in lines] == list(verbs)
+        assert all(line.rstrip().endswith(".") for _, line in lines)
+
+
+def test_a_verb_of_another_name_is_an_error_with_the_nearest_one():
+    done = command("untag", "root", "gold")
+    assert done.returncode == 2
+    assert "No such command 'untag'. Did you mean 'tag'?" in done.stderr
 
 
 def test_convert_names_all_formats_and_kinds_of_installed_packages():

@@ -38,27 +38,20 @@ from logloom.extras import spare_pandas
 from logloom.text import WAITING_LOG
 from logloom.uris import shown
 
-# In the order of `--help`; each is a module of that name, which adds its command to the app.
-VERBS = (
-    *("info", "doctor", "build", "status", "wait", "plan", "head", "stats", "find", "splits", "order"),
-    *("report", "show", "versions", "log", "diff", "tag", "untag", "rollback", "drop", "verify", "repair"),
-    *("view", "gc", "purge", "convert", "label", "demo"),
-)
+# The groups and the order of `--help`; each verb is a module of that name, which adds its command to the app.
+GROUPS = {
+    "Build": ("demo", "plan", "build", "status", "convert", "label"),
+    "Look": ("info", "doctor", "head", "stats", "find", "report", "show"),
+    "Versions": ("versions", "diff", "tag", "rollback", "drop", "view"),
+    "Maintain": ("verify", "repair", "gc", "purge"),
+}
+VERBS = tuple(verb for group in GROUPS.values() for verb in group)
 
 _GOES_ON = "; a build keeps what is finished: build again to go on"
 # They go on where their result can't be printed; others have nothing else to do.
 _CHANGE_ROOTS = {
-    "build",
-    "convert",
-    "drop",
-    "rollback",
-    "tag",
-    "untag",
-    "view",
-    "gc",
-    "purge",
-    "repair",
-    "label",
+    *("build", "convert", "label", "tag", "rollback", "drop", "view"),
+    *("repair", "gc", "purge"),
 }
 _CODES = {UsageError: BAD_USAGE, AfterCommitError: AFTER_COMMIT}
 _GARBAGE_AFTER = 50_000  # new objects, many times Python's: imports make that many and no garbage
@@ -87,6 +80,11 @@ def commands(*verbs: str) -> typer.Typer:
     """Import the modules of these commands, or of all, and return the app with them."""
     for verb in verbs or VERBS:
         importlib.import_module(f"logloom.cli.{verb}")
+    groups = {verb: group for group, verbs in GROUPS.items() for verb in verbs}
+    for command in app.registered_commands:
+        command.rich_help_panel = groups[command.name or command.callback.__name__]  # type: ignore[union-attr]
+    for command in app.registered_groups:
+        command.rich_help_panel = groups[command.typer_instance.info.name]  # type: ignore[union-attr,index]
     return app
 
 

@@ -62,7 +62,10 @@ def build(
     options: JobOptions,
     engine: EngineOptions,
 ) -> None:
-    """Build a new version of a dataset. Only what is new is built, and it is read back before the commit."""
+    """Build a new version of a dataset.
+
+    Only what is new is built, and it is read back before the commit.
+    """
     choices = {"allow_empty": allow_empty, "compare": False, **options.choices}
     make_plan = partial(plan_recipe, recipe, logs, options.storage_option, options.quiet, **choices)
     runner = engine.with_workers(options.workers)

@@ -113,10 +113,10 @@ class _NamingFormats(typer.core.TyperCommand):
 )
 @takes_groups()
 def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) -> None:
-    """Convert a version, or a dataset that logloom didn't build, to another format; values and types stay.
+    """Convert a version, or a foreign dataset, to another format.
 
-    DST becomes a root with a version, or with --plain a plain folder. Every column's digest is compared on
-    both sides. A version's own format is copied as it is.
+    Values and types stay: every column's digest is compared on both sides. DST becomes a root with a version,
+    or with --plain a plain folder. A version's own format is copied as it is.
     """
     from logloom.pipelines.convert.plain_folder import PlainFolder, can_copy
     from logloom.pipelines.convert.plan import parse_options, plan_convert

@@ -33,7 +33,10 @@ def demo(
         ),
     ] = False,
 ) -> None:
-    """Make two synthetic drives, build a dataset from them, verify it, and show what to try."""
+    """Make two synthetic drives, and build a dataset from them.
+
+    Verifies it, too, and shows what to try.
+    """
     from logloom.pipelines.demo import run_demo
 
     seconds = seconds if seconds is not None else 8.0 if car else 20.0

@@ -27,7 +27,10 @@ from logloom.cli.terminal.output import (
     )
 )
 def doctor(logs: LogsArgument, json: Json = False, storage_option: StorageOption = None) -> None:
-    """Read logs from end to end; report what is damaged, missing or strangely timed, and the remedy."""
+    """Report what in logs is damaged, missing or strangely timed.
+
+    Reads them from end to end, and names the remedy of each finding.
+    """
     from logloom.pipelines.doctor.doctor import examine_all
     from logloom.pipelines.doctor.findings import COLUMNS
 

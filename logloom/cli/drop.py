@@ -46,7 +46,10 @@ def drop(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Commit a new version without some logs, which later builds leave out, too; earlier versions stay."""
+    """Commit a new version without some logs.
+
+    Later builds leave them out, too; earlier versions stay.
+    """
     import os
 
     from logloom.io.storage.store import Store

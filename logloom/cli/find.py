@@ -64,7 +64,7 @@ def find(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Find the times at which a condition holds, such as hard braking near a pedestrian."""
+    """Find the times at which a condition on rows holds."""
     from logloom.datasets.search.find import find as run
 
     options = parse_storage_options(storage_option)

@@ -74,11 +74,12 @@ def gc(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Remove old versions, as `keep` in the recipe says, and all that no version needs.
+    """Remove old versions, and files that no version needs.
 
-    A removed version can't be opened any more; the first `gc` after the grace period removes its files.
-    Without `keep`, --keep-last and --keep-daily no version is removed. Files that logloom didn't write are
-    listed, and never touched. May be interrupted and run again, also while builds and readers run.
+    Old versions are those beyond `keep` in the recipe, --keep-last and --keep-daily; without these no version
+    is removed. A removed version can't be opened any more; the first `gc` after the grace period removes its
+    files. Files that logloom didn't write are listed, and never touched. May be interrupted and run again,
+    also while builds and readers run.
     """
     import dataclasses
 

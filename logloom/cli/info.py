@@ -56,7 +56,10 @@ def info(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show the topics of logs: types, counts, rates, times. Reads indices, and the beginning of video."""
+    """Show the topics of logs: types, counts, rates, times.
+
+    Reads indices, and the beginning of video.
+    """
     from logloom.pipelines.info.info import COLUMNS, describe, suggested_recipe
 
     if recipe and json:

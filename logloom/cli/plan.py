@@ -50,7 +50,7 @@ def plan(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show what a build would do: logs, partitions and bytes to read; what is finished, reused or dropped."""
+    """Show what a build would read, make, reuse and drop."""
     from logloom.pipelines.plan.bottleneck import estimated
     from logloom.pipelines.plan.column_warnings import column_warnings
     from logloom.pipelines.plan.summary import in_words, plan_summary

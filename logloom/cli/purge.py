@@ -69,12 +69,13 @@ def purge(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Erase logs, or time ranges of logs, from all versions, views and caches; prove that nothing is left.
+    """Erase logs, or time ranges of logs, from all versions.
 
-    A tombstone stays, so that no build brings the same content back. Versions that had the logs still name
-    them; reading them there is an error that says so. Assembled outputs that hold their rows are removed as a
-    whole: build again for a version without the logs. After --rows, the next build makes the other rows of
-    the logs again, from their files. Exits with 3 if something may be left.
+    Also erases them from views and caches, and proves that nothing is left. A tombstone stays, so that no
+    build brings the same content back. Versions that had the logs still name them; reading them there is an
+    error that says so. Assembled outputs that hold their rows are removed as a whole: build again for a
+    version without the logs. After --rows, the next build makes the other rows of the logs again, from their
+    files. Exits with 3 if something may be left.
     """
     import dataclasses
 

@@ -48,7 +48,7 @@ def repair(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Build damaged and lost files of a version again, from its logs and with the same bytes.
+    """Build damaged and lost files of a version again, from its logs.
 
     A file is replaced only if the new one has the digest that the version promises. Exits with 3 if something
     couldn't be repaired, and says why: a log that is gone, software that gives other bytes.

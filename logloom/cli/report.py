@@ -50,7 +50,7 @@ def report(
     workers: LocalWorkers = None,
     storage_option: StorageOption = None,
 ) -> None:
-    """Write a page that shows a dataset: samples, rows, columns, what was refused, what changed."""
+    """Write a page that shows a dataset: samples, columns, changes."""
     from logloom.io.catalog.manifest import open_root, split_root
     from logloom.io.storage.disk import replace_file
     from logloom.io.storage.filesystems import explained

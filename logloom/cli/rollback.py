@@ -46,7 +46,10 @@ def rollback(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Commit a new version with the content of an earlier one. No data is copied, and no version changes."""
+    """Commit a new version with the content of an earlier one.
+
+    No data is copied, and no version changes.
+    """
     from logloom.io.catalog.manifest import resolve_version, split_root
     from logloom.io.storage.store import Store
     from logloom.pipelines.versions.rollback import rollback as run

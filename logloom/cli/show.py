@@ -64,7 +64,7 @@ def show(
     ] = None,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show rows of a log in a viewer: Rerun, or Foxglove by way of a file."""
+    """Show rows of a log in Rerun, or in Foxglove by way of a file."""
     from logloom.io.catalog.manifest import open_root, split_root
     from logloom.io.storage.store import Store
     from logloom.pipelines.show.log import log_of

@@ -1,14 +1,19 @@
-"""Statistics of columns: `stats`."""
+"""`logloom stats`: statistics of columns, and of splits."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.cli.options.groups import refuse_given, takes_groups
 from logloom.cli.terminal.output import (
+    NOT_WHOLE,
     Json,
     LocalWorkers,
     Root,
@@ -18,15 +23,66 @@ from logloom.cli.terminal.output import (
     parse_storage_options,
     print_folded,
     print_json,
+    print_message,
     print_table,
 )
+
+if TYPE_CHECKING:
+    from logloom.datasets.splits.split import Nearest
+    from logloom.durations import Time
+
+_MOST_VALUES = 20  # that are shown
+
+
+_splits = partial(typer.Option, rich_help_panel="Splits")
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """What `--splits` shows."""
+
+    splits: Annotated[
+        bool, _splits("--splits", help="Show the splits: logs, rows, and how near one comes to another.")
+    ] = False
+    position: Annotated[
+        str | None,
+        _splits(
+            metavar="COLUMN",
+            help="Column of positions, to measure distances (default: that of the recipe's `split`).",
+        ),
+    ] = None
+    by: Annotated[
+        str | None,
+        _splits(
+            metavar="place|time|COLUMN",
+            help="What `logloom.datasets.split` would split all rows by (default: the version's splits).",
+        ),
+    ] = None
+    share: Annotated[
+        list[str] | None,
+        _splits(metavar="NAME=SHARE", help="With --by: split and its share. May be repeated."),
+    ] = None
+    cell: Annotated[
+        str | None,
+        _splits(metavar="LENGTH", help="With --by: size of a cell: metres, seconds, or a time such as 24h."),
+    ] = None
+    gap: Annotated[
+        str | None,
+        _splits(metavar="LENGTH", help="With --by: gap between splits: metres, seconds, or a time."),
+    ] = None
+    where: Annotated[str | None, _splits(help="With --by: filter that rows have to pass.")] = None
 
 
 @app.command(
     epilog=examples(
-        "logloom stats /data/urban", "logloom stats /data/urban@7 --split train --columns 'ego.*' --json"
+        "logloom stats /data/urban",
+        "logloom stats /data/urban@7 --split train --columns 'ego.*' --json",
+        "logloom stats /data/urban --splits --position ego.position",
+        "logloom stats /data/urban --splits --by place --position ego.position --cell 500 --gap 50 "
+        "--share train=0.8 --share val=0.2",
     )
 )
+@takes_groups()
 def stats(
     root: Root,
     split: Annotated[str | None, typer.Option(help="Split to show (default: all).")] = None,
@@ -43,8 +99,36 @@ def stats(
     workers: LocalWorkers = None,
     json: Json = False,
     storage_option: StorageOption = None,
+    *,
+    divided: SplitOptions,
 ) -> None:
-    """Show statistics of a dataset's columns: counts, range, mean, quantiles, values."""
+    """Show statistics of a dataset's columns, or of its splits.
+
+    Of columns: counts, range, mean, quantiles, values. With --splits: logs and rows of each split, and how
+    near one comes to another; exits with 3 if rows of two splits lie nearer than the `gap` by which a build
+    split them.
+    """
+    options = parse_storage_options(storage_option)
+    if divided.splits:
+        of_columns = {"--split": split, "--columns": columns, "--every-value": every_value}
+        refuse_given({**of_columns, "--workers": workers}, "--splits counts logs and rows of all splits")
+        _show_splits(root, divided, options, json=json)
+        return
+    of_splits = {f"--{name}": value for name, value in dataclasses.asdict(divided).items()}
+    refuse_given(of_splits, "it goes with --splits")
+    _show_columns(root, split, columns, every_value, workers, options, json=json)
+
+
+def _show_columns(
+    root: str,
+    split: str | None,
+    columns: list[str] | None,
+    every_value: bool,
+    workers: int | None,
+    options: dict[str, Any],
+    *,
+    json: bool,
+) -> None:
     from logloom.io.catalog.manifest import split_root
     from logloom.pipelines.stats.stats import column_statistics, sample_note
     from logloom.text import counted
@@ -57,7 +141,7 @@ def stats(
         columns=columns,
         every_value=every_value,
         num_workers=workers or os.cpu_count() or 1,
-        storage_options=parse_storage_options(storage_option),
+        storage_options=options,
     )
     if json:
         print_json(found.to_json())
@@ -104,4 +188,57 @@ def _texts(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield label, ", ".join(f"{value} ({count})" for count, value in pairs)
 
 
-_MOST_VALUES = 20  # that are shown
+def _show_splits(root: str, given: SplitOptions, options: dict[str, Any], *, json: bool) -> None:
+    from logloom.datasets.splits.separation import requested_splits, version_splits
+    from logloom.pipelines.stats.split_distances import proof_of
+    from logloom.pipelines.stats.splits import empty_row_splits, empty_splits
+
+    if given.by is None:
+        shapes = {"--share": given.share, "--cell": given.cell, "--gap": given.gap}
+        refuse_given(shapes, "it shapes the splits that --by makes; give --by, too")
+        refuse_given({"--where": given.where}, "it goes with --by: the version's own splits are of all rows")
+        found = version_splits(root, given.position, options)
+        counts = dict(found.counts)
+        warnings = empty_row_splits(counts) if found.of_rows else empty_splits(counts)
+    else:
+        lengths = _length(given.cell), _length(given.gap) or 0.0
+        found = requested_splits(
+            root, given.share or (), given.by, *lengths, given.position, options, given.where
+        )
+        warnings = empty_row_splits(found.counts)
+    proof = proof_of(found.rule, found.metres, found.seconds)
+    if json:
+        least = {"least": proof.to_json()} if proof is not None else {}
+        print_json({**found.to_json(), **least, "warnings": warnings})
+    else:
+        lines = [(name, f"{one['logs']:,}", f"{one['rows']:,}") for name, one in found.counts.items()]
+        print_table(root, ("split", "logs", "rows"), lines)
+        if found.of_rows:
+            print_folded(f"in no split: {found.left_out:,} rows")
+        if found.guaranteed:
+            print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
+        for one in found.nearest:
+            print_folded(_nearest(one, f"{one.apart:.6g} m", "no two positions"))
+        for one in found.nearest_in_time:
+            print_folded(_nearest(one, f"{one.apart:.9g} s", "no two rows"))
+        if proof is not None and proof.is_kept is not False:
+            print_folded(proof.in_words())
+    for warning in warnings:
+        print_message(f"warning: {warning}")
+    if proof is not None and proof.is_kept is False:
+        print_message(f"{root}: {proof.in_words()}")
+        raise typer.Exit(NOT_WHOLE)
+
+
+def _length(text: str | None) -> Time | None:
+    """A number of metres or seconds, or else a text with its unit."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _nearest(found: Nearest, apart: str, without: str) -> str:
+    ends: list[Any] = [f"{log_id} at {stamp}" for log_id, stamp in found.rows]
+    names = " and ".join(found.splits)
+    return f"{names}: {apart} apart ({', '.join(ends)})" if ends else f"{names}: {without}"

@@ -1,4 +1,4 @@
-"""`logloom status`: what is known of builds."""
+"""`logloom status`: builds of a dataset, and waiting for their end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logloom.cli.options.groups import refuse_given
 from logloom.cli.terminal.output import (
+    FAILED,
+    NOT_WHOLE,
     Json,
+    Quiet,
     StorageOption,
     app,
     examples,
@@ -20,48 +24,70 @@ from logloom.cli.terminal.output import (
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
-    from logloom.io.storage.store import Store
     from logloom.pipelines.status import BuildStatus
 
-BuildRoot = Annotated[
-    str, typer.Argument(metavar="ROOT", help="The folder or URI that builds write to.", callback=given_root)
-]
 
-
-@app.command(epilog=examples("logloom status /data/urban", "logloom status gs://datasets/urban --json"))
+@app.command(
+    epilog=examples(
+        "logloom status /data/urban",
+        "logloom status gs://datasets/urban --json",
+        "logloom status gs://datasets/urban --wait --timeout 3600",
+    )
+)
 def status(
-    root: BuildRoot,
-    last: Annotated[int, typer.Option(min=1, help="Show this many builds, the latest first.")] = 10,
+    root: Annotated[
+        str,
+        typer.Argument(metavar="ROOT", help="The folder or URI that builds write to.", callback=given_root),
+    ],
+    last: Annotated[
+        int | None, typer.Option(min=1, help="Show this many builds, the latest first (default: 10).")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until no build runs; then show those that ran.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="With --wait: fail after this many seconds.")
+    ] = None,
+    quiet: Quiet = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show the builds of a dataset: those that run, and how the others ended."""
-    from logloom.pipelines.status import builds
+    """Show the builds of a dataset, or wait for their end.
 
-    store = root_at(root, storage_option)
-    show_builds(builds(store, last=last), store.uri, json)
-
-
-def show_builds(found: list[BuildStatus], root: str, json: bool) -> None:
+    With --wait, exits with 1 if one of them, or else the latest, committed nothing, and with 3 if logs were
+    skipped or salvaged.
+    """
     import dataclasses
 
-    if json:
-        print_json([dataclasses.asdict(one) for one in found])
-        return
-    for one in found:
-        print_folded(one.in_words())
-    if not found:
-        print_message(f"{root}: no build has left anything here")
-
-
-def root_at(root: str, storage_option: list[str] | None) -> Store:
-    """
-    Raises:
-        UsageError: nothing is there.
-    """
     from logloom.io.storage.store import Store
+    from logloom.pipelines import status as builds
 
+    if wait:
+        refuse_given({"--last": last}, "--wait shows the builds that it waits for; leave out one of the two")
+    else:
+        refuse_given({"--timeout": timeout, "--quiet": quiet}, "it goes with --wait")
     store = Store.at(root, parse_storage_options(storage_option))
     if not store.names():
         raise UsageError(f"{store.uri}: nothing is here; give the root that builds write to (--to)")
-    return store
+    noted: set[str] = set()
+
+    def print_status(one: BuildStatus) -> None:
+        if not quiet and one.run not in noted:
+            noted.add(one.run)
+            print_message(f"waiting for {one.in_words()}")
+
+    if wait:
+        found = builds.wait(store, timeout=timeout, on_status=print_status)
+    else:
+        found = builds.builds(store, last=last or 10)
+    if json:
+        print_json([dataclasses.asdict(one) for one in found])
+    else:
+        for one in found:
+            print_folded(one.in_words())
+        if not found:
+            print_message(f"{store.uri}: no build has left anything here")
+    if wait and not all(one.state in ("committed", "unchanged") for one in found):
+        raise typer.Exit(FAILED)
+    if wait and not all(one.whole for one in found):
+        raise typer.Exit(NOT_WHOLE)

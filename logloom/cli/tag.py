@@ -1,4 +1,4 @@
-"""`logloom tag`: name a version."""
+"""`logloom tag`: name versions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from logloom.cli.options.groups import refuse_given
 from logloom.cli.terminal.output import (
     Json,
     Root,
@@ -17,33 +18,41 @@ from logloom.cli.terminal.output import (
     print_message,
 )
 
-Names = Annotated[
-    list[str], typer.Argument(metavar="TAG...", help="Names of letters, digits, dots, _ and -.")
-]
-
 
 @app.command(
-    epilog=examples("logloom tag /data/urban@7 gold", "logloom tag gs://datasets/urban gold paper --move")
+    epilog=examples(
+        "logloom tag /data/urban@7 gold",
+        "logloom tag gs://datasets/urban gold paper --move",
+        "logloom tag /data/urban gold --delete",
+    )
 )
 def tag(
     root: Root,
-    names: Names,
+    names: Annotated[
+        list[str], typer.Argument(metavar="TAG...", help="Names of letters, digits, dots, _ and -.")
+    ],
     move: Annotated[bool, typer.Option("--move", help="Move a tag that another version has.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove the tags; the versions stay.")] = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Name a version, so that ROOT@NAME opens it."""
+    """Name a version, so that ROOT@NAME opens it; or remove names."""
     from logloom.io.catalog.manifest import split_root
     from logloom.io.storage.store import Store
-    from logloom.pipelines.versions.tag import tag as run
+    from logloom.pipelines.versions import tag as tags_of
 
-    where, version = split_root(root)
-    store = Store.at(where, parse_storage_options(storage_option))
-    number, tags = run(store, version, names, move=move)
-    show_tags(tags, f"version {number} of {store.uri} is {', '.join(dict.fromkeys(names))}", json)
-
-
-def show_tags(tags: dict[str, int], message: str, json: bool) -> None:
+    options = parse_storage_options(storage_option)
+    words = ", ".join(dict.fromkeys(names))
+    if delete:
+        refuse_given({"--move": move}, "--delete removes tags; leave out one of the two")
+        store = Store.at(root, options)
+        tags = tags_of.untag(store, names)
+        message = f"no version of {store.uri} is {words} now"
+    else:
+        where, version = split_root(root)
+        store = Store.at(where, options)
+        number, tags = tags_of.tag(store, version, names, move=move)
+        message = f"version {number} of {store.uri} is {words}"
     if json:
         print_json(dict(sorted(tags.items())))
     print_message(message)

@@ -50,7 +50,7 @@ def verify(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Check that a version holds what its manifest says; with --against-logs, also what its logs say."""
+    """Check a version against its manifest; or also against its logs."""
     import dataclasses
 
     from logloom.io.catalog.manifest import split_root

@@ -38,7 +38,10 @@ def view(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Make a version's view: a plain folder for each format and split, for the formats' original tools."""
+    """Make plain folders of a version, for the formats' own tools.
+
+    A version's view has a folder for each format and split.
+    """
     from logloom.io.catalog.manifest import open_root, split_root
     from logloom.io.storage.store import Store
     from logloom.pipelines.build.progress import steps

@@ -7,6 +7,7 @@ from logloom.extras import imported_on_use
 if TYPE_CHECKING:
     from logloom.datasets.dataset import Dataset
     from logloom.datasets.loader.loader import Loader, SharedArray, torch_dataset
+    from logloom.datasets.loader.rows_seen import rows_seen
     from logloom.datasets.mixing.concatenation import concat
     from logloom.datasets.mixing.mixture import Mixture, mix
     from logloom.datasets.opening import open
@@ -19,6 +20,7 @@ _HOMES = {
     "logloom.datasets.dataset": ["Dataset"],
     "logloom.datasets.search.find": ["FoundIntervals", "Interval", "find"],
     "logloom.datasets.loader.loader": ["Loader", "SharedArray", "torch_dataset"],
+    "logloom.datasets.loader.rows_seen": ["rows_seen"],
     "logloom.datasets.mixing.mixture": ["Mixture", "mix"],
     "logloom.datasets.opening": ["open"],
     "logloom.datasets.splits.split": ["Nearest", "nearest", "split"],
@@ -39,6 +41,7 @@ __all__ = [
     "mix",
     "nearest",
     "open",
+    "rows_seen",
     "split",
     "torch_dataset",
 ]

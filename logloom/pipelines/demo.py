@@ -106,7 +106,7 @@ def _what_next(place: pathlib.Path, car: bool) -> str:
         f"logloom info {place_name}/logs/*.mcap",
         *([f"logloom info {place_name}/logs/drive-00.mcap --tree      # how frames lie in each other"] * car),
         f"logloom head {place_name}/dataset --why -n 1",
-        *([f"logloom log {place_name}/dataset drive-00      # what was unavailable, and why"] * car),
+        *([f"logloom versions {place_name}/dataset --log drive-00  # what was unavailable, and why"] * car),
     ]
     return f"""
 The datasets   {view}

@@ -1,4 +1,4 @@
-"""What is known of builds into a root, of those that run and of others: `status`, `wait`.
+"""What is known of builds into a root, of those that run and of others: `status`.
 
 Here: reading the notes of commands and the outcomes that commits write; engines are asked of detached jobs.
 Elsewhere: the notes (logloom.transforms.build.run_note), outcomes (logloom.transforms.build.commit), units

@@ -15,20 +15,21 @@ from tests.pipelines.roots import commit_version
 # Each command with what it wants beside a root.
 COMMANDS = {
     "versions": [],
+    "versions --log": ["car"],
     "diff": [],
     "tag": ["gold"],
-    "untag": ["gold"],
+    "tag --delete": ["gold"],
     "rollback": [],
     "drop": ["car"],
     "gc": [],
-    "purge": ["--log", "car"],
-    "log": ["car"],
+    "purge --log": ["car"],
     "repair": [],
     "verify": [],
-    "head": ["--why"],
+    "head --why": [],
     "stats": [],
     "find": [],
 }
+OF_ROOTS = ("versions", "versions --log", "tag --delete", "drop", "gc", "purge --log")
 
 
 @pytest.fixture
@@ -52,20 +53,24 @@ def test_what_is_no_root_is_named_with_a_way_out(tmp_path, root, command):
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     before = sorted(tmp_path.rglob("*"))
-    more = COMMANDS[command]
+    verb, *options = command.split()
+
+    def said_of(place):
+        return refused(verb, place, *options, *COMMANDS[command])
+
     for name in ("empty", "nowhere"):
-        said = refused(command, tmp_path / name, *more)
+        said = said_of(tmp_path / name)
         assert f"{tmp_path / name}: no version here; `logloom build RECIPE --to {tmp_path / name}`" in said
-    assert "is a file; a dataset is a folder" in refused(command, tmp_path / "file", *more)
+    assert "is a file; a dataset is a folder" in said_of(tmp_path / "file")
     for nothing in ("", "@7"):
-        assert f"{nothing!r} names no root: give a dataset's folder" in refused(command, nothing, *more)
-    if command in ("versions", "untag", "drop", "gc", "purge", "log"):
+        assert f"{nothing!r} names no root: give a dataset's folder" in said_of(nothing)
+    if command in OF_ROOTS:
         for version in ("@1", "@"):
-            said = refused(command, f"{root.uri}{version}", *more)
+            said = said_of(f"{root.uri}{version}")
             assert said.endswith(f"the root alone is expected here, without {version}")
     else:
         for version in ("9", "0", "-1", "silver", "1.5", "9" * 5000):
-            said = refused(command, f"{root.uri}@{version}", *more)
+            said = said_of(f"{root.uri}@{version}")
             assert f"{root.uri}: no version '{version[:50]}" in said
             assert "there are 1, 2, gold" in said
             assert len(said) < 1000
@@ -82,26 +87,39 @@ def test_what_is_no_root_is_named_with_a_way_out(tmp_path, root, command):
         (["rollback", "ROOT"], "say which version to go back to, as in ROOT@1"),
         (["tag", "ROOT", "7"], "can't be a tag: it says which version by itself"),
         (["tag", "ROOT", "gold"], "'gold' names version 1; --move takes it from there"),
-        (["untag", "ROOT", "silver"], "no version has the tag 'silver'; there is only gold"),
+        (["tag", "ROOT", "silver", "--delete"], "no version has the tag 'silver'; there is only gold"),
         (
             ["drop", "ROOT", "tram"],
-            "version 2 has no log 'tram'; `logloom log ROOT` lists the logs",
+            "version 2 has no log 'tram'; `logloom versions ROOT --logs 100` lists logs",
         ),
         (["drop", "ROOT", "car", "tram", "--undo"], "version 2 has no log 'tram'"),
-        (["log", "ROOT", "tram"], "no version has a log 'tram'; `logloom log ROOT` lists the logs"),
+        (
+            ["versions", "ROOT", "--log", "tram"],
+            "no version has a log 'tram'; `logloom versions ROOT",
+        ),
         (["gc", "ROOT", "--grace", "long"], "'long' is no duration; write it like 7d"),
         (["gc", "ROOT", "--keep-last", "9" * 30], "Input should be less than or equal to 100000000"),
         (["gc", "ROOT", "--keep-daily", "9" * 30], "Input should be less than or equal to 100000000"),
         (["gc", "ROOT", "--no-keep-tags"], "needs --keep-last or --keep-daily"),
         (["purge", "ROOT"], "name logs (--log LOG_ID), or times of logs (--rows LOG:FROM..TO)"),
-        (["purge", "ROOT", "--log", "tram"], "no version has 'tram'; `logloom log ROOT` lists the logs"),
+        (["purge", "ROOT", "--log", "tram"], "no version has 'tram'; `logloom versions ROOT --logs 100`"),
         (["purge", "ROOT", "--log", ""], "no version has ''"),
         (["purge", "ROOT", "--rows", "car"], "expected LOG:FROM..TO"),
-        (["order", ""], "'' names no root"),
-        (["order", "@1=0.5", "ROOT=0.5"], "'@1=0.5' names no root"),
-        (["order", "ROOT@1=0.5", "ROOT@1=0.5"], "ROOT@1 is named twice: give it once"),
-        (["order", "ROOT", "ROOT@1"], "of several datasets each has a weight, such as ROOT=0.5"),
         (["verify", "ROOT", "--sample", "some"], "expected all, or sample:0.05"),
+        (["tag", "ROOT", "gold", "--delete", "--move"], "--move: --delete removes tags; leave out one"),
+        (["status", "ROOT", "--timeout", "0"], "--timeout: it goes with --wait"),
+        (["status", "ROOT", "-q"], "--quiet: it goes with --wait"),
+        (["status", "ROOT", "--wait", "--last", "1"], "--last: --wait shows the builds that it waits for"),
+        (["versions", "ROOT", "--log", "car", "--since", "1"], "--since: it goes with a list of versions"),
+        (["versions", "ROOT", "--logs", "1", "--last", "1"], "--last: it goes with a list of versions"),
+        (["versions", "ROOT", "--logs", "1", "--log", "car"], "--log: it shows one log, and --logs lists"),
+        (["stats", "ROOT", "--by", "time"], "--by: it goes with --splits"),
+        (
+            ["stats", "ROOT", "--splits", "--split", "a"],
+            "--split: --splits counts logs and rows of all",
+        ),
+        (["stats", "ROOT", "--splits", "--gap", "0"], "--gap: it shapes the splits that --by makes"),
+        (["stats", "ROOT", "--splits", "--where", "x > 1"], "--where: it goes with --by"),
     ],
 )
 def test_what_makes_no_sense_is_said_with_a_way_out(root, arguments, problem):

@@ -124,13 +124,23 @@ def test_saved_intervals_are_taken_by_open_filter_split_mix_show_and_another_sea
     assert sum(map(len, parts.values())) == wanted.sum()
     mixture = datasets.mix({str(root): 1}, where="in(fast)", columns="ego.speed", repeat=False)
     assert len(mixture) == wanted.sum()
-    seen = json.loads(logloom("order", root, "--where", "in(fast)", "--steps", "0:5", "--json").stdout)
-    assert len(seen) == 5
     told = logloom("show", root, "--where", "in(fast)", "--mcap", tmp_path / "fast.mcap")
     assert told.returncode == 0, told.stderr
     said = json.loads(
         logloom(
-            *("splits", root, "--by", "time", "--cell", "1", "--share", "a=0.5", "--share", "b=0.5"),
+            *(
+                "stats",
+                root,
+                "--splits",
+                "--by",
+                "time",
+                "--cell",
+                "1",
+                "--share",
+                "a=0.5",
+                "--share",
+                "b=0.5",
+            ),
             *("--where", "in(fast)", "--json"),
         ).stdout
     )

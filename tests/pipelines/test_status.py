@@ -1,4 +1,4 @@
-"""What `status` and `wait` tell of builds, and what strangers' files in runs/ do to them."""
+"""What `status` shows of builds, waiting for them or not, and what strangers' files in runs/ do to them."""
 
 import contextlib
 import itertools
@@ -58,7 +58,7 @@ def test_a_build_is_running_until_its_outcome_stands_beside_its_note(plan):
     assert one.built == plan.num_partitions * len(plan.job.outputs)
     done = command("status", store.uri, "--json")
     assert json.loads(done.stdout)[0]["state"] == "committed"
-    assert "version 1, committed" in command("wait", store.uri).stdout
+    assert "version 1, committed" in command("status", store.uri, "--wait").stdout
 
 
 def test_a_build_that_fails_says_so_to_whoever_waits(plan, monkeypatch):
@@ -70,7 +70,7 @@ def test_a_build_that_fails_says_so_to_whoever_waits(plan, monkeypatch):
         build(plan)
     (one,) = status.builds(plan.job.store)
     assert (one.state, one.failed, one.problem) == ("failed", plan.num_partitions, "torn")
-    done = command("wait", plan.job.store.uri)
+    done = command("status", plan.job.store.uri, "--wait")
     assert done.returncode == 1
     assert "torn" in done.stdout
 
@@ -171,13 +171,13 @@ def test_a_root_without_builds_has_nothing_to_tell(tmp_path):
 
 
 def test_a_time_to_wait_is_a_number_of_seconds(tmp_path):
-    assert command("wait", str(tmp_path), "--timeout", "-1").returncode == 2
-    assert command("wait", str(tmp_path), "--timeout", "nan").returncode == 2
+    assert command("status", str(tmp_path), "--timeout", "-1", "--wait").returncode == 2
+    assert command("status", str(tmp_path), "--timeout", "nan", "--wait").returncode == 2
 
 
 def test_a_folder_that_is_empty_or_not_there_is_an_error(tmp_path):
-    for verb, folder in itertools.product(("status", "wait"), (tmp_path, tmp_path / "nope")):
-        done = command(verb, folder)
+    for more, folder in itertools.product(([], ["--wait"]), (tmp_path, tmp_path / "nope")):
+        done = command("status", folder, *more)
         assert done.returncode == 2
         assert f"{folder}: nothing is here; give the root that builds write to" in done.stderr
 
@@ -464,7 +464,7 @@ def test_flink_is_asked_how_a_detached_job_is(answers, state, said, plan, recipe
             assert done.returncode == 1
             assert f"on flink, job {JOB} at {place}, submitted by process" in done.stderr
         if state == "failed":
-            done = command("wait", plan.job.store.uri)
+            done = command("status", plan.job.store.uri, "--wait")
             assert done.returncode == 1
 
 

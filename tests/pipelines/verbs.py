@@ -163,7 +163,7 @@ VERBS = {
     "rollback": (as_made, rolled_back),
     "drop": (as_made, dropped),
     "tag": (as_made, tagged),
-    "untag": (as_made, untagged),
+    "tag --delete": (as_made, untagged),
     "view": (as_made, viewed),
     "gc": (of_long_ago, collected),
     "purge": (as_made, purged),

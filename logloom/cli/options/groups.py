@@ -8,8 +8,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_type_hints
+
+from logloom.errors import UsageError
 
 Command = Callable[..., None]
 
@@ -58,3 +60,14 @@ def _options(group: Any) -> list[inspect.Parameter]:
         )
         for field in dataclasses.fields(group)
     ]
+
+
+def refuse_given(options: Mapping[str, Any], why: str) -> None:
+    """Refuse options that make no sense beside others.
+
+    Raises:
+        UsageError: one was given, so that it is neither None, False nor empty.
+    """
+    for option, value in options.items():
+        if value is not None and value is not False and value not in ("", [], ()):
+            raise UsageError(f"{option}: {why}")

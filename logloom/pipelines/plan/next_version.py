@@ -242,7 +242,7 @@ def where_logs_are(root: str, logs: LogRecords, log_id: str) -> str:
     if len(logs) <= _COMPARED:
         with contextlib.suppress(DatasetError):  # the message is about something else
             hint = near_to(log_id, logs.column("log_id").to_pylist())
-    return f"{hint if hint.endswith('?') else ';'} `logloom log {root}` lists the logs"
+    return f"{hint if hint.endswith('?') else ';'} `logloom versions {root} --logs 100` lists logs"
 
 
 def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:

@@ -1,6 +1,4 @@
-"""The versions of a root one after the other: `versions`, and `log`, which follows one log through them.
-
-`log` also lists the logs of one version.
+"""The versions of a root, the logs of one version, and one log through all versions: `versions`.
 
 Elsewhere: comparing two versions (logloom.pipelines.versions.diff), what builds left
 (logloom.pipelines.status).

@@ -37,7 +37,9 @@ from logloom.transforms.build.partition_results import Failure
 
 GROUP = 4096  # logs whose outcomes one worker writes
 MAX_FAILURES = 200  # that travel and are shown; files list all
-_MORE_WARNINGS = BuildWarning("there are more warnings; `logloom log` shows those of each log")
+_MORE_WARNINGS = BuildWarning(
+    "there are more warnings; `logloom versions ROOT --log LOG_ID` shows those of a log"
+)
 
 
 @dataclass(frozen=True)

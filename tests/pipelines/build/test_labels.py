@@ -497,9 +497,9 @@ def test_plan_build_and_head_speak_of_labels(place, monkeypatch):
     deliver(place, "a", range(0, 40, 2), score=0.25)
     said = command("head", str(place / "root"), "--why", "--rows", "1").stdout
     assert "the table has changed since the build" in " ".join(said.split())
-    log = command("log", str(place / "root"), "b").stdout
+    log = command("versions", str(place / "root"), "--log", "b").stdout
     assert "2 of 8 labels match no row" in " ".join(log.split())
-    assert json.loads(command("log", str(place / "root"), "b", "--json").stdout)
+    assert json.loads(command("versions", str(place / "root"), "--log", "b", "--json").stdout)
     assert digests(place / "root")
     assert pathlib.Path(place / "root").is_dir()
 

@@ -1,4 +1,4 @@
-"""Columns of poses in whole builds; what `doctor`, `info --tree`, `log` and `head --why` say of frames."""
+"""Columns of poses in whole builds; what `doctor`, `info --tree`, `versions` and `head` show of frames."""
 
 import json
 import pathlib
@@ -55,7 +55,7 @@ def test_what_is_unavailable_and_what_is_strange_stand_in_the_manifest(drive, tm
     told = dict(line.split(": ", 1) for line in record.reasons if ": " in line)
     assert "without a pose of lidar in map: future" in told["lidar"]
     assert any("the name '/map' begins with a slash" in line for line in record.reasons)
-    said = command("log", tmp_path / "root", "drive").stdout
+    said = command("versions", tmp_path / "root", "--log", "drive").stdout
     assert "without a pose of lidar in map" in " ".join(said.split())
     why = json.loads(command("head", tmp_path / "root", "--why", "--json", "--rows", "1").stdout)
     assert '"from": "lidar"' in json.dumps(why)
@@ -75,7 +75,7 @@ def test_what_a_file_lost_is_reported_before_ticks_without_a_pose(tmp_path):
     assert line.startswith(f"salvaged: drive: {log}, byte {chunk.chunk_start_offset}: ")
     assert "without a pose" not in line
     assert "more reason" in line
-    said = command("log", tmp_path / "root").stdout
+    said = command("versions", tmp_path / "root", "--logs", "100").stdout
     assert f"byte {chunk.chunk_start_offset}: " in " ".join(said.split())
 
 

@@ -141,7 +141,7 @@ def test_a_version_is_measured_by_the_position_or_the_time_of_its_recipe(drive, 
     found = version_splits(str(split_root), None)
     assert found == version_splits(str(split_root), "ego.position")
     assert len(found.nearest) == 3
-    shown = logloom("splits", split_root).stdout
+    shown = logloom("stats", split_root, "--splits").stdout
     assert f"train and val: {found.nearest[0].metres:.6g} m apart" in " ".join(shown.split())
     text = few(drive, "tar: {}") + f"split: {{{NAMES}, by: time, cell: 1s, gap: 200ms}}\n"
     build_at(Recipe.from_yaml(text), tmp_path / "time")
@@ -156,7 +156,9 @@ def test_a_version_is_measured_by_the_position_or_the_time_of_its_recipe(drive, 
         if pair.rows:
             assert abs(pair.rows[0][1] - pair.rows[1][1]) == apart.min()
     assert any(math.isfinite(pair.apart) for pair in told_of.nearest_in_time)
-    (first, *_) = json.loads(logloom("splits", tmp_path / "time", "--json").stdout)["nearest_in_time"]
+    (first, *_) = json.loads(logloom("stats", tmp_path / "time", "--splits", "--json").stdout)[
+        "nearest_in_time"
+    ]
     assert first["splits"] == ["train", "val"]
 
 
@@ -172,21 +174,21 @@ def test_a_version_keeps_the_bound_of_its_rule_and_rows_that_break_it_are_told(
 ):
     root = tmp_path / "root"
     build_at(Recipe.from_yaml(few(drive) + rule), root)
-    said = json.loads(logloom("splits", root, "--json").stdout)
+    said = json.loads(logloom("stats", root, "--splits", "--json").stdout)
     pairs = [pair["metres" if unit == "m" else "seconds"] for pair in said[NEAREST[unit]]]
     measured = min(apart for apart in pairs if apart is not None)
     assert said["least"] == {"bound": bound, "unit": unit, "measured": measured, "is_kept": True}
     kept = f"the bound of {bound:g} {unit}, which the version's rule sets, is kept"
-    assert kept in " ".join(logloom("splits", root).stdout.split())
+    assert kept in " ".join(logloom("stats", root, "--splits").stdout.split())
     manifest = read_manifest(Store.at(str(root)), 1)
     split = {**manifest.recipe["split"], "gap": more}  # as if its rows were cut by a larger gap
     restate(root, lambda record: record, recipe={**manifest.recipe, "split": split})
-    told_of = logloom("splits", root, "--json")
+    told_of = logloom("stats", root, "--splits", "--json")
     assert told_of.returncode == 3
     assert json.loads(told_of.stdout)["least"]["is_kept"] is False
     assert f"rows of two splits are {measured:.9g} {unit} apart" in " ".join(told_of.stderr.split())
     assert "`logloom verify`" in told_of.stderr
-    assert " is kept" not in logloom("splits", root).stdout
+    assert " is kept" not in logloom("stats", root, "--splits").stdout
 
 
 def test_a_version_without_the_column_of_positions_is_counted_alone(drive, tmp_path):
@@ -194,10 +196,10 @@ def test_a_version_without_the_column_of_positions_is_counted_alone(drive, tmp_p
     build_at(Recipe.from_yaml(text), tmp_path / "root")
     found = version_splits(str(tmp_path / "root"), None)
     assert (found.nearest, found.guaranteed) == ((), "1m")
-    shown = logloom("splits", tmp_path / "root").stdout
+    shown = logloom("stats", tmp_path / "root", "--splits").stdout
     assert "m apart (" not in shown
     assert "wasn't measured" in shown
-    assert json.loads(logloom("splits", tmp_path / "root", "--json").stdout)["least"] == {
+    assert json.loads(logloom("stats", tmp_path / "root", "--splits", "--json").stdout)["least"] == {
         "bound": 1.0,
         "unit": "m",
         "measured": None,
@@ -336,7 +338,7 @@ def test_plan_and_build_tell_what_is_known_of_rows_and_warn_of_an_empty_split(dr
     again = plan_summary(plan_build(Recipe.load(str(recipe)), str(tmp_path / "root")))
     assert again["up_to_date"]
     assert again["splits"]["train"]["rows_at_most"] == said["rows"]
-    shown = json.loads(logloom("splits", tmp_path / "root", "--json").stdout)
+    shown = json.loads(logloom("stats", tmp_path / "root", "--splits", "--json").stdout)
     assert shown["splits"] == said["splits"]
     assert (shown["gap"], shown["warnings"]) == ("1s", said["warnings"])
 

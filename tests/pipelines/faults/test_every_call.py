@@ -64,7 +64,7 @@ def followed(made, store):
     return [stay.to_json() for stay in follow(store, log_id)]
 
 
-READING = {"versions": (as_made, listed), "diff": (as_made, compared), "log": (as_made, followed)}
+READING = {"versions": (as_made, listed), "diff": (as_made, compared), "versions --log": (as_made, followed)}
 COMMANDS = VERBS | READING
 
 

@@ -493,8 +493,10 @@ def test_plan_build_and_log_name_duplicates_in_words_and_as_json(night, tmp_path
     said = json.loads(built.stdout)
     assert said["duplicates"] == {late: {"duplicate_of": "m", "split": own, "left_out": False}}
     assert said["duplicates_left_out"] == 0
-    assert json.loads(logloom("log", night.root, late, "--json").stdout)[0]["duplicate_of"] == "m"
-    assert "same content as m" in logloom("log", night.root).stdout
+    assert (
+        json.loads(logloom("versions", night.root, "--log", late, "--json").stdout)[0]["duplicate_of"] == "m"
+    )
+    assert "same content as m" in logloom("versions", night.root, "--logs", "100").stdout
     assert read_manifest(Store.at(str(night.root)), 1).recipe["duplicates"] == "warn"
 
 

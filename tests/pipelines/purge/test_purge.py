@@ -408,8 +408,8 @@ def test_versions_and_what_they_said_of_a_log_are_told_after_a_purge(store):
     assert [one.bytes for one in after] == [one.bytes // 2 for one in before]
     [stay] = follow(store, "b")
     assert (stay.versions, stay.units, stay.columns, stay.record.status) == ((1, 2), (), None, "purged")
-    assert "purged" in command("log", store.uri, "b").stdout
-    assert json.loads(command("log", store.uri, "b", "--json").stdout)[0]["status"] == "purged"
+    assert "purged" in command("versions", store.uri, "--log", "b").stdout
+    assert json.loads(command("versions", store.uri, "--log", "b", "--json").stdout)[0]["status"] == "purged"
 
 
 def test_the_command_says_that_its_rows_are_those_of_the_newest_version(store):

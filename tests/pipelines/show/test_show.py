@@ -167,7 +167,8 @@ def test_a_range_that_means_no_rows_is_an_error(built, rows):
 
 def test_a_log_that_is_not_there_is_an_error_with_the_nearest_name(built):
     with pytest.raises(
-        UsageError, match=r"no log 'drive-10'; did you mean drive-0\d\? `logloom log .*` lists"
+        UsageError,
+        match=r"no log 'drive-10'; did you mean drive-0\d\? `logloom versions .*` lists",
     ):
         shown(built, "drive-10")
 

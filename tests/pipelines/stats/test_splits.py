@@ -73,7 +73,7 @@ def test_splits_of_a_version_are_counted_and_measured(drive, tmp_path):
     """Both drives begin at one place, so splits by log lie no gap apart: that is what the command shows."""
     recipe = Recipe.from_yaml(f"{drive.text}split: {{b: 0.5, a: 0.5}}\n")
     manifest = build_at(recipe, tmp_path / "root").manifest
-    told = logloom("splits", tmp_path / "root", "--position", "ego.position", "--json")
+    told = logloom("stats", tmp_path / "root", "--splits", "--position", "ego.position", "--json")
     said = json.loads(told.stdout)
     assert said["splits"] == built_splits(manifest)
     assert said["left_out"] == 0
@@ -94,12 +94,12 @@ def test_splits_of_a_version_are_counted_and_measured(drive, tmp_path):
         assert {row["log_id"] for row in pair["rows"]} == {record.log_id for record in manifest.logs}
     else:
         assert (pair["metres"], pair["rows"]) == (None, [])
-    table = logloom("splits", tmp_path / "root").stdout
+    table = logloom("stats", tmp_path / "root", "--splits").stdout
     assert all(f"{one['rows']:,}" in table for one in said["splits"].values())
 
 
 def test_the_command_takes_times_with_their_unit_or_in_seconds(built):
-    by_time = ("splits", built, "--by", "time", "--share", "a=0.5", "--share", "b=0.5", "--json")
+    by_time = ("stats", built, "--splits", "--by", "time", "--share", "a=0.5", "--share", "b=0.5", "--json")
     in_seconds = logloom(*by_time, "--cell", "0.5", "--gap", "0.1")
     assert in_seconds.returncode == 0, in_seconds.stderr
     assert json.loads(in_seconds.stdout)["left_out"] > 0
@@ -111,6 +111,7 @@ def test_the_command_takes_times_with_their_unit_or_in_seconds(built):
         done = logloom(*by_time, "--cell", cell)
         assert (done.returncode, why in done.stderr) == (2, True), done.stderr
     done = logloom(
-        "splits", built, "--by", "place", "--position", "ego.position", "--share", "a=1", "--cell", "5s"
+        *("stats", built, "--splits", "--by", "place", "--position", "ego.position"),
+        *("--share", "a=1", "--cell", "5s"),
     )
     assert "lengths of places are numbers of metres" in done.stderr

@@ -1,4 +1,4 @@
-"""Versions side by side and one after the other: `versions`, `diff`, `log`, `tag` and `untag`."""
+"""Versions side by side and one after the other: `versions`, `diff` and `tag`."""
 
 import json
 from dataclasses import replace
@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logloom.cli.log import _reasons
 from logloom.cli.terminal.tables import table_lines
-from logloom.cli.versions import _cells
+from logloom.cli.versions import _cells, _reasons
 from logloom.errors import UsageError
 from logloom.io.catalog import commit_times, log_statistics
 from logloom.io.catalog.commit_times import read_times, times_file, write_times
@@ -144,12 +143,12 @@ def test_a_difference_tells_what_changed_in_statistics_and_a_log_has_its_own(gro
         shown = command("diff", root, "1", "2", *how).stdout
         assert f"~ ego.speed: count {before['ego.speed']['count']} -> {after['ego.speed']['count']}" in shown
     assert json.loads(command("diff", root, "2", "2", "--json").stdout)["statistics"] == {}
-    second, _ = json.loads(command("log", root, "drive-00", "--json").stdout)
+    second, _ = json.loads(command("versions", root, "--log", "drive-00", "--json").stdout)
     (own,) = follow(grown, "drive-01")
     assert second["columns"]["ego.speed"] == follow(grown, "drive-00")[0].columns["ego.speed"]
     both = [second["columns"]["ego.speed"]["count"], own.columns["ego.speed"]["count"]]
     assert sum(both) == after["ego.speed"]["count"]
-    assert f"ego.speed: {both[0]}, " in command("log", root, "drive-00").stdout
+    assert f"ego.speed: {both[0]}, " in command("versions", root, "--log", "drive-00").stdout
     monkeypatch.setattr(stats, "MAX_LOGS", 1)
     monkeypatch.setattr(log_statistics, "MANY_LOGS", 1)
     both = read_manifest(grown, 1), read_manifest(grown, 2)
@@ -267,7 +266,7 @@ def test_a_log_is_reported_without_the_versions_that_lie_between(store, monkeypa
     nights(store, monkeypatch, [(1, "a"), (2, "a"), (3, "a"), (4, "a")])
     tag(store, 2, ["gold"])
     collect_garbage(store.uri, keep=Keep(last=1))
-    done = command("log", store.uri, "a")
+    done = command("versions", store.uri, "--log", "a")
     assert "a in versions 2, 4\n" in done.stdout
     assert done.stderr == "versions 1, 3: had it, removed by `logloom gc`\n"
 
@@ -284,18 +283,18 @@ def test_which_versions_had_a_log_is_known_of_removed_ones_too(store, monkeypatc
     assert not store.exists(shard_file(gone))
     with pytest.raises(UsageError, match="no version has a log 'd'"):
         follow(store, "d")
-    done = command("log", store.uri, "a")
+    done = command("versions", store.uri, "--log", "a")
     assert (done.returncode, done.stderr) == (
         0,
         "version 4: had it, removed by `logloom gc`\nversions 1 to 2: had it, removed by `logloom gc`\n",
     )
-    said = json.loads(command("log", store.uri, "a", "--json").stdout)
+    said = json.loads(command("versions", store.uri, "--log", "a", "--json").stdout)
     assert said == [{"versions": v, "problem": "", "removed": True} for v in ([4], [1, 2])]
     assert collect_garbage(store.uri).unknown == []
     store.remove(f"{PAST}/{gone.digest}")  # as of earlier software
     found = follow(store, "a")
     assert [(one.versions, bool(one.problem)) for one in found] == [((4,), False), ((1, 2), True)]
-    assert command("log", store.uri, "c").returncode == 0
+    assert command("versions", store.uri, "--log", "c").returncode == 0
 
 
 def test_a_version_whose_manifest_is_lost_is_listed(tmp_path):
@@ -336,22 +335,23 @@ def test_the_logs_of_a_version_are_listed_with_what_keeps_them_from_being_whole(
     logs = write_records(store, [record(0), skipped, record(2, splits={"train": 6, "val": 4}, split="all")])
     commit_version(store, 1, [], logs=logs, totals=logs.totals)
     commit_version(store, 2, ["a"])
-    done = command("log", f"{store.uri}@1", "--json")
+    done = command("versions", f"{store.uri}@1", "--logs", "100", "--json")
     assert [tuple(one.values()) for one in json.loads(done.stdout)] == [
         ("car-000000", "all", "whole", 10, ""),
         ("car-000001", "all", "skipped", 0, "/a/1.mcap, byte 7: damaged (and 1 more reason)"),
         ("car-000002", "train, val", "whole", 10, ""),
     ]
-    done = command("log", f"{store.uri}@1", "--logs", "2")
+    done = command("versions", f"{store.uri}@1", "--logs", "2")
     assert "car-000001" in done.stdout
     assert "car-000002" not in done.stdout
     assert "1 more log; --logs 3 lists all" in done.stderr
-    assert "2 more" not in command("log", store.uri).stderr
+    assert "2 more" not in command("versions", store.uri, "--logs", "100").stderr
     second, first = versions(store)
     assert (second.statuses, first.statuses) == ({"whole": 1}, {"whole": 2, "skipped": 1})
     assert [_cells(one)[-1] for one in (second, first)] == ["+1 -3", "-, 1 skipped"]
     with pytest.raises(
-        UsageError, match=r"no version has a log 'aa'; did you mean a\? `logloom log .*` lists"
+        UsageError,
+        match=r"no version has a log 'aa'; did you mean a\? `logloom versions .*` lists",
     ):
         follow(store, "aa")
 
@@ -364,14 +364,14 @@ def test_a_log_is_followed_past_versions_that_are_damaged_or_lost(tmp_path):
         commit_version(store, number, ["a", "c"])
     store.replace(shard_file(second.logs.shards[0]), b"rot")
     store.remove(version_file(4))
-    done = command("log", store.uri, "a", "--json")
+    done = command("versions", store.uri, "--log", "a", "--json")
     assert done.returncode == 3
     found = json.loads(done.stdout)
     assert [one["versions"] for one in found] == [[5], [4], [3], [2], [1]]
     assert [one.get("status") for one in found] == ["whole", None, "whole", None, "whole"]
     assert "lost" in found[1]["problem"]
     assert "damaged" in found[3]["problem"]
-    done = command("log", store.uri, "a")
+    done = command("versions", store.uri, "--log", "a")
     assert "a in version 3" in done.stdout
     assert "version 2: " in done.stderr
     with pytest.raises(UsageError, match=r"(?s)no version has a log 'x'.*version 4: .* lost"):
@@ -430,9 +430,9 @@ def test_the_commands_print_tables_markdown_and_json(grown):
     assert command("diff", f"{root}@1").returncode == 2
     assert command("diff", root, "1", "2", "3").returncode == 2
     assert "(+1)" in command("diff", root).stdout
-    assert json.loads(command("log", root, "drive-01", "--json").stdout)[0]["versions"] == [2]
-    assert "version 2" in command("log", root, "drive-01").stdout
-    assert command("log", root, "nothing").returncode == 2
+    assert json.loads(command("versions", root, "--log", "drive-01", "--json").stdout)[0]["versions"] == [2]
+    assert "version 2" in command("versions", root, "--log", "drive-01").stdout
+    assert command("versions", root, "--log", "nothing").returncode == 2
     assert command("tag", root, "7").returncode == 2
     assert json.loads(command("versions", root, "--json").stdout)[0]["version"] == 2
 
@@ -451,8 +451,12 @@ def test_each_version_has_one_line_of_a_narrow_terminal(grown):
 
 
 def test_a_root_with_a_version_where_a_bare_root_belongs_is_told_apart(grown, tmp_path):
-    for arguments in (["versions"], ["log", "drive-01"], ["drop", "drive-01"], ["untag", "gold"]):
-        verb, *rest = arguments
+    for verb, *rest in (
+        ["versions"],
+        ["versions", "--log", "drive-01"],
+        ["drop", "drive-01"],
+        ["tag", "gold", "--delete"],
+    ):
         done = command(verb, f"{grown.uri}@1", *rest)
         assert done.returncode == 2
         assert "the root alone is expected here, without @1" in done.stderr
@@ -464,7 +468,7 @@ def test_a_root_with_a_version_where_a_bare_root_belongs_is_told_apart(grown, tm
 
 
 def test_units_that_are_open_in_time_say_so_in_json(grown):
-    units = json.loads(command("log", grown.uri, "drive-01", "--json").stdout)[0]["units"]
+    units = json.loads(command("versions", grown.uri, "--log", "drive-01", "--json").stdout)[0]["units"]
     entries = [unit for _, unit in follow(grown, "drive-01")[0].units]
     assert len(units) == len(entries)
     for said, entry in zip(units, entries, strict=True):
@@ -485,7 +489,7 @@ def test_log_says_how_much_was_refused_and_all_else_that_is_told(tmp_path):
         "outputs: {tar: {columns: [speed]}}\n"
     )
     build_at(Recipe.from_yaml(text), tmp_path / "root")
-    said = command("log", str(tmp_path / "root"), "a").stdout
+    said = command("versions", str(tmp_path / "root"), "--log", "a").stdout
     assert "12 messages" in said
     assert "score: 1 of 1 label match no row" in said
     assert f"{tmp_path}/logs/a.mcap, byte" in said

@@ -152,7 +152,7 @@ def test_a_log_that_kills_workers_is_left_out_and_tried_again_once_the_code_chan
     assert [record.status for record in built.manifest.logs] == ["whole", "skipped"]
     assert built.manifest.logs[1].reasons[0].endswith(f"attempts/{fleet.notes[0]})")
     assert "3 worker processes died of it, the last one by SIGKILL" in built.manifest.logs[1].reasons[0]
-    done = command("wait", fleet.root)
+    done = command("status", fleet.root, "--wait")
     assert (done.returncode, "but 1 log is skipped (drive-01)" in done.stdout) == (3, True)
     assert fleet.plan(DEADLY).up_to_date
     assert verify(str(fleet.root)).findings == ()

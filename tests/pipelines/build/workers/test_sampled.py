@@ -400,4 +400,4 @@ def test_a_command_whose_workers_find_no_log_changed_is_up_to_date_for_all_who_a
     versions = [end["outputs"][0]["facets"]["version"]["datasetVersion"] for end in ends]
     assert (versions, {end["eventType"] for end in ends}) == (["1", "1"], {"COMPLETE"})
     assert builds(archive) == ["unchanged", "committed"]
-    assert command("wait", root).returncode == 0
+    assert command("status", root, "--wait").returncode == 0

@@ -162,7 +162,9 @@ def test_plan_and_build_warn_of_the_one_log_in_which_values_jump(tmp_path):
     assert json.loads(run.stdout)["warnings"] == [said]
     assert run.stderr.count(f"warning: {said}\n") == 1
     assert run.returncode == 0
-    assert said.removeprefix("b: ") in logloom("log", "root", "b", "--json", cwd=tmp_path).stdout
+    assert (
+        said.removeprefix("b: ") in logloom("versions", "root", "--log", "b", "--json", cwd=tmp_path).stdout
+    )
     again = logloom("build", "recipe.yaml", "--to", "root", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["warnings"] == []  # nothing was built
 
