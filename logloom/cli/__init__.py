@@ -83,8 +83,8 @@ def commands(*verbs: str) -> typer.Typer:
     groups = {verb: group for group, verbs in GROUPS.items() for verb in verbs}
     for command in app.registered_commands:
         command.rich_help_panel = groups[command.name or command.callback.__name__]  # type: ignore[union-attr]
-    for command in app.registered_groups:
-        command.rich_help_panel = groups[command.typer_instance.info.name]  # type: ignore[union-attr,index]
+    for family in app.registered_groups:
+        family.rich_help_panel = groups[family.typer_instance.info.name]  # type: ignore[union-attr,index]
     return app
 
 

@@ -70,9 +70,7 @@ class Direct:
             ["job_endpoint", "flink_master", "flink_job_server_jar", "environment"],
             "the direct runner works on this machine only; say --runner flink",
         )
-        options.refuse(
-            ["log_folder"], "the direct runner keeps no logs; leave it out, or say --runner prism or flink"
-        )
+        options.refuse(["log_folder"], "the direct runner keeps no logs; leave it out, or say --runner flink")
         if options.engine_settings():
             raise UsageError(f"the direct runner has no setting {next(iter(options.engine_settings()))!r}")
         self._workers, self._options = num_workers(options, size), None
@@ -80,7 +78,7 @@ class Direct:
             if (options.workers or 1) > 1:
                 raise UsageError(
                     "with options of Beam, Beam's local runner runs the steps in one process: leave out "
-                    "--workers, or say --runner prism"
+                    "--workers, or say --runner flink"
                 )
             with beam_needed():
                 self._options = pipeline_options(flags)

@@ -13,7 +13,6 @@ from logloom.errors import UsageError
 
 RUNNERS = {
     "direct": "logloom.runners.direct:Direct",
-    "prism": "logloom.runners.prism:Prism",
     "flink": "logloom.runners.flink.engine:Flink",
     "dataflow": "logloom.runners.dataflow.engine:Dataflow",
 }
@@ -146,7 +145,7 @@ class RunnerOptions:
     @property
     def is_near(self) -> bool:
         """Whether all worker processes run on this machine."""
-        return self.name == "direct" or (self.environment == "local" and self.name in ("prism", "flink"))
+        return self.name == "direct" or (self.name == "flink" and self.environment == "local")
 
     def process_command(self) -> str:
         """The program that starts a worker, of environment "process".

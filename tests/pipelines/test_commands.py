@@ -494,9 +494,9 @@ def test_a_dry_run_of_a_build_that_is_up_to_date_says_so_and_shows_no_job(recipe
     assert f"up to date: version 1 of {built}; nothing to submit" in done.stderr
 
 
-@pytest.mark.parametrize("engine", ["direct", "prism", "flink"])
+@pytest.mark.parametrize("engine", ["direct", "flink"])
 def test_a_dry_run_with_an_engine_that_can_not_tell_starts_nothing(engine, recipe, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))  # without Java or Go
+    monkeypatch.setenv("PATH", str(tmp_path))  # without Java
     monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path / "cache"))
     done = logloom("build", recipe, "--to", tmp_path / "root", "--runner", engine, "--dry-run")
     assert done.returncode == 2

@@ -21,7 +21,7 @@ def test_the_page_on_engines_runs_from_top_to_bottom_and_every_engine_gives_the_
             command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{text}\n{done.stderr}"
-    roots = ["two", "prism", "flink", "cluster"]
+    roots = ["two", "flink", "cluster"]
     two, *others = (digests(tmp_path / root) for root in roots)
     assert len(two) > 10
     assert all(other == two for other in others)

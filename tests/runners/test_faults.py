@@ -101,7 +101,6 @@ def test_a_job_server_killed_after_submission_is_done_without(cluster, slow, und
     [
         ("--runner", "direct", "--workers", "2"),
         ("--runner", "flink", "--workers", "2"),
-        ("--runner", "prism"),
     ],
     ids=lambda options: options[1],
 )
@@ -144,7 +143,7 @@ def fifty(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "options",
-    [{"runner": "direct", "workers": 2}, {"runner": "prism"}, {"runner": "flink", "workers": 2}],
+    [{"runner": "direct", "workers": 2}, {"runner": "flink", "workers": 2}],
     ids=lambda options: options["runner"],
 )
 def test_one_poisoned_log_among_fifty_leaves_the_others_whole(options, fifty, tmp_path):

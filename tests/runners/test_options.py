@@ -20,14 +20,13 @@ from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
 from logloom.runners import RunnerOptions, Size
 from logloom.runners.direct import IN_PROCESS_BYTES, IN_PROCESS_BYTES_TRANSCODED, default_workers, num_workers
 from logloom.runners.engine import describe, own_error
-from logloom.runners.engine_cache import fetched
+from logloom.runners.flink.cache import fetched
 from logloom.runners.flink.engine import Flink
 from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
 from logloom.runners.flink.server import job_server
 from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import engine_of, parse_labels, parse_settings
-from logloom.runners.prism import prism_binary
 from logloom.runners.processes import Child
 from logloom.runners.scratch import engine_folders
 
@@ -37,7 +36,7 @@ POOL = {"environment": "external", "environment_config": "pool:1"}
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"runner": "spark"}, "known: auto, direct, prism"),
+        ({"runner": "spark"}, "known: auto, direct, flink, dataflow"),
         ({"environment": "cloud"}, "known: local, external, process, docker"),
         ({"environment": "external"}, "host:port of a worker pool"),
         ({"environment": "process"}, "command"),
@@ -86,19 +85,13 @@ DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk
         ({"runner": "direct", "flink_master": "a:1"}, "say --runner flink"),
         ({"runner": "direct", "flink_job_server_jar": "a.jar"}, "^--flink-job-server-jar: the direct runner"),
         ({"runner": "direct", **POOL}, "^--environment: the direct runner works on this machine only"),
-        (
-            {"log_folder": "logs"},
-            "^--engine-logs: the direct runner keeps no logs; .* --runner prism or flink",
-        ),
+        ({"log_folder": "logs"}, "^--engine-logs: the direct runner keeps no logs; .* --runner flink"),
         ({"runner": "direct", "settings": {"a.b": "1"}}, "no setting 'a.b'"),
-        ({"runner": "prism", "workers": 4}, "one worker process"),
-        ({"runner": "prism", "settings": {"a.b": "1"}}, "no setting 'a.b'"),
         ({"runner": "flink", "flink_master": "127.0.0.1:1"}, "no Flink cluster answers"),
         (
             {"runner": "flink", "environment": "docker", "environment_config": "image", "detach": True},
             "--detach needs --flink-master",
         ),
-        ({"runner": "prism", "flink_master": "a:1"}, "say --runner flink"),
         ({"runner": "direct", "settings": {"experimens": "x"}}, "did you mean experiments?"),
         ({"runner": "direct", "settings": {"direct_num_workers": "many"}}, "invalid int value: 'many'"),
         (
@@ -146,7 +139,7 @@ def test_naming_a_cluster_or_a_job_server_means_flink():
     assert RunnerOptions(flink_master="a:1").name == "flink"
     assert RunnerOptions(flink_job_server_jar="a.jar").name == "flink"
     assert RunnerOptions(job_endpoint="a:1").name == "flink"
-    assert RunnerOptions("prism", job_endpoint="a:1").name == "prism"
+    assert RunnerOptions("direct", job_endpoint="a:1").name == "direct"
 
 
 def test_settings_with_a_dot_are_the_engines_and_others_beams():
@@ -163,7 +156,7 @@ def test_a_setting_of_the_engine_that_is_given_twice_is_refused():
         parse_settings(["a.b=1", "x=1", "a.b=2"])
 
 
-def test_without_java_maven_or_go_the_way_out_is_named(monkeypatch, tmp_path):
+def test_without_java_or_maven_the_way_out_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -171,8 +164,6 @@ def test_without_java_maven_or_go_the_way_out_is_named(monkeypatch, tmp_path):
         java()
     with pytest.raises(UsageError, match="install Maven, or give --flink-job-server-jar"):
         class_path()
-    with pytest.raises(UsageError, match="install Go"):
-        prism_binary()
     assert list((tmp_path / "cache").iterdir()) == []
 
 

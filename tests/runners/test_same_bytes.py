@@ -12,7 +12,6 @@ pytestmark = pytest.mark.engines
 
 ENGINES = {
     "two processes": {"runner": "direct", "workers": 2},
-    "prism": {"runner": "prism"},
     "flink within the command": {"runner": "flink", "workers": 2},
 }
 
@@ -37,7 +36,7 @@ def test_the_demo_is_the_same_to_the_byte(engine, drive, expected, tmp_path):
     built = build_on(drive, tmp_path / "root", **ENGINES[engine])
     assert digests(tmp_path / "root") == expected
     assert (built.built, built.reused) == (20, 0)
-    # Prism and Flink count attempts, of which there may be more than one.
+    # Flink counts attempts, of which there may be more than one.
     assert built.counters["partitions"] >= 10
     assert built.counters["rows"] >= built.manifest.totals["rows"] > 0
 

@@ -5,4 +5,4 @@
 FROM europe-west4-docker.pkg.dev/PROJECT/logloom/worker:1
 RUN apt-get update && apt-get install --yes --no-install-recommends openjdk-17-jre-headless maven
 ENV LOGLOOM_CACHE=/opt/logloom/cache
-RUN python -m logloom.runners.install flink
+RUN python -m logloom.runners.flink.jars

@@ -35,7 +35,7 @@ class EngineOptions:
     runner: Annotated[
         str,
         _engine(
-            metavar="auto|direct|prism|flink|dataflow",
+            metavar="auto|direct|flink|dataflow",
             help="Engine to run on, see docs/engines.md; auto is Flink if one of its options is given, "
             "else this machine.",
         ),

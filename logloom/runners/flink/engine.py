@@ -17,12 +17,12 @@ from typing import Any, Self, TypeVar
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.flink.jars import jars_of_flink, version_of_flink
+from logloom.runners.flink.job_service import JobServer, PortableJob
 from logloom.runners.flink.rest import ENDED, FORGOTTEN, FlinkCluster
 from logloom.runners.flink.server import job_server
 from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
-from logloom.runners.portable import JobServer, PortableJob
 from logloom.runners.scratch import ScratchFolders, engine_folders
 from logloom.text import OnMessage
 

@@ -1,4 +1,7 @@
-"""The jars of Flink and of Beam's job server for it, fetched once with Maven; and Java to run them."""
+"""The jars of Flink and of Beam's job server for it, fetched once with Maven; and Java to run them.
+
+python -m logloom.runners.flink.jars     fetches them before they are needed
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 
 from blake3 import blake3
 
-from logloom.errors import UsageError
-from logloom.runners.engine_cache import call, fetched, tool
+from logloom.errors import LogloomError, UsageError
+from logloom.runners.flink.cache import call, fetched, tool
 
 _POM = pathlib.Path(__file__).with_name("pom.xml")
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -89,3 +93,11 @@ def java() -> list[str]:
         raise UsageError(f"{path}: Flink needs Java {_OLDEST_JAVA} or later, best 17; this is {reply[:80]!r}")
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED.split()]
     return [path, *opened]
+
+
+if __name__ == "__main__":
+    try:
+        java()
+        print(class_path())
+    except LogloomError as error:
+        sys.exit(str(error))

@@ -13,7 +13,7 @@ from logloom.pipelines.build import progress
 from logloom.pipelines.build.build import build
 from logloom.pipelines.build.progress import Meter, UnitLooker, Watch, rest_after
 from logloom.pipelines.plan.plan import plan_build
-from logloom.runners import engine_cache
+from logloom.runners.flink import cache
 from logloom.text import human_seconds
 from logloom.transforms.build.journal import (
     ASSEMBLING,
@@ -189,7 +189,7 @@ def test_durations_are_told_in_two_units_at_most():
 
 def test_what_is_fetched_is_said_when_it_begins_and_while_it_goes_on(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("LOGLOOM_CACHE", str(tmp_path))
-    monkeypatch.setattr(engine_cache, "_LOG_EVERY", 0.01)
+    monkeypatch.setattr(cache, "_LOG_EVERY", 0.01)
 
     def fetch(folder):
         (folder / "big.jar").write_bytes(bytes(3_000_000))
@@ -197,7 +197,7 @@ def test_what_is_fetched_is_said_when_it_begins_and_while_it_goes_on(tmp_path, m
             time.sleep(0.01)
 
     with caplog.at_level("INFO", logger="logloom.runners"):
-        engine_cache.fetched("jars", fetch)
+        cache.fetched("jars", fetch)
     assert f"fetching jars into {tmp_path}, this once" in caplog.text
 
 

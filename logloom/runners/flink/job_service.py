@@ -1,6 +1,6 @@
 """Jobs on an engine behind Beam's job service: submitting, watching, counting, cancelling.
 
-Elsewhere: starting the job servers (prism, flink), and the workers (pool).
+Elsewhere: starting the job server (server), and the workers (logloom.runners.pool).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where engines are kept once they are fetched."""
+"""Folders of the user's cache, filled the first time that they are needed; programs that fill them."""
 
 from __future__ import annotations
 
