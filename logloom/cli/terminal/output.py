@@ -140,7 +140,7 @@ def print_folded(text: str) -> None:
     """Prints a line for people to stdout, broken between words where the terminal is narrower."""
     from logloom.cli.terminal.tables import folded
 
-    print("\n".join(folded("", printable(text), _width())))
+    print("\n".join(folded(printable(text), _width())))
 
 
 def print_result(text: str) -> None:
