@@ -7,11 +7,11 @@ logloom.transforms.build.assembly.files), whole jobs (logloom.pipelines).
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from logloom.io.catalog.entries import FileEntry
 from logloom.io.storage.remote import retries
@@ -42,6 +42,9 @@ from logloom.transforms.build.partition_results import Failure, PartitionResult
 from logloom.transforms.build.quarantine import build_bundle, open_new
 from logloom.transforms.build.read_back import is_sampled
 from logloom.transforms.build.read_marks import read_back_bundle
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LOG = logging.getLogger("logloom.build")  # engines show it on their pages
 LOG.addHandler(logging.NullHandler())  # here, errors say the same
@@ -115,42 +118,49 @@ def _assembled(start: Any, job: Target, plans: Any, damaged: Any, beam: Any) -> 
     )
 
 
-# Steps call these with the job; they only turn argument order, count, and say which step they are.
+def _step(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a function of (element, job, ...) a step: record its time, and count retried requests."""
 
+    def decorate(work: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(work)  # by its name Beam sends it to workers
+        def run(*arguments: P.args, **more: P.kwargs) -> T:
+            job: Any = arguments[1]
+            with recorded(job.journal.steps), step(name):
+                done = work(*arguments, **more)
+            count(storage_retries=retries.take())
+            return done
 
-@contextlib.contextmanager
-def _step(job: Target, name: str) -> Iterator[None]:
-    with recorded(job.journal.steps), step(name):
-        yield
+        return run
+
+    return decorate
 
 
 def _plan_partitions(log: LogTask | bytes, job: LogJob) -> Iterable[bytes]:
     """Bundles of partitions, packed, or of the result of a log that there is nothing to be done for."""
     if isinstance(log, bytes):
-        yield log
-        return
-    with _step(job, "open a log"):
-        log, failed, bundles, size = open_new(job, log)
+        return [log]
+    log, failed, bundles, size = _open_new(log, job)
     if failed is not None:
-        yield packed([PartitionResult(log, "", (), (failed,))])
-        return
+        return [packed([PartitionResult(log, "", (), (failed,))])]
     job.journal.write(Note(OPENED, log.log_id, pieces=sum(map(len, bundles)), size=size))
-    yield from map(packed, bundles)
-    if not bundles:  # a log without ticks is finished all the same
-        yield packed([PartitionResult(log, "", ())])
+    # A log without ticks is finished all the same.
+    return map(packed, bundles or [[PartitionResult(log, "", ())]])
 
 
+@_step("open a log")
+def _open_new(log: LogTask, job: LogJob) -> Any:
+    return open_new(job, log)
+
+
+@_step("build partitions")
 def _build_partitions(planned: bytes, job: Job) -> bytes:
     elements: list[PartitionTask | PartitionResult] = unpacked(planned)
     tasks = [element for element in elements if isinstance(element, PartitionTask)]
     results = [element for element in elements if isinstance(element, PartitionResult)]
-    with _step(job, "build partitions"):
-        built = build_bundle(job, tasks) if tasks else []
+    built = build_bundle(job, tasks) if tasks else []
     for result in built:
         _count_built(result)
-        results.append(result)
-    _count_retries()
-    return packed(results)
+    return packed([*results, *built])
 
 
 def _count_built(result: PartitionResult) -> None:
@@ -173,29 +183,23 @@ def _count_built(result: PartitionResult) -> None:
     )
 
 
-def _count_retries() -> None:
-    count(storage_retries=retries.take())
-
-
+@_step("read units back")
 def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
     """PartitionResults of a log, packed, by log_id."""
-    with _step(job, "read units back"):
-        read, known = read_back_bundle(job, unpacked(built))
+    read, known = read_back_bundle(job, unpacked(built))
     units = [entry for result in read for entry in result.entries]
     looked_at = 0 if known else sum(is_sampled(job.verify, unit.identity) for unit in units)
     count(units_read_back=looked_at, units_known_read=known)
-    _count_retries()
     return read[0].log.log_id, packed(read)
 
 
+@_step("finish a log")
 def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> LogOutcome:
-    with _step(job, "finish a log"):
-        outcome = commit.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
+    outcome = commit.finish_log(job, itertools.chain.from_iterable(map(unpacked, grouped[1])))
     job.journal.write(Note(FINISHING, outcome.log_id))
     count(logs=1, logs_failed=int(outcome.record is None and bool(outcome.failures)))
     if outcome.record is not None:
         count(logs_skipped=int(outcome.record.status == "skipped"), messages_refused=outcome.record.refused)
-    _count_retries()
     return outcome
 
 
@@ -203,25 +207,19 @@ def _by_group(outcome: LogOutcome, starts: Sequence[str]) -> tuple[int, LogOutco
     return group_of(outcome.log_id, starts), outcome
 
 
+@_step("write outcomes")
 def _write_outcomes(group: tuple[int, Iterable[LogOutcome]], job: Target) -> LogOutcomes:
-    with _step(job, "write outcomes"):
-        written = write_outcomes(job, group[1])
-    _count_retries()
-    return written
+    return write_outcomes(job, group[1])
 
 
+@_step("merge outcomes")
 def _merge(_: bytes, job: Target, groups: list[LogOutcomes]) -> LogOutcomes:
-    with _step(job, "merge outcomes"):
-        merged = merge_outcomes(job, groups)
-    _count_retries()
-    return merged
+    return merge_outcomes(job, groups)
 
 
+@_step("plan assembled outputs")
 def _plan_assembly(_: bytes, job: Target, outcomes: LogOutcomes) -> tuple[str, ...]:
-    with _step(job, "plan assembled outputs"):
-        plans = stage_packed(job, plan_assemblies(job, outcomes))
-    _count_retries()
-    return plans
+    return stage_packed(job, plan_assemblies(job, outcomes))
 
 
 def _plans(job: Target, digests: Iterable[str]) -> Iterator[PlannedAssembly]:
@@ -234,11 +232,9 @@ def _plan_checks(
     return assembly.plan_checks(job, outcomes, _plans(job, plans))
 
 
+@_step("check a unit")
 def _check_unit(check: assembly.UnitCheck, job: Target) -> list[Failure]:
-    with _step(job, "check a unit"):
-        found = assembly.check_unit(job, check)
-    _count_retries()
-    return found
+    return assembly.check_unit(job, check)
 
 
 def _plan_chunks(
@@ -247,11 +243,9 @@ def _plan_chunks(
     return assembly.plan_chunks(job, _plans(job, plans), damaged)
 
 
+@_step("write an assembled file")
 def _write_chunk(chunk: AssembledFileTask, job: Target) -> tuple[str, FileEntry]:
-    with _step(job, "write an assembled file"):
-        written = assembly.write_chunk(job, chunk)
-    _count_retries()
-    return written
+    return assembly.write_chunk(job, chunk)
 
 
 def _assemble(
@@ -260,13 +254,12 @@ def _assemble(
     return assembly.plan_candidates(job, _plans(job, plans), files, damaged)
 
 
+@_step("finish an assembled output")
 def _finish_assembly(candidate: assembly.AssemblyCandidate, job: Target) -> assembly.AssembledResult:
-    with _step(job, "finish an assembled output"):
-        result = assembly.finish_assembly(job, candidate)
-    _count_retries()
-    return result
+    return assembly.finish_assembly(job, candidate)
 
 
+@_step("commit")
 def _commit(
     _: bytes,
     job: Target,
@@ -274,7 +267,4 @@ def _commit(
     assembled: list[assembly.AssembledResult],
     damaged: list[Failure],
 ) -> dict[str, Any]:
-    with _step(job, "commit"):
-        outcome = commit.commit(job, outcomes, assembled, damaged)
-    _count_retries()
-    return outcome
+    return commit.commit(job, outcomes, assembled, damaged)
