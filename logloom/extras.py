@@ -6,7 +6,6 @@ One line says what is missing, and which extra brings it.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import importlib.abc
 import importlib.util
@@ -16,12 +15,9 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logloom.errors import UsageError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 
 def imported_on_use(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -38,23 +34,6 @@ def imported_on_use(package: str, names: Mapping[str, Sequence[str]]) -> Callabl
         return getattr(importlib.import_module(homes[name], package), name)
 
     return find
-
-
-def installed(group: str) -> Mapping[str, EntryPoint]:
-    """The entry points of a group by name, in name order, none of them loaded."""
-    return entry_points_by_group().get(group, {})
-
-
-@functools.cache
-def entry_points_by_group() -> Mapping[str, Mapping[str, EntryPoint]]:
-    """Those of all installed packages; reading them takes 1 ms for each 25 packages."""
-    from importlib.metadata import distributions
-
-    found: dict[str, dict[str, EntryPoint]] = {}
-    for package in distributions():
-        for point in package.entry_points:
-            found.setdefault(point.group, {}).setdefault(point.name, point)  # the first on the path
-    return {group: dict(sorted(points.items())) for group, points in found.items()}
 
 
 @contextlib.contextmanager

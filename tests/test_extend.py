@@ -15,10 +15,10 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 import logloom.datasets
+from logloom import parts
 from logloom.demo import demo_recipe, make_drives
 from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, TruncatedLogError, UsageError
-from logloom.extras import entry_points_by_group
 from logloom.io.formats.registry import format_named
 from logloom.io.logs import opening
 from logloom.io.logs.files.chunk_cache import CHUNKS
@@ -51,7 +51,7 @@ def site(tmp_path, monkeypatch):
         if language == "toml":
             install(site, tomllib.loads(text)["project"])
     monkeypatch.syspath_prepend(str(site))
-    caches = (entry_points_by_group, opening.kind_named, format_named)
+    caches = (parts.installed, opening.kind_named, format_named)
     for cached in caches:
         cached.cache_clear()
     CHUNKS.clear()

@@ -18,6 +18,10 @@ from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "logloom"
 ENTRY_POINTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["entry-points"]
+PARTS = {
+    name: importlib.import_module(home.partition(":")[0]).PART
+    for name, home in ENTRY_POINTS["logloom.parts"].items()
+}
 WITH_BEAM = (
     "/metrics.py",
     "pipelines/build/template.py",
@@ -42,6 +46,7 @@ VALUES = (
         "interpreter",
         "validation",
         "metrics",
+        "parts",
     ),
     *(
         "windows",
@@ -223,8 +228,8 @@ def test_what_headers_say_stands_here_stands_here():
         assert not strange, f"the header of {path.relative_to(PACKAGE)} names {sorted(strange)}"
 
 
-FORMATS = ENTRY_POINTS["logloom.formats"]
-FORMAT_FOLDERS = tuple(f"{home.rsplit('.', 1)[0].replace('.', '/')}/" for home in FORMATS.values())
+FORMATS = [name for name, part in PARTS.items() if part.outputs]
+FORMAT_FOLDERS = tuple(f"logloom/io/formats/{name}/" for name in FORMATS)
 # Words that mean something else there, and the one choice.
 NAMES_OF_FORMATS = {
     "annotations": {"io/labels/tools/cvat.py"},  # the root of CVAT's XML
@@ -242,7 +247,7 @@ NAMES_OF_FORMATS = {
 
 def outside_of_formats():
     for path in sorted(PACKAGE.rglob("*.py")):
-        if not path.relative_to(REPOSITORY).as_posix().startswith(FORMAT_FOLDERS):
+        if not path.relative_to(REPOSITORY).as_posix().startswith((*FORMAT_FOLDERS, "logloom/parts/")):
             yield path.relative_to(PACKAGE).as_posix(), tree_of(path)
 
 

@@ -24,8 +24,8 @@ from pydantic import (
     model_validator,
 )
 
-from logloom.errors import RecipeError
-from logloom.io.formats.registry import format_named, format_names
+from logloom.errors import RecipeError, UsageError
+from logloom.io.formats.registry import format_named
 from logloom.io.storage.filesystems import contents
 from logloom.io.storage.remote.object_stores import MISSING
 from logloom.recipe import checks, yaml
@@ -49,7 +49,6 @@ from logloom.recipe.sections import (
 from logloom.recipe.sync_clock import with_matched
 from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
-from logloom.text import near_to
 from logloom.uris import chained, is_local, shown
 from logloom.validation import OneOrKeys
 
@@ -278,14 +277,14 @@ def _outputs(value: Any, logs: Any) -> tuple[Any, list[Mistake]]:
     """
     if not isinstance(value, Mapping):
         return value, []
-    known = format_names()
     options: dict[str, BaseModel] = {}
     mistakes: list[Mistake] = []
     for name, given in value.items():
-        if name not in known:
-            mistakes.append(Mistake(("outputs", str(name)), f"no such output{near_to(str(name), known)}"))
+        try:
+            form = format_named(str(name))
+        except UsageError as error:
+            mistakes.append(Mistake(("outputs", str(name)), str(error)))
             continue
-        form = format_named(name)
         model = form.Options
         try:
             options[name] = given if isinstance(given, model) else model.model_validate(given or {})

@@ -267,7 +267,11 @@ WRONG = [
         "recipe.yaml:8: split.by: {car} has no meaning here; there are {log_id}",
     ),
     ("val: 0.1", "../val: 0.1", "recipe.yaml:8: split: '../val': names are made of"),
-    ("{tar: {}}", "{tarr: {}}", "recipe.yaml:9: outputs.tarr: no such output; did you mean tar?"),
+    (
+        "{tar: {}}",
+        "{tarr: {}}",
+        "recipe.yaml:9: outputs.tarr: no installed part offers output 'tarr'; there are ",
+    ),
     ("{tar: {}}", "{tar: {exts: {}}}", "recipe.yaml:9: outputs.tar.exts: unknown key; did you mean ext?"),
     ("{tar: {}}", "{tar: {ext: 3}}", "recipe.yaml:9: outputs.tar.ext: expected a mapping, got 3"),
     ("{tar: {}}", "{l5kit: {max_gap: 3}}", "recipe.yaml:9: outputs.l5kit.max_gap: "),

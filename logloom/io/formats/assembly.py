@@ -117,7 +117,7 @@ def parts_json(
 
 
 @dataclass(frozen=True)
-class Part:
+class UnitRanges:
     """What a dataset holds of one unit.
 
     Attributes:
@@ -144,7 +144,7 @@ class Part:
         )
 
 
-def parts_of(unit: Mapping[str, Any]) -> Iterator[Part]:
+def parts_of(unit: Mapping[str, Any]) -> Iterator[UnitRanges]:
     """What a plan says of its units, each [log_id, partition, rows, more that is counted..., digest]."""
     ends: list[int] = []
     row, latest = 0, None
@@ -152,7 +152,7 @@ def parts_of(unit: Mapping[str, Any]) -> Iterator[Part]:
         starts = ends or [0] * len(counts)
         ends = [start + count for start, count in zip(starts, counts, strict=True)]
         row, latest = row if log_id == latest else 0, log_id
-        yield Part(log_id, partition, row, tuple(zip(starts, ends, strict=True)), digest)
+        yield UnitRanges(log_id, partition, row, tuple(zip(starts, ends, strict=True)), digest)
         row += counts[0]
 
 
@@ -171,8 +171,8 @@ def problems_at(place: str, find: Callable[[], Iterable[str]]) -> Iterator[str]:
 
 def part_problems(
     unit: Mapping[str, Any],
-    digest: Callable[[Part], str],
-    is_fresh: Callable[[Part], bool] = lambda part: True,
+    digest: Callable[[UnitRanges], str],
+    is_fresh: Callable[[UnitRanges], bool] = lambda part: True,
 ) -> Iterator[str]:
     """Says which parts of a dataset differ from the units that were staged for it; for `problems_at`.
 
@@ -182,7 +182,7 @@ def part_problems(
         is_fresh: whether to look at a part.
     """
 
-    def check(part: Part) -> Iterator[str]:
+    def check(part: UnitRanges) -> Iterator[str]:
         if digest(part) != part.digest:
             yield "what is read back differs from what was written"
 

@@ -153,7 +153,7 @@ class FolderKind(Protocol):
 
 
 class Format(FolderKind, Protocol):
-    """A dataset format as the pipelines see it; found by an entry point in `logloom.formats`.
+    """A dataset format as the pipelines see it; offered by a part (logloom.parts).
 
     To be subclassed: what stands here with a value needn't be said.
 

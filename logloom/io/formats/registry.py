@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
 
-from logloom.errors import DatasetError, UsageError
-from logloom.extras import installed
+from logloom import parts
+from logloom.errors import DatasetError
 from logloom.io.catalog.entries import Entry
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.version_files import version_file
@@ -27,7 +27,7 @@ from logloom.text import near_to
 
 def format_names() -> tuple[str, ...]:
     """The outputs that installed packages offer, in name order."""
-    return tuple(installed("logloom.formats"))
+    return tuple(sorted({*parts.names("outputs")}))
 
 
 @functools.cache
@@ -37,10 +37,7 @@ def format_named(name: str) -> Format:
     Raises:
         UsageError: no installed package offers it.
     """
-    points = installed("logloom.formats")
-    if name not in points:
-        raise UsageError(f"no output format {name!r}; there are {', '.join(points)}")
-    found: Format = points[name].load()
+    found: Format = parts.load("outputs", name)
     return found
 
 

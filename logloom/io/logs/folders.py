@@ -19,7 +19,7 @@ from blake3 import blake3
 from logloom.errors import StorageError
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
 from logloom.io.logs.listings import Listed, entry_of, is_disk, is_hidden_name, is_web, listed, local_stamp
-from logloom.io.logs.opening import kind_named, kind_names
+from logloom.io.logs.opening import kinds
 
 T = TypeVar("T")
 
@@ -119,9 +119,7 @@ class Folders:
         """The files of the log that a folder is, by the first kind that says so; none where it is none."""
         listed = self._files(fs, folder)
         names = [name.rsplit("/", 1)[-1] for name in listed]
-        for kind in sorted(
-            map(kind_named, kind_names()), key=lambda kind: getattr(kind, "is_generic", False)
-        ):
+        for kind in sorted(kinds(), key=lambda kind: getattr(kind, "is_generic", False)):
             files_in: Callable[[Sequence[str]], Sequence[str]] | None = getattr(kind, "files_in", None)
             if files_in is not None and (own := set(files_in(names))):
                 return tuple(path for path, name in zip(listed, names, strict=True) if name in own)

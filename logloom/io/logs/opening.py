@@ -1,7 +1,7 @@
 """Opening logs: which kind a file is, and which kinds there are.
 
 Here: `open_log`, `with_passes`, and the `Kind` protocol.
-Elsewhere: the kinds, found by entry points in `logloom.logs`.
+Elsewhere: the kinds, which installed parts offer (logloom.parts).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import dataclasses
 import functools
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from logloom import parts
 from logloom.errors import LogReadError, UsageError
-from logloom.extras import installed
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import Log, OpenOptions
 from logloom.io.logs.log_list import LogFiles, LogList
@@ -28,7 +28,7 @@ HEAD_BYTES = 64
 
 
 class Kind(Protocol):
-    """A kind of log; an installed package offers one by an entry point in `logloom.logs`.
+    """A kind of log; offered by a part (logloom.parts).
 
     Attributes:
         suffixes: of its files' names, such as ".mcap".
@@ -62,15 +62,15 @@ class Kind(Protocol):
         """
 
 
-def kind_names() -> tuple[str, ...]:
-    """The installed kinds, in name order."""
-    return tuple(installed("logloom.logs"))
+def kinds() -> Iterator[Kind]:
+    """Installed kinds in name order: logloom's own, then those of other packages, read only then."""
+    return map(kind_named, parts.names("logs"))
 
 
 @functools.cache
 def kind_named(name: str) -> Kind:
     """An installed kind; its module is imported here, so that a log imports those of other kinds no more."""
-    kind: Kind = installed("logloom.logs")[name].load()
+    kind: Kind = parts.load("logs", name)
     return kind
 
 
@@ -143,13 +143,13 @@ def kind_of(uri: str, options: OpenOptions) -> Kind:
     head = LogFile(uri, options.storage_options).head(HEAD_BYTES)
     if not head:
         raise LogReadError(f"{uri}: empty file (the writer probably crashed); exclude it")
-    for name in kind_names():
-        if (kind := kind_named(name)).matches(uri, head):
+    for kind in kinds():
+        if kind.matches(uri, head):
             return kind
-    for name in kind_names():
-        if uri.endswith((kind := kind_named(name)).suffixes):
+    for kind in kinds():
+        if uri.endswith(kind.suffixes):
             return kind
     raise LogReadError(
-        f"{uri}: is no log of a known kind ({', '.join(kind_names())}); it starts with {head[:12]!r}. "
-        "Correct the path, or install a package that reads it."
+        f"{uri}: no installed part reads a log that starts with {head[:12]!r}; there are "
+        f"{', '.join(kind.name for kind in kinds())}. Correct the path, or install a package that reads it."
     )

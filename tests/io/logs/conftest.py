@@ -2,7 +2,7 @@
 
 import pytest
 
-from logloom.extras import entry_points_by_group
+from logloom import parts
 from logloom.io.logs.files.chunk_cache import CHUNKS
 
 
@@ -13,9 +13,9 @@ def toy(tmp_path_factory, monkeypatch):
     info = site / "toy_decoder-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-decoder\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[logloom.decoders]\ntoy = tests.io.logs.making:ToyDecoder\n")
+    (info / "entry_points.txt").write_text("[logloom.parts]\ntoy = tests.io.logs.making:TOY\n")
     monkeypatch.syspath_prepend(str(site))
-    entry_points_by_group.cache_clear()
+    parts.installed.cache_clear()
     CHUNKS.clear()
     yield
-    entry_points_by_group.cache_clear()
+    parts.installed.cache_clear()

@@ -29,6 +29,7 @@ from logloom.io.logs.interface import (
     TopicRequest,
 )
 from logloom.io.logs.messages.raw_messages import RawMessages
+from logloom.parts import Part
 from logloom.schema import ColumnType
 
 SECOND = 1_000_000_000
@@ -129,6 +130,9 @@ def write_bag(
                 )
             writer.write(connections[message.topic], message.log_time, message.data)
     return path
+
+
+TOY = Part(decoders={"toy": f"{__name__}:ToyDecoder"})
 
 
 class ToyDecoder:

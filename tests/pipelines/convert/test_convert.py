@@ -523,7 +523,7 @@ def test_the_command_exits_with_3_where_it_left_something_out(tmp_path):
         (("nowhere", "out", "--format", "tar"), "there is no such dataset"),
         (("notes", "out", "--format", "tar"), "neither a version of logloom nor"),
         ((".", "out", "--format", "tar", "--from", "csv"), "--from 'csv'"),
-        (("drive", "out", "--format", "nonsense"), "no output format 'nonsense'"),
+        (("drive", "out", "--format", "nonsense"), "no installed part offers output 'nonsense'"),
         (("drive", "out", "--format", "tar", "-c", "nothing"), "no column matches"),
         (("drive", "out", "--format", "tar", "--options", "[1]"), "expected a mapping"),
         (

@@ -21,8 +21,8 @@ from logloom.digests import ColumnDigest, digest_of, digests_of_rows
 from logloom.errors import DatasetError
 from logloom.io.formats.assembly import (
     CHECK_BYTES,
-    Part,
     UnitRange,
+    UnitRanges,
     by_log,
     part_problems,
     parts_json,
@@ -217,7 +217,7 @@ def problems(
         yield "the scenes differ from what was written"
     read = rows_of(dataset)
 
-    def digest(part: Part) -> str:
+    def digest(part: UnitRanges) -> str:
         (start, stop), *others = part.ranges
         for name, wanted in zip(INTERVALS, others, strict=True):
             ends = [read("frames", at, at + 1)[INTERVALS[name]][0] for at in (start, stop - 1)]
@@ -228,7 +228,7 @@ def problems(
 
     kinds = [ARRAYS[name] for name in _STAGED]
 
-    def is_fresh(part: Part) -> bool:
+    def is_fresh(part: UnitRanges) -> bool:
         return any(
             is_fresh_chunk(fresh, f"{kind.key}/{index}", index, kind.chunk_rows, len(getattr(dataset, name)))
             for name, kind, (start, stop) in zip(_STAGED, kinds, part.ranges, strict=True)

@@ -17,7 +17,7 @@ from logloom.blocks import Block, Values
 from logloom.digests import ColumnDigest, RowsDigest, digest_of
 from logloom.errors import DatasetError
 from logloom.io.catalog.entries import repair_hint
-from logloom.io.formats.assembly import CHECK_BYTES, Part, part_problems
+from logloom.io.formats.assembly import CHECK_BYTES, UnitRanges, part_problems
 from logloom.io.formats.lerobot.episode_tables import episode_row, episodes_bytes
 from logloom.io.formats.lerobot.features import FeatureMapping
 from logloom.io.formats.lerobot.files import STATS, data_bytes, data_table, frames_of, json_bytes
@@ -195,7 +195,7 @@ def problems(
 
     names = [name for name in reader.schema.columns if name not in reader.videos]
 
-    def digest(part: Part) -> str:
+    def digest(part: UnitRanges) -> str:
         found = RowsDigest(reader.schema.part(names))
         for block in reader.blocks(names, CHECK_BYTES, *part.ranges[0]):
             found.update(block)

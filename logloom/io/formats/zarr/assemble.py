@@ -23,8 +23,8 @@ from logloom.digests import digest_of, digests_of_rows
 from logloom.errors import UsageError
 from logloom.io.formats.assembly import (
     CHECK_BYTES,
-    Part,
     UnitRange,
+    UnitRanges,
     by_log,
     part_problems,
     parts_json,
@@ -243,7 +243,7 @@ def problems(
 
     names = tuple(reader.schema.all)
 
-    def digest(part: Part) -> str:
+    def digest(part: UnitRanges) -> str:
         blocks = reader.log(part.log_id).read(names, part.row, part.row + part.rows, CHECK_BYTES)
         return stored_digest(digests_of_rows(blocks, reader.schema), reader.schema)
 

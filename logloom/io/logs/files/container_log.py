@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom import parts
 from logloom.blocks import Values
 from logloom.errors import LogReadError, UnknownEncodingError, UsageError
-from logloom.extras import installed
 from logloom.io.logs.files.collector import Gathering, is_sparse
 from logloom.io.logs.files.container import Chunk, Container
 from logloom.io.logs.files.lazy_attributes import lazy
@@ -515,14 +515,14 @@ def _between(log_time: NDArray[np.int64], rows: NDArray[np.intp], want: Wanted) 
 
 
 def _decoder_of(info: TopicInfo, uri: str) -> Decoder:
-    known = installed("logloom.decoders")
-    if info.encoding not in known:
-        raise UnknownEncodingError(
-            f"{uri}: topic {info.topic} has messages encoded as {info.encoding!r}; known are "
-            f"{', '.join(known)}. Leave the topic out, or install a package that decodes it."
-        )
     try:
-        decoder: Decoder = known[info.encoding].load()(info)
+        made = parts.load("decoders", info.encoding)
+    except UsageError as error:
+        raise UnknownEncodingError(
+            f"{uri}: topic {info.topic}: {error}. Leave the topic out, or install a package that decodes it."
+        ) from None
+    try:
+        decoder: Decoder = made(info)
     except UnknownEncodingError as error:
         raise UnknownEncodingError(f"{uri}: topic {info.topic}: {error}") from error
     return decoder

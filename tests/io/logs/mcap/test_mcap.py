@@ -149,7 +149,7 @@ def test_channels_of_one_topic_with_two_definitions_are_an_error_for_who_wants_i
 
 def test_an_encoding_that_nobody_decodes_is_named(tmp_path):
     path = write_mcap(tmp_path / "drive.mcap", make_messages(5), encoding="morse")
-    with pytest.raises(UnknownEncodingError, match=r"drive.mcap: topic /\w has .*'morse'; known are cdr"):
+    with pytest.raises(UnknownEncodingError, match=r"drive.mcap: topic /\w: .*'morse'; there are cdr"):
         read_all(open_log([str(path)]))
 
 

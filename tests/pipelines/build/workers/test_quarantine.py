@@ -279,6 +279,10 @@ class Deadly:
 
 KIND = Deadly()
 """
+DEADLY_PART = """\
+from logloom.parts import Part
+PART = Part(logs={"deadly": "deadly:KIND"})
+"""
 SAMPLED = """\
 import sys
 from logloom.pipelines.build.build import build
@@ -302,7 +306,9 @@ def test_a_log_that_kills_the_worker_that_opens_it_is_a_suspect_too(logs, tmp_pa
         shutil.copy2(first, drives / name)
     (drives / "drive-1.deadly").write_bytes(b"deadly")
     (plugin / "deadly.py").write_text(DEADLY_KIND)
-    (plugin / "deadly-1.dist-info/entry_points.txt").write_text("[logloom.logs]\ndeadly = deadly:KIND\n")
+    (plugin / "deadly_part.py").write_text(DEADLY_PART)
+    points = "[logloom.parts]\ndeadly = deadly_part:PART\n"
+    (plugin / "deadly-1.dist-info/entry_points.txt").write_text(points)
     (plugin / "deadly-1.dist-info/METADATA").write_text("Name: deadly\nVersion: 1\n")
     (plugin / "sampled.py").write_text(SAMPLED)
     recipe = tmp_path / "recipe.yaml"

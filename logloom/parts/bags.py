@@ -1,0 +1,5 @@
+"""Output `bags`: granular's format."""
+
+from logloom.parts import Part
+
+PART = Part(outputs={"bags": "logloom.io.formats.bags.format:FORMAT"})

@@ -1,0 +1,5 @@
+"""Output `lerobot`: LeRobot datasets, v3.0."""
+
+from logloom.parts import Part
+
+PART = Part(outputs={"lerobot": "logloom.io.formats.lerobot.format:FORMAT"}, requires=("parquet",))

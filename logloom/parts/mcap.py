@@ -1,0 +1,5 @@
+"""MCAP files."""
+
+from logloom.parts import Part
+
+PART = Part(logs={"mcap": "logloom.io.logs.mcap.reader:KIND"})

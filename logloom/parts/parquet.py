@@ -1,0 +1,5 @@
+"""Output `parquet`: plain Parquet files."""
+
+from logloom.parts import Part
+
+PART = Part(outputs={"parquet": "logloom.io.formats.parquet.format:FORMAT"})

@@ -1,0 +1,5 @@
+"""Parquet, Feather and CSV files as logs."""
+
+from logloom.parts import Part
+
+PART = Part(logs={"tables": "logloom.io.logs.tables.reader:KIND"})

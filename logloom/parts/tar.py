@@ -1,0 +1,5 @@
+"""Output `tar`: shards in the WebDataset convention."""
+
+from logloom.parts import Part
+
+PART = Part(outputs={"tar": "logloom.io.formats.tar.format:FORMAT"})
