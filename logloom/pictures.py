@@ -1,7 +1,7 @@
 """Small pictures of values, for pages and notebooks: thumbnails of images, and clouds of points from above.
 
 Here: pure functions from bytes and arrays to the bytes of a file, always the same ones.
-Elsewhere: which values are shown (logloom.pipelines.report.samples, logloom.datasets.notebook).
+Elsewhere: which values are shown (logloom.pipelines.version_rows, logloom.datasets.notebook).
 """
 
 from __future__ import annotations

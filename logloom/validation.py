@@ -1,18 +1,21 @@
 """What pydantic finds wrong with values, in plain words.
 
 Here, too: `OneOrKeys`, the type of a key that takes a value that stands alone or a mapping, and is told one
-mistake, not what each kind makes of it; `InvalidPartsError`, which checks raise for parts that they validate.
+mistake, not what each kind makes of it; `Duration`, nanoseconds written with a unit; `InvalidPartsError`,
+which checks raise for parts that they validate.
 Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata
 (logloom.io.storage.metadata).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Discriminator, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, Discriminator, PlainSerializer, Tag, ValidationError
 
 from logloom.text import shortened
 
@@ -119,3 +122,17 @@ def describe_value(value: Any, notation: Notation) -> str:
     if value is None:
         return notation.null
     return shortened(str(value) if isinstance(value, int | float) else repr(value))
+
+
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) *(ns|us|ms|s|min|h)")
+
+
+def _nanoseconds(value: Any) -> int:
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not match:
+        raise ValueError(f"a duration is a number with its unit ({', '.join(_UNITS)}), like 150ms")
+    return int(Decimal(match[1]) * _UNITS[match[2]])
+
+
+Duration = Annotated[int, BeforeValidator(_nanoseconds), PlainSerializer(lambda ns: f"{ns}ns")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logloom.cli.options.engines import EngineOptions
-from logloom.cli.options.groups import takes_groups
+from logloom.cli.options.groups import NamingParts, takes_groups
 from logloom.cli.options.jobs import JobOptions, View, print_work, run_job, work_of
 from logloom.cli.terminal.output import (
     NOT_WHOLE,
@@ -56,7 +56,7 @@ class ConvertOptions:
     destination: Annotated[
         str, typer.Argument(metavar="DST", help="Folder or URI of the new dataset.", callback=given_root)
     ]
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="Format to write: {formats}.")]
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="Format to write: {outputs}.")]
     plain: Annotated[
         bool,
         typer.Option(
@@ -88,22 +88,8 @@ class ConvertOptions:
     ] = SourceDamage.fail
 
 
-class _NamingFormats(typer.core.TyperCommand):
-    """A command whose help names the formats that installed packages offer; to look costs too much before."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        from logloom.io.formats.foreign import kinds
-        from logloom.io.formats.registry import format_names
-
-        for parameter in self.params:
-            if isinstance(parameter, typer.core.TyperOption) and parameter.help:
-                parameter.help = parameter.help.replace("{formats}", ", ".join(format_names()))
-                parameter.help = parameter.help.replace("{kinds}", ", ".join(kinds()))
-        super().format_help(ctx, formatter)
-
-
 @app.command(
-    cls=_NamingFormats,
+    cls=NamingParts,
     epilog=examples(
         "logloom convert /data/urban /data/urban-zarr --format zarr",
         "logloom convert gs://datasets/urban@7 /local/shards --format tar --plain",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from logloom.cli.options.groups import NamingParts
 from logloom.cli.terminal.output import (
     NOT_WHOLE,
     Json,
@@ -79,6 +80,7 @@ def export(
 
 @label.command(
     "import",
+    cls=NamingParts,
     epilog=examples(
         "logloom label import export.xml --tool cvat --to labels/round1.parquet",
         "logloom label import *.txt --tool kitti --to labels/b.parquet --keys frames/keys.parquet",
@@ -87,7 +89,7 @@ def export(
 def import_(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files that the tool wrote.")],
     *,
-    tool: Annotated[str, typer.Option(help="Which tool: coco, cvat, kitti or segments.")],
+    tool: Annotated[str, typer.Option(help="Which tool: {importers}.")],
     to: Annotated[str, typer.Option("--to", metavar="FILE", help="Parquet file to write.")],
     keys: Annotated[
         str, typer.Option(metavar="FILE", help="The export's keys.parquet, for tools that rename images.")

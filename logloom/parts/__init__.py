@@ -28,16 +28,23 @@ class Part(NamedTuple):
         outputs: formats of datasets (`logloom.io.formats.interface.Format`).
         logs: kinds of logs (`logloom.io.logs.opening.Kind`).
         decoders: of messages, by encoding (`logloom.io.logs.messages.raw_messages.Decoder`).
+        importers: of labels, by tool (`logloom.io.labels.tools.image_labels.LabelImporter`).
         requires: names of parts that this one imports.
     """
 
     outputs: Mapping[str, str] = _NOTHING
     logs: Mapping[str, str] = _NOTHING
     decoders: Mapping[str, str] = _NOTHING
+    importers: Mapping[str, str] = _NOTHING
     requires: tuple[str, ...] = ()
 
 
-_WORDS = {"outputs": "output", "logs": "kind of log", "decoders": "decoder of messages"}
+_WORDS = {
+    "outputs": "output",
+    "logs": "kind of log",
+    "decoders": "decoder of messages",
+    "importers": "importer of labels",
+}
 
 
 @functools.cache

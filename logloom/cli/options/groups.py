@@ -8,9 +8,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_type_hints
 
+import typer
+
+from logloom import parts
 from logloom.errors import UsageError
 
 Command = Callable[..., None]
@@ -71,3 +75,21 @@ def refuse_given(options: Mapping[str, Any], why: str) -> None:
     for option, value in options.items():
         if value is not None and value is not False and value not in ("", [], ()):
             raise UsageError(f"{option}: {why}")
+
+
+class NamingParts(typer.core.TyperCommand):
+    """A command whose help lists what installed parts offer, as {outputs}; to look costs too much before."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from logloom.io.formats.foreign import kinds  # of plain folders, as {kinds}
+
+        for parameter in self.params:
+            if isinstance(parameter, typer.core.TyperOption) and parameter.help:
+                parameter.help = re.sub(
+                    r"\{(\w+)\}",
+                    lambda found: ", ".join(
+                        kinds() if found[1] == "kinds" else sorted({*parts.names(found[1])})
+                    ),
+                    parameter.help,
+                )
+        super().format_help(ctx, formatter)

@@ -5,24 +5,21 @@ Elsewhere: what went out (export_frames), the files of tools (logloom.io.labels)
 
 from __future__ import annotations
 
+import inspect
 import pathlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from logloom import parts
 from logloom.errors import DatasetError, UsageError
 from logloom.io.labels.frame_names import Key, SentFrames
-from logloom.io.labels.tools.coco import read_coco
-from logloom.io.labels.tools.cvat import read_cvat
-from logloom.io.labels.tools.image_labels import ToolFile, ToolLabel, label_table
-from logloom.io.labels.tools.kitti import read_kitti
-from logloom.io.labels.tools.segments import read_segments
+from logloom.io.labels.tools.image_labels import LabelImporter, ToolLabel, label_table
 from logloom.io.storage.disk import PARTIAL, own_name
-from logloom.io.storage.filesystems import contents, explained, file_name_of
+from logloom.io.storage.filesystems import contents, explained
 from logloom.io.storage.remote.object_stores import MISSING
-from logloom.text import near_to
 from logloom.uris import shown
 
 if TYPE_CHECKING:
@@ -30,20 +27,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1 << 30  # of a tool's file
 _NAMED = 5  # images that a report names
-
-
-def _read_kitti(data: bytes, place: str) -> ToolFile:
-    name = file_name_of(place)
-    stem, _, suffix = name.rpartition(".")
-    return read_kitti(data, place, stem if stem and "@" not in suffix else name)
-
-
-TOOLS: Mapping[str, Callable[[bytes, str], ToolFile]] = {
-    "coco": read_coco,
-    "cvat": read_cvat,
-    "kitti": _read_kitti,
-    "segments": read_segments,
-}
 
 
 @dataclass(frozen=True)
@@ -79,7 +62,7 @@ def import_labels(
 
     Args:
         files: of the tool, on disks or in stores.
-        tool: one of `TOOLS`.
+        tool: of which a part offers an importer: coco.
         to: the Parquet file, which is replaced.
         keys: `keys.parquet` of the export; "" where names of images carry their keys.
         label_set: of Segments.ai's; "" is its first, ground-truth.
@@ -88,13 +71,12 @@ def import_labels(
         DatasetError: a file is damaged, none of the tool's, or lacks the label set; names it and the place.
         UsageError: no such tool or file, or no image's key is known, or several may be one's.
     """
-    if tool not in TOOLS:
-        raise UsageError(f"no tool {tool!r}{near_to(tool, TOOLS)}")
+    importer = parts.load("importers", tool)
     if not to.endswith(".parquet"):
         raise UsageError(f"{to}: labels become a .parquet file")
-    if label_set and tool != "segments":
+    if label_set and "label_set" not in inspect.signature(importer).parameters:
         raise UsageError(f"{tool} has no label sets; leave out --label-set")
-    read = partial(read_segments, label_set=label_set) if label_set else TOOLS[tool]
+    read: LabelImporter = partial(importer, label_set=label_set) if label_set else importer
     sent = SentFrames.load(keys, storage_options) if keys else SentFrames()
     found: list[tuple[Key, ToolLabel]] = []
     images, unknown = set[tuple[str, str | int]](), Counter[str]()

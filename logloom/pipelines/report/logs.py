@@ -19,7 +19,8 @@ from logloom.io.catalog.row_counts import rows_by_split
 from logloom.io.formats.registry import by_preference, format_named
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import parsed
-from logloom.pipelines.report.samples import RowsOfLogs, evenly
+from logloom.pipelines.report.samples import evenly
+from logloom.pipelines.version_rows import RowsOfLogs
 from logloom.pipelines.versions.log_counts import reasons_by_loss
 
 MAX_LINES = 60  # logs on the time line

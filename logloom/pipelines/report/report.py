@@ -20,7 +20,7 @@ from logloom.io.catalog.row_counts import row_split_names
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.storage.store import Store
 from logloom.pipelines.report.logs import LogLine, SplitCount, Trouble, log_lines, split_counts, troubles
-from logloom.pipelines.report.samples import RowsOfLogs, Samples, evenly, samples_of
+from logloom.pipelines.report.samples import Samples, evenly, samples_of
 from logloom.pipelines.stats.stats import (
     VersionStatistics,
     changed_statistics,
@@ -28,6 +28,7 @@ from logloom.pipelines.stats.stats import (
     statistics_of,
 )
 from logloom.pipelines.stats.totals import has_merged, splits_of
+from logloom.pipelines.version_rows import RowsOfLogs
 from logloom.pipelines.versions.diff import LogChanges, VersionComparison, compare, recipe_text, sums_of
 from logloom.schema import Schema
 from logloom.statistics.columns import Statistics

@@ -25,11 +25,11 @@ from logloom.blocks import Ragged
 from logloom.errors import UsageError
 from logloom.extras import needed
 from logloom.io.video.codecs import codec_named
-from logloom.pipelines.report.samples import points_of
 from logloom.pipelines.show.foxglove import json_value, to_json
 from logloom.pipelines.show.mcap import new_file
 from logloom.pipelines.show.show import ShownColumn, ShownRows, encoding_of, pose_of
 from logloom.pipelines.show.topics import LogTopics, ShownValues
+from logloom.pipelines.version_rows import points_of
 from logloom.schema import BYTES, STRING
 
 TIMELINE = "tick"

@@ -1,7 +1,7 @@
 """Rows of a log for a viewer: which ones, and what each column is; for `logloom show`.
 
 Here: `rows_of`, and the columns of what it gives: images, clouds, places, poses, or plain values.
-Elsewhere: reading rows and telling images, clouds and places (logloom.pipelines.report.samples), MCAP files
+Elsewhere: reading rows and telling images, clouds and places (logloom.pipelines.version_rows), MCAP files
 (mcap) with messages for Foxglove (foxglove), Rerun (rerun).
 """
 
@@ -23,7 +23,7 @@ from logloom.io.catalog.tombstones import check_purged
 from logloom.io.storage.store import Store
 from logloom.pictures import is_image
 from logloom.pipelines.plan.next_version import where_logs_are
-from logloom.pipelines.report.samples import RowsOfLogs, has_value, is_cloud, is_place
+from logloom.pipelines.version_rows import RowsOfLogs, has_value, is_cloud, is_place
 from logloom.schema import AGE, MAX_TIME, MIN_TIME, NO_AGE, ColumnType
 from logloom.text import counted
 

@@ -24,8 +24,8 @@ from logloom.io.logs.messages.point_clouds import settled
 from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.video.index import packet_bytes, text_of, windows
 from logloom.io.video.preview import holds_video
-from logloom.pipelines.report.samples import is_cloud
 from logloom.pipelines.show.show import Kind, ShownColumn
+from logloom.pipelines.version_rows import is_cloud
 from logloom.schema import BYTES, STRING
 from logloom.text import OnMessage, counted
 from logloom.transforms.suggest.samples import take_text

@@ -76,7 +76,7 @@ SEGMENTS = {
 READERS = {
     "coco": (read_coco, json.dumps(COCO).encode()),
     "cvat": (read_cvat, CVAT.encode()),
-    "kitti": (lambda data, place: read_kitti(data, place, "a@5"), KITTI.encode()),
+    "kitti": (read_kitti, KITTI.encode()),
     "segments": (read_segments, json.dumps(SEGMENTS).encode()),
 }
 
@@ -154,7 +154,7 @@ def test_an_encoding_that_xml_claims_is_not_looked_up(encoding):
 
 
 def test_boxes_in_three_dimensions_of_kitti():
-    car, van = read_kitti(KITTI.encode(), "f", "a@5").labels
+    car, van = read_kitti(KITTI.encode(), "a@5").labels
     assert (car.name, car.box) == ("Car", (10, 20, 30.5, 40))
     assert car.numbers["location"] == (1, 2, 30)
     assert car.numbers["rotation_y"] == (-1.6,)

@@ -31,17 +31,16 @@ from logloom.pipelines.report.samples import (
     MAX_POINTS,
     MAX_SAMPLES,
     MAX_TRACKS,
-    RowsOfLogs,
     Track,
     _drawn_points,
     _reach,
     _sample,
     _small_row,
     evenly,
-    is_cloud,
 )
 from logloom.pipelines.stats.stats import column_statistics, statistics_of
 from logloom.pipelines.verify import verify
+from logloom.pipelines.version_rows import RowsOfLogs, is_cloud
 from logloom.pipelines.versions.drop import plan_drop
 from logloom.schema import ColumnType
 from tests.forking import command

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +18,12 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError
+from logloom.io.formats.blosc import check_blosc_header
 from logloom.io.formats.l5kit.dtypes import FORMAT_VERSION, LABELS, TL_FACE_LABELS
 from logloom.io.storage.metadata import parsed
 
 MAX_CHUNK_BYTES = 1 << 30
 COMPRESSOR = {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 1}
-_BLOSC_HEADER = struct.Struct(
-    "<BBBBIII"
-)  # version, version of lz4, flags, typesize, nbytes, blocksize, cbytes
 _KINDS = frozenset("biufU")
 
 
@@ -141,23 +138,6 @@ class ArrayMetadata:
         except (RuntimeError, ValueError) as error:
             raise DatasetError(f"{source}: damaged ({error})") from error
         return chunk
-
-
-def check_blosc_header(data: bytes | memoryview, size: int, source: str) -> None:
-    """Makes sure that a frame is whole and of so many bytes.
-
-    blosc trusts the lengths in its header and would read or write beyond the buffers.
-
-    Raises:
-        DatasetError: it isn't.
-    """
-    if len(data) < _BLOSC_HEADER.size:
-        raise DatasetError(f"{source}: {len(data)} bytes, too short for a blosc frame")
-    *_, nbytes, _, cbytes = _BLOSC_HEADER.unpack_from(data)
-    if cbytes != len(data):
-        raise DatasetError(f"{source}: {len(data)} bytes, its header says {cbytes}: truncated or damaged")
-    if nbytes != size:
-        raise DatasetError(f"{source}: holds {nbytes} bytes, a chunk has {size}: damaged")
 
 
 def dtype_fields(dtype: np.dtype[Any]) -> list[list[Any]]:

@@ -6,34 +6,22 @@ Elsewhere: how columns fill the arrays (mapping).
 
 from __future__ import annotations
 
-import re
 import string
-from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from logloom.errors import UsageError
 from logloom.io.formats.l5kit.dtypes import HOST_LENGTH
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.metadata import with_text_keys
-from logloom.validation import OneOrKeys
+from logloom.validation import Duration, OneOrKeys
 
 MAPPED_HINTS = {"agents": "agents", "tl_faces": "tl_faces"}  # what fills L5Kit from rows that were read of it
 
-_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?) *(ns|us|ms|s|min|h)")
 _TEMPLATE_NAMES = ("stem", "parent", "path", "log_id")
 
 
-def _nanoseconds(value: Any) -> int:
-    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-    if not match:
-        raise ValueError(f"a duration is a number with its unit ({', '.join(_UNITS)}), like 150ms")
-    return int(Decimal(match[1]) * _UNITS[match[2]])
-
-
-Duration = Annotated[int, BeforeValidator(_nanoseconds), PlainSerializer(lambda ns: f"{ns}ns")]
 LabelMap = Annotated[dict[str, str], BeforeValidator(with_text_keys)]
 
 

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from logloom.errors import UsageError
-from logloom.io.formats.l5kit.options import Duration
 from logloom.schema import check_column_name
-from logloom.validation import OneOrKeys
+from logloom.validation import Duration, OneOrKeys
 
 MAX_FILE_BYTES = 200_000_000
 OWN_FEATURES = ("timestamp", "frame_index", "episode_index", "index", "task_index", "timestamp_ns", "task")

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
-from logloom.io.formats.l5kit.dtypes import FOLDERS as ARRAYS
 from logloom.io.formats.unit_summary import check_unit
 from logloom.io.formats.zarr.assemble import make_file, plan_assembly, problems
 from logloom.io.formats.zarr.columns import problems_of
@@ -62,9 +61,8 @@ class ZarrFormat(AssembledFormat):
         return ZarrStageReader(directory, options.stored(schema), entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
-        """Whether a folder is a zarr group, but for L5Kit's."""
-        names = set(store.names())
-        return bool(names & set(FILES)) and not names >= ARRAYS
+        """Whether a folder is a zarr group; formats made of such groups have names that are asked before."""
+        return bool(set(store.names()) & set(FILES))
 
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None

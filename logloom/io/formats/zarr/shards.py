@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError
-from logloom.io.formats.l5kit.metadata import check_blosc_header
+from logloom.io.formats.blosc import check_blosc_header
 from logloom.io.formats.zarr.layout import ZSTD_LEVEL, ArrayLayout
 
 CRC_BYTES = 4

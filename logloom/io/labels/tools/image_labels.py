@@ -1,7 +1,7 @@
 """What labelling tools say of images, whichever tool it was, and the table that it becomes.
 
-Here: `ToolLabel`, and `label_table`.
-Elsewhere: the files of single tools (coco, cvat, kitti, segments), the keys of images
+Here: `ToolLabel`, `LabelImporter`, and `label_table`.
+Elsewhere: the files of single tools, a module each, the keys of images
 (logloom.io.labels.frame_names), tables as rows are joined with them (logloom.io.labels.tables).
 """
 
@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +68,19 @@ class ToolFile:
     labels: list[ToolLabel] = field(default_factory=list)
     images: set[str | int] = field(default_factory=set)
     skipped: Counter[str] = field(default_factory=Counter)
+
+
+class LabelImporter(Protocol):
+    """Read the labels of a tool's file; may also take `label_set`, the name of one of several sets in it."""
+
+    def __call__(self, data: bytes, place: str) -> ToolFile:
+        """
+        Args:
+            place: the file's URI, also for messages.
+
+        Raises:
+            DatasetError: it is no such file, or is damaged.
+        """
 
 
 def box_around(polygon: Iterable[float]) -> Box:

@@ -12,20 +12,23 @@ import math
 
 from logloom.errors import DatasetError
 from logloom.io.labels.tools.image_labels import ToolFile, ToolLabel
+from logloom.io.storage.filesystems import file_name_of
 
 _FIELDS = (15, 16)  # without and with a score
 
 
-def read_kitti(data: bytes, place: str, image: str) -> ToolFile:
-    """The labels of a KITTI file.
+def read_kitti(data: bytes, place: str) -> ToolFile:
+    """The labels of a KITTI file, of the image that bears the file's name.
 
     Args:
-        place: names the file in messages.
-        image: that it is of: the file's own name.
+        place: the file's URI, also for messages.
 
     Raises:
         DatasetError: it is no such file, or is cut.
     """
+    name = file_name_of(place)
+    stem, _, suffix = name.rpartition(".")
+    image = stem if stem and "@" not in suffix else name
     found = ToolFile(images={image})
     try:
         lines = data.decode().splitlines()

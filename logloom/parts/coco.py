@@ -1,0 +1,5 @@
+"""Labels from COCO's annotation files."""
+
+from logloom.parts import Part
+
+PART = Part(importers={"coco": "logloom.io.labels.tools.coco:read_coco"})

@@ -1,0 +1,5 @@
+"""Labels from CVAT's XML."""
+
+from logloom.parts import Part
+
+PART = Part(importers={"cvat": "logloom.io.labels.tools.cvat:read_cvat"})

@@ -1,0 +1,5 @@
+"""Labels from Releases of Segments.ai."""
+
+from logloom.parts import Part
+
+PART = Part(importers={"segments": "logloom.io.labels.tools.segments:read_segments"})
