@@ -394,7 +394,7 @@ class Dataset(DatasetView, Generic[Sample]):
         if not self._fns and not self._row_fns and len(chosen):
             positions = views.at(self._rows, chosen)
             if self._window is None:
-                return self._source.batch(positions, self.columns, out)
+                return self._source.take(positions, self.columns, out)
             return window_batch(self._source, self._window, positions, self.columns, out or {})
         samples = self._samples(chosen.tolist())
         if odd := next((type(one).__name__ for one in samples if not isinstance(one, Mapping)), ""):

@@ -108,7 +108,7 @@ def plot_of(dataset: Dataset[Any], names: Sequence[str], most: int) -> Figure:
     chosen = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), most)).astype(np.int64))
     positions = dataset.positions[chosen]
     flags = [flag for name in names if (flag := f"{name}.available") in source.schema.all]
-    values = source.batch(positions, tuple(dict.fromkeys([*names, *flags])))
+    values = source.take(positions, tuple(dict.fromkeys([*names, *flags])))
     times, breaks, label = _times(source, positions, values)
     figure = Figure(figsize=(_INCHES, 0.6 + 1.9 * len(names)), layout="constrained")
     panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]

@@ -84,7 +84,7 @@ def _blocks(source: RowSource, schema: Schema, positions: Ints) -> Iterator[tupl
     at, step = 0, _FIRST_ROWS
     while at < len(positions):
         some = positions[at : at + step]
-        batch = source.batch(some, tuple(schema.all))
+        batch = source.take(some, tuple(schema.all))
         values = {name: values_of(batch[name], f"{source.place}: {name}") for name in schema.all}
         block = Block("", "", 0, {"timestamp": some, **values})
         yield some, block

@@ -91,14 +91,14 @@ def test_lines_break_where_a_column_is_unavailable():
 
 
 def test_a_plot_asks_rows_whether_they_are_available(rows, monkeypatch):
-    first, read = int(rows.positions[0]), type(rows.source).batch
+    first, read = int(rows.positions[0]), type(rows.source).take
 
-    def batch(self, positions, names):
+    def take(self, positions, names):
         found = read(self, positions, names)
         assert found["ego.speed.available"].all()
         return found | {"ego.speed.available": positions != first}
 
-    monkeypatch.setattr(type(rows.source), "batch", batch)
+    monkeypatch.setattr(type(rows.source), "take", take)
     (line,) = rows.plot("ego.speed", rows=10).axes[0].lines
     assert np.isnan(line.get_ydata()).tolist().index(True) == 0
 

@@ -485,7 +485,7 @@ def _convert(uri: str, output: str | None = None) -> None:
     source = open_source(uri, output=output)
     for log in source.logs():
         for part in log.parts:
-            for block in source.part_blocks(log.record.log_id, part, list(source.schema.all), 1 << 20):
+            for block in source.scan_part(part, list(source.schema.all), 1 << 20):
                 assert len(block)
 
 

@@ -64,7 +64,7 @@ def test_lerobot_decodes_each_frame_at_its_time_as_the_encoders_own_file_does(co
         expected = test_video.staged_frames(tmp_path / "root", number)
         for index in range(18):
             np.testing.assert_array_equal(pixels_of(dataset[index][key]), expected[index])
-        np.testing.assert_array_equal(reader.batch(np.arange(18), (key,))[key], np.stack(expected))
+        np.testing.assert_array_equal(reader.take(np.arange(18), (key,))[key], np.stack(expected))
         stats = dataset.meta.stats[key]
         assert stats["mean"].shape == (3, 1, 1)
         assert stats["count"].tolist() == [18]

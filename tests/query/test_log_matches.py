@@ -52,12 +52,12 @@ class Rows(RowSource):
     def stamps(self):
         return np.array([row["t"] for row in self.rows_], np.int64)
 
-    def blocks(self, columns=None, max_bytes=0, start=0, stop=None):
+    def scan(self, names, max_bytes=0, start=0, stop=None):
         for log_id, first, last in self.stretches.between(start, stop):
             for at in range(first, last, self._block_rows):
                 some = self.rows_[at : min(at + self._block_rows, last)]
                 stamps = np.array([row["t"] for row in some])
-                values = {name: stored(name, [row.get(name) for row in some]) for name in columns}
+                values = {name: stored(name, [row.get(name) for row in some]) for name in names}
                 yield Block(log_id, "", at - first, {"timestamp": stamps, **values})
 
 
@@ -82,10 +82,10 @@ def stored(name, values):
 class _Rows(Rows):
     """`c.available` is read of the value of c."""
 
-    def blocks(self, columns=None, max_bytes=0, start=0, stop=None):
+    def scan(self, names, max_bytes=0, start=0, stop=None):
         for row in self.rows_:
             row.update({f"{name}.available": row[name] for name in SAMPLED})
-        yield from super().blocks(columns, max_bytes, start, stop)
+        yield from super().scan(names, max_bytes, start, stop)
 
 
 # --- the plain evaluator: a condition is (text, fn(rows, i) -> True, False or None) -----------------------

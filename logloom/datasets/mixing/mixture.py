@@ -295,13 +295,13 @@ class _JoinedRows:
     def batch(self, numbers: Ints, sources: Ints, out: Mapping[str, Array] | None) -> Batch:
         """Many rows by number, of the datasets that `sources` tell."""
         if self._moves is not None:
-            return self._source.batch(numbers + self._moves[sources], self._columns, out)
+            return self._source.take(numbers + self._moves[sources], self._columns, out)
         positions = np.empty(len(numbers), np.int64)
         for source in set(sources.tolist()):
             there = np.flatnonzero(sources == source)
             own = numbers[there] - self._bounds[source]
             positions[there] = views.at(self._rows[source], own) + self._starts[source]
-        return self._source.batch(positions, self._columns, out)
+        return self._source.take(positions, self._columns, out)
 
 
 def pins_of(rows: Dataset[Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def passing(source: RowSource, positions: Ints, where: str) -> Ints:
     kept = []
     for start in range(0, len(positions), _ROWS_AT_ONCE):
         some = slice(start, start + _ROWS_AT_ONCE)
-        batch = source.batch(positions[some], read)
+        batch = source.take(positions[some], read)
         values = {name: comparable_texts(batch[name]) for name in read}
         values |= {name: column[some] for name, column in columns.items()}
         kept.append(positions[some][parsed.mask(values, len(positions[some]))])

@@ -147,7 +147,7 @@ def _blocks(
         yield {}, stop - first
         return
     texts = {name for name in names if source.schema.all[name].kind == "string"}
-    for block in source.blocks(names, _BLOCK_BYTES, first, stop):
+    for block in source.scan(names, _BLOCK_BYTES, first, stop):
         columns = {name: block.columns[name] for name in names}
         yield {name: _as_texts(v) if name in texts else v for name, v in columns.items()}, len(block)
 

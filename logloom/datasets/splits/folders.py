@@ -38,9 +38,9 @@ class MixedSource(ChainedSource):
     def leaves(self) -> Sequence[RowSource]:
         return super().leaves() if self._is_uniform else [self]
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         if self._is_uniform:
-            return super().batch(positions, names, out)
+            return super().take(positions, names, out)
         return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
 

@@ -57,7 +57,7 @@ def labels_of_column(source: RowSource) -> SplitLabels:
     names: list[str] = []
     for start in range(0, len(source), _ROWS_AT_ONCE):
         some = np.arange(start, min(start + _ROWS_AT_ONCE, len(source)))
-        names += source.batch(some, [COLUMN])[COLUMN]
+        names += source.take(some, [COLUMN])[COLUMN]
     return SplitLabels.of_runs(names, np.ones(len(names), np.int64))
 
 

@@ -139,7 +139,7 @@ def _read(rows: Dataset[Any], column: str) -> Iterator[Mapping[str, Any]]:
     source = rows.source
     names = [name for name in (column, f"{column}.available") if name in source.schema.all]
     for start in range(0, len(source), _ROWS_AT_ONCE):
-        yield source.batch(np.arange(start, min(start + _ROWS_AT_ONCE, len(source))), names)
+        yield source.take(np.arange(start, min(start + _ROWS_AT_ONCE, len(source))), names)
 
 
 def _available(column: str, values: Mapping[str, Any]) -> Array:

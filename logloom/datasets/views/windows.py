@@ -82,10 +82,10 @@ def window_batch(
     wanted, is_whole = rows[exists], bool(exists.all())
     unique, back = np.unique(wanted, return_inverse=True)
     if len(unique) == len(wanted) and len(wanted):
-        batch = source.batch(wanted, columns, flat if is_whole else None)
+        batch = source.take(wanted, columns, flat if is_whole else None)
     else:  # rows that several windows share are read once; types stand in the row itself if none is there
         read = unique if len(wanted) else positions[:1]
-        batch = batches.take(source.batch(read, columns), back)
+        batch = batches.take(source.take(read, columns), back)
     log_ids = {"log_id": _log_ids(source, positions)} if batch.pop("log_id", None) is not None else {}
     if not is_whole:
         batch = batches.filled_up(batch, exists.reshape(-1), source.schema.all, flat)

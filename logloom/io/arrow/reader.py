@@ -18,7 +18,7 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.arrow.layout import LOG_ID, TIME, ArrowLayout
 from logloom.io.rows.log_ranges import Ints, Stretches
-from logloom.io.rows.sources import BatchedSource
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource
 from logloom.io.storage.folders import content_of
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
@@ -27,7 +27,7 @@ _Piece = tuple[str, dict[str, Values]]  # the log_id of some rows, and columns o
 Runs = list[tuple[str, int]]  # see `ArrowLayout.log_runs`
 
 
-class TableReader(BatchedSource):
+class TableReader(RowSource):
     """The rows of one file. Keeps no file open; pickles, serves many threads, crosses a fork.
 
     Attributes:
@@ -119,7 +119,9 @@ class TableReader(BatchedSource):
             for number, (start, stop) in enumerate(bounds)
         ]
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         stop = len(self) if stop is None else stop
         partition, last, done = str((self._entry or {}).get("partition", "")), "", 0
         for log_id, found in _joined(self._pieces((TIME, *names), max_bytes, start, stop), max_bytes):

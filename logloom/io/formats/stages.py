@@ -19,7 +19,7 @@ from logloom.errors import DatasetError
 from logloom.io.catalog.entries import repair_hint
 from logloom.io.formats.interface import UnitContext
 from logloom.io.formats.unit_summary import check_unit
-from logloom.io.rows.sources import RowSource
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource
 from logloom.io.storage.files import File
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
@@ -135,7 +135,9 @@ class StageReader(RowSource):
     def __len__(self) -> int:
         return int(self.unit["rows"]) if self.unit else 0
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         return self.read(names, start, len(self) if stop is None else stop, max_bytes)
 
     @abc.abstractmethod

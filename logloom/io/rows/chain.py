@@ -21,7 +21,7 @@ from logloom.digests import digest_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.log_ranges import Ints, LogRange, SourceLog, Stretches, end_to_end
-from logloom.io.rows.sources import BLOCK_BYTES, Columns, RowSource, Share
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share
 from logloom.io.storage.folders import content_of, walk
 from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
@@ -102,22 +102,20 @@ class ChainedSource(RowSource):
                 found[place] = row
         return found
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         groups = self._groups(positions)
         if len(groups) == 1:
-            return groups[0][0].batch(groups[0][2], names, out)
+            return groups[0][0].take(groups[0][2], names, out)
         if self._joined is not None:
-            return self._joined.batch(positions, names, out)
-        return scattered(
-            [(where, part.batch(own, names)) for part, where, own in groups], len(positions), out
-        )
+            return self._joined.take(positions, names, out)
+        return scattered([(where, part.take(own, names)) for part, where, own in groups], len(positions), out)
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
         for _, first, last in self.stretches.between(start, stop):
             for part, _, own in self._groups(np.arange(first, last)):
-                yield from part.blocks(columns, max_bytes, int(own[0]), int(own[-1]) + 1)
+                yield from part.scan(names, max_bytes, int(own[0]), int(own[-1]) + 1)
 
 
 def joined(sources: Sequence[RowSource]) -> RowSource | None:
@@ -155,10 +153,10 @@ class UnitsSource(ChainedSource):
         """See `RowSource.shares`: the units, so that a worker opens no other."""
         return [(unit, 0, None) for unit in self._parts]
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`; of units before `start` only the rows are counted, later ones stay shut."""
+        """See `RowSource.scan`; of units before `start` only the rows are counted, later ones stay shut."""
         first = 0
         for unit in self._parts:
             if stop is not None and first >= stop:
@@ -166,7 +164,7 @@ class UnitsSource(ChainedSource):
             rows = len(unit)
             low, high = max(start - first, 0), rows if stop is None else min(stop - first, rows)
             if low < high:
-                yield from unit.blocks(columns, max_bytes, low, high)
+                yield from unit.scan(names, max_bytes, low, high)
             first += rows
 
     def logs(self) -> Sequence[SourceLog]:

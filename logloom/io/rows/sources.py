@@ -16,19 +16,20 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from logloom.blocks import Array, Block, Ragged, Values
+from logloom.blocks import Array, Block, Ragged, Values, concatenate, python_value, take
 from logloom.caching import cached_property
 from logloom.errors import DatasetError, UsageError
-from logloom.io.rows.batches import Batch, rows_of, stacked_rows
+from logloom.io.rows.batches import Batch, rows_of
 from logloom.io.rows.log_ranges import Ints, LogRange, SourceLog, SplitLabels, Stretches
 from logloom.io.storage.store import Store
-from logloom.schema import Schema
+from logloom.schema import ColumnType, Schema
 from logloom.statistics.columns import Statistics
 
 if TYPE_CHECKING:
@@ -36,27 +37,45 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 64 << 20
 Columns = Sequence[str] | None  # names or globs; what None means, each function says
+Run = tuple[Sequence[str], Array, Mapping[str, Values]]  # log_ids, timestamps and columns of some rows
 Share = tuple["RowSource | None", int, int | None]  # [start, stop) of a unit, or of all rows; None: the end
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
+
+
+@dataclass(frozen=True)
+class About:
+    """What a conversion records of a dataset beside its rows.
+
+    Attributes:
+        name: of the new dataset.
+        recipe: what its manifest has instead of a recipe.
+        notes: for people, how rows were made.
+        hints: options by output format that keep more of what is here, such as which bytes are jpg.
+    """
+
+    name: str
+    recipe: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    hints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class RowSource(abc.ABC):
     """Rows by position: those of a unit, of a folder, of a version.
 
-    A subclass gives the schema, and either `blocks` or `rows`; the rest follows, and is to be overridden
-    where a format can do better. Opens what it reads when first asked; pickles without it; serves many
-    threads; a forked process opens its own. Never gives a value that it can't vouch for.
+    A subclass gives the schema and either `scan` or `take`, each the default of the other, or both where
+    each can do better. Opens what it reads when first asked; pickles without it and without all else that is
+    cached; serves many threads; crosses a fork. Never gives a value that it can't vouch for.
 
     Attributes:
         place: the URI, for messages.
+        kind: what `--from` calls it.
+        period: of a rate clock, in ns; None where rows have none.
         max_gap: ns between two rows of a log beyond which no window goes; None: no limit.
         has_stamps: whether rows have a log_id and a timestamp.
         unknown: what can't be checked, for people; "" where all that is read can.
-        left_out: what lies there that rows don't have, and why.
-        kind: what `--from` calls it.
-        counted: gives the statistics of some columns over all rows, where builds counted them;
-            None itself where nobody did. See `logloom.statistics`.
-        period: of a rate clock, in ns; None where rows have none.
+        left_out: what the dataset has that rows don't have, and why.
+        counted: gives the statistics of some columns over all rows, where builds counted them; None where
+            they didn't. See `logloom.statistics`.
         intervals: gives what was saved with the version by name; None where rows are of no version.
         find_splits: gives the splits of single rows; None where each log is in one.
     """
@@ -72,7 +91,6 @@ class RowSource(abc.ABC):
     intervals: Callable[[str], Intervals] | None = None
     find_splits: Callable[[], SplitLabels] | None = None
     _schema: Schema
-    _opened: tuple[int, Any] | None = None
 
     # --- what there is ----------------------------------------------------------------------------------
 
@@ -82,28 +100,14 @@ class RowSource(abc.ABC):
         return self._schema
 
     @property
-    def dataset_name(self) -> str:
-        """What a dataset made of these rows is called."""
-        return self.place.rstrip("/").rpartition("/")[2]
-
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        """What its manifest says instead of a recipe."""
-        return {"name": self.dataset_name, "columns": {}, "convert": {"from": self.place, "kind": self.kind}}
-
-    @property
-    def hints(self) -> Mapping[str, Mapping[str, Any]]:
-        """Options by output format that keep more of what is here, such as which bytes are jpg."""
-        return {}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """For people, how rows were made."""
-        return ()
+    def about(self) -> About:
+        """What a conversion records beside rows."""
+        name = self.place.rstrip("/").rpartition("/")[2]
+        return About(name, {"name": name, "columns": {}, "convert": {"from": self.place, "kind": self.kind}})
 
     @cached_property
     def _by_blocks(self) -> tuple[Stretches, Ints]:
-        blocks = list(self.blocks(()))
+        blocks = list(self.scan(()))
         runs = [
             (log_id, sum(map(len, run)))
             for log_id, run in itertools.groupby(blocks, lambda block: block.log_id)
@@ -113,7 +117,7 @@ class RowSource(abc.ABC):
 
     @property
     def stretches(self) -> Stretches:
-        """What the rows belong to."""
+        """The logs that rows belong to; by default one scan finds them."""
         return self._by_blocks[0]
 
     @cached_property
@@ -134,11 +138,91 @@ class RowSource(abc.ABC):
     def __len__(self) -> int:
         return self.stretches.num_rows
 
-    # --- rows -------------------------------------------------------------------------------------------
+    # --- rows: what sources define ----------------------------------------------------------------------
+
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """Rows as one array or list per column; see `logloom.io.rows.batches`.
+
+        By default each run of rows that follow each other is scanned once.
+
+        Args:
+            positions: (n,) numbers of rows, from 0; in any order, repeating or not.
+            names: of columns, each in the schema.
+            out: arrays to fill, where columns have a fixed shape; the others are ignored.
+        """
+        if not len(positions):
+            return {}
+        rows, back = np.unique(positions, return_inverse=True)
+        runs = list(self._runs(rows, names))
+        batch: Batch = {}
+        if self.has_stamps:
+            log_ids = [log_id for run in runs for log_id in run[0]]
+            batch["log_id"] = [log_ids[row] for row in back.tolist()]
+            batch["timestamp"] = np.concatenate([run[1] for run in runs])[back]
+        types = self.schema.all
+        for name in names:
+            values = take(concatenate([run[2][name] for run in runs]), back)
+            batch[name] = batched(self.place, name, values, types[name])
+        for name, array in (out or {}).items():
+            if isinstance(batch.get(name), np.ndarray):
+                array[...] = batch[name]
+                batch[name] = array
+        return batch
+
+    def _runs(self, rows: Ints, names: Sequence[str]) -> Iterator[Run]:
+        """Read ascending rows, in any number of runs."""
+        cuts = (np.flatnonzero(np.diff(rows) != 1) + 1).tolist()
+        for first, last in itertools.pairwise([0, *cuts, len(rows)]):
+            for block in self.scan(names, BLOCK_BYTES, int(rows[first]), int(rows[last - 1]) + 1):
+                yield [block.log_id] * len(block), block.timestamp, block.columns
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Rows in the order asked for: log_id and timestamp where there are any, then the named columns.
+
+        Args:
+            positions: (n,) numbers of rows, from 0; in any order, repeating or not.
+            names: of columns, each in the schema.
+        """
+        return rows_of(self.take(positions, names), len(positions))
+
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """Rows [start, stop) in order, in blocks of about `max_bytes`, each of one log, of one row at least.
+
+        By default they are taken by number.
+
+        Args:
+            names: of columns, each in the schema; blocks have `timestamp` too.
+            max_bytes: about how much a block holds.
+            start: the first row.
+            stop: the row after the last; None is the end.
+
+        Raises:
+            DatasetError: files are damaged, gone, or hold something else than before.
+        """
+        step = _FIRST_ROWS
+        for log_id, first, last in self.stretches.between(start, stop):
+            at = first
+            while at < last:
+                positions = np.arange(at, min(at + step, last))
+                batch = self.take(positions, names)
+                found = {name: values_of(batch[name], f"{self.place}: {name}") for name in names}
+                stamps = batch["timestamp"] if self.has_stamps else positions
+                block = Block(log_id, "", at - first, {"timestamp": stamps, **found})
+                yield block
+                at += len(block)
+                step = max(1, min(max_bytes * len(block) // max(1, block.nbytes), 4 * step))
+
+    # --- rows: under the names that users know; not to be overridden --------------------------------------
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Row `index` as users see it (see `Block.row`), without ages and availabilities."""
+        """Row `index`, without ages and availabilities."""
         return self.row(index)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Many rows in the order asked for, as loaders ask for them."""
+        return self.rows(self._positions(indices), self._names(None))
 
     def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
         """Row `index`: log_id and timestamp where there are any, then the columns.
@@ -154,66 +238,35 @@ class RowSource(abc.ABC):
             IndexError: there is no such row.
             DatasetError: what is stored is damaged.
         """
-        index, names = self._position(index), self.schema.select(columns)
-        (block,) = self.blocks(names, 1, index, index + 1)
-        return self.row_of(block, 0, names)
-
-    def _position(self, index: int) -> int:
-        """The number of a row from 0; see `row`."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"row {index} of {len(self)}")
-        return index % len(self)
+        return self.rows(np.array([index % len(self)]), self._names(columns))[0]
 
-    def _positions(self, indices: ArrayLike) -> Ints:
-        """As `_position`, of (n,) rows."""
-        rows, length = np.asarray(indices, np.int64).reshape(-1), len(self)
-        outside = (rows < -length) | (rows >= length)
-        if outside.any():
-            raise IndexError(f"{self.place}: row {rows[outside][0]} of {length}")
-        return np.where(rows < 0, rows + length, rows)
-
-    def row_of(self, block: Block, index: int, names: Sequence[str]) -> dict[str, Any]:
-        """A row of one of the blocks.
+    def get_many(
+        self, indices: ArrayLike, columns: Sequence[str] | None = None, out: Mapping[str, Array] | None = None
+    ) -> Batch:
+        """Many rows as one array per column.
 
         Args:
-            block: of this source.
-            index: within the block.
-            names: of columns, each in the schema.
+            indices: (n,) rows in any order, repeating or not; at least one.
+            columns: as for `row`.
+            out: arrays to fill by column name, for columns of fixed shape: (n, *shape).
+
+        Returns:
+            log_id: list of n; timestamp: (n,); a column of fixed shape: (n, *shape); a ragged one: (values,
+            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and
+            strings: list of n.
 
         Raises:
-            DatasetError: a text is no UTF-8.
+            IndexError: there is no such row.
+            DatasetError: what is stored is damaged, or of other types than the schema says.
         """
-        try:
-            row = block.row(index, self.schema, names)
-        except UnicodeDecodeError as error:
-            raise DatasetError(
-                f"{self.place}: row {index} of {block.log_id}: a text is no UTF-8 ({error})"
-            ) from error
-        return row if self.has_stamps else {name: row[name] for name in names}
-
-    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows in the order asked for: log_id and timestamp where there are any, then the named columns.
-
-        Args:
-            positions: (n,) numbers of rows, from 0; in any order, repeating or not.
-            names: of columns, each in the schema.
-        """
-        return [self.row(position, names) for position in positions.tolist()]
-
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """Rows as one array or list per column; see `logloom.io.rows.batches`.
-
-        Args:
-            positions: (n,) numbers of rows, from 0; in any order, repeating or not.
-            names: of columns, each in the schema.
-            out: arrays to fill, where columns have a fixed shape; the others are ignored.
-        """
-        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
+        return self.take(self._positions(indices), self._names(columns), out)
 
     def blocks(
         self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """Rows [start, stop) in order, in blocks of about `max_bytes`, each of one log, of one row at least.
+        """Rows [start, stop) in order; see `scan`.
 
         Args:
             columns: names or globs, beside `timestamp`; None is all, ages and availabilities too.
@@ -224,23 +277,29 @@ class RowSource(abc.ABC):
         Raises:
             DatasetError: files are damaged, gone, or hold something else than before.
         """
-        names = tuple(self.schema.all) if columns is None else self.schema.select(columns)
-        return self._blocks(names, max_bytes, start, stop)
+        names = tuple(self.schema.all) if columns is None else self._names(columns)
+        return self.scan(names, max_bytes, start, stop)
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
-        """The rows of `blocks`, once the columns are chosen: what this project's sources override."""
-        step = _FIRST_ROWS
-        for log_id, first, last in self.stretches.between(start, stop):
-            at = first
-            while at < last:
-                positions = np.arange(at, min(at + step, last))
-                batch = self.batch(positions, names)
-                found = {name: values_of(batch[name], f"{self.place}: {name}") for name in names}
-                stamps = batch["timestamp"] if self.has_stamps else positions
-                block = Block(log_id, "", at - first, {"timestamp": stamps, **found})
-                yield block
-                at += len(block)
-                step = max(1, min(max_bytes * len(block) // max(1, block.nbytes), 4 * step))
+    def _positions(self, indices: ArrayLike) -> Ints:
+        """(n,) rows from 0, of rows of which negative ones count from the end."""
+        rows, length = np.asarray(indices, np.int64).reshape(-1), len(self)
+        outside = (rows < -length) | (rows >= length)
+        if outside.any():
+            raise IndexError(f"{self.place}: row {rows[outside][0]} of {length}")
+        return np.where(rows < 0, rows + length, rows)
+
+    @cached_property
+    def _selected(self) -> dict[tuple[str, ...], tuple[str, ...]]:
+        return {}
+
+    def _names(self, columns: Columns) -> tuple[str, ...]:
+        """The columns that are meant; all but ages and availabilities by default."""
+        if columns is None:
+            return tuple(self.schema.columns)
+        key = (columns,) if isinstance(columns, str) else tuple(columns)
+        if key not in self._selected:
+            self._selected[key] = self.schema.select(key)
+        return self._selected[key]
 
     # --- beside others ----------------------------------------------------------------------------------
 
@@ -249,9 +308,7 @@ class RowSource(abc.ABC):
         return [self]
 
     def joined(self, others: Sequence[RowSource]) -> RowSource | None:
-        """Joins these rows and those of others behind them, so that a batch of them is one read; for `batch`.
-
-        None where such a source would be no quicker than one after the other.
+        """Join these rows and those of others behind them, so that a batch of them is one read; for `take`.
 
         Args:
             others: the sources behind this one.
@@ -264,7 +321,7 @@ class RowSource(abc.ABC):
     # --- for workers ------------------------------------------------------------------------------------
 
     def shares(self) -> Sequence[Share]:
-        """What workers may read apart, told without reading any row."""
+        """What workers may read apart, found without reading any row."""
         return [(None, 0, None)]
 
     def logs(self) -> Sequence[SourceLog]:
@@ -275,70 +332,19 @@ class RowSource(abc.ABC):
         """
         raise UsageError(f"{self.place}: no dataset that can be converted")
 
-    def part_blocks(
-        self, log_id: str, part: LogRange, columns: Columns = None, max_bytes: int = BLOCK_BYTES
-    ) -> Iterator[Block]:
-        """The rows of a part that `logs` told, as `blocks` gives them.
+    def scan_part(self, part: LogRange, names: Sequence[str], max_bytes: int) -> Iterator[Block]:
+        """The rows of a part of `logs`, as `scan` gives them.
 
         Args:
-            log_id: of the part's log.
-            part: one that `logs` told.
-            columns: as for `blocks`.
+            part: of one of `logs`.
+            names: of columns.
             max_bytes: about how much a block holds.
         """
-        return self.blocks(columns, max_bytes, part.where, part.where + part.rows)
-
-    # --- what is open -----------------------------------------------------------------------------------
-
-    def _open(self) -> Any:
-        """Whatever the rows are read through, for sources that ask for `reader`."""
-        raise NotImplementedError
-
-    @property
-    def reader(self) -> Any:
-        """What `_open` gave, in this process."""
-        pid, opened = os.getpid(), self._opened
-        if opened is None:
-            opened = self._opened = (pid, self._open())
-        elif opened[0] != pid:
-            opened = self._opened = (pid, self._after_fork(opened[1]))
-        return opened[1]
-
-    def _after_fork(self, reader: Any) -> Any:
-        """The reader of a forked process, made of its parent's: no open file is shared."""
-        if hasattr(reader, "release"):
-            reader.release()
-            return reader
-        return self._open()
-
-    def _checked(self, reader: Any, known: Stretches | None) -> Any:
-        """A reader of as many rows as the manifest says.
-
-        Raises:
-            DatasetError: it has more or fewer.
-        """
-        if known is not None and len(reader) != known.num_rows:
-            raise DatasetError(
-                f"{self.place}: {len(reader)} rows, the manifest says {known.num_rows}; "
-                "`logloom verify` tells more"
-            )
-        return reader
+        return self.scan(names, max_bytes, part.where, part.where + part.rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        made = {"_opened", *_cached_names(type(self))}
+        made = _cached_names(type(self))
         return {key: value for key, value in self.__dict__.items() if key not in made}
-
-
-class BatchedSource(RowSource):
-    """Rows of files that hold values by column, so that a batch is the quickest way to any of them."""
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """See `RowSource.row`."""
-        return self.rows(np.array([self._position(index)]), self.schema.select(columns))[0]
-
-    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """See `RowSource.rows`."""
-        return rows_of(self.batch(positions, names), len(positions))
 
 
 class DatasetSource(RowSource):
@@ -379,6 +385,30 @@ class DatasetSource(RowSource):
     def shares(self) -> Sequence[Share]:
         """See `RowSource.shares`: the logs."""
         return [(None, first, stop) for _, first, stop in self.stretches.spans()]
+
+
+def check_count(place: str, rows: int, known: Stretches | None) -> None:
+    """Make sure that a dataset has as many rows as its manifest says.
+
+    Raises:
+        DatasetError: it has more or fewer.
+    """
+    if known is not None and rows != known.num_rows:
+        raise DatasetError(
+            f"{place}: {rows} rows, the manifest says {known.num_rows}; `logloom verify` tells more"
+        )
+
+
+def batched(place: str, name: str, values: Values, ctype: ColumnType) -> Any:
+    """A column as batches have it."""
+    if ctype.kind != "array":
+        try:
+            return [python_value(value, ctype) for value in values]
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"{place}: a value of {name} is no UTF-8 ({error})") from error
+    if isinstance(values, Ragged):
+        return values.values, values.shapes if ctype.num_ragged > 1 else values.shapes[:, 0]
+    return values
 
 
 def values_of(column: Any, place: str) -> Values:

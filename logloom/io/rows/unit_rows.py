@@ -11,20 +11,15 @@ import abc
 import bisect
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from logloom.blocks import Array, Block, Ragged, Values, concatenate, python_value, take
+from logloom.blocks import Block, take
 from logloom.caching import cached_property
-from logloom.errors import DatasetError
-from logloom.io.rows.batches import Batch, rows_of
-from logloom.io.rows.sources import RowSource
-from logloom.schema import ColumnType, Schema
-
-Run = tuple[Sequence[str], Array, Mapping[str, Values]]  # log_ids, timestamps and columns of some rows
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Run
+from logloom.schema import Schema
 
 
 def uris_of(uris: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -40,7 +35,6 @@ class UnitRows(RowSource):
         self.place = uris[0] if uris else ""
         self._num_units = len(uris)
         self._bounds: list[int] | None = None
-        self._selected: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     @abc.abstractmethod
     def _row_counts(self) -> Iterable[int]:
@@ -49,60 +43,9 @@ class UnitRows(RowSource):
     def __len__(self) -> int:
         return self._row_bounds()[-1]
 
-    def rows(self, positions: NDArray[np.int64], names: Sequence[str]) -> list[dict[str, Any]]:
-        if len(positions) > 1:
-            return rows_of(self.get_many(positions, names), len(positions))
-        return [self.row(position, names) for position in positions.tolist()]
-
-    def batch(
-        self, positions: NDArray[np.int64], names: Sequence[str], out: Mapping[str, Array] | None = None
-    ) -> Batch:
-        return self.get_many(positions, names, out)
-
-    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Many rows in the order asked for, as loaders ask for them."""
-        return [self.row(index) for index in indices]
-
     @abc.abstractmethod
     def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
         """Rows from `start` on of one unit: those up to `stop`, or fewer where these need several reads."""
-
-    def get_many(
-        self, indices: ArrayLike, columns: Sequence[str] | None = None, out: Mapping[str, Array] | None = None
-    ) -> dict[str, Any]:
-        """Many rows as one array per column; rows that follow each other are read together, each once.
-
-        Args:
-            indices: (n,) rows in any order, repeating or not; at least one.
-            columns: as for `row`.
-            out: arrays to fill by column name, for columns of fixed shape: (n, *shape).
-
-        Returns:
-            log_id: list of n; timestamp: (n,); a column of fixed shape: (n, *shape); a ragged one: (values,
-            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and
-            strings: list of n.
-
-        Raises:
-            IndexError: there is no such row.
-            DatasetError: what is stored is damaged, or of other types than the schema says.
-        """
-        names = self._names(columns)
-        rows, back = np.unique(self._positions(indices), return_inverse=True)
-        runs = list(self._runs(rows, names))
-        log_ids = [log_id for run in runs for log_id in run[0]]
-        batch: dict[str, Any] = {
-            "log_id": [log_ids[row] for row in back.tolist()],
-            "timestamp": np.concatenate([run[1] for run in runs])[back],
-        }
-        types = self.schema.all
-        for name in names:
-            values = take(concatenate([run[2][name] for run in runs]), back)
-            batch[name] = batched(name, values, types[name])
-        for name, array in (out or {}).items():
-            if isinstance(batch.get(name), np.ndarray):
-                array[...] = batch[name]
-                batch[name] = array
-        return batch
 
     def _runs(self, rows: NDArray[np.int64], names: Sequence[str]) -> Iterator[Run]:
         """Ascending rows, in as few reads as there are runs of them within units."""
@@ -135,24 +78,11 @@ class UnitRows(RowSource):
             self._bounds = [0, *itertools.accumulate(self._row_counts())]
         return self._bounds
 
-    def _place_of(self, index: int) -> tuple[int, int]:
-        """The number of the unit that holds a row, and the row's number in it.
-
-        Raises:
-            IndexError: there is no such row.
-        """
-        bounds, index = self._row_bounds(), self._position(index)
-        number = bisect.bisect_right(bounds, index) - 1
-        return number, index - bounds[number]
-
-    def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
-        """The columns that are meant; all but ages and availabilities by default."""
-        if columns is None:
-            return tuple(self.schema.columns)
-        key = (columns,) if isinstance(columns, str) else tuple(columns)
-        if key not in self._selected:
-            self._selected[key] = self.schema.select(key)
-        return self._selected[key]
+    def _place_of(self, position: int) -> tuple[int, int]:
+        """The number of the unit that holds a row, and the row's number in it."""
+        bounds = self._row_bounds()
+        number = bisect.bisect_right(bounds, position) - 1
+        return number, position - bounds[number]
 
 
 def clipped(cuts: Iterable[tuple[int, int]], low: int, high: int | None) -> Iterator[tuple[int, int]]:
@@ -161,18 +91,6 @@ def clipped(cuts: Iterable[tuple[int, int]], low: int, high: int | None) -> Iter
         start, stop = max(start, low), stop if high is None else min(stop, high)
         if start < stop:
             yield start, stop
-
-
-def batched(name: str, values: Values, ctype: ColumnType) -> Any:
-    """A column as `get_many` gives it."""
-    if ctype.kind != "array":
-        try:
-            return [python_value(value, ctype) for value in values]
-        except UnicodeDecodeError as error:
-            raise DatasetError(f"a value of {name} is no UTF-8 ({error})") from error
-    if isinstance(values, Ragged):
-        return values.values, values.shapes if ctype.num_ragged > 1 else values.shapes[:, 0]
-    return values
 
 
 class LoadedReader(RowSource):
@@ -205,7 +123,9 @@ class LoadedReader(RowSource):
         block = self._loaded[1]
         return 0 if block is None else len(block)
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         block = self._loaded[1]
         if block is None:
             return

@@ -123,14 +123,15 @@ def plan_convert(
     check_verify(verify)
     form = format_named(output)
     schema = source.schema.part(columns)
-    chosen = make_options(form, schema, source.hints.get(output, {}), options or {})
+    about = source.about
+    chosen = make_options(form, schema, about.hints.get(output, {}), options or {})
     _check_holds(form, chosen, schema, source.period)
     logs = list(source.logs())[:limit]
     _check_logs(form, chosen, logs)
     parent, following = next_version(store)
     job = ConvertJob(
-        name=source.dataset_name,
-        recipe=source.recipe,
+        name=about.name,
+        recipe=about.recipe,
         outputs={output: chosen},
         verify=verify,
         source=source,
@@ -166,7 +167,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
     changes = before.changes(listed, gone)
     job = replace(job, bundle=bundle_size(sum(len(log.parts) for log in planned)))
     same = parent is not None and not planned and not changes and is_unchanged(job, parent)
-    notes = (*job.source.notes, *left_out_note(job.store, left_out), *purged_notes(purged, erased))
+    notes = (*job.source.about.notes, *left_out_note(job.store, left_out), *purged_notes(purged, erased))
     return ConvertPlan(job=job, logs=tuple(planned), notes=notes, up_to_date=same, changes=changes)
 
 

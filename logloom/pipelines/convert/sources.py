@@ -19,7 +19,7 @@ from logloom.io.catalog.version_files import version_numbers
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.registry import form_options, format_named
 from logloom.io.rows.log_ranges import LogRange, SourceLog
-from logloom.io.rows.sources import BLOCK_BYTES, Columns, RowSource
+from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource
 from logloom.io.storage.store import Store
 from logloom.pipelines.verify.verify import reading_of
 from logloom.schema import Schema
@@ -83,22 +83,18 @@ class VersionSource(RowSource):
         self.place, self.version, self.output = store.uri, manifest.version, chosen
         self.reading = reading_of(store, manifest)
         self.period = Committed.of(store, manifest).period
-        self._name, self._forms = manifest.name, _forms_of(manifest)
-        self._recipe, self._hints = manifest.recipe, _hints_of(manifest, chosen, self._forms)
+        forms = _forms_of(manifest)
+        origin = {"from": store.uri, "kind": self.kind, "version": self.version, "output": chosen}
+        self._about = About(
+            manifest.name,
+            {**manifest.recipe, "convert": {**origin, "forms": forms}},
+            hints=_hints_of(manifest, chosen, forms),
+        )
         self._schema = _schema_of(self.reading, manifest, chosen)
 
     @property
-    def dataset_name(self) -> str:
-        return self._name
-
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        origin = {"from": self.place, "kind": self.kind, "version": self.version, "output": self.output}
-        return {**self._recipe, "convert": {**origin, "forms": self._forms}}
-
-    @property
-    def hints(self) -> Mapping[str, Mapping[str, Any]]:
-        return self._hints
+    def about(self) -> About:
+        return self._about
 
     def logs(self) -> Sequence[SourceLog]:
         """See `RowSource.logs`; logs that the version lists without rows are listed again."""
@@ -116,22 +112,20 @@ class VersionSource(RowSource):
             for record in manifest.logs
         ]
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
         first = 0
         for log in self.logs():
             for part in log.parts:
                 low, high = max(start - first, 0), part.rows if stop is None else min(stop - first, part.rows)
                 if low < high:
-                    yield from self.reading.open(part.where).blocks(columns, max_bytes, low, high)
+                    yield from self.reading.open(part.where).scan(names, max_bytes, low, high)
                 first += part.rows
 
-    def part_blocks(
-        self, log_id: str, part: LogRange, columns: Columns = None, max_bytes: int = BLOCK_BYTES
-    ) -> Iterator[Block]:
-        """See `RowSource.part_blocks`: an entry says it all, so that no worker lists the version's units."""
-        return self.reading.open(part.where).blocks(columns, max_bytes)
+    def scan_part(self, part: LogRange, names: Sequence[str], max_bytes: int) -> Iterator[Block]:
+        """See `RowSource.scan_part`: an entry says it all, so that no worker lists the version's units."""
+        return self.reading.open(part.where).scan(names, max_bytes)
 
 
 def _part_of(entry: Entry) -> LogRange:

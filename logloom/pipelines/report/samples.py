@@ -243,7 +243,7 @@ def tracks_of(rows: RowsOfLogs, place: str) -> Iterator[Track]:
     chosen = [int(logs[at]) for at in evenly(len(logs), MAX_TRACKS)]
     for _, record, _ in list(rows.found(int(rows.ends[at]) - 1 for at in chosen)):
         parts = [
-            np.asarray(source.batch(own, [place])[place], np.float64)[:, :2]
+            np.asarray(source.take(own, [place])[place], np.float64)[:, :2]
             for source, own in rows.parts(record, _ends_and_between(record.rows), output)
         ]
         points = np.concatenate(parts)

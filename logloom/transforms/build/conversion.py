@@ -102,7 +102,7 @@ class _ConvertedRows:
             return
         rows = 0
         with memory_budget.ROWS.reserved(3 * job.block_bytes):
-            for block in job.source.part_blocks(self._log_id, part, tuple(job.schema.all), job.block_bytes):
+            for block in job.source.scan_part(part, tuple(job.schema.all), job.block_bytes):
                 # A format keeps to the partition's name that the plan knows, whatever the reader says.
                 yield replace(block, partition=part.name, first_row=rows)
                 rows += len(block)

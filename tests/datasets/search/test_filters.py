@@ -28,7 +28,7 @@ class Source:
         splits = ["train" if n % 2 else "val" for n in range(N // 2)]
         self.stretches = Stretches(self.logs[::2], [""] * len(halves), splits, np.array(halves))
 
-    def batch(self, positions, names):
+    def take(self, positions, names):
         return {"v": positions / 2}
 
 

@@ -75,7 +75,7 @@ class Blocks(LoadedReader):
     def load(self):
         return SCHEMA, self.of[0]
 
-    def blocks(self, columns=None, max_bytes=0):
+    def scan(self, names, max_bytes=0, start=0, stop=None):
         yield from self.of
 
 

@@ -85,7 +85,7 @@ def test_a_conversion_notes_its_progress(built, tmp_path):
 class Deadly(VersionSource):
     """Rows that end the process that reads them."""
 
-    def part_blocks(self, log_id, part, columns=None, max_bytes=0):
+    def scan_part(self, part, names, max_bytes):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

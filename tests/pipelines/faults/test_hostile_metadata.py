@@ -204,7 +204,7 @@ def convert(uri: str) -> None:
     plan_convert(source, f"{uri}/../converted", "tar")
     for log in source.logs()[:1]:
         for part in log.parts[:1]:
-            for _ in source.part_blocks(log.record.log_id, part, tuple(source.schema.columns), 1 << 20):
+            for _ in source.scan_part(part, tuple(source.schema.columns), 1 << 20):
                 pass
 
 

@@ -19,7 +19,7 @@ from logloom.io.formats.annotations.files import AnnotationError, load_annotatio
 from logloom.io.formats.annotations.infos import as_json
 from logloom.io.formats.annotations.mapping import INFO
 from logloom.io.rows.log_ranges import Stretches
-from logloom.io.rows.sources import RowSource
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource
 from logloom.io.storage.filesystems import file_name_of
 from logloom.schema import STRING, Schema
 
@@ -71,7 +71,9 @@ class AnnotationReader(RowSource):
     def stretches(self) -> Stretches:
         return Stretches.of_rows([log_id for log_id, _ in self._keys])
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         """
         Raises:
             AnnotationError: an info is no value of JSON.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from logloom.blocks import Array
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.inference import type_of
@@ -20,7 +21,9 @@ from logloom.io.formats.bags.columns import KINDS_OF_BYTES, META
 from logloom.io.formats.bags.files import SPEC
 from logloom.io.formats.bags.granular_records import DECODERS, column_of, with_meta
 from logloom.io.formats.bags.spec import is_sequence
-from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows
+from logloom.io.rows.batches import Batch, stacked_rows
+from logloom.io.rows.inference.files import Batch as RawBatch
+from logloom.io.rows.inference.files import DatasetPiece, RawRows
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.folders import content_of
@@ -107,7 +110,9 @@ class DatapointsSource(RowSource, RawRows):
         values: list[Any] = self.reader[0 : len(self.reader), (key,)].get(key, [])
         return values
 
-    def _open(self) -> Any:
+    @cached_property
+    def reader(self) -> Any:
+        """The bags: values by key."""
         kind = bags.ShardedDatasetReader if self._is_sharded else bags.DatasetReader
         return self._open_folder(kind, "", _DECODERS)
 
@@ -131,6 +136,9 @@ class DatapointsSource(RowSource, RawRows):
                         f"{self.place}: {key} of datapoint {position} is {row[key]}, too large for 64 bits"
                     ) from error
         return row
+
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
     # --- for conversions --------------------------------------------------------------------------------
 
@@ -156,7 +164,7 @@ class DatapointsSource(RowSource, RawRows):
                 found.append(DatasetPiece(place, (folder, start, stop), content, share))
         return found
 
-    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
         folder, start, stop = piece.where
         reader = self._open_folder(bags.DatasetReader, folder, DECODERS)
         keys = list(self.spec) if names is None else [key for key in self.spec if key in {*names, META}]

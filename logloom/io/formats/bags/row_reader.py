@@ -20,7 +20,9 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.formats.bags.columns import META, column_from, metas_from
 from logloom.io.formats.bags.dataset_reader import DatasetReader
 from logloom.io.formats.bags.limits import cut_evenly
-from logloom.io.rows.unit_rows import Run, UnitRows, clipped, uris_of
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.sources import BLOCK_BYTES, Run
+from logloom.io.rows.unit_rows import UnitRows, clipped, uris_of
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 
@@ -56,19 +58,14 @@ class BagsReader(UnitRows):
         again = functools.partial(BagsReader, entries=self._entries, storage_options=self._options)
         return again, (self._uris, self.schema)
 
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """One row; only the bags of its columns are read.
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        """See `RowSource.rows`; only the bags of the columns are read."""
+        if len(positions) > 1:
+            return super().rows(positions, names)
+        return [self._row(position, names) for position in positions.tolist()]
 
-        Args:
-            index: from 0; negative ones count from the end.
-            columns: names or globs; all but ages and availabilities by default.
-
-        Raises:
-            IndexError: there is no such row.
-            DatasetError: the bags are damaged, or hold other values than the schema says.
-        """
-        number, place = self._place_of(index)
-        names = self._names(columns)
+    def _row(self, position: int, names: Sequence[str]) -> dict[str, Any]:
+        number, place = self._place_of(position)
         found = self._read(number, place, place + 1, names)
         log_id = self._log_id(number, found["log_id"][0].tobytes())
         row = {"log_id": log_id, "timestamp": found["timestamp"][0]}
@@ -82,7 +79,9 @@ class BagsReader(UnitRows):
                 ) from error
         return row
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         """A block is of one folder."""
         for number, low, high in self._spans(start, stop):
             reader = self._reader(number)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,11 +29,11 @@ from logloom.io.formats.l5kit.rows import (
 )
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints, LogRange, SourceLog, Stretches
-from logloom.io.rows.sources import BatchedSource, DatasetSource
+from logloom.io.rows.sources import BLOCK_BYTES, About, DatasetSource, check_count
 from logloom.io.storage.folders import content_of
 
 
-class L5KitReader(BatchedSource, DatasetSource):
+class L5KitReader(DatasetSource):
     """Frames as rows. A scene is a log, called by its number in nine digits unless a manifest tells more.
 
     So rows are ordered as the frames are. Keeps compressed chunks, pickles without them, serves many threads.
@@ -43,24 +43,23 @@ class L5KitReader(BatchedSource, DatasetSource):
     _schema = MAPPED_SCHEMA
 
     def _unchecked(self) -> str:
-        self.reader  # noqa: B018 # raises what is wrong with it
+        self._opened  # noqa: B018 # raises what is wrong with it
         return "the files of an L5Kit dataset, which have no checksums"
 
     @property
     def _dataset(self) -> ChunkedDataset:
-        dataset: ChunkedDataset = self.reader[0]
-        return dataset
+        return self._opened[0]
 
     @property
     def _own(self) -> Stretches:
-        own: Stretches = self.reader[1]
-        return own
+        return self._opened[1]
 
     @cached_property
     def stamps(self) -> Ints:
         return np.asarray(self._dataset.frames["timestamp"], np.int64)[: len(self)]
 
-    def _open(self) -> tuple[ChunkedDataset, Stretches]:
+    @cached_property
+    def _opened(self) -> tuple[ChunkedDataset, Stretches]:
         """The arrays, and the scenes as logs."""
         dataset = ChunkedDataset(self.place, storage_options=self._store.options).open()
         check_fields(dataset)
@@ -70,10 +69,10 @@ class L5KitReader(BatchedSource, DatasetSource):
         if (starts != expected).any() or (stops < starts).any() or (stops > len(dataset.frames)).any():
             raise DatasetError(f"{dataset.path}: the scenes' frames don't follow one another")
         own = Stretches.of_logs([f"{n:09}" for n in range(len(bounds))], (stops - starts).tolist())
-        self._checked(range(own.num_rows), self._known)
+        check_count(self.place, own.num_rows, self._known)
         return dataset, own
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         """Frames, each read once; agents and lights of frames that follow each other in one read."""
         dataset = self._dataset
         unique, back = np.unique(positions, return_inverse=True)
@@ -95,18 +94,12 @@ class L5KitReader(BatchedSource, DatasetSource):
                 batch[name] = frames[name][back]
         return batch
 
-    @cached_property
-    def _hosts(self) -> list[str]:
-        return sorted({str(host) for host in self._dataset.scenes[:]["host"]})
-
     @property
-    def hints(self) -> Mapping[str, Mapping[str, Any]]:
-        host = self._hosts[0] if len(self._hosts) == 1 else "{log_id}"
-        return {"l5kit": {**MAPPED_HINTS, "host": host}}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ("scenes are of several hosts, which rows don't hold",) if len(self._hosts) > 1 else ()
+    def about(self) -> About:
+        hosts = sorted({str(host) for host in self._dataset.scenes[:]["host"]})
+        host = hosts[0] if len(hosts) == 1 else "{log_id}"
+        notes = ("scenes are of several hosts, which rows don't hold",) if len(hosts) > 1 else ()
+        return replace(super().about, notes=notes, hints={"l5kit": {**MAPPED_HINTS, "host": host}})
 
     def logs(self) -> Sequence[SourceLog]:
         """See `RowSource.logs`: a part for each scene that has frames."""
@@ -127,7 +120,9 @@ class L5KitReader(BatchedSource, DatasetSource):
             logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
         return logs
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         for log_id, first, last in self.stretches.between(start, stop):
             read = rows_of(self._dataset)
             for block in read_blocks(read, first, last, log_id, "scene", self.place, max_bytes):

@@ -27,7 +27,7 @@ from logloom.io.arrow.writer import MAX_ROWS
 from logloom.io.formats.lance.pylance import anywhere, damage, lance
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.unit_rows import batched
+from logloom.io.rows.sources import batched
 from logloom.io.storage.filesystems import explained, stored_file
 from logloom.io.storage.known_files import check_file
 from logloom.io.storage.lru_cache import LruCache
@@ -72,8 +72,8 @@ class LanceReader(TableReader):
         step = min(MAX_ROWS, max(1, _GROUP_BYTES * rows // max(1, size)))
         return np.diff([*range(0, rows, step), rows]).astype(np.int64)
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """See `RowSource.batch`; each row is read once."""
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """See `RowSource.take`; each row is read once."""
         if not len(positions):
             return {}
         rows, back = np.unique(positions, return_inverse=True)
@@ -87,7 +87,7 @@ class LanceReader(TableReader):
         types = self.schema.all
         batch: Batch = {LOG_ID: logs_at(found[LOG_ID], back), TIME: take(found[TIME], back)}
         for name in names:
-            batch[name] = batched(name, take(found[name], back), types[name])
+            batch[name] = batched(self.place, name, take(found[name], back), types[name])
         return scattered([(np.arange(len(back)), batch)], len(back), out)
 
     def _table(self, group: int, start: int, stop: int, columns: list[str]) -> Any:

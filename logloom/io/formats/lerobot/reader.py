@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,7 @@ from logloom.io.formats.parquet.foreign_files import open_parquet
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.chain import grouped
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches, parts_of
-from logloom.io.rows.sources import BatchedSource, DatasetSource
-from logloom.io.rows.unit_rows import batched
+from logloom.io.rows.sources import BLOCK_BYTES, About, DatasetSource, batched, check_count
 from logloom.io.storage.files import File
 from logloom.io.storage.folders import content_of, files_below
 from logloom.io.storage.lru_cache import LruCache
@@ -51,7 +51,7 @@ _NO_FEATURE = FeatureJson(dtype="string", shape=(1,))  # `task`
 _STAMP, _TASK_INDEX = "timestamp_ns", "task_index"
 
 
-class LeRobotReader(BatchedSource, DatasetSource):
+class LeRobotReader(DatasetSource):
     """Frames as rows, in order. Keeps no file open; pickles, serves many threads, crosses a fork."""
 
     kind = "lerobot"
@@ -96,11 +96,12 @@ class LeRobotReader(BatchedSource, DatasetSource):
         return self._columns[1]
 
     @property
-    def hints(self) -> Mapping[str, Mapping[str, Any]]:
-        """How it becomes such a dataset again."""
+    def about(self) -> About:
+        """With hints by which it becomes such a dataset again."""
         features = {key: [key] for key in self._columns[0] if key != TASK}
         fps = round(self._info.fps)
-        return {"lerobot": {"fps": fps, "features": features, "task": {"column": TASK}}}
+        hints = {"lerobot": {"fps": fps, "features": features, "task": {"column": TASK}}}
+        return replace(super().about, hints=hints)
 
     @cached_property
     def _own(self) -> Stretches:
@@ -120,7 +121,7 @@ class LeRobotReader(BatchedSource, DatasetSource):
         if own.num_rows > _CLAIMED_ROWS:
             for file in range(len(episodes.files)):
                 self._group_bounds(file)
-        self._checked(range(own.num_rows), self._known)
+        check_count(self.place, own.num_rows, self._known)
         return own
 
     @property
@@ -180,8 +181,8 @@ class LeRobotReader(BatchedSource, DatasetSource):
 
     # --- rows -------------------------------------------------------------------------------------------
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """See `RowSource.batch`; each row group that is touched is read once."""
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """See `RowSource.take`; each row group that is touched is read once."""
         types = self.schema.all
         parts: list[tuple[Ints, Batch]] = []
         stretches = self.stretches
@@ -193,11 +194,13 @@ class LeRobotReader(BatchedSource, DatasetSource):
                 batch["timestamp"] = self._taken(file, group, "timestamp", rows, positions[places])
                 for name in names:
                     values = self._taken(file, group, name, rows, positions[places])
-                    batch[name] = batched(name, values, types[name])
+                    batch[name] = batched(self.place, name, values, types[name])
                 parts.append((places, batch))
         return scattered(parts, len(positions), out) if parts else {}
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         """A block has rows of one row group."""
         pixels = sum(math.prod(self.schema.columns[name].tail) for name in names if name in self.videos)
         most = max(1, max_bytes // pixels) if pixels else len(self)

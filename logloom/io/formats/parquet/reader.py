@@ -23,7 +23,7 @@ from logloom.io.formats.parquet.foreign_files import open_parquet
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.chain import grouped
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.unit_rows import batched
+from logloom.io.rows.sources import batched
 from logloom.io.storage.lru_cache import LruCache
 
 _KEPT_BYTES = 128 << 20  # of row groups, in a process
@@ -58,15 +58,15 @@ class ParquetReader(TableReader):
             raise DatasetError(f"{self.place}: damaged, its row groups claim {counts!r:.80} rows")
         return np.array(counts, np.int64)
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """See `RowSource.batch`; each row group that is touched is read once."""
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """See `RowSource.take`; each row group that is touched is read once."""
         types = self.schema.all
         parts: list[tuple[Ints, Batch]] = []
         for group, where, own in grouped(self._bounds, positions):
             runs, found = self._group(group, (TIME, *names), keep=True)
             batch: Batch = {LOG_ID: logs_at(runs, own), TIME: take(found[TIME], own)}
             for name in names:
-                batch[name] = batched(name, take(found[name], own), types[name])
+                batch[name] = batched(self.place, name, take(found[name], own), types[name])
             parts.append((where, batch))
         return scattered(parts, len(positions), out) if parts else {}
 

@@ -19,7 +19,7 @@ from logloom.io.formats.table.unit import BlockReader
 from logloom.io.formats.table.versions import open_table
 from logloom.io.formats.table.where import Where
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches, parts_of
-from logloom.io.rows.sources import RowSource, Share
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share, check_count
 from logloom.io.storage.folders import content_of
 from logloom.io.storage.known_files import is_checked, with_check
 from logloom.io.storage.store import Store
@@ -76,22 +76,21 @@ class TableSource(BlockReader):
 
     @cached_property
     def _index(self) -> dict[str, Array]:
-        frame = self.reader[0]
+        frame = self._opened[0]
         return {name: frame[name].to_numpy() for name in self._table.index if name != "log_id"}
 
-    def _open(self) -> Any:
+    @cached_property
+    def _opened(self) -> tuple[Any, RowLoader]:
+        """The index, and what reads rows by it."""
         frame = read_index(self.place, storage_options=self._storage)
         check = is_checked(self._storage)
         loader = row_loader(frame, check=check, storage_options=self._storage)
-        return frame, self._checked(loader, self._known)
-
-    def _after_fork(self, reader: Any) -> Any:
-        return reader  # row loaders see to it that nothing open crosses a fork
+        check_count(self.place, len(loader), self._known)
+        return frame, loader
 
     @property
     def loader(self) -> RowLoader:
-        loader: RowLoader = self.reader[1]
-        return loader
+        return self._opened[1]
 
     def __len__(self) -> int:
         return self.stretches.num_rows
@@ -130,7 +129,9 @@ class TableSource(BlockReader):
             logs.append(SourceLog.of(log.log_id, self._store.uri_of(log.file), parts))
         return sorted(logs, key=lambda log: log.log_id)
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         """Reads the index of the logs that have such rows, and no other."""
         bounds = self.stretches.bounds
         for log_id, low, high in self.stretches.between(start, stop):
@@ -138,7 +139,7 @@ class TableSource(BlockReader):
             frame = self._index_of(log_id, self._where)
             within = frame[frame[ROW].between(low - first, high - first - 1)]
             loader = row_loader(within, storage_options=self._storage)
-            yield from BlockReader(loader).blocks(names, max_bytes)
+            yield from BlockReader(loader).scan(names, max_bytes)
 
     def _index_of(self, log_id: str, where: Where | None = None) -> Any:
         return read_index(self.place, [], where, logs=[log_id], storage_options=self._storage)

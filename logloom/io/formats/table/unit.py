@@ -41,7 +41,7 @@ from logloom.io.formats.table.write.part_writer import (
 from logloom.io.formats.unit_summary import check_unit
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.sources import RowSource, values_of
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource, values_of
 from logloom.io.storage.known_files import is_checked
 from logloom.io.storage.metadata import Count, Name
 from logloom.schema import Schema
@@ -146,17 +146,16 @@ class BlockReader(RowSource):
     def __len__(self) -> int:
         return len(self.loader)
 
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        return self.loader.get_row(index, columns)
-
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         get_row = self.loader.get_row  # a local chunk takes about as long as finding the loader
         return [get_row(position, names) for position in positions.tolist()]
 
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return self.loader.get_many(positions, names, out)
 
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         if not len(self.loader):
             return
         step = max(1, int(max_bytes // max(1, self.loader.explain(names).bytes)))

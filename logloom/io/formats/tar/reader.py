@@ -20,8 +20,9 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.tar.compression import unpacked
 from logloom.io.formats.tar.index import ShardIndex, index_of
 from logloom.io.formats.tar.samples import META, column_of, decode, decode_meta, parse_key
-from logloom.io.rows.sources import BLOCK_BYTES, Columns
-from logloom.io.rows.unit_rows import Run, UnitRows, clipped, uris_of
+from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.sources import BLOCK_BYTES, Columns, Run
+from logloom.io.rows.unit_rows import UnitRows, clipped, uris_of
 from logloom.io.storage.files import File
 from logloom.io.storage.filesystems import file_name_of
 from logloom.schema import ColumnType, Schema
@@ -137,22 +138,23 @@ class TarReader(UnitRows):
     def __reduce__(self) -> tuple[Any, ...]:
         return self._again, ()
 
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """One row; only the members that hold its columns are read.
+    def _names(self, columns: Columns) -> tuple[str, ...]:
+        """The columns that are meant; without a schema suffixes, none of which stands for all."""
+        if self._has_schema:
+            return super()._names(columns)
+        return (columns,) if isinstance(columns, str) else tuple(columns or ())
 
-        Args:
-            index: from 0; negative ones count from the end.
-            columns: names or globs; all but ages and availabilities by default. Without a schema: suffixes.
-
-        Raises:
-            IndexError: there is no such row.
-            DatasetError: the shard is damaged, or holds other values than the schema says.
-        """
-        number, sample = self._place_of(index)
-        shard = self._shards[number]
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        """See `RowSource.rows`; of a single row only the members that hold its columns are read."""
         if not self._has_schema:
-            return next(_raw_rows(shard, [sample], columns))
-        names = self._names(columns)
+            return self.raw_rows(positions.tolist(), names or None)
+        if len(positions) > 1:
+            return super().rows(positions, names)
+        return [self._row(position, tuple(names)) for position in positions.tolist()]
+
+    def _row(self, position: int, names: tuple[str, ...]) -> dict[str, Any]:
+        number, sample = self._place_of(position)
+        shard = self._shards[number]
         found = _read_columns(shard, sample, sample + 1, names, self.schema)
         log_id, timestamp = parse_key(shard.index.keys[sample], shard.source.name)
         row: dict[str, Any] = {"log_id": log_id, "timestamp": np.int64(timestamp)}
@@ -164,7 +166,7 @@ class TarReader(UnitRows):
         """Rows as bytes by suffix, with or without a schema; remote shards are asked for all at once.
 
         Args:
-            indices: as of `row`, in any order.
+            indices: in any order; negative ones count from the end.
             columns: suffixes; None is all of them.
 
         Raises:
@@ -173,8 +175,8 @@ class TarReader(UnitRows):
         """
         found: list[dict[str, Any]] = [{} for _ in indices]
         by_shard: dict[int, list[tuple[int, int]]] = {}
-        for place, index in enumerate(indices):
-            number, sample = self._place_of(index)
+        for place, position in enumerate(self._positions(indices).tolist()):
+            number, sample = self._place_of(position)
             by_shard.setdefault(number, []).append((sample, place))
         for number, samples in by_shard.items():
             rows = _raw_rows(self._shards[number], [sample for sample, _ in sorted(samples)], columns)
@@ -182,17 +184,17 @@ class TarReader(UnitRows):
                 found[place] = row
         return found
 
-    def blocks(
-        self, columns: Columns = None, max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """See `RowSource.blocks`; a block is of one shard.
+        """See `RowSource.scan`; a block is of one shard.
 
         Raises:
             UsageError: the reader has no schema.
         """
         if not self._has_schema:
             raise UsageError("blocks need a schema: TarReader(uris, schema)")
-        names = tuple(self._types) if columns is None else self._names(columns)
+        names = tuple(names)
         for number, low, high in self._spans(start, stop):
             shard = self._shards[number]
             for begin, end in clipped(_cuts(shard.index, max_bytes), low, high):
@@ -215,11 +217,6 @@ class TarReader(UnitRows):
     def indices(self) -> list[ShardIndex]:
         """Where the members of each shard lie; those not asked for yet are read."""
         return [shard.index for shard in self._shards]
-
-    def release(self) -> None:
-        """Lets go of the files; where members lie stays known, and the next read opens them again."""
-        for shard in self._shards:
-            shard.source.release()
 
     def _row_counts(self) -> Iterator[int]:
         return map(len, self._shards)

@@ -25,7 +25,9 @@ from logloom.io.formats.tar.sample_json import own_meta
 from logloom.io.formats.tar.samples import META, column_of, parse_key
 from logloom.io.formats.tar.stream import SUFFIXES, open_stream, stream_samples
 from logloom.io.formats.tar.webdataset import KEY, batch_of, forms_of, is_meta, notes_of, row_of
-from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows
+from logloom.io.rows.batches import Batch, stacked_rows
+from logloom.io.rows.inference.files import Batch as RawBatch
+from logloom.io.rows.inference.files import DatasetPiece, RawRows
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.braces import braceexpand
@@ -94,8 +96,7 @@ class ShardsSource(RowSource, RawRows):
         return sorted({suffix for index in self._indices() for layout in index.layouts for suffix in layout})
 
     def _indices(self) -> list[ShardIndex]:
-        indices: list[ShardIndex] = self.reader.indices
-        return indices
+        return self.reader.indices
 
     @cached_property
     def stretches(self) -> Stretches:
@@ -111,10 +112,13 @@ class ShardsSource(RowSource, RawRows):
         return {"key": np.array([key for index in self._indices() for key in index.keys], object)}
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.reader.raw_rows(positions.tolist(), names)
-        return found
+        return self.reader.raw_rows(positions.tolist(), names)
 
-    def _open(self) -> TarReader:
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
+
+    @cached_property
+    def reader(self) -> TarReader:
         return TarReader(self._uris, storage_options=self._storage)
 
     # --- for conversions --------------------------------------------------------------------------------
@@ -134,7 +138,7 @@ class ShardsSource(RowSource, RawRows):
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         return [DatasetPiece(uri, uri, *content_of(Store(uri, self._storage), [""])) for uri in self._uris]
 
-    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
+    def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
         rows: list[dict[str, Any]] = []
         size = 0
         for sample in self._samples(piece.where):

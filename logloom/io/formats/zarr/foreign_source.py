@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import math
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.formats.zarr.cf_conventions import Decoding, column_of, decoding_of
 from logloom.io.formats.zarr.foreign_groups import FILES, Groups, along_rows, dimensions_of, find_groups
-from logloom.io.rows.batches import Batch, rows_of, scattered
+from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.chain import grouped
 from logloom.io.rows.inference.files import LOG_ID, DatasetPiece, RawRows
 from logloom.io.rows.inference.files import Batch as RawBatch
@@ -86,8 +87,17 @@ class ArraysSource(RowSource, RawRows):
         self.place, self._store, self._wanted = store.uri, store, columns
         self.reader  # noqa: B018 # raises what is wrong with it
 
-    def _open(self) -> tuple[Groups, dict[str, str]]:
-        return find_groups(self._store)
+    @cached_property
+    def _opened(self) -> dict[int, tuple[Groups, dict[str, str]]]:
+        return {}
+
+    @property
+    def reader(self) -> tuple[Groups, dict[str, str]]:
+        """What `find_groups` gave in this process: what zarr opens doesn't cross a fork."""
+        pid = os.getpid()
+        if pid not in self._opened:
+            self._opened[pid] = find_groups(self._store)
+        return self._opened[pid]
 
     # --- as they lie there ------------------------------------------------------------------------------
 
@@ -184,10 +194,7 @@ class ArraysSource(RowSource, RawRows):
     def stamps(self) -> None:
         return None
 
-    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        return rows_of(self.batch(positions, names), len(positions))
-
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         paths = list(self._groups)
         found = [
             (where, self._batch(paths[number], own, names))

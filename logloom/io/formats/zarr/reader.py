@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.caching import cached_property
@@ -20,9 +20,9 @@ from logloom.io.formats.zarr.array_reader import ArrayReader
 from logloom.io.formats.zarr.columns import arrays_of, check_shapes, join_fields, read_blocks
 from logloom.io.formats.zarr.groups import ATTRIBUTE, VERSION, log_problems
 from logloom.io.formats.zarr.layout import ArrayLayout
-from logloom.io.rows.batches import Batch, rows_of
+from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches, parts_of
-from logloom.io.rows.sources import DatasetSource
+from logloom.io.rows.sources import BLOCK_BYTES, DatasetSource, check_count
 from logloom.io.storage.folders import content_of, files_below
 from logloom.io.storage.known_files import check_bytes
 from logloom.io.storage.lru_cache import LruCache
@@ -107,7 +107,7 @@ class ZarrReader(DatasetSource):
         """The rows by log, as the dataset itself tells them."""
         logs = self._about[2]
         own = Stretches.of_logs(list(logs), list(logs.values()))
-        self._checked(range(own.num_rows), self._known)
+        check_count(self.place, own.num_rows, self._known)
         return own
 
     @cached_property
@@ -146,44 +146,18 @@ class ZarrReader(DatasetSource):
             logs.append(SourceLog.of(log_id, f"{self.place}/{log_id}", parts))
         return logs
 
-    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Several rows, in the order asked for."""
-        return self.rows(self._positions(indices), tuple(self.schema.columns))
-
-    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        (row,) = self.rows(self._positions(index), self.schema.select(columns))
-        return row
-
-    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        return rows_of(self._gather(positions, names, {}), len(positions))
-
-    def batch(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        return self.get_many(positions, names, out)
-
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         bounds = self._own.bounds.tolist()
         starts = dict(zip(self._own.log_ids, bounds[:-1], strict=True))
         for log_id, first, last in self._own.between(start, stop):
             own = starts[log_id]
             yield from self.log(log_id).read(names, first - own, last - own, max_bytes)
 
-    def get_many(
-        self, indices: ArrayLike, columns: Sequence[str] | None = None, out: Mapping[str, Array] | None = None
-    ) -> dict[str, Any]:
-        """Many rows as one array per column; each chunk they lie in is read once.
-
-        Args:
-            indices: (n,) rows in any order, repeating or not.
-            columns: as for `row`.
-            out: arrays to fill by column name, for columns of fixed shape: (n, *shape).
-
-        Returns:
-            log_id: list of n; timestamp: (n,); a column of fixed shape: (n, *shape); a ragged one: (values,
-            lengths) with values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes and
-            strings: list of n.
-        """
-        names = self.schema.select(columns)
-        batch: dict[str, Any] = self._gather(self._positions(indices), names, out or {})
+    def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
+        """See `RowSource.take`; each chunk that rows are in is read once."""
+        batch: Batch = self._gather(positions, names, out or {})
         for name, values in batch.items():
             if isinstance(values, Ragged):
                 lengths = values.shapes if values.shapes.shape[1] > 1 else values.shapes[:, 0]

@@ -7,8 +7,8 @@ Elsewhere: what a format says of such files (`RawRows` in pieces), what is learn
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,11 +16,12 @@ from logloom.blocks import Block, Values
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.formats.registry import form_options
+from logloom.io.rows.chain import grouped
 from logloom.io.rows.inference.files import LOG_ID, TIME, Batch, RawRows, num_rows, stamps_of
 from logloom.io.rows.inference.first_pass import PartRun, learn
 from logloom.io.rows.inference.types import RawColumn, UnfitValuesError, stacked
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches
-from logloom.io.rows.sources import BLOCK_BYTES, RowSource
+from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run
 from logloom.schema import NO_AGE, base_of
 
 _KEPT = 4  # parts in memory: who reads rows in order, or near each other, reads each part once
@@ -59,13 +60,10 @@ class SurveyedSource(RowSource):
         self._forms = {names[name]: form for name, form in raw.forms(list(names)).items() if name in names}
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def about(self) -> About:
         odd = (f"{name} doesn't order the rows; it is column {name}_" for name in self._learnt.odd)
-        return (*self._raw.notes, *odd)
-
-    @property
-    def hints(self) -> Mapping[str, Mapping[str, Any]]:
-        return {output: {option: self._forms} for output, option in form_options().items()}
+        hints = {output: {option: self._forms} for output, option in form_options().items()}
+        return replace(super().about, notes=(*self._raw.notes, *odd), hints=hints)
 
     def logs(self) -> Sequence[SourceLog]:
         return self._learnt.logs
@@ -79,20 +77,20 @@ class SurveyedSource(RowSource):
     def stamps(self) -> Ints | None:
         return super().stamps if self.has_stamps else None
 
-    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """See `RowSource.rows`; a part is read whole, and the last few stay in memory."""
-        return [self._row(position, tuple(names)) for position in positions.tolist()]
+    def _runs(self, rows: Ints, names: Sequence[str]) -> Iterator[Run]:
+        """Read parts whole; the last few stay in memory."""
+        for number, _, own in grouped(self.stretches.bounds, rows):
+            blocks, firsts = self._read(number, tuple(names))
+            for place, _, within in grouped(firsts, own):
+                block = blocks[place]
+                yield [block.log_id] * len(within), block.timestamp[within], block.take(within)
 
-    def _row(self, position: int, names: tuple[str, ...]) -> dict[str, Any]:
-        bounds = self.stretches.bounds
-        number = int(np.searchsorted(bounds, position, side="right")) - 1
-        blocks, firsts = self._read(number, names)
-        at = position - int(bounds[number])
-        place = int(np.searchsorted(firsts, at, side="right")) - 1
-        return self.row_of(blocks[place], at - int(firsts[place]), names)
+    @cached_property
+    def _kept(self) -> OrderedDict[tuple[int, tuple[str, ...]], tuple[list[Block], Ints]]:
+        return OrderedDict()
 
     def _read(self, number: int, names: tuple[str, ...]) -> tuple[list[Block], Ints]:
-        kept: OrderedDict[tuple[int, tuple[str, ...]], tuple[list[Block], Ints]] = self.reader
+        kept = self._kept
         found = kept.get((number, names))
         if found is None:
             run = self._learnt.runs[number]
@@ -103,10 +101,9 @@ class SurveyedSource(RowSource):
                 kept.pop(next(iter(kept)), None)
         return found
 
-    def _open(self) -> OrderedDict[Any, Any]:
-        return OrderedDict()  # what was read of parts, in this process
-
-    def _blocks(self, names: Sequence[str], max_bytes: int, start: int, stop: int | None) -> Iterator[Block]:
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
         stop = len(self) if stop is None else stop
         for run, first in zip(self._learnt.runs, self.stretches.bounds.tolist(), strict=False):
             low, high = max(start, first) - first, min(stop, first + run.rows) - first

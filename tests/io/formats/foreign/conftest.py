@@ -14,8 +14,8 @@ def rows_of(dataset, columns=None, max_bytes=64 << 20):
             assert part.start == stop
             stop = part.stop
             done = 0
-            names = None if columns is None else dataset.schema.select(columns)
-            for block in dataset.part_blocks(log.log_id, part, names, max_bytes):
+            names = tuple(dataset.schema.all) if columns is None else dataset.schema.select(columns)
+            for block in dataset.scan_part(part, names, max_bytes):
                 assert (block.log_id, block.first_row) == (log.log_id, done)
                 done += len(block)
                 rows += [block.row(row, dataset.schema, names) for row in range(len(block))]

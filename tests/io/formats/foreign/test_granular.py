@@ -101,7 +101,7 @@ def test_shards_are_parts_of_one_log_named_after_the_folder_in_row_order(tmp_pat
     ]
     assert [row["timestamp"] for row in rows] == list(range(7))
     hints = {"extra": "msgpack", "frame": "jpg"}
-    assert dataset.hints["bags"]["types"] == hints
+    assert dataset.about.hints["bags"]["types"] == hints
 
 
 def test_a_sequence_has_a_ragged_axis_even_where_all_rows_are_of_one_length(tmp_path, read):

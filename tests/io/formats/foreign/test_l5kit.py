@@ -35,7 +35,7 @@ def test_frames_are_rows_and_scenes_are_logs(made, read):
     assert [(log.log_id, log.parts[0].rows) for log in dataset.logs()] == [("000000000", 3), ("000000001", 2)]
     assert [row["timestamp"] for row in rows] == [10, 20, 30, 5, 6]
     assert [row["agents"]["track_id"].tolist() for row in rows] == [[], [0], [1, 2], [3, 4, 5], [6, 7, 8, 9]]
-    assert dataset.hints["l5kit"]["host"] == "car-7"
+    assert dataset.about.hints["l5kit"]["host"] == "car-7"
 
 
 def test_a_real_scene_reads_as_its_arrays_say(shared_data):

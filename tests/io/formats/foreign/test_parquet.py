@@ -119,7 +119,7 @@ def test_times_that_dont_ascend_and_logs_in_two_places_are_columns_like_others(t
     assert list(dataset.schema.columns) == ["log_id_", "timestamp_", "v"]
     assert [row["log_id_"] for row in rows] == ["a", "b", "a"]
     assert [row["timestamp"] for row in rows] == [0, 1, 2]
-    assert len(dataset.notes) == 2
+    assert len(dataset.about.notes) == 2
 
 
 def test_a_null_is_a_row_without_a_value_and_says_so(tmp_path, read):
@@ -144,7 +144,7 @@ def test_a_null_is_a_row_without_a_value_and_says_so(tmp_path, read):
     assert np.isnan(rows[0]["e"]["x"])
     assert (rows[0]["e"]["n"], rows[1]["e"]["n"]) == (0, 5)
     (log,) = dataset.logs()
-    (block,) = dataset.part_blocks(log.log_id, log.parts[0], ["a.available", "a.age", "f"])
+    (block,) = dataset.scan_part(log.parts[0], ["a.available", "a.age", "f"], 64 << 20)
     assert block.columns["a.available"].tolist() == [True, False, True]
     assert block.columns["a.age"].tolist() == [0, NO_AGE, 0]
 

@@ -66,7 +66,7 @@ def test_a_member_called_key_and_the_samples_own_key_are_both_kept(tmp_path, rea
         sink.write({"__key__": "s0", **members})
     dataset, rows = read(tmp_path / "x.tar")
     assert {name: rows[0][name] for name in dataset.schema.columns} == columns
-    assert dataset.notes == tuple(
+    assert dataset.about.notes == tuple(
         f"member {suffix} is column {name}; column key has the samples' keys"
         for suffix, name in renamed.items()
     )
@@ -77,7 +77,7 @@ def test_a_column_is_called_by_the_member_without_extension_where_that_is_clear(
         sink.write({"__key__": "a", "left.jpeg": b"l", "Right.png": b"r", "mask.png": b"m"})
     dataset, _ = read(tmp_path / "x.tar")
     assert set(dataset.schema.columns) == {"key", "left", "right", "mask"}
-    assert dataset.hints["tar"]["ext"] == {"left": "jpg", "right": "png", "mask": "png"}
+    assert dataset.about.hints["tar"]["ext"] == {"left": "jpg", "right": "png", "mask": "png"}
     assert dataset.logs()[0].log_id == "x"
 
 

@@ -60,7 +60,7 @@ def test_a_dataset_of_xarray_has_its_times_and_leaves_out_coordinates_of_other_a
     )
     before.to_zarr(tmp_path / "x.zarr", zarr_format=zarr_format)
     dataset, rows = read(tmp_path / "x.zarr")
-    assert dataset.notes == ()
+    assert dataset.about.notes == ()
     assert set(dataset.schema.columns) == {"scan", "name", "seen", "took"}
     assert [row["timestamp"] for row in rows] == times.astype(np.int64).tolist()
     assert [row["seen"] for row in rows] == (times.astype(np.int64) + 10**6).tolist()

@@ -298,7 +298,7 @@ def test_rows_read_back_are_the_features_in_blocks_batches_and_at_random(tmp_pat
         assert digests_of_rows(reader.blocks(max_bytes=max_bytes), reader.schema) == expected
     rows = logloom.datasets.open(str(folder))
     positions = [11, 0, 5, 5, 8]
-    batch = reader.batch(np.array(positions), tuple(reader.schema.columns))
+    batch = reader.take(np.array(positions), tuple(reader.schema.columns))
     for number, position in enumerate(positions):
         row = rows[position]
         np.testing.assert_array_equal(batch["observation.state"][number], row["observation.state"])
@@ -506,7 +506,7 @@ def test_a_dataset_of_others_opens_with_an_episode_for_each_log(tmp_path):
     assert row["reward"].dtype == np.float32
     reader = LeRobotReader(str(folder))
     assert list(reader.left_out) == ["said"]
-    assert reader.hints["lerobot"]["fps"] == 10
+    assert reader.about.hints["lerobot"]["fps"] == 10
 
 
 @pytest.mark.parametrize(

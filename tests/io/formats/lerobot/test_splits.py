@@ -80,7 +80,7 @@ def test_rows_come_by_log_and_time_with_their_split(tmp_path):
     stamps = np.concatenate([block.timestamp for block in blocks])
     assert reader.stamps.tolist() == stamps.tolist()
     order = np.random.default_rng(0).permutation(15)
-    batch = reader.batch(order, ("action", "task", "split", "observation.images.wide"))
+    batch = reader.take(order, ("action", "task", "split", "observation.images.wide"))
     assert batch["timestamp"].tolist() == stamps[order].tolist()
     assert batch["split"] == [splits[number] for number in order]
     speeds = np.concatenate([block.columns["speed"] for block in blocks])
@@ -123,7 +123,7 @@ def test_videos_begin_a_run_where_the_split_changes_and_frames_are_the_encoders(
     order = np.random.default_rng(0).permutation(12)
     for number, key in enumerate((test_video.FRONT, test_video.WIDE)):
         expected = np.stack(test_video.staged_frames(tmp_path / "root", number))
-        np.testing.assert_array_equal(reader.batch(order, (key,))[key], expected[order])
+        np.testing.assert_array_equal(reader.take(order, (key,))[key], expected[order])
         whole = np.concatenate([block.columns[key] for block in reader.blocks([key])])
         np.testing.assert_array_equal(whole, expected)
     assert list(FORMAT.assembled_problems(str(folder), plan.unit, None)) == []

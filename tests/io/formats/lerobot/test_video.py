@@ -91,7 +91,7 @@ def test_each_frame_at_its_time_is_what_the_encoders_own_file_decodes_to(codec, 
     reader = LeRobotReader(str(folder))
     assert reader.schema.columns[FRONT] == ColumnType(np.dtype("u1"), (HEIGHT, WIDTH, 3))
     order = np.random.default_rng(0).permutation(18)
-    batch = reader.batch(order, (FRONT, WIDE))
+    batch = reader.take(order, (FRONT, WIDE))
     for number, key in enumerate((FRONT, WIDE)):
         expected = staged_frames(tmp_path / "root", number)
         assert len(expected) == 18
@@ -161,7 +161,7 @@ def test_files_of_video_begin_with_keyframes_and_are_no_larger_than_asked(tmp_pa
             assert next(opened.demux(video=0)).is_keyframe
     reader = LeRobotReader(str(folder))
     expected = np.stack(staged_frames(tmp_path / "root", 0))
-    np.testing.assert_array_equal(reader.batch(np.arange(150), (FRONT,))[FRONT], expected)
+    np.testing.assert_array_equal(reader.take(np.arange(150), (FRONT,))[FRONT], expected)
     assert list(FORMAT.assembled_differences(str(folder), plan.unit, {})) == []
 
 
@@ -181,7 +181,7 @@ def test_cut_and_missing_videos_are_errors_that_name_them(tmp_path):
     for damaged in (data[: len(data) // 2], b"no video", b""):
         path.write_bytes(damaged)
         with pytest.raises(DatasetError, match=r"file-000\.mp4"):
-            LeRobotReader(str(folder)).batch(np.arange(6), (FRONT,))
+            LeRobotReader(str(folder)).take(np.arange(6), (FRONT,))
     path.unlink()
     with pytest.raises(DatasetError, match=r"file-000\.mp4"):
         LeRobotReader(str(folder))[0]
@@ -299,7 +299,7 @@ def test_packets_of_logs_are_copied_and_decode_to_the_same_pictures(codec, tmp_p
     expected = shown_by(codec, packets)
     reader = LeRobotReader(str(folder))
     order = np.random.default_rng(0).permutation(25)
-    found = reader.batch(order, (FRONT, WIDE))
+    found = reader.take(order, (FRONT, WIDE))
     np.testing.assert_array_equal(found[FRONT], expected[order % 20])
     assert found[WIDE].shape == (25, HEIGHT, WIDTH, 3)  # which is encoded
     stats = json.loads((folder / "meta/stats.json").read_text())[FRONT]

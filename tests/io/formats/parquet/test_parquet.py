@@ -201,13 +201,13 @@ def test_batches_of_rows_in_any_order_are_those_rows(tmp_path):
     write(tmp_path, [block], row_group_bytes=500)
     reader = ParquetReader(Store.at(str(tmp_path)), "000000.parquet")
     order = np.array([39, 0, 17, 17, 3, 38, 1])
-    batch = reader.batch(order, ["steps", "note", "lidar.points"])
+    batch = reader.take(order, ["steps", "note", "lidar.points"])
     assert batch["timestamp"].tolist() == block.timestamp[order].tolist()
     assert batch["steps"].tolist() == block.columns["steps"][order].tolist()
     lengths = [len(block.columns["lidar.points"][row]) for row in order.tolist()]
     assert batch["lidar.points"][1].tolist() == lengths
     out = {"steps": np.zeros(7, np.int64)}
-    assert reader.batch(order, ["steps"], out)["steps"] is out["steps"]
+    assert reader.take(order, ["steps"], out)["steps"] is out["steps"]
     assert out["steps"].tolist() == batch["steps"].tolist()
 
 
@@ -290,7 +290,7 @@ def test_a_plain_folder_has_the_same_rows_where_damage_is_skipped(tmp_path, colu
     write(tmp_path / "plain", blocks, schema, images=images, row_group_bytes=400)
     source = open_foreign(str(tmp_path / "plain"), columns=columns, on_error="skip")
     chosen = schema.part(columns)
-    assert (source.schema, source.has_stamps, source.notes) == (chosen, True, ())
+    assert (source.schema, source.has_stamps, source.about.notes) == (chosen, True, ())
     assert digests_of_rows(source.blocks(None, 200), chosen) == digests_of_rows(blocks, chosen)
     assert [log.record.status for log in source.logs()] == ["whole", "whole"]
 

@@ -194,7 +194,7 @@ def test_a_folder_of_shards_opens_with_the_numbers_that_were_written_to_the_bit(
         assert (found.dtype, found.tobytes()) == (values.dtype, values.tobytes())
     foreign = open_foreign(str(tmp_path))
     (log,) = foreign.logs()
-    (block,) = foreign.part_blocks(log.log_id, log.parts[0])
+    (block,) = foreign.scan_part(log.parts[0], tuple(foreign.schema.all), 64 << 20)
     assert (block.columns["v"].dtype, block.columns["v"].tobytes()) == (values.dtype, values.tobytes())
 
 
