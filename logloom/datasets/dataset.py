@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from logloom.blocks import Array
 from logloom.datasets.dataset_view import STAMP_KEYS, DatasetView
-from logloom.datasets.search.filters import passing
+from logloom.datasets.search.log_matches import passing
 from logloom.datasets.views import positions as views
 from logloom.datasets.views.column_choice import Pick, instead_of, names_of
 from logloom.datasets.views.scan import mask_of

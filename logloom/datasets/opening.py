@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.dataset import Dataset
-from logloom.datasets.search.filters import passing
+from logloom.datasets.search.log_matches import passing
 from logloom.datasets.splits.folders import SplitsSource
 from logloom.datasets.splits.labels import labels_of_column
 from logloom.datasets.version import open_version

@@ -1,8 +1,8 @@
 """Filters, the `where` of recipes, datasets and tables: their checks and their evaluation over columns.
 
-Here: `parse` and `Filter`. Nothing is ever evaluated as Python.
+Here: `Filter`, of text (`parse`) or of tuples (`all_of`). Nothing is ever evaluated as Python.
 Elsewhere: the grammar (grammar), where filters drop ticks (logloom.transforms.rows.row_stream), choose rows
-of a dataset (logloom.datasets.search.filters) and of a table's index (logloom.io.formats.table.where);
+of a dataset (logloom.datasets.search.log_matches) and of a table's index (logloom.io.formats.table.where);
 filters that look at elements, other rows or saved intervals (bounds).
 
 Floating point numbers are compared as float64, texts by their UTF-8 bytes. A comparison with NaN is false,
@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Values
-from logloom.query.grammar import parse_tree, refuse
+from logloom.errors import UsageError
+from logloom.query.grammar import OPERATORS, parse_tree, refuse
 from logloom.query.tree import (
     Available,
     ColumnName,
@@ -46,6 +47,7 @@ Kind = Literal["number", "text", "truth"]
 _BEYOND = (Quantified, Delta, Lasting, Nearby, Saved)
 _WORDS: Mapping[type, str] = {Delta: "delta", Lasting: "for", Nearby: "within", Saved: "in(…)"}
 
+_SIGNS = (*OPERATORS, "in", "not in")
 _JOIN: Mapping[str, np.ufunc] = {"and": np.logical_and, "or": np.logical_or}
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -244,6 +246,48 @@ def parse(text: str) -> Filter:
         UsageError: the text breaks the grammar; says at which character.
     """
     return Filter(text, parse_tree(text))
+
+
+def all_of(terms: Sequence[tuple[str, str, Any]]) -> Filter:
+    """Make a filter of tuples that must all hold, with the text that says the same.
+
+    Args:
+        terms: (column, operator, constant); constants of `in` and `not in` are lists.
+
+    Raises:
+        UsageError: an operator or a constant that filters don't have; no tuples.
+    """
+    text, nodes = "", cast(list[Node], [])
+    for column, sign, value in terms:
+        if sign not in _SIGNS:
+            raise UsageError(f"where: operator {sign!r}; there are {', '.join(_SIGNS)}")
+        text += f"{' and ' if text else ''}`{column}` {sign} "
+        left = ColumnName(column, (), len(text) - len(sign) - len(column) - 4)
+        if sign not in ("in", "not in"):
+            nodes.append(Comparison((left, _constant(column, sign, value, len(text))), (sign,), left.at))
+        elif isinstance(value, str) or not isinstance(value, Iterable):
+            raise UsageError(
+                f"where: {column} {sign} {value!r}; give a list, such as {column} {sign} [{value!r}]"
+            )
+        else:
+            value = list(value)
+            items = tuple(_constant(column, sign, item, len(text)) for item in value)
+            nodes.append(Membership(left, items, sign == "not in", left.at))
+        text += repr(value)
+    if not nodes:
+        raise UsageError("where: an empty list; leave it out to read every row")
+    return Filter(text, Join("and", tuple(nodes), 0))
+
+
+def _constant(column: str, sign: str, value: Any, at: int) -> Constant:
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, str):
+        return Constant(value.encode("utf-8", "surrogatepass"), at)
+    if not isinstance(value, bool | int | float):
+        raise UsageError(
+            f"where: {column} {sign} {value!r:.40}: neither a number, nor text, nor true or false"
+        )
+    return Constant(value, at)
 
 
 def nodes(node: Node) -> Iterator[Node]:

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, Ragged
-from logloom.datasets.search.filters import passing
 from logloom.datasets.search.find import merged
-from logloom.datasets.search.log_matches import parsed_for, search
+from logloom.datasets.search.log_matches import parsed_for, passing, search
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.intervals import Intervals, Search
 from logloom.io.rows.log_ranges import Stretches

@@ -1,8 +1,9 @@
-"""Filters over whole logs: where `for`, `within`, `delta`, `count`, `any`, `all` and `in` hold.
+"""Filters over the rows of a dataset: which pass, and where in a log `for`, `within` or `count` hold.
 
-Here: `search`, which reads no more columns than a filter looks at, log after log, block after block; and the
-columns that every dataset has beside its own.
-Elsewhere: what a filter says of a log's rows (logloom.query.bounds), filters of single rows (filters).
+Here: `passing`, which reads no more columns than a filter looks at, of the rows that are asked for alone;
+`search`, for filters that look at other rows, log after log, block after block; and the columns that every
+dataset has beside its own.
+Elsewhere: the language (logloom.query.where), what a filter means for a log's rows (logloom.query.bounds).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from logloom.io.catalog.intervals import Intervals
 
 _TEXTS = ("log_id", "partition", "split")
+_ROWS_AT_ONCE = 4096
 _BLOCK_BYTES = 16 << 20
 
 
@@ -192,3 +194,35 @@ def comparable_texts(values: Any) -> Array | Categories:
     if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
         return values
     return Categories.found_in(values)
+
+
+def passing(source: RowSource, positions: Ints, where: str) -> Ints:
+    """The positions whose rows pass a filter.
+
+    Args:
+        where: such as "ego.speed > 3 and split == 'train' and available(camera.front)": compares columns of
+            the data, index columns, log_id, partition, split, row and timestamp. What looks beyond a row
+            looks at all rows of its log, whatever the positions.
+
+    Raises:
+        UsageError: it can't be parsed, or names what isn't there; says which is nearest.
+    """
+    parsed = parsed_for(source, where)
+    if parsed.beyond:
+        holds = np.zeros(len(source), np.bool_)
+        for log in search(source, parsed, positions):
+            holds[log.first : log.first + len(log.holds)] = log.holds
+        return positions[holds[positions]]
+    own = index_types(source)
+    columns = {name: index_values(source, name, positions) for name in parsed.columns if name in own}
+    read = [name for name in parsed.columns if name not in own]
+    if not read:
+        return positions[parsed.mask(columns, len(positions))]
+    kept = []
+    for start in range(0, len(positions), _ROWS_AT_ONCE):
+        some = slice(start, start + _ROWS_AT_ONCE)
+        batch = source.take(positions[some], read)
+        values = {name: comparable_texts(batch[name]) for name in read}
+        values |= {name: column[some] for name, column in columns.items()}
+        kept.append(positions[some][parsed.mask(values, len(positions[some]))])
+    return np.concatenate([np.empty(0, np.int64), *kept])

@@ -1,7 +1,7 @@
 """All samples of a dataset in order, some at a time.
 
 Here: batches of bounded bytes, and which samples a function keeps.
-Elsewhere: batches themselves (logloom.io.rows.batches), filters in words (logloom.datasets.search.filters).
+Elsewhere: batches themselves (logloom.io.rows.batches), filters (logloom.datasets.search.log_matches).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ import types
 import numpy as np
 import pytest
 
-from logloom.datasets.search.filters import passing
+from logloom.datasets.search.log_matches import passing
 from logloom.io.rows.log_ranges import Stretches
 from logloom.query.where import Filter
 from logloom.schema import ColumnType

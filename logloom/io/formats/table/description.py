@@ -21,7 +21,7 @@ import itertools
 import json
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -288,3 +288,28 @@ def checked(table: Description) -> Description:
         if dtype != "str":
             np.dtype(dtype)
     return table
+
+
+def alike(tables: Sequence[Description]) -> Description:
+    """One description for tables that store rows in the same way.
+
+    Raises:
+        ValueError: they don't; says what differs.
+    """
+    first = tables[0]
+    for table in tables[1:]:
+        types = [
+            {name: (t.dtype, t.shape, t.kind) for name, t in one.schema.all.items()} for one in (first, table)
+        ]
+        if types[0] != types[1]:
+            raise ValueError("whose columns differ")
+        if first.groups != table.groups or first.codecs != table.codecs:
+            raise ValueError("whose column groups differ")
+    if len(tables) == 1:
+        return first
+    return dataclasses.replace(
+        first,
+        bytes={group: sum(table.bytes[group] for table in tables) for group in first.groups},
+        longest={group: max(table.longest[group] for table in tables) for group in first.groups},
+        logs=tuple(log for table in tables for log in table.logs),
+    )

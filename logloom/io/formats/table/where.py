@@ -1,29 +1,24 @@
 """Filters on the index: what `read_index(where=...)` takes.
 
-Here: which columns of an index a filter may name, filters given as tuples, and evaluation over Arrow columns.
+Here: which columns of an index a filter may name, and evaluation over Arrow columns.
 Elsewhere: the language (logloom.query.where), which rows of a file are read for it
 (logloom.io.formats.table.index.index).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from logloom.blocks import Array
-from logloom.errors import UsageError
 from logloom.io.formats.table import description as d
-from logloom.query.grammar import OPERATORS
-from logloom.query.tree import ColumnName, Comparison, Constant, Join, Membership, Node
-from logloom.query.where import Categories, Filter, parse
+from logloom.query.where import Categories, Filter, all_of, parse
 from logloom.schema import STRING, ColumnType
 
 Where: TypeAlias = str | Sequence[tuple[str, str, Any]] | Any  # or a pyarrow expression
-
-_SIGNS = (*OPERATORS, "in", "not in")
 
 
 def to_filter(where: str | Sequence[tuple[str, str, Any]], table: d.Description) -> Filter:
@@ -36,7 +31,7 @@ def to_filter(where: str | Sequence[tuple[str, str, Any]], table: d.Description)
     Raises:
         UsageError: the text doesn't parse, or a column isn't in the index.
     """
-    found = parse(where) if isinstance(where, str) else _all_of(where)
+    found = parse(where) if isinstance(where, str) else all_of(where)
     types = {
         name: STRING if dtype == "str" else ColumnType(np.dtype(dtype)) for name, dtype in table.index.items()
     }
@@ -87,38 +82,3 @@ def _values(column: Any) -> Any:
     if not pa.types.is_dictionary(column.type):
         return column.to_numpy(zero_copy_only=False)
     return Categories.of(column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False))
-
-
-def _all_of(terms: Sequence[tuple[str, str, Any]]) -> Filter:
-    """Tuples as a filter, its text as if it had been written."""
-    text, nodes = "", cast(list[Node], [])
-    for column, sign, value in terms:
-        if sign not in _SIGNS:
-            raise UsageError(f"where: operator {sign!r}; there are {', '.join(_SIGNS)}")
-        text += f"{' and ' if text else ''}`{column}` {sign} "
-        left = ColumnName(column, (), len(text) - len(sign) - len(column) - 4)
-        if sign not in ("in", "not in"):
-            nodes.append(Comparison((left, _constant(column, sign, value, len(text))), (sign,), left.at))
-        elif isinstance(value, str) or not isinstance(value, Iterable):
-            raise UsageError(
-                f"where: {column} {sign} {value!r}; give a list, such as {column} {sign} [{value!r}]"
-            )
-        else:
-            value = list(value)
-            items = tuple(_constant(column, sign, item, len(text)) for item in value)
-            nodes.append(Membership(left, items, sign == "not in", left.at))
-        text += repr(value)
-    if not nodes:
-        raise UsageError("where: an empty list; leave it out to read every row")
-    return Filter(text, Join("and", tuple(nodes), 0))
-
-
-def _constant(column: str, sign: str, value: Any, at: int) -> Constant:
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, str):
-        return Constant(value.encode("utf-8", "surrogatepass"), at)
-    if not isinstance(value, bool | int | float):
-        raise UsageError(
-            f"where: {column} {sign} {value!r:.40}: neither a number, nor text, nor true or false"
-        )
-    return Constant(value, at)

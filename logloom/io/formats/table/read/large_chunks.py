@@ -18,7 +18,7 @@ import numpy as np
 
 from logloom.errors import DatasetError
 from logloom.io.formats.table.chunks import Layout, aligned, row_bytes
-from logloom.io.formats.table.read.arrays import Column, bytes_of, fixed_array, ragged_array
+from logloom.io.formats.table.read.batches import Column, bytes_of, fixed_array, ragged_array
 from logloom.io.formats.table.read.frames import Ints
 from logloom.io.formats.table.read.range_reader import JOINED, LARGE_BYTES, LOCAL_WASTE, RangeReader, Target
 from logloom.io.storage.files import pread

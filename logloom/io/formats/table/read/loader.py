@@ -2,8 +2,8 @@
 
 Here: `row_loader` and `RowLoader`.
 Elsewhere: what is taken out of the frame (logloom.io.formats.table.read.frames), which columns rows have and
-the plan of what to read of them (logloom.io.formats.table.read.columns, plans), windows
-(logloom.io.formats.table.read.windows, offsets), reading (logloom.io.formats.table.read.plan_reader).
+the plan of what to read of them (logloom.io.formats.table.read.plans), windows
+(logloom.io.formats.table.read.windows), reading (logloom.io.formats.table.read.plan_reader).
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from logloom.durations import Time, nanoseconds_of
 from logloom.errors import DatasetError, UsageError
-from logloom.io.formats.table.read.columns import Patterns, Plans
-from logloom.io.formats.table.read.frames import Ints, OpenFrame, open_frame
-from logloom.io.formats.table.read.joint_frame import joined_frame
-from logloom.io.formats.table.read.offsets import steps_of
+from logloom.io.formats.table.read.frames import Ints, OpenFrame, joined_frame, open_frame
 from logloom.io.formats.table.read.plan_reader import PlanReader, at_positions
-from logloom.io.formats.table.read.plans import Cost, ReadPlan, cost_of
+from logloom.io.formats.table.read.plans import Cost, Patterns, Plans, ReadPlan, cost_of
 from logloom.io.formats.table.read.range_reader import RangeReader
-from logloom.io.formats.table.read.windows import RowWindow, Windows
+from logloom.io.formats.table.read.windows import RowWindow, Windows, steps_of
 from logloom.io.storage.remote.range_requests import LOCAL_GAP, REMOTE_GAP
 from logloom.schema import Schema
 

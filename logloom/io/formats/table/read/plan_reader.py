@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from logloom.errors import DatasetError
 from logloom.io.formats.table.blobs import chunk_hash
 from logloom.io.formats.table.description import part_of, table_of
-from logloom.io.formats.table.read.arrays import missing_value
-from logloom.io.formats.table.read.batches import StepBatch, prepare
+from logloom.io.formats.table.read.batches import StepBatch, missing_value, prepare
 from logloom.io.formats.table.read.frames import Ints, OpenFrame
 from logloom.io.formats.table.read.large_chunks import LargeChunks
 from logloom.io.formats.table.read.plans import ReadPlan, Step

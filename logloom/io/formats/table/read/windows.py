@@ -1,6 +1,7 @@
 """Which rows a window covers: neighbours in the log as stored, whatever the frame was filtered to.
 
-Here: `Windows`, which finds the rows around a position and where their chunks lie.
+Here: `Windows`, which finds the rows around a position and where their chunks are; `steps_of`, which checks
+offsets.
 Elsewhere: windows as arithmetic on positions (logloom.windows), reading them
 (logloom.io.formats.table.read.loader), rows of a log as stored (logloom.io.formats.table.index.index).
 
@@ -12,6 +13,7 @@ one of them lacks doesn't exist.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +31,7 @@ from logloom.io.storage.lru_cache import LruCache
 from logloom.windows import rows_around, run_numbers, run_starts
 
 _CACHE_BYTES = 256 << 20
+_FARTHEST = 1 << 40  # rows from another
 _NO_GAP = int(np.iinfo(np.int64).max)
 _REPEATED = -2  # in place of a row's number: several have the key
 
@@ -262,3 +265,28 @@ class Windows:
         log, rows = window.stored[0]
         assert log is not None  # it is the row's own
         return log.columns["timestamp"][rows]
+
+
+def steps_of(offsets: Sequence[int], stride: int) -> tuple[NDArray[np.int64], int, int, bool]:
+    """Offsets times stride, the least and the greatest of them and 0, and whether they go up by one.
+
+    Raises:
+        UsageError: they aren't whole, or too far; the stride isn't from 1 on.
+    """
+    if isinstance(offsets, range):
+        return _steps(offsets, frozenset(), stride)
+    return _steps(tuple(offsets), frozenset(map(type, offsets)), stride)  # since True and 1.0 are equal to 1
+
+
+@functools.lru_cache(maxsize=256)
+def _steps(
+    offsets: Sequence[int], kinds: frozenset[type], stride: int
+) -> tuple[NDArray[np.int64], int, int, bool]:
+    given = np.array(offsets)
+    if (given.size and given.dtype.kind != "i") or stride != int(stride) or stride < 1:
+        raise UsageError(f"offsets {offsets}, stride {stride}: offsets are whole, strides from 1 on")
+    if given.size and int(np.abs(given).max()) * int(stride) > _FARTHEST:
+        raise UsageError(f"offsets {offsets}, stride {stride}: no log has so many rows")
+    steps = given.astype(np.int64) * stride
+    consecutive = len(steps) > 0 and bool((np.diff(steps) == 1).all())
+    return steps, int(min(0, *steps, 0)), int(max(0, *steps, 0)), consecutive
