@@ -8,21 +8,28 @@ Elsewhere: the views and the rows themselves (logloom.datasets.dataset), sources
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from logloom.blocks import Array
-from logloom.datasets.display import described
 from logloom.datasets.views import positions as views
-from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
-from logloom.schema import RESERVED_LAST_PARTS, Schema
+from logloom.schema import RESERVED_LAST_PARTS, ColumnType, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Fn = Callable[[Any], Any]
 STAMP_KEYS = ("log_id", "timestamp")
+
+# A repr fits a screen of 80 columns and 24 lines.
+_WIDTH = 80
+_COLUMNS = 16  # that are listed
+_LOGS = 3
+_NAME = 48  # letters of a column's name
 
 
 class DatasetView:
@@ -55,7 +62,7 @@ class DatasetView:
         if self._fns or self._row_fns:
             notes.append("mapped; the columns are those that functions are given")
         stretches, types = self._source.stretches, self._source.schema.all
-        return described(self.place, stretches, self._rows, self.columns, types, notes)
+        return _described(self.place, stretches, self._rows, self.columns, types, notes)
 
     def _ipython_key_completions_(self) -> list[str]:
         """The columns, which notebooks offer for what is typed between brackets."""
@@ -138,6 +145,78 @@ class DatasetView:
     @property
     def index(self) -> pd.DataFrame:
         """A row for each row: log_id, timestamp, partition, split, its number in its log, index columns."""
-        from logloom.datasets.views.index import index_of
+        import pandas as pd
 
-        return index_of(self._source, self.positions)
+        source, positions = self._source, self.positions
+        stretches = source.stretches.by_partition
+        numbers = stretches.number_of(positions)
+
+        def texts(values: Sequence[str], numbers: Any = numbers) -> Any:
+            known, codes = np.unique(np.asarray(values, object), return_inverse=True)
+            return pd.Categorical.from_codes(codes[numbers], pd.Index(known, dtype=str))
+
+        columns: dict[str, Any] = {"log_id": texts(stretches.log_ids)}
+        if source.stamps is not None:
+            columns["timestamp"] = source.stamps[positions]
+        columns["partition"] = texts(stretches.partitions)
+        labels = source.row_splits
+        columns["split"] = (
+            texts(stretches.splits) if labels is None else texts(labels.texts, labels.numbers[positions])
+        )
+        columns["row"] = positions - stretches.log_starts()[numbers]
+        for name, values in source.small.items():
+            columns.setdefault(name, values[positions])
+        return pd.DataFrame(columns)
+
+
+def _described(
+    place: str,
+    stretches: Stretches,
+    positions: views.Rows,
+    columns: Sequence[str],
+    types: Mapping[str, ColumnType],
+    notes: Sequence[str],
+) -> str:
+    """Name, rows, logs and columns.
+
+    Args:
+        types: of the columns; others are Python objects.
+        notes: what else there is to say, a line each.
+    """
+    logs = sorted({stretches.log_ids[number] for number in _touched(stretches, positions)})
+    named = ", ".join([*logs[:_LOGS], *(["…"] if len(logs) > _LOGS else [])])
+    rows = f"{_count(len(positions), 'row')} of {_count(len(logs), 'log')}{named and ': '}{named}"
+    lines = [f"<Dataset {_shortened(place, _WIDTH - 10)}", rows, *notes, f"{_count(len(columns), 'column')}:"]
+    shown = columns if len(columns) <= _COLUMNS else columns[: _COLUMNS - 1]
+    wide = min(_NAME, max(map(len, shown), default=0))
+    for name in shown:
+        ctype = types.get(name)
+        unit = f"  {ctype.unit}" if ctype is not None and ctype.unit else ""
+        short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+        lines.append(f"  {short:{wide}}  {ctype or 'object'}{unit}")
+    if len(shown) < len(columns):
+        lines.append(f"  … and {len(columns) - len(shown)} more")
+    return "\n".join([lines[0], *(_cut(f"  {line}") for line in lines[1:])]) + ">"
+
+
+def _touched(stretches: Stretches, positions: views.Rows) -> list[int]:
+    """The stretches that rows lie in."""
+    if isinstance(positions, range) and positions and abs(positions.step) == 1:
+        first, last = np.sort(stretches.number_of(np.array([positions[0], positions[-1]]))).tolist()
+        numbers = first + np.flatnonzero(stretches.counts[first : last + 1])
+    else:
+        numbers = np.unique(stretches.number_of(views.array_of(positions))) if len(positions) else np.empty(0)
+    return [int(number) for number in numbers]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) < _WIDTH else f"{line[: _WIDTH - 2]}…"
+
+
+def _shortened(place: str, width: int) -> str:
+    """The end of a URI, which tells more than its beginning."""
+    return place if len(place) <= width else f"…{place[1 - width :]}"

@@ -12,6 +12,7 @@ import bisect
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,43 @@ class UnitRows(RowSource):
     @abc.abstractmethod
     def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
         """Rows from `start` on of one unit: those up to `stop`, or fewer where these need several reads."""
+
+    @abc.abstractmethod
+    def _cuts(self, number: int, names: Sequence[str], max_bytes: int) -> Iterator[tuple[int, int]]:
+        """Where to cut a unit into rows of about `max_bytes` that one read gives."""
+
+    @abc.abstractmethod
+    def _partition(self, number: int) -> str:
+        """Of a unit's blocks."""
+
+    @abc.abstractmethod
+    def _row(self, position: int, names: Sequence[str]) -> dict[str, Any]:
+        """A single row: half the time that a batch of one takes."""
+
+    def rows(self, positions: NDArray[np.int64], names: Sequence[str]) -> list[dict[str, Any]]:
+        if len(positions) > 1:
+            return super().rows(positions, names)
+        return [self._row(position, names) for position in positions.tolist()]
+
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.scan`; a block is of one unit, of which a log may have any rows."""
+        for number, low, high in self._spans(start, stop):
+            for begin, end in clipped(self._cuts(number, names, max_bytes), low, high):
+                log_ids, stamps, columns = self._run(number, begin, end, names)
+                first = 0
+                for log_id, group in itertools.groupby(log_ids):
+                    last = first + len(list(group))
+                    found = {"timestamp": stamps, **columns}
+                    if last - first < len(log_ids):
+                        found = {name: take(values, slice(first, last)) for name, values in found.items()}
+                    yield Block(log_id, self._partition(number), begin - low + first, found)
+                    first = last
+            self._release(number)
+
+    def _release(self, number: int) -> None:
+        """Let go of a unit that was scanned; by default nothing."""
 
     def _runs(self, rows: NDArray[np.int64], names: Sequence[str]) -> Iterator[Run]:
         """Ascending rows, in as few reads as there are runs of them within units."""

@@ -8,21 +8,19 @@ columns (logloom.io.formats.bags.columns).
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Block, Values, python_value
+from logloom.blocks import Values, python_value
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.formats.bags.columns import META, column_from, metas_from
 from logloom.io.formats.bags.dataset_reader import DatasetReader
 from logloom.io.formats.bags.limits import cut_evenly
-from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.sources import BLOCK_BYTES, Run
-from logloom.io.rows.unit_rows import UnitRows, clipped, uris_of
+from logloom.io.rows.sources import Run
+from logloom.io.rows.unit_rows import UnitRows, uris_of
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 
@@ -58,12 +56,6 @@ class BagsReader(UnitRows):
         again = functools.partial(BagsReader, entries=self._entries, storage_options=self._options)
         return again, (self._uris, self.schema)
 
-    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """See `RowSource.rows`; only the bags of the columns are read."""
-        if len(positions) > 1:
-            return super().rows(positions, names)
-        return [self._row(position, names) for position in positions.tolist()]
-
     def _row(self, position: int, names: Sequence[str]) -> dict[str, Any]:
         number, place = self._place_of(position)
         found = self._read(number, place, place + 1, names)
@@ -79,25 +71,18 @@ class BagsReader(UnitRows):
                 ) from error
         return row
 
-    def scan(
-        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        """A block is of one folder."""
-        for number, low, high in self._spans(start, stop):
-            reader = self._reader(number)
-            partition = str(self._entries[number].get("partition", "")) if self._entries else ""
-            for begin, end in clipped(_cuts(reader, self._keys(names), max_bytes), low, high):
-                found = self._read(number, begin, end, names)
-                ids = [row.tobytes() for row in found.pop("log_id")]
-                first = 0
-                for log_id, group in itertools.groupby(ids):  # of a folder that others filled
-                    last = first + len(list(group))
-                    part = found
-                    if last - first < len(ids):
-                        whole = Block("", "", 0, found)
-                        part = whole.take(slice(first, last))
-                    yield Block(self._log_id(number, log_id), partition, begin - low + first, part)
-                    first = last
+    def _cuts(self, number: int, names: Sequence[str], max_bytes: int) -> Iterator[tuple[int, int]]:
+        reader = self._reader(number)
+        ends = np.zeros(len(reader) + 1, np.int64)
+        for key in self._keys(names):
+            limits = reader.bag(key).limits()
+            if len(limits) != len(ends):
+                raise UsageError(f"{key} is a sequence; rows have one value of each column")
+            ends += limits
+        return cut_evenly(ends, max_bytes)
+
+    def _partition(self, number: int) -> str:
+        return str(self._entries[number].get("partition", "")) if self._entries else ""
 
     def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
         found = self._read(number, start, stop, names)
@@ -162,14 +147,3 @@ class BagsReader(UnitRows):
 
     def _type(self, key: str) -> ColumnType:
         return {"log_id": STRING, "timestamp": TIMESTAMP}.get(key) or self.schema.columns[key]
-
-
-def _cuts(reader: DatasetReader, keys: Sequence[str], max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Stretches of rows that weigh about `max_bytes`."""
-    ends = np.zeros(len(reader) + 1, np.int64)
-    for key in keys:
-        limits = reader.bag(key).limits()
-        if len(limits) != len(ends):
-            raise UsageError(f"{key} is a sequence; rows have one value of each column")
-        ends += limits
-    return cut_evenly(ends, max_bytes)

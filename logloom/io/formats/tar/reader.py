@@ -10,19 +10,19 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Array, Block, Ragged, Values, python_value
+from logloom.blocks import Array, Ragged, Values, python_value
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.tar.compression import unpacked
 from logloom.io.formats.tar.index import ShardIndex, index_of
 from logloom.io.formats.tar.samples import META, column_of, decode, decode_meta, parse_key
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.sources import BLOCK_BYTES, Columns, Run
-from logloom.io.rows.unit_rows import UnitRows, clipped, uris_of
+from logloom.io.rows.sources import Columns, Run
+from logloom.io.rows.unit_rows import UnitRows, uris_of
 from logloom.io.storage.files import File
 from logloom.io.storage.filesystems import file_name_of
 from logloom.schema import ColumnType, Schema
@@ -145,17 +145,15 @@ class TarReader(UnitRows):
         return (columns,) if isinstance(columns, str) else tuple(columns or ())
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        """See `RowSource.rows`; of a single row only the members that hold its columns are read."""
+        """See `RowSource.rows`; without a schema members as bytes."""
         if not self._has_schema:
             return self.raw_rows(positions.tolist(), names or None)
-        if len(positions) > 1:
-            return super().rows(positions, names)
-        return [self._row(position, tuple(names)) for position in positions.tolist()]
+        return super().rows(positions, names)
 
-    def _row(self, position: int, names: tuple[str, ...]) -> dict[str, Any]:
+    def _row(self, position: int, names: Sequence[str]) -> dict[str, Any]:
         number, sample = self._place_of(position)
         shard = self._shards[number]
-        found = _read_columns(shard, sample, sample + 1, names, self.schema)
+        found = _read_columns(shard, sample, sample + 1, tuple(names), self.schema)
         log_id, timestamp = parse_key(shard.index.keys[sample], shard.source.name)
         row: dict[str, Any] = {"log_id": log_id, "timestamp": np.int64(timestamp)}
         for name in names:
@@ -184,33 +182,35 @@ class TarReader(UnitRows):
                 found[place] = row
         return found
 
-    def scan(
-        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
-    ) -> Iterator[Block]:
-        """See `RowSource.scan`; a block is of one shard.
+    def _cuts(self, number: int, names: Sequence[str], max_bytes: int) -> Iterator[tuple[int, int]]:
+        """Stretches of samples of one layout."""
+        index = self._shards[number].index
+        lasts = index.starts[1:] - 1
+        ends = index.offsets[lasts] + index.sizes[lasts]
+        changes = np.append(np.flatnonzero(np.diff(index.layout)) + 1, len(index))
+        start = 0
+        while start < len(index):
+            limit = index.offsets[index.starts[start]] + max_bytes
+            stop = max(start + 1, int(np.searchsorted(ends, limit, "right")))
+            stop = min(stop, int(changes[np.searchsorted(changes, start, "right")]))
+            yield start, stop
+            start = stop
 
-        Raises:
-            UsageError: the reader has no schema.
-        """
-        if not self._has_schema:
-            raise UsageError("blocks need a schema: TarReader(uris, schema)")
-        names = tuple(names)
-        for number, low, high in self._spans(start, stop):
-            shard = self._shards[number]
-            for begin, end in clipped(_cuts(shard.index, max_bytes), low, high):
-                for block in _blocks_of(shard, begin, end, names, self.schema):
-                    yield replace(block, first_row=block.first_row - low) if low else block
-            shard.source.release()
+    def _partition(self, number: int) -> str:
+        return self._shards[number].partition
+
+    def _release(self, number: int) -> None:
+        self._shards[number].source.release()
 
     def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
         if not self._has_schema:
-            raise UsageError("batches need a schema: TarReader(uris, schema)")
+            raise UsageError("blocks and batches need a schema: TarReader(uris, schema)")
         shard = self._shards[number]
         other = np.flatnonzero(shard.index.layout[start:stop] != shard.index.layout[start])
         stop = start + int(other[0]) if len(other) else stop
         keys = [parse_key(key, shard.source.name) for key in shard.index.keys[start:stop]]
         found = _read_columns(shard, start, stop, tuple(names), self.schema)
-        columns = {name: _column(found[name], 0, stop - start, self._types[name]) for name in names}
+        columns = {name: _column(found[name], self._types[name]) for name in names}
         return [log_id for log_id, _ in keys], np.array([stamp for _, stamp in keys], np.int64), columns
 
     @property
@@ -325,47 +325,13 @@ def _decode_columns(
     return found
 
 
-def _cuts(index: ShardIndex, max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Stretches of samples of one layout that weigh about `max_bytes`."""
-    lasts = index.starts[1:] - 1
-    ends = index.offsets[lasts] + index.sizes[lasts]
-    changes = np.append(np.flatnonzero(np.diff(index.layout)) + 1, len(index))
-    start = 0
-    while start < len(index):
-        limit = index.offsets[index.starts[start]] + max_bytes
-        stop = max(start + 1, int(np.searchsorted(ends, limit, "right")))
-        stop = min(stop, int(changes[np.searchsorted(changes, start, "right")]))
-        yield start, stop
-        start = stop
-
-
-def _blocks_of(
-    shard: _Shard, start: int, stop: int, names: tuple[str, ...], schema: Schema
-) -> Iterator[Block]:
-    """The samples as blocks, one for each run of rows of one log."""
-    keys = [parse_key(key, shard.source.name) for key in shard.index.keys[start:stop]]
-    found = _read_columns(shard, start, stop, names, schema)
-    types = schema.all
-    first = 0
-    while first < len(keys):
-        log_id = keys[first][0]
-        last = next((k for k in range(first, len(keys)) if keys[k][0] != log_id), len(keys))
-        columns: dict[str, Values] = {
-            "timestamp": np.array([stamp for _, stamp in keys[first:last]], np.int64)
-        }
-        for name in names:
-            columns[name] = _column(found[name], first, last, types[name])
-        yield Block(log_id, shard.partition, start + first, columns)
-        first = last
-
-
-def _column(values: Values | list[Array], first: int, last: int, ctype: ColumnType) -> Values:
+def _column(values: Values | list[Array], ctype: ColumnType) -> Values:
     if not isinstance(values, list):
-        return values.take(slice(first, last)) if isinstance(values, Ragged) else values[first:last]
+        return values
     if ctype.is_ragged:
-        return Ragged.from_rows(values[first:last], ctype)
-    column = np.empty((last - first, *ctype.tail), ctype.dtype)
-    for row, value in enumerate(values[first:last]):
+        return Ragged.from_rows(values, ctype)
+    column = np.empty((len(values), *ctype.tail), ctype.dtype)
+    for row, value in enumerate(values):
         column[row] = value
     return column
 
