@@ -98,7 +98,7 @@ NAMES = {
                 *("Format", "UnitContext", "Writer", "AssembledFormat", "AssemblyPlan", "PlannedPortion"),
                 *("StagedUnit", "FolderKind"),
             ],
-            "logloom.io.rows.sources": ["RowSource"],
+            "logloom.io.rows.sources": ["RowSource", "About"],
             "logloom.io.rows.unit_rows": ["LoadedReader"],
             "logloom.io.formats.stages": ["StageWriter", "StageReader"],
             "logloom.io.formats.assembly": ["by_log", "parts_json"],

@@ -18,7 +18,7 @@ def rows(built):  # noqa: F811
 
 def test_what_builds_counted_is_told_without_reading_a_row(rows, built, monkeypatch):  # noqa: F811
     said = column_statistics(str(built)).columns()
-    monkeypatch.setattr(type(rows.source), "batch", None)
+    monkeypatch.setattr(type(rows.source), "take", None)
     for name in ("ego.speed", "ego.speed.age", "lidar.points", "camera.front"):
         assert rows.stats(name) == said[name]
     assert rows.shuffle(seed=1).stats("ego.speed") == said["ego.speed"]
