@@ -20,8 +20,8 @@ from logloom.inference import common_shape, kind_of
 from logloom.io.catalog.log_statistics import read_statistics_file
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import RowSource, values_of
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.schema import ColumnType, Schema
 from logloom.statistics.columns import Statistics
 from logloom.statistics.rows import RowStatistics

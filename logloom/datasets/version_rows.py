@@ -22,8 +22,8 @@ from logloom.io.rows.chain import ChainedSource, grouped
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.lru_cache import LruCache
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from logloom.io.catalog.version_files import view_folder
 from logloom.io.formats.registry import format_named
 from logloom.io.storage.disk import NO_LINKS, sync, sync_all
 from logloom.io.storage.filesystems import explained
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
 from logloom.io.storage.stored_files import UNITS
+from logloom.io.storage.threads import ahead
 from logloom.row_splits import COLUMN
 from logloom.text import OnMessage, near_to
 from logloom.transforms.build.unit_checks import check_file

@@ -14,15 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from logloom.io.catalog import removal_notes
-from logloom.io.formats.table.index import index
 from logloom.io.formats.table.write import part_writer
-from logloom.io.storage import file_ages, prefetch, processes, threads
-from logloom.io.storage import store as storage
+from logloom.io.storage import processes, threads
 from logloom.io.storage.processes import Process
 from logloom.io.storage.remote import retries
 from logloom.io.storage.store import Store
 from logloom.pipelines.build import build
-from logloom.pipelines.plan import logs as plan_logs
 from logloom.runners.options import Finished
 from logloom.transforms.build import partition, quarantine, run_note, unit_writer
 from tests import faulty
@@ -112,7 +109,7 @@ def logs(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """One thread an actor, which stands for a process, and no waiting."""
-    for module in (file_ages, prefetch, storage, unit_writer, plan_logs, index, part_writer, threads):
+    for module in (unit_writer, part_writer, threads):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Inline)
     monkeypatch.setattr(retries, "WAITS", (0, 0, 0))
     monkeypatch.setattr(Store, "create", noted_create)

@@ -16,8 +16,8 @@ from logloom.io.catalog.row_counts import runs_of_unit
 from logloom.io.rows.log_ranges import SplitLabels
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import parsed
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.row_splits import COLUMN
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.catalog.entries import ENTRY, FileEntry, Files, apart, read_metadata, repair_hint, unit_folder
 from logloom.io.storage.metadata import STRICT, Count, FileName, Name, Text, canonical, checked
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
 from logloom.io.storage.stored_files import PLACES
+from logloom.io.storage.threads import ahead
 
 T = TypeVar("T")
 PORTIONS = "portions.json"  # beside the entry of an assembled output that has some

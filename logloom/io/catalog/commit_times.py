@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.tags import Version
 from logloom.io.storage.metadata import STRICT, Count, checked, parsed, sealed, unsealed
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.text import human_time, some_of
 
 CLOCKS_APART_S = 300  # by which clocks of machines that are set may differ

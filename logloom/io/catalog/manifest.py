@@ -47,8 +47,8 @@ from logloom.io.catalog.tags import Version, read_tags
 from logloom.io.catalog.tombstones import check_purged
 from logloom.io.catalog.version_files import all_versions, lost_manifest, version_file, version_numbers
 from logloom.io.storage.metadata import STRICT, Count, Name, Text, canonical, checked, parsed, without_number
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
 from logloom.text import near_to
 

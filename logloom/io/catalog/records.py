@@ -31,8 +31,8 @@ from logloom.io.catalog.pages import (
     table_of,
     total,
 )
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 
 if TYPE_CHECKING:
     import pyarrow as pa

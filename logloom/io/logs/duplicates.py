@@ -13,7 +13,6 @@ Names and order of a log's files don't matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from blake3 import blake3
@@ -22,6 +21,7 @@ from logloom.errors import LogReadError
 from logloom.io.logs.files.ranges import LogFile, content_id
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import size_of_files, waiting_threads
+from logloom.io.storage.threads import in_threads
 
 T = TypeVar("T")
 
@@ -76,8 +76,8 @@ def groups_by(items: Sequence[T], key: Callable[[T], Hashable | None]) -> list[l
 
 def end_digests(logs: Sequence[LogFiles], storage_options: Mapping[str, Any]) -> list[str | None]:
     """As `end_digest`, of many logs at once."""
-    with ThreadPoolExecutor(waiting_threads(uri for log in logs for uri in log.uris)) as pool:
-        return list(pool.map(lambda log: end_digest(log, storage_options), logs))
+    threads = waiting_threads(uri for log in logs for uri in log.uris)
+    return in_threads(lambda log: end_digest(log, storage_options), logs, threads)
 
 
 def _of_all(digests: Iterable[bytes]) -> str:

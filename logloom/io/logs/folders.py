@@ -11,7 +11,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from blake3 import blake3
@@ -20,6 +19,7 @@ from logloom.errors import StorageError
 from logloom.io.logs.bag_metadata import MAX_BYTES, METADATA, missing_files
 from logloom.io.logs.listings import Listed, entry_of, is_disk, is_hidden_name, is_web, listed, local_stamp
 from logloom.io.logs.opening import kinds
+from logloom.io.storage.threads import in_threads
 
 T = TypeVar("T")
 
@@ -111,8 +111,7 @@ class Folders:
     def bags(self, fs: Any, folders: Iterable[str], threads: int) -> dict[str, tuple[str, ...]]:
         """Those folders that are ROS 2 bags, and their files."""
         unique = sorted(set(folders))
-        with ThreadPoolExecutor(max(1, min(threads, len(unique)))) as pool:
-            found = list(pool.map(lambda folder: self._bag(fs, folder), unique))
+        found = in_threads(lambda folder: self._bag(fs, folder), unique, threads)
         return {folder: files for folder, files in zip(unique, found, strict=True) if files}
 
     def log_in(self, fs: Any, folder: str) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from logloom.io.logs.listings import MAGIC, changed_ns
 from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
 from logloom.io.storage.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
 from logloom.io.storage.remote.object_stores import fault_of
+from logloom.io.storage.threads import in_threads
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
@@ -290,8 +290,8 @@ def find_all(
                 return str(error)
             return shown(f"{given}: can't be listed ({uri}): {type(error).__name__}: {error}")
 
-    with ThreadPoolExecutor(waiting_threads(absolute)) as pool:
-        return list(pool.map(find, uris, absolute))
+    pairs = list(zip(uris, absolute, strict=True))
+    return in_threads(lambda pair: find(*pair), pairs, waiting_threads(absolute))
 
 
 def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterable[FoundLog]:

@@ -21,7 +21,7 @@ from logloom.io.logs.log_list import LogFiles, LogList
 from logloom.io.logs.passes import Pass, pass_named
 from logloom.io.logs.redaction import RedactedLog
 from logloom.io.storage.filesystems import with_access
-from logloom.io.storage.prefetch import ahead
+from logloom.io.storage.threads import ahead
 from logloom.uris import shown
 
 HEAD_BYTES = 64

@@ -23,8 +23,8 @@ from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.log_ranges import Ints, LogRange, SourceLog, Stretches, end_to_end
 from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share
 from logloom.io.storage.folders import content_of, walk
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
 
 _THREADS = 8  # that ask for timestamps, each of another file

@@ -12,7 +12,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +20,9 @@ from logloom.io.storage.disk import own_name, sync
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import TEMPORARY, Store
+from logloom.io.storage.threads import in_threads
 
 _CLOCK = f"{TEMPORARY}/clock"  # written to be dated by the store
-_REMOVERS = 16  # threads; they wait for the store
 # How fsspec's file systems call the time of the last change, the most telling first.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "timeModified", "created")
 
@@ -128,8 +127,7 @@ def remove_files(store: Store, names: Sequence[str], within: str = "") -> None:
     """
     if store.local is None:
         # One by one: a list of names would be taken for patterns.
-        with ThreadPoolExecutor(_REMOVERS) as pool:
-            list(pool.map(store.remove, names))
+        in_threads(store.remove, list(names))
         return
     top = store.local_name(within)
     folders = {top} if within else set()

@@ -18,7 +18,6 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logloom.errors import StorageError, UsageError
@@ -39,6 +38,7 @@ from logloom.io.storage.disk import (
 from logloom.io.storage.filesystems import ZIP, explained
 from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.stored_files import StoredFiles
+from logloom.io.storage.threads import in_threads
 
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
@@ -284,8 +284,7 @@ class Store(StoredFiles):
                     self.fs.put_file(str(path), self.fs_path(f"{name}/{path.name}"))
                     path.unlink()
 
-                with ThreadPoolExecutor(AT_ONCE) as pool:
-                    list(pool.map(put, paths))
+                in_threads(put, paths, AT_ONCE)
                 return
             sync_all(paths)
             target = self.path_of(name)

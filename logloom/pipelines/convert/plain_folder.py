@@ -13,7 +13,6 @@ from __future__ import annotations
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,11 +24,10 @@ from logloom.io.rows.sources import RowSource
 from logloom.io.storage.disk import sync
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead, in_threads
 from logloom.pipelines.convert.sources import VersionSource
 from logloom.pipelines.view import ViewedFile, split_folder, view_files
 from logloom.transforms.build.unit_checks import check_file
-
-_THREADS = 16  # that copy files; they wait for storage
 
 
 @dataclass(frozen=True)
@@ -71,13 +69,13 @@ class PlainFolder:
         if view:
             self.rename(pathlib.Path(view) / _shown_folder(files, output))
             return
-        with explained(self.store.uri), ThreadPoolExecutor(_THREADS) as pool:
-            stored = [work.fs_path(file.stored) for file in files]
-            list(pool.map(self._copy_object, stored, _names(files, output)))
-            work.fs.rm(work.fs_path(""), recursive=True)
 
-    def _copy_object(self, place: str, name: str) -> None:
-        self.store.fs.cp_file(place, self.store.fs_path(name))
+        def copy(pair: tuple[ViewedFile, str]) -> None:
+            self.store.fs.cp_file(work.fs_path(pair[0].stored), self.store.fs_path(pair[1]))
+
+        with explained(self.store.uri):
+            in_threads(copy, list(zip(files, _names(files, output), strict=True)))
+            work.fs.rm(work.fs_path(""), recursive=True)
 
     def rename(self, made: pathlib.Path) -> None:
         """Gives a finished folder its name; its files are the user's own, so they can be written."""
@@ -137,8 +135,9 @@ def copy_out(
     def copy(pair: tuple[ViewedFile, str]) -> None:
         _copy_file(store, target, *pair)
 
-    with explained(target.uri), ThreadPoolExecutor(_THREADS) as pool:
-        for done, _ in enumerate(pool.map(copy, zip(files, names, strict=True)), 1):
+    with explained(target.uri):
+        copied = ahead(copy, zip(files, names, strict=True), at_once=len(files))
+        for done, _ in enumerate(copied, 1):
             on_progress(done, len(files))
     if folder.work.local is not None:
         _remove_others(folder.work.local, names)

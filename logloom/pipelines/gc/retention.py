@@ -30,8 +30,8 @@ from logloom.io.catalog.removal_notes import Keys, are_in, key_of, keys_in
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.catalog.version_files import lost_manifest
 from logloom.io.formats.registry import referred_to
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.recipe import Keep
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +31,8 @@ from logloom.io.logs.opening import open_log, with_passes
 from logloom.io.logs.outline import Outline, outlines
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.storage.filesystems import absolute_uri
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.plan.next_version import Before, namesake_warnings, purged_notes
 from logloom.pipelines.plan.vanished_labels import label_types_before, settle_vanished_labels
 from logloom.recipe import LogTable, Recipe
@@ -395,16 +394,16 @@ class PlanLogs(Mapping[str, Outline]):
             LogReadError: logs can't be read (under `on_error: fail`, or none can); lists all of them.
         """
         files = list(self.files.at(rows))
-        with ThreadPoolExecutor(waiting_threads(uri for log in files for uri in log.uris)) as pool:
-            results = pool.map(self.open_one, files)
-            for done, (row, log, result) in enumerate(zip(rows, files, results, strict=True), 1):
-                self._rows[row] = -1
-                self._states[row] = State.FAILED if isinstance(result, str) else State.OPENED
-                if isinstance(result, str):
-                    self.failed.append((log, result))
-                else:
-                    self.opened[log.log_id] = result
-                self._on_opened(done, len(files))
+        threads = waiting_threads(uri for log in files for uri in log.uris)
+        results = ahead(self.open_one, files, threads, at_once=len(files))
+        for done, (row, log, result) in enumerate(zip(rows, files, results, strict=True), 1):
+            self._rows[row] = -1
+            self._states[row] = State.FAILED if isinstance(result, str) else State.OPENED
+            if isinstance(result, str):
+                self.failed.append((log, result))
+            else:
+                self.opened[log.log_id] = result
+            self._on_opened(done, len(files))
         self._check_failed()
 
     def leave_out(self, row: int, log: LogFiles, why: str) -> None:

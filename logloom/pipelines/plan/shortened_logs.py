@@ -26,8 +26,8 @@ from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import size_of_files
 from logloom.io.logs.outline import Outline
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.plan.logs import PlanLogs, State
 from logloom.pipelines.plan.next_version import Before
 from logloom.recipe import Recipe

@@ -22,10 +22,10 @@ from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.removal_notes import REMOVING
 from logloom.io.storage.file_ages import FoundFile, listed
 from logloom.io.storage.metadata import canonical
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.stored_files import UNITS
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.gc.retention import Needed
 
 _SEARCHED = 64 << 20  # bytes of a file in runs/ or tmp/ that are looked through

@@ -30,9 +30,9 @@ from logloom.io.catalog.version_files import version_file, version_numbers, view
 from logloom.io.logs.match import size_of_files
 from logloom.io.storage.file_ages import FoundFile, listed, remove_files, remove_folder
 from logloom.io.storage.filesystems import absolute_uri
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.stored_files import UNITS
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.build.concurrent_builds import running_now
 from logloom.pipelines.gc.gc import LOG_FILE
 from logloom.pipelines.gc.retention import view_users

@@ -18,8 +18,8 @@ from logloom.io.catalog.tombstones import Purged, digest_of_log, merged_ranges
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.redaction import RedactedLog, lie_in, redacted_ranges
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.schema import TimeRanges
 from logloom.text import human_time
 from logloom.transforms.build.job import Committed

@@ -20,8 +20,8 @@ from logloom.io.catalog.version_files import all_versions, version_file
 from logloom.io.formats.registry import referred_to
 from logloom.io.storage.file_ages import FoundFile
 from logloom.io.storage.metadata import parsed
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.gc.retention import Needed, check_found
 from logloom.pipelines.plan.next_version import check_whole, passes_of
 from logloom.pipelines.purge.proof import Traces

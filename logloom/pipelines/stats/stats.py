@@ -17,8 +17,8 @@ from logloom.errors import PurgedError, UsageError
 from logloom.io.catalog.log_statistics import read_statistics_file
 from logloom.io.catalog.manifest import Manifest, open_root
 from logloom.io.catalog.row_counts import row_split_counts, row_split_names
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.stats.recount import by_reading, splits_by_reading
 from logloom.pipelines.stats.totals import (
     Counted,

@@ -27,9 +27,9 @@ from logloom.io.catalog import log_statistics
 from logloom.io.catalog.log_statistics import read_statistics_file
 from logloom.io.catalog.manifest import Manifest, read_manifest
 from logloom.io.catalog.tombstones import Purged
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.verify.verify import Task, run_tasks
 from logloom.statistics.columns import Statistics
 from logloom.text import OnMessage, ignore_message

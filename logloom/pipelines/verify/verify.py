@@ -32,8 +32,8 @@ from logloom.io.catalog.tags import tag_problems
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.catalog.version_files import view_folder
 from logloom.io.storage.filesystems import explained, with_access
-from logloom.io.storage.prefetch import ahead, in_order
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead, in_order
 from logloom.pipelines.verify.against_logs import check_spans, derive_again, job_again, task_of
 from logloom.pipelines.verify.claims import Claims, Finding, manifest_state, whole_logs
 from logloom.pipelines.view import view_files

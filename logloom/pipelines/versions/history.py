@@ -24,8 +24,8 @@ from logloom.io.catalog.tags import read_tags
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.catalog.version_files import all_versions, lost_manifest
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.plan.next_version import where_logs_are
 from logloom.pipelines.status import builds_of
 from logloom.pipelines.versions.diff import LogChanges, sums_of

@@ -15,8 +15,8 @@ from logloom.io.catalog.page_merge import merge_records
 from logloom.io.catalog.pages import DROPPED, LogRecord
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tombstones import Purged
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.build_plan import Plan
 from logloom.pipelines.plan.next_version import Before, left_out_note, next_version

@@ -24,10 +24,10 @@ from logloom.io.formats.registry import open_unit
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.memory import keep_freed_memory
-from logloom.io.storage.prefetch import ahead
 from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.step_times import each
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
 from logloom.text import counted
 from logloom.transforms.build import memory_budget

@@ -10,7 +10,6 @@ import bisect
 import itertools
 import operator
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from logloom.io.formats.bags.dataset_writer import DatasetWriter
 from logloom.io.formats.bags.files import ClosedAtEnd, open_folder
 from logloom.io.formats.bags.limits import checked_range
 from logloom.io.formats.bags.spec import Codecs, check_spec, codecs_for
+from logloom.io.storage.threads import in_threads
 
 _MAX_THREADS = 32
 
@@ -184,8 +184,7 @@ class ShardedDatasetReader(ClosedAtEnd):
             return DatasetReader(root.child(name), decoders, cache_index, cache_keys, parallel)
 
         if parallel:
-            with ThreadPoolExecutor(min(len(selected), _MAX_THREADS)) as pool:
-                self.readers = list(pool.map(open_shard, selected))
+            self.readers = in_threads(open_shard, selected, _MAX_THREADS)
         else:
             self.readers = [open_shard(name) for name in selected]
         self.closed = False

@@ -13,7 +13,6 @@ import bisect
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +22,7 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError
 from logloom.io.formats.l5kit.chunked_dataset import ChunkedDataset
 from logloom.io.formats.l5kit.rows import ReadRows
+from logloom.io.storage.threads import in_threads
 
 # The labels of things that drive, ride or walk: from PERCEPTION_LABEL_CAR to PERCEPTION_LABEL_ANIMAL.
 AGENT_LABELS = slice(3, 16)
@@ -232,9 +232,7 @@ def compute_agents_mask(
         seen = Sightings.of(frames[first:stop], first, dataset.agents[rows], scene_stops, thresholds)
         mask[rows] = seen.counts(thresholds, source)
 
-    with ThreadPoolExecutor(num_threads or os.cpu_count() or 1) as pool:
-        for _ in pool.map(fill, _batches(scene_stops, agent_stops)):
-            pass  # raises what a batch raised
+    in_threads(fill, [*_batches(scene_stops, agent_stops)], num_threads or os.cpu_count() or 1)
     return mask
 
 

@@ -7,7 +7,6 @@ published (the caller).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -22,8 +21,7 @@ from logloom.io.formats.unit_summary import Closed
 from logloom.io.storage.metadata import Count, Name
 from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
-
-_THREADS = 16  # that ask for sizes; they wait for storage
+from logloom.io.storage.threads import ahead
 
 
 class ClosedLance(Closed):
@@ -62,12 +60,11 @@ def make_file(store: Store, task: ManifestTask) -> tuple[str, bytes]:
     Raises:
         DatasetError: a data file is missing, or of another length.
     """
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for place, file, size in zip(task.places, task.files, pool.map(store.size, task.places), strict=True):
-            if size != file.size:
-                uri = store.uri_of(place)
-                what = "there is no such file" if size is None else f"{size} bytes instead of {file.size}"
-                raise DatasetError(f"{uri}: {what}; {repair_hint(uri)}")
+    for place, file, size in zip(task.places, task.files, ahead(store.size, task.places), strict=True):
+        if size != file.size:
+            uri = store.uri_of(place)
+            what = "there is no such file" if size is None else f"{size} bytes instead of {file.size}"
+            raise DatasetError(f"{uri}: {what}; {repair_hint(uri)}")
     return MANIFEST, manifest_of(task.layout.arrow, task.files)
 
 

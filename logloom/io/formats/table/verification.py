@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from logloom.io.formats.table.index.index import StoredLog, read_log
 from logloom.io.formats.table.read.range_reader import RangeReader
 from logloom.io.formats.table.versions import open_table
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import in_threads
 
 _BATCH = 64 << 20
 
@@ -48,9 +48,13 @@ def verify(
         []
     """
     root, table = open_table(uri, storage_options)
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        found = pool.map(lambda log: list(_damage_of_log(root, table, log, storage_options)), table.logs)
-        return [line for lines in found for line in lines]
+
+    def damage(log: LogRows) -> list[str]:
+        return list(_damage_of_log(root, table, log, storage_options))
+
+    return [
+        line for lines in in_threads(damage, table.logs, threads or os.cpu_count() or 1) for line in lines
+    ]
 
 
 def _damage_of_log(

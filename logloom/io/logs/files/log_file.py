@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -139,10 +138,11 @@ class LogPart:
         starts = rows["offset"][missing]
         scratch = Scratch()
         jobs = fetches(self.container.file, starts, starts + rows["length"][missing], scratch)
-        decoded = read_ahead(
-            partial(self._decode, number, job, scratch)
-            for number, job in zip(missing.tolist(), jobs, strict=True)
-        )
+
+        def decode(pair: tuple[int, Callable[[], memoryview]]) -> Chunk:
+            return self._decode(*pair, scratch)
+
+        decoded = read_ahead(decode, zip(missing.tolist(), jobs, strict=True))
         for number, key, chunk in zip(stretches.tolist(), keys, found, strict=True):
             if chunk is None:
                 chunk = next(decoded)

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -27,9 +24,11 @@ from logloom.io.storage.files import open_local
 from logloom.io.storage.filesystems import filesystem, with_access
 from logloom.io.storage.remote.object_stores import size_in
 from logloom.io.storage.remote.range_requests import failure, fetch, fetch_many
+from logloom.io.storage.threads import ahead
 from logloom.uris import chained, is_local, shown
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 MIB = 1 << 20
 MAX_REQUEST = 16 * MIB  # a larger stretch is fetched by several requests
@@ -177,11 +176,14 @@ def _full_id(identities: tuple[tuple[str, int, str], ...], files: Sequence[LogFi
         digest = blake3(b"full")
         for file in files:
             digest.update(file.size.to_bytes(8, "little"))
-            edges = [*range(0, file.size, MAX_REQUEST), file.size]
-            for piece in read_ahead(partial(file.read, *edge) for edge in pairwise(edges)):
+            for piece in read_ahead(partial(_piece, file), range(0, file.size, MAX_REQUEST)):
                 digest.update(piece)
         _full_ids[identities] = digest.hexdigest()
     return _full_ids[identities]
+
+
+def _piece(file: LogFile, start: int) -> bytes:
+    return file.read(start, min(start + MAX_REQUEST, file.size))
 
 
 def join_ranges(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[slice]:
@@ -252,40 +254,16 @@ def fetches(
         return
     groups = join_ranges(starts, stops)
     spans = [(int(starts[g.start]), int(stops[g.stop - 1])) for g in groups]
-    requests = read_ahead(partial(_read_view, file, *span) for span in spans)
+    requests = read_ahead(lambda span: memoryview(file.read(*span)), spans)
     for group, span, data in zip(groups, spans, requests, strict=True):
         for start, stop in zip(starts[group].tolist(), stops[group].tolist(), strict=True):
             yield partial(_part, data, start - span[0], stop - span[0])
-
-
-def _read_view(file: LogFile, start: int, stop: int) -> memoryview:
-    return memoryview(file.read(start, stop))
 
 
 def _part(data: memoryview, start: int, stop: int) -> memoryview:
     return data[start:stop]
 
 
-def read_ahead(jobs: Iterable[Callable[[], T]], threads: int = 2) -> Iterator[T]:
-    """Gives the results of the jobs in order while the next ones run in threads.
-
-    Fetching, decompressing and checksums release the interpreter's lock. A single job runs in place.
-    """
-    source = iter(jobs)
-    first = next(source, None)
-    if first is None:
-        return
-    second = next(source, None)
-    if second is None:
-        yield first()
-        return
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="logloom-read")
-    try:
-        pending: deque[Future[T]] = deque([pool.submit(first), pool.submit(second)])
-        for job in source:
-            yield pending.popleft().result()
-            pending.append(pool.submit(job))
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+def read_ahead(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """As `ahead` with two threads, so that only a few chunks are in memory at once."""
+    return ahead(work, items, threads=2, at_once=1)

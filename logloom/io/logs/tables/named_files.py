@@ -49,7 +49,7 @@ def read_named(folder: str, names: Sequence[str], options: OpenOptions) -> list[
     Raises:
         LogReadError: a name leaves the folder, or its file is missing or larger than `max_chunk_bytes`.
     """
-    return list(read_ahead(partial(_read, folder, name, options) for name in names))
+    return list(read_ahead(lambda name: _read(folder, name, options), names))
 
 
 def _read(folder: str, name: str, options: OpenOptions) -> bytes:
@@ -114,7 +114,7 @@ def with_contents(content_id: str, table: TableFile, named: Mapping[str, int], o
         LogFile(_uri(folder, name), options.storage_options) for name in sorted(named) if named[name] >= 0
     ]
     digest = blake3(content_id.encode())
-    for found in read_ahead(partial(full_id, file, hash="full") for file in files):
+    for found in read_ahead(partial(full_id, hash="full"), files):
         digest.update(found.encode())
     return digest.hexdigest()
 

@@ -26,7 +26,7 @@ from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.records import LogRecords
 from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, unit_name
 from logloom.io.formats.registry import format_named
-from logloom.io.storage.prefetch import ahead
+from logloom.io.storage.threads import ahead
 from logloom.transforms.build.assembly.known_units import UnitMemory
 from logloom.transforms.build.assembly.portions import (
     portion_identity,

@@ -147,13 +147,13 @@ def test_results_come_in_order_and_jobs_run_in_threads():
         seen.add(threading.get_ident())
         return i
 
-    assert list(read_ahead(lambda i=i: job(i) for i in range(20))) == list(range(20))
+    assert list(read_ahead(job, range(20))) == list(range(20))
     assert len(seen) == 2
 
 
 def test_a_reader_that_stops_early_leaves_no_jobs_behind():
     started = []
-    results = read_ahead(lambda i=i: started.append(i) for i in range(1000))
+    results = read_ahead(started.append, range(1000))
     next(results)
     results.close()
     assert len(started) < 10
@@ -164,7 +164,7 @@ def test_an_error_in_a_job_reaches_the_reader():
         raise LogReadError("broken")
 
     with pytest.raises(LogReadError, match="broken"):
-        list(read_ahead([int, int, fail, int]))
+        list(read_ahead(lambda work: work(), [int, int, fail, int]))
 
 
 def test_a_file_system_that_fails_is_a_storage_error(counting, monkeypatch):

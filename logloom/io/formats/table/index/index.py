@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import itertools
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -28,6 +26,7 @@ from logloom.io.formats.table import description as d
 from logloom.io.formats.table.index.files import decode_texts, is_text, read_file
 from logloom.io.formats.table.versions import open_table
 from logloom.io.formats.table.where import Where, to_filter
+from logloom.io.storage.threads import in_threads
 from logloom.text import near_to
 
 LOG = d.service(0, "log")
@@ -84,15 +83,15 @@ def read_index(
             table.files.prepare(log.log_id)
         return read_file(table.file_uri(root, log.file), stored, table, storage_options, chosen)
 
-    with ThreadPoolExecutor(threads or max(4, os.cpu_count() or 1)) as pool:
-        if chosen is None:
-            frame = _Columns(root, table, [*user, LOG, ROW, *fields], [log.rows for log in table.logs])
-            list(pool.map(lambda number, log: frame.fill(number, read(log)), itertools.count(), table.logs))
-        else:
-            parts = list(pool.map(read, table.logs))
-            frame = _Columns(root, table, [*user, LOG, ROW, *fields], [len(part) for part in parts])
-            for number, part in enumerate(parts):
-                frame.fill(number, part)
+    threads = threads or max(4, os.cpu_count() or 1)
+    if chosen is None:
+        frame = _Columns(root, table, [*user, LOG, ROW, *fields], [log.rows for log in table.logs])
+        in_threads(lambda at: frame.fill(at, read(table.logs[at])), range(len(table.logs)), threads)
+    else:
+        parts = in_threads(read, table.logs, threads)
+        frame = _Columns(root, table, [*user, LOG, ROW, *fields], [len(part) for part in parts])
+        for number, part in enumerate(parts):
+            frame.fill(number, part)
     return frame.finish()
 
 

@@ -24,6 +24,7 @@ from logloom.io.formats.table.references import References, note_use
 from logloom.io.formats.table.write.part_writer import ROWS_FILE, PartWriter, TablePlan, make_plan
 from logloom.io.formats.table.write.user_rows import RowBatch, Rows, open_rows
 from logloom.io.storage.store import TEMPORARY, Store
+from logloom.io.storage.threads import in_threads
 from logloom.schema import ColumnType, Schema
 
 _INDEX = "index"  # the folder of the logs' files
@@ -320,10 +321,9 @@ def _write_index(
     folder.mkdir()
     log_ids = list(parts_of)
     logs: list[d.LogRows] = []
-    with ThreadPoolExecutor(_INDEX_WRITERS) as pool:
-        for start in range(0, len(log_ids), _INDEX_FILES):
-            logs += pool.map(write, log_ids[start : start + _INDEX_FILES])
-            store.fill(folder, _INDEX)
+    for start in range(0, len(log_ids), _INDEX_FILES):
+        logs += in_threads(write, log_ids[start : start + _INDEX_FILES], _INDEX_WRITERS)
+        store.fill(folder, _INDEX)
     return logs
 
 
