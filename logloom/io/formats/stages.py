@@ -1,17 +1,23 @@
-"""Stages: a partition's share of a dataset that is put together from many, in a simple form of our own.
+"""Stages: a partition's rows as files from which a format assembles one dataset of many partitions.
 
-Here: `StageWriter` and `StageReader`, which formats subclass, and `read_range` of a staged file.
-Elsewhere: which files a stage has (`stage.py` in each format's package), what becomes of them
+Here: `StageWriter` and `StageReader`, which formats subclass; arrays in staged files, written by
+`StageWriter.put` and read by `read_entries`.
+Elsewhere: which files a stage has (`stage.py` in each format's package), assembling them
 (logloom.io.formats.assembly).
+
+A staged array is its entries end to end, little-endian, and nothing else, so that any range of entries is one
+request whose place follows from their size.
 """
 
 from __future__ import annotations
 
 import abc
+import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar
 
+import numpy as np
 from pydantic import BaseModel
 
 from logloom.blocks import Array, Block
@@ -23,6 +29,8 @@ from logloom.io.rows.sources import BLOCK_BYTES, RowSource
 from logloom.io.storage.files import File
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
+
+BYTE = np.dtype(np.uint8)
 
 
 class StageWriter(abc.ABC):
@@ -74,6 +82,17 @@ class StageWriter(abc.ABC):
         if file not in self._files:
             self._files[file] = (self.directory / file).open("xb")
         self._files[file].write(data)
+
+    def put(self, file: str, entries: Array) -> None:
+        """Append entries of an array to a file, from which `read_entries` reads them.
+
+        Args:
+            file: its name within the unit; entries without any bytes don't create it.
+            entries: (n, ...) of one shape and type in all calls.
+        """
+        if entries.nbytes:
+            little = np.ascontiguousarray(entries, entries.dtype.newbyteorder("<"))
+            self.write(file, little.reshape(-1).view(np.uint8).data)
 
     def metadata(self) -> dict[str, Any]:
         """What readers and assembly need to know, asked once while files can still be written.
@@ -155,7 +174,7 @@ class StageReader(RowSource):
         """
 
     def file(self, name: str) -> File:
-        """A file of the unit, to be read by `read_range`.
+        """A file of the unit, to be read by `read_entries`.
 
         Args:
             name: within the unit.
@@ -169,14 +188,26 @@ def staged_file(store: Store, name: str) -> File:
     return File(store.uri_of(name), store.options)
 
 
-def read_range(file: File, start: int, stop: int) -> Array:
-    """The bytes [start, stop) of a staged file, (stop - start,) uint8, writable.
+def read_entries(
+    file: File, start: int, stop: int, dtype: np.dtype[Any] = BYTE, tail: tuple[int, ...] = ()
+) -> Array:
+    """Read entries [start, stop) of the array in a staged file.
+
+    Args:
+        dtype, tail: type and shape of an entry.
+
+    Returns:
+        (stop - start, *tail), writable.
 
     Raises:
         DatasetError: the file is missing or too short.
         StorageError: it can't be read.
     """
+    width = dtype.itemsize * math.prod(tail)
+    if start >= stop or not width:
+        return np.empty((max(0, stop - start), *tail), dtype)
     try:
-        return file.read_array(start, stop - start)
+        data = file.read_array(start * width, (stop - start) * width)
     except DatasetError as error:
         raise DatasetError(f"{error}; {repair_hint(file.name)}") from error
+    return data.view(dtype).reshape(stop - start, *tail)

@@ -4,7 +4,7 @@ import fsspec
 import pytest
 
 from logloom.errors import DatasetError
-from logloom.io.formats.stages import read_range
+from logloom.io.formats.stages import read_entries
 from logloom.io.storage.files import File
 
 
@@ -22,19 +22,19 @@ def staged(request, tmp_path):
 
 
 def test_a_range_is_what_lies_there_and_may_be_changed(staged):
-    data = read_range(File(staged), 2, 6)
+    data = read_entries(File(staged), 2, 6)
     data += 1
     assert data.tolist() == [3, 4, 5, 6]
-    assert read_range(File(staged), 4, 4).tolist() == []
+    assert read_entries(File(staged), 4, 4).tolist() == []
 
 
 def test_a_file_that_ends_early_is_named_with_what_repairs_it(staged):
     words = f"cut short: .* it ends at byte .*; `logloom repair {staged.partition('/parts/')[0]}`"
     for stop in (11, 1 << 60):  # no memory is taken for what a stranger's file can't hold
         with pytest.raises(DatasetError, match=f"{staged}: {words}"):
-            read_range(File(staged), 8, stop)
+            read_entries(File(staged), 8, stop)
 
 
 def test_a_missing_file_is_named_with_what_repairs_it(staged):
     with pytest.raises(DatasetError, match=rf"{staged}\.lost: there is no such file; `logloom repair"):
-        read_range(File(f"{staged}.lost"), 0, 1)
+        read_entries(File(f"{staged}.lost"), 0, 1)

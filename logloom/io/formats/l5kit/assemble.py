@@ -46,8 +46,8 @@ from logloom.io.formats.l5kit.mask_chunks import (
 from logloom.io.formats.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.formats.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.formats.l5kit.rows import INTERVALS, read_blocks, rows_of
-from logloom.io.formats.l5kit.stage import Runs, read_rows
-from logloom.io.formats.stages import staged_file
+from logloom.io.formats.l5kit.stage import Runs
+from logloom.io.formats.stages import read_entries, staged_file
 from logloom.io.storage.metadata import Count, Text
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType
@@ -182,7 +182,7 @@ def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, byte
     parts = [np.frombuffer(task.literal, kind.dtype)]
     for piece in task.pieces:
         file = staged_file(store, f"{piece.folder}/{task.array}")
-        rows = read_rows(file, kind.dtype, piece.start, piece.stop)
+        rows = read_entries(file, piece.start, piece.stop, kind.dtype)
         for field, base in zip(INTERVALS.values(), piece.bases, strict=False):  # of frames alone
             rows[field] += base
         parts.append(rows)

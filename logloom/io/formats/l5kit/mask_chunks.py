@@ -23,8 +23,7 @@ from logloom.io.formats.l5kit.dtypes import ARRAYS
 from logloom.io.formats.l5kit.mask import MaskThresholds, mask_of_rows
 from logloom.io.formats.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.formats.l5kit.rows import rows_of
-from logloom.io.formats.l5kit.stage import read_rows
-from logloom.io.formats.stages import staged_file
+from logloom.io.formats.stages import read_entries, staged_file
 from logloom.io.storage.store import Store
 
 FOLDER = "agents_mask"
@@ -122,7 +121,7 @@ def make_mask_chunk(store: Store, task: MaskTask) -> tuple[str, bytes]:
         parts = [np.empty(0, ARRAYS[name].dtype)]
         for number, first, last in ranges_within(task.edges[name], start, stop):
             file = staged_file(store, f"{task.folders[number]}/{name}")
-            rows = read_rows(file, ARRAYS[name].dtype, first, last)
+            rows = read_entries(file, first, last, ARRAYS[name].dtype)
             if name == "frames":
                 rows["agent_index_interval"] += task.edges["agents"][number]
             parts.append(rows)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError
@@ -194,8 +193,3 @@ def group_files() -> dict[str, bytes]:
 
 def _json_bytes(value: Any) -> bytes:
     return json.dumps(value, indent=4, sort_keys=True).encode("ascii")
-
-
-def row_bytes(rows: Array) -> NDArray[np.uint8]:
-    """The bytes of structured rows as they lie in memory, without a copy where they are packed."""
-    return np.ascontiguousarray(rows).reshape(-1).view(np.uint8)

@@ -22,11 +22,9 @@ from logloom.errors import DatasetError, LogReadError
 from logloom.io.formats.interface import UnitContext
 from logloom.io.formats.l5kit.dtypes import ARRAYS, FRAMES
 from logloom.io.formats.l5kit.mapping import MAPPED_SCHEMA, mapping_of
-from logloom.io.formats.l5kit.metadata import row_bytes
 from logloom.io.formats.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.formats.l5kit.rows import INTERVALS, read_blocks, select_columns
-from logloom.io.formats.stages import StageReader, StageWriter, read_range
-from logloom.io.storage.files import File
+from logloom.io.formats.stages import StageReader, StageWriter, read_entries
 from logloom.io.storage.metadata import Count, Int64, Text
 from logloom.schema import Schema
 
@@ -62,13 +60,10 @@ class L5KitStageWriter(StageWriter):
             assert isinstance(structs, Ragged)
             bounds = structs.offsets + self._rows[name]
             frames[field] = np.stack([bounds[:-1], bounds[1:]], axis=1)
-            self._put(name, structs.values)
-        self._put("frames", frames)
-
-    def _put(self, name: str, rows: Array) -> None:
-        if len(rows):
-            self.write(name, row_bytes(rows).data)
-            self._rows[name] += len(rows)
+            self.put(name, structs.values)
+            self._rows[name] += len(structs.values)
+        self.put("frames", frames)
+        self._rows["frames"] += len(frames)
 
     def metadata(self) -> dict[str, Any]:
         """
@@ -126,18 +121,6 @@ class Runs:
             self.found.append([start, start + frames, first, last])
 
 
-def read_rows(file: File, dtype: np.dtype[Any], start: int, stop: int) -> Array:
-    """Rows [start, stop) of a staged file.
-
-    Raises:
-        DatasetError: the file is missing or too short.
-        StorageError: it can't be read.
-    """
-    if start >= stop:
-        return np.empty(0, dtype)
-    return read_range(file, start * dtype.itemsize, stop * dtype.itemsize).view(dtype)
-
-
 class _RowsJson(BaseModel):
     frames: Count
     agents: Count
@@ -171,4 +154,4 @@ class L5KitStageReader(StageReader):
         if stop > self.unit["rows"][name]:
             place = self.store.uri_of("frames")
             raise DatasetError(f"{place}: names {stop} {name} of {self.unit['rows'][name]}: damaged")
-        return read_rows(self.file(name), ARRAYS[name].dtype, start, stop)
+        return read_entries(self.file(name), start, stop, ARRAYS[name].dtype)

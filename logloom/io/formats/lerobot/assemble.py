@@ -35,7 +35,7 @@ from logloom.io.formats.lerobot.staged_rows import PIXELS, STATISTICS, StagedRow
 from logloom.io.formats.lerobot.statistics import CHANNELS, LEVELS, NumberStatistics, stats_json
 from logloom.io.formats.lerobot.video_encoder import joined
 from logloom.io.formats.lerobot.video_reader import FileStream
-from logloom.io.formats.stages import read_range, staged_file
+from logloom.io.formats.stages import read_entries, staged_file
 from logloom.io.storage.store import Store
 from logloom.io.video.frames import pyav
 from logloom.schema import BYTES
@@ -141,8 +141,7 @@ def _pixels(store: Store, folder: str, images: int, start: int, stop: int) -> ND
     for at in range(start, stop, _SEGMENTS_AT_ONCE) if images else ():
         file = staged_file(store, f"{folder}/{PIXELS}")
         end = min(at + _SEGMENTS_AT_ONCE, stop)
-        own = read_range(file, at * total.nbytes, end * total.nbytes).view("<i8")
-        total += own.reshape(-1, *total.shape).sum(axis=0)
+        total += read_entries(file, at, end, np.dtype("<i8"), total.shape).sum(axis=0)
     return total
 
 
@@ -172,7 +171,7 @@ def _stats(store: Store, task: StatsTask) -> dict[str, Any]:
     for folder, _, segments in task.units:
         name = f"{folder}/{STATISTICS}"
         file = staged_file(store, name)
-        data = read_range(file, 0, file.size).tobytes()
+        data = read_entries(file, 0, file.size).tobytes()
         numbers.append(Statistics.from_bytes(data, store.uri_of(name)))
         pixels += _pixels(store, folder, len(pixels), 0, segments)
     rows = sum(rows for _, rows, _ in task.units)

@@ -96,7 +96,7 @@ class LeRobotStageWriter(StageWriter):
         rows["task"] = [self._task(text.tobytes(), mapped) for text in texts]
         for number, feature in enumerate(self._mapping.numbers):
             rows[str(number)] = mapped.columns[feature.key]
-        self.write(ROWS, rows.tobytes())
+        self.put(ROWS, rows)
         self._borders.append(self._take_splits(mapped))
         self._numbers.update(mapped)
         if self._mapping.video is None:
@@ -193,14 +193,14 @@ class LeRobotStageWriter(StageWriter):
         arrays = (self._times, self._sizes, self._task_of, self._borders)
         times, sizes, tasks, borders = map(np.concatenate, arrays)
         if self._pixels:
-            self.write(SIZES, sizes.astype(SIZE).tobytes())
+            self.put(SIZES, sizes.astype(SIZE))
         self.write(STATISTICS, self._numbers.close().to_bytes())
         kinds = np.full((self.num_rows, 1), self._dtype.itemsize)
         kinds = np.concatenate([kinds, sizes], axis=1) if video else kinds + sizes.sum(axis=1, keepdims=True)
         segments = segments_of(times, kinds, begins, tasks, self._options, place, borders)
         if self._pixels:
             counts = [pixels.counts([segment[0] for segment in segments]) for pixels in self._pixels]
-            self.write(PIXELS, np.stack(counts, axis=1).astype("<i8").tobytes())
+            self.put(PIXELS, np.stack(counts, axis=1).astype("<i8"))
         starts = itertools.accumulate((segment[0] for segment in segments[:-1]), initial=0)
         splits = {"splits": [self._splits[start] for start in starts]} if self._splits else {}
         return {
@@ -222,7 +222,7 @@ class LeRobotStageWriter(StageWriter):
             raise UsageError("outputs: lerobot: the encoder doesn't encode all pictures of one size alike")
         self._sizes = [np.stack([packets.sizes for packets in run], axis=1) for run in self._runs]
         keys = np.concatenate([np.stack([packets.keys for packets in run], axis=1) for run in self._runs])
-        self.write(KEYS, keys.astype(np.uint8).tobytes())
+        self.put(KEYS, keys.astype(np.uint8))
         runs = [[len(run[0].sizes), [packets.offset for packets in run]] for run in self._runs]
         begins: Array = np.asarray(keys.all(axis=1))
         return {"runs": runs, "heads": heads}, begins

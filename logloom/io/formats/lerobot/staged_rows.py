@@ -16,7 +16,7 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.catalog.entries import repair_hint
 from logloom.io.formats.lerobot.features import FeatureMapping
-from logloom.io.formats.stages import read_range
+from logloom.io.formats.stages import read_entries
 from logloom.io.storage.files import File
 
 ROWS, SIZES, KEYS, STATISTICS, PIXELS = "rows", "sizes", "keys", "statistics", "pixels"
@@ -56,10 +56,7 @@ class StagedRows:
 
     def numbers(self, start: int, stop: int) -> Array:
         """Rows [start, stop) of the file `rows`, structured."""
-        if start >= stop:
-            return np.empty(0, self._dtype)
-        size = self._dtype.itemsize
-        return read_range(self._files(ROWS), start * size, stop * size).view(self._dtype)
+        return read_entries(self._files(ROWS), start, stop, self._dtype)
 
     @cached_property
     def ends(self) -> Array:
@@ -67,15 +64,14 @@ class StagedRows:
         images = len(self._mapping.images)
         if not images or not self._rows:
             return np.zeros((self._rows + 1, images), np.int64)
-        sizes = read_range(self._files(SIZES), 0, self._rows * images * SIZE.itemsize).view(SIZE)
-        ends = np.cumsum(sizes.reshape(self._rows, images), axis=0, dtype=np.int64)
+        sizes = read_entries(self._files(SIZES), 0, self._rows, SIZE, (images,))
+        ends = np.cumsum(sizes, axis=0, dtype=np.int64)
         return np.concatenate([np.zeros((1, images), np.int64), ends])
 
     def keys(self, number: int, start: int, stop: int) -> Array:
         """(stop - start,) bool, which packets of a feature are keyframes."""
-        images = len(self._mapping.images)
-        found = read_range(self._files(KEYS), start * images, stop * images)
-        are_keys: Array = found.reshape(-1, images)[:, number] != 0
+        found = read_entries(self._files(KEYS), start, stop, tail=(len(self._mapping.images),))
+        are_keys: Array = found[:, number] != 0
         return are_keys
 
     def images(self, number: int, start: int, stop: int) -> Ragged:
@@ -85,10 +81,10 @@ class StagedRows:
             return Ragged(np.empty(0, np.uint8), np.empty(0, np.int64))
         if self._mapping.video is None:
             return Ragged(
-                read_range(self._files(images_file(number)), int(ends[0]), int(ends[-1])), np.diff(ends)
+                read_entries(self._files(images_file(number)), int(ends[0]), int(ends[-1])), np.diff(ends)
             )
         parts = [
-            read_range(self._files(video_file(number, run)), first, last)
+            read_entries(self._files(video_file(number, run)), first, last)
             for run, first, last in self._stretches(number, start, stop)
         ]
         return Ragged(np.concatenate(parts), np.diff(ends))

@@ -20,7 +20,7 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.catalog.entries import repair_hint
 from logloom.io.formats.interface import UnitContext
-from logloom.io.formats.stages import StageReader, StageWriter, read_range
+from logloom.io.formats.stages import StageReader, StageWriter, read_entries
 from logloom.io.formats.unit_summary import Closed
 from logloom.io.formats.zarr.columns import LogArray, array_values, arrays_of, read_blocks
 from logloom.io.storage.files import File
@@ -81,7 +81,7 @@ class ZarrStageWriter(StageWriter):
             pieces = array_values(array, self._types[array.column], values)
             if staged.before < 0:
                 for piece in pieces:
-                    self._put(staged.file, piece)
+                    self.put(staged.file, piece)
             else:
                 (small[name],) = pieces
                 if array.part == "offsets":
@@ -107,13 +107,8 @@ class ZarrStageWriter(StageWriter):
 
     def _flush(self) -> None:
         for values in self._slab.values():
-            self._put(SMALL, values[: self._filled])
+            self.put(SMALL, values[: self._filled])
         self._filled = 0
-
-    def _put(self, file: str, values: Array) -> None:
-        if values.size:
-            little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-            self.write(file, little.reshape(-1).view(np.uint8).data)
 
     def metadata(self) -> dict[str, Any]:
         """Beside what all say: values, of each ragged column in all."""
@@ -134,19 +129,15 @@ def read_staged(file: File, staged: StagedArray, rows: int, start: int, stop: in
         StorageError: it can't be read.
     """
     array = staged.array
-    if start >= stop or not array.row_bytes:
-        return np.empty((stop - start, *array.tail), array.dtype)
     width = array.row_bytes
-    if staged.before < 0:
-        parts = [read_range(file, start * width, stop * width)]
-    else:
-        parts = []
-        for slab in range(start // SLAB_ROWS, -(-stop // SLAB_ROWS)):
-            first = slab * SLAB_ROWS
-            height = min(SLAB_ROWS, rows - first)
-            low, high = max(start - first, 0), min(stop - first, height)
-            at = first * staged.slab_row_bytes + height * staged.before + low * width
-            parts.append(read_range(file, at, at + (high - low) * width))
+    if staged.before < 0 or start >= stop or not width:
+        return read_entries(file, start, stop, array.dtype, array.tail)
+    parts = []
+    for first in range(start // SLAB_ROWS * SLAB_ROWS, stop, SLAB_ROWS):
+        height = min(SLAB_ROWS, rows - first)
+        low, high = max(start - first, 0), min(stop - first, height)
+        at = first * staged.slab_row_bytes + height * staged.before
+        parts.append(read_entries(file, at + low * width, at + high * width))
     data = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return data.view(array.dtype).reshape(stop - start, *array.tail)
 
