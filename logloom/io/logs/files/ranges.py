@@ -1,7 +1,7 @@
 """Byte ranges of files behind any URI, and work done on them ahead of whoever waits for it.
 
-Here: `LogFile` (size, ranges, content id), joining neighbouring ranges into few requests, read-ahead
-by two threads.
+Here: `LogFile` (size, ranges, content id), `fetches` (neighbouring ranges by few requests), read-ahead by two
+threads.
 Elsewhere: what the bytes mean (logloom.io.logs.mcap, logloom.io.logs.rosbag1), which of them a reader needs
 (container_log).
 Ranges are half-open, [start, stop), in bytes.
@@ -13,6 +13,7 @@ import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.storage.files import open_local
 from logloom.io.storage.filesystems import filesystem, with_access
 from logloom.io.storage.remote.object_stores import size_in
-from logloom.io.storage.remote.range_requests import failure, fetch, fetch_many
+from logloom.io.storage.remote.range_requests import failure, fetch, fetch_many, runs
 from logloom.io.storage.threads import ahead
 from logloom.uris import chained, is_local, shown
 
@@ -32,7 +33,6 @@ U = TypeVar("U")
 
 MIB = 1 << 20
 MAX_REQUEST = 16 * MIB  # a larger stretch is fetched by several requests
-SPARE_SHARE = 0.2  # of the wanted bytes may be fetched in vain, to make fewer requests
 
 
 class LogFile:
@@ -186,33 +186,6 @@ def _piece(file: LogFile, start: int) -> bytes:
     return file.read(start, min(start + MAX_REQUEST, file.size))
 
 
-def join_ranges(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[slice]:
-    """Which of the ranges to fetch by one request each.
-
-    The smallest gaps are fetched along, as long as they add at most `SPARE_SHARE` to the wanted bytes.
-
-    Args:
-        starts, stops: (N,) ranges that don't overlap, ascending.
-
-    Returns:
-        Slices of consecutive ranges; together all of them, none over `MAX_REQUEST` unless it is one range.
-    """
-    if len(starts) == 0:
-        return []
-    gaps = starts[1:] - stops[:-1]
-    order = np.argsort(gaps, kind="stable")
-    affordable = np.cumsum(gaps[order]) <= SPARE_SHARE * int((stops - starts).sum())
-    joined = np.zeros(len(gaps), bool)
-    joined[order[affordable]] = True
-    groups: list[slice] = []
-    first = 0
-    for i in range(1, len(starts) + 1):
-        if i == len(starts) or not joined[i - 1] or stops[i] - starts[first] > MAX_REQUEST:
-            groups.append(slice(first, i))
-            first = i
-    return groups
-
-
 class Scratch:
     """Memory that local ranges are read into, again and again: fresh pages cost more than reading them.
 
@@ -252,12 +225,12 @@ def fetches(
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             yield partial(scratch.read, file, start, stop)
         return
-    groups = join_ranges(starts, stops)
-    spans = [(int(starts[g.start]), int(stops[g.stop - 1])) for g in groups]
+    groups = list(pairwise(runs(starts, stops, MAX_REQUEST)))
+    spans = [(int(starts[low]), int(stops[high - 1])) for low, high in groups]
     requests = read_ahead(lambda span: memoryview(file.read(*span)), spans)
-    for group, span, data in zip(groups, spans, requests, strict=True):
-        for start, stop in zip(starts[group].tolist(), stops[group].tolist(), strict=True):
-            yield partial(_part, data, start - span[0], stop - span[0])
+    for (low, high), (first, _), data in zip(groups, spans, requests, strict=True):
+        for start, stop in zip(starts[low:high].tolist(), stops[low:high].tolist(), strict=True):
+            yield partial(_part, data, start - first, stop - first)
 
 
 def _part(data: memoryview, start: int, stop: int) -> memoryview:

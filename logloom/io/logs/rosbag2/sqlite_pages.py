@@ -15,14 +15,17 @@ import os
 import urllib.parse
 import weakref
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import apsw
+import numpy as np
 
 from logloom.errors import LogReadError, StorageError
 from logloom.io.logs.files.ranges import MIB, LogFile
 from logloom.io.storage.files import open_local
 from logloom.io.storage.lru_cache import LruCache
+from logloom.io.storage.remote.range_requests import runs
 
 PAGES: LruCache[bytes] = LruCache(32 * MIB, size=len)
 _PAGE_SIZES = [512 << i for i in range(8)]  # others are damage, which sqlite names
@@ -89,13 +92,11 @@ class PagedFile:
 
     def _fetch(self, units: Iterable[int]) -> dict[int, bytes]:
         """Units, and those that lie between neighbours."""
-        ranges: list[tuple[int, int]] = []
-        for unit in sorted(units):
-            start, stop = unit * self._unit, min((unit + 1) * self._unit, self._size)
-            if ranges and start - ranges[-1][1] <= _GAP and stop - ranges[-1][0] <= _RANGE:
-                ranges[-1] = (ranges[-1][0], stop)
-            elif start < stop:
-                ranges.append((start, stop))
+        starts = np.array(sorted(units), np.int64) * self._unit
+        starts = starts[starts < self._size]
+        stops = np.minimum(starts + self._unit, self._size)
+        groups = pairwise(runs(starts, stops, _RANGE, _GAP))
+        ranges = [(int(starts[low]), int(stops[high - 1])) for low, high in groups]
         found = {}
         for (start, _), data in zip(ranges, self._file.read_many(ranges), strict=True):
             for at in range(0, len(data), self._unit):

@@ -1,6 +1,7 @@
 """The bytes of files of other machines by URI: requests for ranges, and the errors of all reading.
 
-Here: `size_of`, `fetch`, `fetch_many`, `joined`; `failure`, `cut_short` and `whole`.
+Here: `size_of`, `fetch`, `fetch_many`; `joined` and `runs`, which cover ranges by fewer requests; `failure`,
+`cut_short` and `whole`.
 Elsewhere: files, which are open where they are local (logloom.io.storage.files), trying again
 (logloom.io.storage.remote.object_stores), archives (logloom.io.storage.zip_archives).
 
@@ -13,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.storage.filesystems import filesystem
 from logloom.io.storage.remote.object_stores import MISSING, storage_error
@@ -21,6 +25,7 @@ from logloom.uris import chained
 
 LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request
 REMOTE_GAP = 1 << 20
+SPARE_SHARE = 0.2  # of the wanted bytes that may be read in vain where no gap is given
 
 Options = Mapping[str, Any] | None
 
@@ -129,3 +134,31 @@ def joined(
             requests.append((number, offset, length))
         places[i] = (len(requests) - 1, offset - requests[-1][1], length)
     return requests, places
+
+
+def runs(starts: NDArray[np.int64], stops: NDArray[np.int64], most: int, gap: int | None = None) -> list[int]:
+    """Group ranges of one file in the order they are given, each group to be read by one request.
+
+    Args:
+        starts, stops: (n,) in bytes; ascending and apart if no gap is given.
+        most: bytes of a group, unless it is a single range.
+        gap: bytes between two ranges that are read along; None reads the smallest gaps along as long as they
+            add at most `SPARE_SHARE` to the wanted bytes.
+
+    Returns:
+        The first range of each group, then n.
+    """
+    if not len(starts):
+        return [0]
+    gaps = starts[1:] - stops[:-1]
+    if gap is None:
+        order = np.argsort(gaps, kind="stable")
+        joins = np.zeros(len(gaps), bool)
+        joins[order[np.cumsum(gaps[order]) <= SPARE_SHARE * int((stops - starts).sum())]] = True
+    else:
+        joins = (gaps >= 0) & (gaps <= gap)
+    begins, ends, bounds = starts.tolist(), stops.tolist(), [0]
+    for number, is_near in enumerate(joins.tolist(), 1):
+        if not is_near or ends[number] - begins[bounds[-1]] > most:
+            bounds.append(number)
+    return [*bounds, len(begins)]

@@ -8,13 +8,11 @@ import fsspec
 import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from hypothesis import given
-from hypothesis import strategies as st
 
 from logloom.errors import LogReadError, StorageError
 from logloom.io.logs.files import ranges
 from logloom.io.logs.files.chunk_cache import CHUNKS
-from logloom.io.logs.files.ranges import LogFile, Scratch, fetches, join_ranges, read_ahead
+from logloom.io.logs.files.ranges import LogFile, Scratch, fetches, read_ahead
 from logloom.io.logs.interface import TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.storage.remote import retries
@@ -65,29 +63,6 @@ def counting():
     fs.looks.clear()
     CHUNKS.clear()
     return fs
-
-
-gaps = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 400)), max_size=30)
-
-
-@given(gaps)
-def test_joined_ranges_cover_all_and_fetch_little_in_vain(parts):
-    starts, stops, at = [], [], 0
-    for gap, length in parts:
-        starts.append(at + gap)
-        at += gap + length
-        stops.append(at)
-    groups = join_ranges(np.array(starts, np.int64), np.array(stops, np.int64))
-    assert [i for group in groups for i in range(len(starts))[group]] == list(range(len(starts)))
-    fetched = sum(stops[group.stop - 1] - starts[group.start] for group in groups)
-    wanted = sum(length for _, length in parts)
-    assert wanted <= fetched <= (1 + ranges.SPARE_SHARE) * wanted
-
-
-def test_ranges_that_follow_each_other_are_one_request_up_to_its_limit(monkeypatch):
-    monkeypatch.setattr(ranges, "MAX_REQUEST", 25)
-    starts = np.arange(0, 100, 10)
-    assert join_ranges(starts, starts + 10) == [slice(i, i + 2) for i in range(0, 10, 2)]
 
 
 @pytest.mark.parametrize("is_local", [True, False])
