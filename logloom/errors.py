@@ -46,7 +46,15 @@ __all__ = [
 
 
 class LogloomError(Exception):
-    """The one base class to catch. Its only argument is the whole message; no URI in it shows credentials."""
+    """The base class of all errors of logloom, built from one message. No URI in it shows credentials.
+
+    Examples:
+        >>> try:
+        ...     logloom.open("demo/dataset@7")
+        ... except logloom.LogloomError as error:
+        ...     print(type(error).__name__)
+        UsageError
+    """
 
     def __init__(self, message: str = ""):
         super().__init__(shown(str(message)))

@@ -21,17 +21,25 @@ from logloom.errors import UsageError
 
 
 def imported_on_use(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names are imported when they are first used.
+    """Make the `__getattr__` of a package that imports its names, and its modules, on first use.
 
     Args:
-        names: by the module that they stand in; a relative one begins with a dot.
+        package: its full name.
+        names: by the module that defines them; a relative one begins with a dot.
+
+    Returns:
+        A function that raises AttributeError for other names, with the nearest one.
     """
     homes = {name: module for module, within in names.items() for name in within}
 
     def find(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(homes[name], package), name)
+        if name in homes:
+            return getattr(importlib.import_module(homes[name], package), name)
+        if not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}"):
+            return importlib.import_module(f"{package}.{name}")
+        from logloom.text import near_to
+
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{near_to(name, homes, most=0)}")
 
     return find
 

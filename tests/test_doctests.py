@@ -62,12 +62,14 @@ PURE = [
 ]
 IN_A_FOLDER = [
     "logloom.datasets.mixing.concatenation",
+    "logloom.datasets.mixing.mixture",
     "logloom.datasets.dataset",
     "logloom.datasets.search.find",
     "logloom.datasets.loader.loader",
     "logloom.datasets.loader.rows_seen",
     "logloom.durations",
     "logloom.datasets.opening",
+    "logloom.errors",
     "logloom.io.formats.bags.dataset_reader",
     "logloom.io.formats.bags.dataset_writer",
     "logloom.io.formats.table.index.index",
@@ -77,6 +79,7 @@ IN_A_FOLDER = [
     "logloom.io.formats.table.verification",
     "logloom.io.formats.table.write.write",
     "logloom.pipelines.build.build",
+    "logloom.pipelines.commands",
     "logloom.pipelines.plan.plan",
     "logloom.pipelines.stats.stats",
     "logloom.pipelines.verify.verify",
@@ -84,11 +87,13 @@ IN_A_FOLDER = [
     "logloom.schema",
     "logloom.transforms.rows.derive.columns",
 ]
-NAMES = {"logloom": logloom, "np": np, "tt": tt, "bags": bags}
+NAMES = {"ll": logloom, "logloom": logloom, "np": np, "tt": tt, "bags": bags}
 # Public functions and classes that are called in every program; torch_dataset has its page (make torch).
 CALLED = [
-    *(f"logloom.{name}" for name in ("ColumnType", "Recipe", "Schema", "derive")),
-    *(f"logloom.datasets.{name}" for name in ("Loader", "concat", "open", "rows_seen")),
+    "logloom.LogloomError",
+    *(f"logloom.{name}" for name in logloom.__all__ if not name.endswith("Error")),
+    "logloom.datasets.concat",
+    "logloom.datasets.rows_seen",
     *(
         f"logloom.datasets.Dataset.{name}"
         for name in ("filter", "get_many", "map", "normalized", "select", "stats", "window")

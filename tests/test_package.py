@@ -84,8 +84,9 @@ UPWARDS = {
 def test_every_public_name_is_there_and_listed():
     for name in logloom.__all__:
         assert getattr(logloom, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        logloom.nothing  # noqa: B018
+    assert set(logloom.__all__) < set(dir(logloom))
+    with pytest.raises(AttributeError, match="no attribute 'opne'; did you mean open"):
+        logloom.opne  # noqa: B018
     assert {name for names in logloom._HOMES.values() for name in names} == set(logloom.__all__)
 
 

@@ -47,3 +47,8 @@ __all__ = [
 ]
 
 __getattr__ = imported_on_use(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    """List the names that are imported on use, too; shells complete them."""
+    return sorted({*globals(), *__all__})

@@ -18,12 +18,10 @@ from logloom.cli.terminal.output import (
     parse_storage_options,
     print_message,
 )
-from logloom.errors import UsageError
 from logloom.extras import without_collection
 
 if TYPE_CHECKING:
     from logloom.pipelines.plan.build_plan import BuildPlan
-    from logloom.recipe import Recipe
 
 
 class Hash(enum.StrEnum):
@@ -119,13 +117,18 @@ def plan_recipe(
         choices: of `plan_build`.
     """
     with without_collection():
-        from logloom.pipelines.plan.plan import plan_build
+        from logloom.pipelines.plan.plan import load_recipe, plan_build
     from logloom.pipelines.build.progress import steps
     from logloom.pipelines.stats.splits import planned_warnings
     from logloom.pipelines.versions.log_counts import reason_in_words
 
     storage = parse_storage_options(storage_option)
-    recipe, base = _load(options.sources, storage, logs.on_error)
+    recipe, base = load_recipe(
+        options.sources,
+        storage,
+        mode_of(logs.on_error),
+        on_left_out=lambda topic: print_message(f"left out: {topic}"),
+    )
     if options.log:
         recipe, base = recipe.with_logs(options.log, "--log"), None
     given = {"on_error": logs.on_error, "hash": logs.hash}
@@ -150,25 +153,3 @@ def plan_recipe(
     for warning in [*plan.warnings, *planned_warnings(plan)]:
         print_message(f"warning: {warning}")
     return plan
-
-
-def _load(
-    sources: list[str], storage: dict[str, dict[str, Any]], on_error: OnError | None
-) -> tuple[Recipe, str | None]:
-    """The recipe named on the command line, and the folder that its relative URIs start from."""
-    from logloom.io.storage.filesystems import absolute_uri, file_name_of, folder_of
-    from logloom.recipe import Recipe
-
-    recipes = [source for source in sources if file_name_of(source).endswith((".yaml", ".yml"))]
-    if recipes and len(sources) > 1:
-        raise UsageError("give one recipe, or logs; not both")
-    if recipes:
-        uri = absolute_uri(sources[0])
-        return Recipe.load(uri, storage), folder_of(uri)
-    from logloom.pipelines.info.info import suggested_recipe
-
-    # What is skipped or salvaged, the plan and the build print again.
-    text = suggested_recipe(
-        sources, storage, mode_of(on_error), on_left_out=lambda topic: print_message(f"left out: {topic}")
-    )
-    return Recipe.from_yaml(text, source="suggested recipe"), None

@@ -62,6 +62,13 @@ def mix(
 
     Raises:
         UsageError: columns differ, says where; a weight is none; a source has no rows.
+
+    Examples:
+        >>> day = logloom.open("demo/dataset", columns="ego.speed")
+        >>> night = logloom.open("demo/dataset", columns="ego.speed", where="ego.speed > 9")
+        >>> mixture = logloom.mix({"day": (day, 0.75), "night": (night, 0.25)}, seed=1)
+        >>> sorted(mixture[number]["source"] for number in range(4))
+        ['day', 'day', 'day', 'night']
     """
     from logloom.datasets import opening  # what only a Loader needs opens no files
 

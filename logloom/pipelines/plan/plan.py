@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel
@@ -24,6 +24,7 @@ from logloom.io.logs.known_logs import topic_kinds
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.outline import Outline
 from logloom.io.rows.log_ranges import Ints
+from logloom.io.storage.filesystems import absolute_uri, file_name_of, folder_of
 from logloom.io.storage.store import Store
 from logloom.pipelines.plan.build_plan import BuildPlan, PlannedLog
 from logloom.pipelines.plan.current_records import (
@@ -48,7 +49,7 @@ from logloom.pipelines.plan.shortened_logs import set_shortened_aside
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
 from logloom.recipe.mistakes import Mistake
-from logloom.text import counted, human_seconds, some_of
+from logloom.text import OnMessage, counted, human_seconds, ignore_message, some_of
 from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.bundles import bundle_size
 from logloom.transforms.build.job import LogJob, LogTask
@@ -62,6 +63,40 @@ from logloom.uris import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def load_recipe(
+    sources: Sequence[str],
+    storage_options: Mapping[str, Any],
+    on_error: Literal["fail", "skip", "salvage"] = "fail",
+    on_left_out: OnMessage = ignore_message,
+) -> tuple[Recipe, str | None]:
+    """Load a recipe, or suggest one for logs.
+
+    Args:
+        sources: one recipe (.yaml), or logs to build without one.
+        storage_options: fsspec options by protocol.
+        on_error: treatment of damaged logs, where there is no recipe.
+        on_left_out: called with each topic that the suggested recipe leaves out.
+
+    Returns:
+        The recipe, and the folder that its relative URIs start from; None is the current one.
+
+    Raises:
+        UsageError: a recipe and something else.
+        RecipeError: the recipe is missing or has mistakes.
+    """
+    recipes = [source for source in sources if file_name_of(source).endswith((".yaml", ".yml"))]
+    if recipes and len(sources) > 1:
+        raise UsageError("give one recipe, or logs; not both")
+    if recipes:
+        uri = absolute_uri(sources[0])
+        return Recipe.load(uri, storage_options), folder_of(uri)
+    from logloom.pipelines.info.info import suggested_recipe
+
+    # The plan and the build report logs that are skipped or salvaged.
+    text = suggested_recipe(sources, storage_options, on_error, on_left_out=on_left_out)
+    return Recipe.from_yaml(text, source="suggested recipe"), None
 
 
 def plan_build(

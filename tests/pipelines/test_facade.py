@@ -1,0 +1,63 @@
+"""`logloom.build` and the other commands as functions; their examples run in tests/test_doctests.py."""
+
+import inspect
+import pathlib
+
+import pytest
+import typer
+
+import logloom as ll
+from logloom.cli import commands
+from logloom.demo import demo_recipe, make_drives
+
+IN_PYTHON_ONLY = {"runner", "on_message", "storage_options"}  # the options of engines are values of `runner`
+
+
+@pytest.mark.parametrize("name", ["plan", "build", "verify", "convert"])
+def test_keywords_are_the_options_of_the_command(name):
+    options = {
+        opt.lstrip("-").replace("-", "_")
+        for one in typer.main.get_command(commands()).commands[name].params
+        for opt in [*one.opts, one.name]
+    }
+    positional = {"recipe"} if name in ("plan", "build") else set()
+    keywords = set(inspect.signature(getattr(ll, name)).parameters) - IN_PYTHON_ONLY - positional
+    assert keywords <= options
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    place = tmp_path_factory.mktemp("facade")
+    make_drives(place / "logs", seconds=2)
+    recipe = ll.Recipe.from_yaml(demo_recipe(str(place / "logs")))
+    ll.build(recipe, place / "root", workers=1)
+    return place / "root"
+
+
+def test_an_up_to_date_build_returns_the_latest_version(root):
+    recipe = ll.Recipe.from_yaml(demo_recipe(str(root.parent / "logs")))
+    built = ll.build(recipe, root)
+    assert (built.manifest.version, built.built, built.reused) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(("output", "copied"), [("tar", True), ("bags", False)])
+def test_a_plain_folder_is_copied_from_the_version_or_converted(output, copied, root, tmp_path):
+    made = ll.convert(root, tmp_path / output, output, plain=True, workers=1)
+    assert (made.copied, pathlib.Path(made.view)) == (copied, tmp_path / output)
+    assert len(ll.open(tmp_path / output)) == made.manifest.totals["rows"]
+
+
+def test_logs_are_built_without_a_recipe_and_a_detached_engine_is_refused(root, tmp_path):
+    (log, *_) = sorted((root.parent / "logs").iterdir())
+    assert ll.plan(log, tmp_path / "trial").num_logs == 1
+    from logloom.runners import RunnerOptions
+
+    detached = RunnerOptions(
+        "flink",
+        flink_master="flink:8081",
+        environment="external",
+        environment_config="pool:50000",
+        detach=True,
+    )
+    with pytest.raises(ll.UsageError, match="detach=True"):
+        ll.build(log, tmp_path / "trial", runner=detached)
