@@ -33,7 +33,7 @@ def test_the_quickstart_runs_from_top_to_bottom(tmp_path):
     for text in blocks("docs/quickstart.md", "sh"):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
     programs = blocks("docs/quickstart.md", "python")
-    assert len(programs) == 2
+    assert len(programs) == 3
     assert all(run([sys.executable, "-c", text], tmp_path) for text in programs)
 
 
