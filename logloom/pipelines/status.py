@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.catalog.version_files import runs_folder, version_file, version_numbers
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.file_ages import changed_at
 from logloom.io.storage.metadata import checked, parsed
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 from logloom.pipelines.versions.log_counts import lacking_in_words
 from logloom.runners.detached_jobs import look_at

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, LogReadError, UsageError
 from logloom.io.formats.registry import taking
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import absolute_uri, contents, folder_of
 from logloom.io.storage.metadata import canonical
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.query import where
 from logloom.schema import ColumnType
 from logloom.text import counted, near_to

@@ -26,8 +26,8 @@ from pydantic import (
 
 from logloom.errors import RecipeError, UsageError
 from logloom.io.formats.registry import format_named
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.recipe import checks, yaml
 from logloom.recipe.calibration import expanded
 from logloom.recipe.columns import Column, ColumnName, LabelColumn, RecipePart

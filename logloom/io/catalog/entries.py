@@ -33,6 +33,7 @@ from logloom.digests import file_digest
 from logloom.errors import DatasetError
 from logloom.io.catalog.tombstones import check_purged
 from logloom.io.storage.disk import paths_below, start_writing
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import (
     STRICT,
     Count,
@@ -45,7 +46,6 @@ from logloom.io.storage.metadata import (
     checked,
     parsed,
 )
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.step_times import step
 from logloom.io.storage.store import Store
 from logloom.io.storage.stored_files import UNITS

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.manifest import Manifest, manifest_at
 from logloom.io.catalog.version_files import version_numbers
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import STRICT, Count, Text, canonical, checked, parsed
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 from logloom.query.grammar import INTERVALS as NAME
 from logloom.text import near_to

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import (
     STRICT,
     Count,
@@ -33,7 +34,6 @@ from logloom.io.storage.metadata import (
     checked,
     parsed,
 )
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from typing import Annotated
 from pydantic import Field, Strict
 
 from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import STRICT, canonical, checked, parsed, sealed, unsealed
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 
 TAGS = "versions/tags"

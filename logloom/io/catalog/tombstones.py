@@ -19,8 +19,8 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, PurgedError
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import STRICT, Count, Int64, Text, checked, parsed, sealed, unsealed
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 from logloom.schema import TimeRanges
 

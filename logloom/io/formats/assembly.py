@@ -20,8 +20,8 @@ from pydantic import BaseModel
 from logloom.blocks import Block
 from logloom.digests import RowsDigest, digest_of
 from logloom.errors import OF_CONTENT, DatasetError
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import Count, Text
-from logloom.io.storage.remote.object_stores import MISSING
 
 if TYPE_CHECKING:
     from logloom.io.formats.interface import StagedUnit

@@ -18,8 +18,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fsspec.implementations.local import LocalFileSystem
-from fsspec.utils import glob_translate
+from logloom.io.storage.filesystems import LocalFiles
 
 # A file that changed so lately may change again without another time: times are as coarse as two seconds on
 # some disks, and the clock of a file server may be behind this machine's.
@@ -72,6 +71,8 @@ def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], di
         return *names, {}
     found, root, prefix = _found(fs, pattern, now_ns)
     is_hidden = _hidden_by(pattern)
+    from fsspec.utils import glob_translate
+
     matches = re.compile(glob_translate(pattern + "/" * ends_with_slash)).match
     slash = "/" if ends_with_slash or pattern.endswith("/**") else ""
     for name in sorted(found):
@@ -88,6 +89,8 @@ def is_hidden_name(name: str) -> bool:
 
 def _hidden_by(pattern: str) -> Callable[[str], bool]:
     """Return the test for paths that a glob leaves out because a part of them begins with a dot."""
+    from fsspec.utils import glob_translate
+
     dotted = [part for part in pattern.split("/") if part.startswith(".")]
     is_asked_for = re.compile("|".join(map(glob_translate, dotted))).match if dotted else None
 
@@ -158,7 +161,7 @@ def entry_of(fs: Any, info: Mapping[str, Any], now_ns: int) -> Listed:
 
 def is_disk(fs: Any) -> bool:
     """Whether it is that of this machine's disks."""
-    return isinstance(fs, LocalFileSystem)
+    return isinstance(fs, LocalFiles)
 
 
 def is_web(fs: Any) -> bool:

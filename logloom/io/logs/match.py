@@ -14,15 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fsspec.utils import glob_translate
-
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.folders import Folders, is_bag_file, is_metadata, parent_of
 from logloom.io.logs.interface import Log, LogSummary
 from logloom.io.logs.listings import MAGIC, changed_ns
 from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
+from logloom.io.storage.faults import fault_of
 from logloom.io.storage.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
-from logloom.io.storage.remote.object_stores import fault_of
 from logloom.io.storage.threads import in_threads
 from logloom.uris import is_local, shown
 
@@ -252,6 +250,8 @@ def leaving_out(
     if not patterns:
         yield from found
         return
+    from fsspec.utils import glob_translate
+
     absolute = [one if one.startswith("**/") else absolute_uri(one, base) for one in patterns]
     matches = re.compile("|".join(map(glob_translate, absolute))).match
     for item in found:

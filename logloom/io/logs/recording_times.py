@@ -446,7 +446,7 @@ def set_backs_of(times: MessageTimes, facts: RecordedTime) -> tuple[SetBack, ...
     sorted by topic: no topic is set back in it.
     """
     found: list[SetBack] = []
-    for file in np.unique(times.file).tolist():
+    for file in np.flatnonzero(np.bincount(times.file)).tolist():
         group: list[_Decrease] = []
         for one in sorted(_decreases(times, facts, file)):
             joins = group and one.topic not in {other.topic for other in group}

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from logloom.io.storage.remote.object_stores import storage_error
+from logloom.io.storage.faults import storage_error
 from logloom.io.storage.step_times import step
 from logloom.io.storage.threads import Threads
 

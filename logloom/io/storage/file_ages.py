@@ -17,8 +17,8 @@ from typing import Any
 
 from logloom.errors import StorageError
 from logloom.io.storage.disk import own_name, sync
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import explained
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.threads import in_threads
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 from logloom.errors import DatasetError
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import size_and_digest
-from logloom.io.storage.remote.object_stores import MISSING
 
 # Logs are opened through this module, too, which needs nothing of datasets.
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from logloom.io.storage.disk import (
     sync_all,
     unfinished,
 )
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import ZIP, explained
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.stored_files import StoredFiles
 from logloom.io.storage.threads import in_threads
 

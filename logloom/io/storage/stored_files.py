@@ -18,8 +18,8 @@ from typing import Any, Self
 from logloom.caching import cached_property
 from logloom.errors import StorageError
 from logloom.io.storage.disk import paths_below
+from logloom.io.storage.faults import MISSING, size_in
 from logloom.io.storage.filesystems import absolute_uri, explained, filesystem, with_access, with_credentials
-from logloom.io.storage.remote.object_stores import MISSING, size_in
 from logloom.uris import chained, is_local, shown
 
 PLACES = "logloom.places"  # in storage options: see logloom.io.catalog.assembled_outputs

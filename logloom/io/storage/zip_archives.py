@@ -1,6 +1,6 @@
 """Files in zip archives, as a file system that is only read.
 
-Here: `ZippedFiles` and `ArchiveError`. Paths are `<archive>!/<member>`, archive being a path or URI with %
+Here: `ZippedFiles`. Paths are `<archive>!/<member>`, archive being a path or URI with %
 and ! quoted, so that names join to them as to any folder.
 Elsewhere: `zip://member::archive`, as users write it, becomes such a path (logloom.io.storage.filesystems).
 
@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 from fsspec import AbstractFileSystem
 
 from logloom.errors import UsageError
+from logloom.io.storage.faults import ArchiveError
 from logloom.io.storage.remote.range_file import RangedFile
 from logloom.uris import is_local
 
@@ -30,10 +31,6 @@ _KEPT = 16  # archives, and cursors in an archive
 _STEP = 1 << 20
 _HEADER = 30  # bytes of a local header before the name, whose length and that of the extra field end it
 _MOST = 1040  # times its size is what deflate can hold, a little more than 1032
-
-
-class ArchiveError(OSError):
-    """An archive is missing or damaged: what reads a log or a dataset in it says that it is."""
 
 
 class _Archive:

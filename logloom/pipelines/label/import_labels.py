@@ -18,8 +18,8 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.labels.frame_names import Key, SentFrames
 from logloom.io.labels.tools.image_labels import LabelImporter, ToolLabel, label_table
 from logloom.io.storage.disk import PARTIAL, own_name
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents, explained
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.uris import shown
 
 if TYPE_CHECKING:

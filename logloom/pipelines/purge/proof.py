@@ -20,9 +20,9 @@ from logloom.io.catalog.entries import Entry, FileEntry, read_log_part
 from logloom.io.catalog.manifest import Assembled, Manifest, read_assembled
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.removal_notes import REMOVING
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.file_ages import FoundFile, listed
 from logloom.io.storage.metadata import canonical
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.stored_files import UNITS
 from logloom.io.storage.threads import ahead

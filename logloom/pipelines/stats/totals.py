@@ -27,7 +27,7 @@ from logloom.io.catalog import log_statistics
 from logloom.io.catalog.log_statistics import read_statistics_file
 from logloom.io.catalog.manifest import Manifest, read_manifest
 from logloom.io.catalog.tombstones import Purged
-from logloom.io.storage.remote.object_stores import MISSING
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.pipelines.verify.verify import Task, run_tasks

@@ -29,9 +29,9 @@ from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.interpreter import import_environment, module_command
 from logloom.io.catalog.version_files import runs_folder
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.storage.processes import Process, own_process
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.software import software
 from logloom.text import counted
 from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask

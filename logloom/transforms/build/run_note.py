@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 from logloom.errors import DatasetError, OvertakenError, StorageError
 from logloom.io.catalog.version_files import runs_folder
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import Count, Text, canonical, checked, parsed
 from logloom.io.storage.processes import Process, own_process
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 from logloom.text import why_ended
 from logloom.transforms.build.job import Target

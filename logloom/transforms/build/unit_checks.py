@@ -19,8 +19,8 @@ from logloom.io.catalog.entries import ENTRY, Entry, FileEntry, find_entry, read
 from logloom.io.catalog.manifest import Assembled, read_assembled, read_manifest
 from logloom.io.catalog.removal_notes import removing
 from logloom.io.catalog.version_files import version_numbers
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import size_and_digest
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 from logloom.text import counted
 

@@ -21,9 +21,9 @@ from logloom.io.formats.annotations.options import Options
 from logloom.io.formats.annotations.stage import read_infos
 from logloom.io.formats.assembly import PartsJson, by_log, part_problems, parts_json, parts_of
 from logloom.io.formats.interface import AssemblyPlan, StagedUnit
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.metadata import FileName, Text
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 from logloom.schema import STRING
 

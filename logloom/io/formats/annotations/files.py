@@ -15,9 +15,9 @@ from typing import Any
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.annotations import pickles
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents
 from logloom.io.storage.known_files import check_bytes
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.uris import is_local
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

@@ -26,8 +26,8 @@ from logloom.io.formats.annotations.options import Options
 from logloom.io.formats.interface import UnitContext
 from logloom.io.formats.stages import StageReader, StageWriter
 from logloom.io.formats.unit_summary import Closed
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import FileName, Int64, checked, parsed
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
 

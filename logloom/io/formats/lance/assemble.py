@@ -18,8 +18,8 @@ from logloom.io.catalog.entries import repair_hint
 from logloom.io.formats.interface import AssemblyPlan, StagedUnit
 from logloom.io.formats.lance.manifest import MANIFEST, DataFile, manifest_of, read_manifest
 from logloom.io.formats.unit_summary import Closed
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import Count, Name
-from logloom.io.storage.remote.object_stores import MISSING
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 

@@ -26,7 +26,7 @@ from logloom.io.formats.unit_summary import check_unit
 from logloom.io.rows.chain import UnitsSource
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
-from logloom.io.storage.remote.object_stores import MISSING
+from logloom.io.storage.faults import MISSING
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.interpreter import connected_process
-from logloom.io.storage.remote.object_stores import storage_error
+from logloom.io.storage.faults import storage_error
 
 _CRASHES = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP}  # that a process brings about itself
 

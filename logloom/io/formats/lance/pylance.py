@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.extras import needed
-from logloom.io.storage.remote.object_stores import fault_of
+from logloom.io.storage.faults import fault_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, cast
 from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.formats.tar.headers import BLOCK
 from logloom.io.formats.tar.members import TarCutShort, group, walk
+from logloom.io.storage.faults import fault_of
 from logloom.io.storage.filesystems import filesystem
-from logloom.io.storage.remote.object_stores import fault_of
 from logloom.io.storage.remote.range_requests import failure
 from logloom.uris import is_local
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from logloom.errors import DatasetError, UsageError
+from logloom.io.storage.faults import fault_of
 from logloom.io.storage.filesystems import filesystem
-from logloom.io.storage.remote.object_stores import fault_of
 from logloom.io.storage.store import Store
 
 FILES = ("zarr.json", ".zgroup", ".zmetadata", ".zattrs")  # one of them makes a folder a group

@@ -113,7 +113,8 @@ class FileIndex:
     @property
     def with_messages(self) -> NDArray[Any]:
         """(C',) the numbers of the stretches that hold messages."""
-        return np.unique(self.shares["stretch"])
+        numbers = self.shares["stretch"]  # in order
+        return numbers[np.diff(numbers, prepend=-1) > 0]
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.errors import LogReadError, TruncatedLogError
+from logloom.io.storage.faults import size_in
 from logloom.io.storage.files import open_local
 from logloom.io.storage.filesystems import filesystem, with_access
-from logloom.io.storage.remote.object_stores import size_in
 from logloom.io.storage.remote.range_requests import failure, fetch, fetch_many, runs
 from logloom.io.storage.threads import ahead
 from logloom.uris import chained, is_local, shown

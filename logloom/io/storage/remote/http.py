@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 from fsspec.implementations.http import HTTPFileSystem
 
-from logloom.io.storage.remote.object_stores import PARTS_WAY_OUT, unsized
+from logloom.io.storage.faults import PARTS_WAY_OUT, unsized
 from logloom.io.storage.remote.retries import UnfitServerError
 from logloom.uris import host_of
 

@@ -1,107 +1,42 @@
-"""File systems of other machines, such as object stores: requests tried again, and one kind of error.
+"""File systems of other machines, such as object stores: retried requests, and one kind of error.
 
-Here: `RemoteFiles`, which `logloom.io.storage.filesystems` gives for every URI that is neither local nor in a
-zip archive; `storage_error`, in whose words all faults of machine, network and store are told; and
-`fault_of`, which tells these faults from damage where a library read the file.
-Elsewhere: how long is waited, and which clients try again themselves (logloom.io.storage.remote.retries).
+Here: `RemoteFiles`, which `logloom.io.storage.filesystems` returns for every URI that is neither local nor in
+a zip archive.
+Elsewhere: the errors (logloom.io.storage.faults); how long to wait, and which clients retry themselves
+(logloom.io.storage.remote.retries).
 
-A file that isn't there is FileNotFoundError (or NotADirectoryError, IsADirectoryError), as fsspec has it; any
-other failure is a StorageError, so nobody takes it for damage. What answers with less than a file holds
-failed, too.
+A missing file is FileNotFoundError (or NotADirectoryError, IsADirectoryError), as in fsspec; any other
+failure is a StorageError, which can't be mistaken for damage. An answer with fewer bytes than the file has is
+a failure, too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import io
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
-from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.errors import LogloomError, StorageError
+from logloom.io.storage.faults import MISSING, size_in, storage_error
 from logloom.io.storage.remote import retries
 from logloom.io.storage.remote.range_file import RangedFile
 from logloom.io.storage.remote.timeouts import Patience, waiting
 from logloom.io.storage.step_times import step
-from logloom.io.storage.zip_archives import ArchiveError
 from logloom.text import human_seconds
-from logloom.uris import chained, host_of
+from logloom.uris import chained
 
 T = TypeVar("T")
 
-MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""The errors by which reading says that there is no such file."""
 BLOCK = 5 << 20  # bytes that an open file reads ahead, as fsspec has it
-PARTS_WAY_OUT = (
-    "serve it with one that gives ranges (such as nginx, Apache or Caddy, not `python -m http.server`), "
-    "or copy the file here first"
-)
-# Errors that callers tell apart; LogloomErrors come from below, where an archive lies in another store.
+# Errors that callers distinguish; a LogloomError is that of an archive in another store.
 _PASSING = (*MISSING, FileExistsError, LogloomError, MemoryError)
-_REASONS = {
-    errno.ENOSPC: "the disk is full: free some space and run this again, what a build finished is kept",
-    errno.EDQUOT: "the quota is used up: free some space and run this again, what a build finished is kept",
-    errno.EFBIG: "a file would be larger than this disk or the process may have (ulimit -f)",
-    errno.EROFS: "it is read-only",
-    errno.EACCES: "no permission",
-    errno.EPERM: "no permission",
-}
-# Of a file that isn't there, and of an offset that can't be, as damage makes them.
-_OF_FILES = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL})
-
-
-def storage_error(what: str, error: BaseException) -> LogloomError:
-    """The failure of a disk or a store, told with what to do about it; a DatasetError of a damaged archive.
-
-    Args:
-        what: could not be read or written: a URI, or more words.
-    """
-    if isinstance(error, ArchiveError):
-        return DatasetError(f"{what}: {error}")
-    if isinstance(error, OSError):
-        reason = _REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
-    else:
-        reason = f"{type(error).__name__}: {error}"
-    return StorageError(f"{what}: {reason}")
-
-
-def fault_of(what: str, error: BaseException) -> LogloomError | None:
-    """The StorageError of what a library raised of a file; None where it speaks of what the file holds.
-
-    Libraries such as Arrow raise OSErrors of both kinds; only those of the system have a number.
-
-    Args:
-        what: could not be read: a URI, or more words.
-    """
-    if isinstance(error, StorageError):
-        return error
-    is_fault = isinstance(error, OSError) and error.errno and error.errno not in _OF_FILES
-    return storage_error(what, error) if is_fault else None
-
-
-def unsized(uri: str) -> retries.UnfitServerError:
-    """The error of a file whose size its server doesn't tell."""
-    return retries.UnfitServerError(
-        f"the server at {host_of(uri)} doesn't say how large the file is (it sends no Content-Length, or "
-        f"compresses what it sends), so that no part of it can be asked for; {PARTS_WAY_OUT}"
-    )
-
-
-def size_in(info: Mapping[str, Any], uri: str) -> int:
-    """The bytes of a file as a file system describes it.
-
-    Raises:
-        StorageError: it doesn't know.
-    """
-    if info.get("size") is None:
-        raise storage_error(uri, unsized(uri))
-    return int(info["size"])
 
 
 class RemoteFiles(AbstractFileSystem):

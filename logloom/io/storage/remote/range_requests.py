@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, LogloomError
+from logloom.io.storage.faults import MISSING, ArchiveError, storage_error
 from logloom.io.storage.filesystems import filesystem
-from logloom.io.storage.remote.object_stores import MISSING, storage_error
-from logloom.io.storage.zip_archives import ArchiveError
 from logloom.uris import chained
 
 LOCAL_GAP = 16 << 10  # bytes between two ranges below which reading them too is cheaper than another request

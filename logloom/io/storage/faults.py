@@ -1,0 +1,85 @@
+"""Faults of disks, networks and stores, as errors that can't be mistaken for damage.
+
+Here: `storage_error` words them; `fault_of` separates them from damage where a library read the file;
+`MISSING` are the errors of a file that doesn't exist.
+Elsewhere: retrying requests (logloom.io.storage.remote.retries). This module imports no file system.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from typing import Any
+
+from logloom.errors import DatasetError, LogloomError, StorageError
+from logloom.io.storage.remote import retries
+from logloom.uris import host_of
+
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""The errors by which reading says that there is no such file."""
+PARTS_WAY_OUT = (
+    "serve it with one that gives ranges (such as nginx, Apache or Caddy, not `python -m http.server`), "
+    "or copy the file here first"
+)
+_REASONS = {
+    errno.ENOSPC: "the disk is full: free some space and run this again, what a build finished is kept",
+    errno.EDQUOT: "the quota is used up: free some space and run this again, what a build finished is kept",
+    errno.EFBIG: "a file would be larger than this disk or the process may have (ulimit -f)",
+    errno.EROFS: "it is read-only",
+    errno.EACCES: "no permission",
+    errno.EPERM: "no permission",
+}
+# Of a file that isn't there, and of an offset that can't be, as damage makes them.
+_OF_FILES = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL})
+
+
+class ArchiveError(OSError):
+    """An archive is missing or damaged: what reads a log or a dataset in it says that it is."""
+
+
+def storage_error(what: str, error: BaseException) -> LogloomError:
+    """The StorageError of a disk or a store, with what to do about it; a DatasetError of a damaged archive.
+
+    Args:
+        what: could not be read or written: a URI, or more words.
+    """
+    if isinstance(error, ArchiveError):
+        return DatasetError(f"{what}: {error}")
+    if isinstance(error, OSError):
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    return StorageError(f"{what}: {reason}")
+
+
+def fault_of(what: str, error: BaseException) -> LogloomError | None:
+    """The StorageError of what a library raised of a file; None where it speaks of what the file holds.
+
+    Libraries such as Arrow raise OSErrors of both kinds; only those of the system have a number.
+
+    Args:
+        what: could not be read: a URI, or more words.
+    """
+    if isinstance(error, StorageError):
+        return error
+    is_fault = isinstance(error, OSError) and error.errno and error.errno not in _OF_FILES
+    return storage_error(what, error) if is_fault else None
+
+
+def unsized(uri: str) -> retries.UnfitServerError:
+    """The error of a file whose size its server doesn't tell."""
+    return retries.UnfitServerError(
+        f"the server at {host_of(uri)} doesn't say how large the file is (it sends no Content-Length, or "
+        f"compresses what it sends), so that no part of it can be asked for; {PARTS_WAY_OUT}"
+    )
+
+
+def size_in(info: Mapping[str, Any], uri: str) -> int:
+    """The bytes of a file as a file system describes it.
+
+    Raises:
+        StorageError: it doesn't know.
+    """
+    if info.get("size") is None:
+        raise storage_error(uri, unsized(uri))
+    return int(info["size"])
