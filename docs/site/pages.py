@@ -48,6 +48,7 @@ NAMES = {
         {
             "logloom.pipelines.plan.plan": ["plan_build"],
             "logloom.pipelines.plan.build_plan": ["BuildPlan"],
+            "logloom.transforms.build.settings": ["BuildSettings"],
             "logloom.pipelines.build.build": ["build", "submit"],
             "logloom.pipelines.build.result": ["Built"],
             "logloom.pipelines.verify.verify": ["verify", "Report"],

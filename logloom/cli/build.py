@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -66,8 +67,10 @@ def build(
 
     Only what is new is built, and it is read back before the commit.
     """
-    choices = {"allow_empty": allow_empty, "compare": False, **options.choices}
-    make_plan = partial(plan_recipe, recipe, logs, options.storage_option, options.quiet, **choices)
+    settings = dataclasses.replace(options.settings, strict=recipe.strict, allow_empty=allow_empty)
+    make_plan = partial(
+        plan_recipe, recipe, logs, options.storage_option, settings, compare=False, quiet=options.quiet
+    )
     runner = engine.with_workers(options.workers)
     around: Callable[[Any], AbstractContextManager[object]] = nullcontext
     if openlineage is not None:

@@ -143,7 +143,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
             limit=what.limit,
             on_error=what.on_error.value,
             storage_options=storage,
-            **options.choices,
+            settings=options.settings,
         )
         for note in plan.notes:
             options.on_message(f"note: {note}")

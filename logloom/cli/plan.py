@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -54,9 +54,10 @@ def plan(
     from logloom.pipelines.plan.bottleneck import estimated
     from logloom.pipelines.plan.column_warnings import column_warnings
     from logloom.pipelines.plan.summary import in_words, plan_summary
+    from logloom.transforms.build.settings import BuildSettings
 
-    choices: dict[str, Any] = {"sample": None} if all_logs else {}
-    planned = plan_recipe(recipe, logs, storage_option, **choices)
+    settings = BuildSettings(strict=recipe.strict)
+    planned = plan_recipe(recipe, logs, storage_option, settings, all_logs=all_logs)
     found = [] if check and not recipe.strict else column_warnings(planned)
     for warning in found:
         print_message(f"warning: {warning}")

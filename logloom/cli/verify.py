@@ -56,8 +56,8 @@ def verify(
     from logloom.io.catalog.manifest import split_root
     from logloom.io.storage.store import Store
     from logloom.pipelines.build.progress import steps
-    from logloom.pipelines.plan.next_version import check_sample
     from logloom.pipelines.verify.verify import verify as run
+    from logloom.transforms.build.settings import check_sample
 
     check_sample(sample)
     where, version = split_root(root)

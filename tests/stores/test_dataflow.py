@@ -17,6 +17,7 @@ from logloom.pipelines.build import build as job
 from logloom.pipelines.build import template
 from logloom.pipelines.plan.plan import plan_build
 from logloom.runners import RunnerOptions, Size, dataflow, detached_jobs, engine
+from logloom.transforms.build.settings import BuildSettings
 from tests.pipelines.conftest import digests
 from tests.stores.dataflow import dataflow_stand_in, image_of
 
@@ -195,7 +196,7 @@ def asked(service, monkeypatch):
 @pytest.mark.usefixtures("asked")
 def test_a_detached_job_is_asked_of_and_has_its_labels(source, gcs, bucket, service):
     service.hold.clear()
-    planned = plan(source, gcs, bucket, labels={"team": "perception"})
+    planned = plan(source, gcs, bucket, settings=BuildSettings(labels={"team": "perception"}))
     submitted = job.submit(planned, options(bucket, service))
     served = service.jobs[submitted.engine_id]
     assert served.sent["labels"] == {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from logloom.pipelines.build.result import Built
     from logloom.pipelines.plan.build_plan import Plan
     from logloom.runners import RunnerOptions, Submitted
+    from logloom.transforms.build.settings import BuildSettings
 
 AnyPlan = TypeVar("AnyPlan", bound="Plan")
 
@@ -91,15 +92,16 @@ class JobOptions:
         return ignore_message if self.quiet else print_message
 
     @property
-    def choices(self) -> dict[str, Any]:
-        """What planning a job takes of these.
+    def settings(self) -> BuildSettings:
+        """What workers need of these.
 
         Raises:
-            UsageError: a label makes no sense.
+            UsageError: a value makes no sense.
         """
         from logloom.runners.options import parse_labels
+        from logloom.transforms.build.settings import BuildSettings
 
-        return {"verify": self.verify, "labels": parse_labels(self.labels or ())}
+        return BuildSettings(verify=self.verify, labels=parse_labels(self.labels or ()))
 
 
 def run_job(

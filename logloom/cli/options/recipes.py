@@ -22,6 +22,7 @@ from logloom.extras import without_collection
 
 if TYPE_CHECKING:
     from logloom.pipelines.plan.build_plan import BuildPlan
+    from logloom.transforms.build.settings import BuildSettings
 
 
 class Hash(enum.StrEnum):
@@ -107,16 +108,21 @@ def plan_recipe(
     options: RecipeOptions,
     logs: LogOptions,
     storage_option: list[str] | None,
+    settings: BuildSettings,
+    *,
+    all_logs: bool = False,
+    compare: bool = True,
     quiet: bool = False,
-    **choices: Any,
 ) -> BuildPlan:
-    """Plans the build that options ask for; prints its warnings and notes.
+    """Plan the build that options ask for; print its warnings and notes.
 
     Args:
-        quiet: shows no progress and no notes.
-        choices: of `plan_build`.
+        all_logs: open all logs, not a sample of them.
+        compare: see `plan_build`.
+        quiet: hide progress and notes.
     """
     with without_collection():
+        from logloom.pipelines.plan.logs import SAMPLE
         from logloom.pipelines.plan.plan import load_recipe, plan_build
     from logloom.pipelines.build.progress import steps
     from logloom.pipelines.stats.splits import planned_warnings
@@ -139,12 +145,13 @@ def plan_recipe(
             options.to,
             base=base,
             limit=options.limit,
-            strict=options.strict,
+            settings=settings,
             py_files=options.py or (),
             allow_derive=options.allow_derive or (),
             storage_options=storage,
+            sample=None if all_logs else SAMPLE,
+            compare=compare,
             on_opened=on_opened,
-            **choices,
         )
     for note in () if quiet else plan.notes:
         print_message(f"note: {note}")

@@ -255,7 +255,7 @@ def dry_run(plan: Plan, runner: RunnerOptions) -> dict[str, Any]:
         elsewhere = dataclasses.replace(plan.job, store=Store.at(scratch))
         changes, staged = with_changes(elsewhere, plan.changes).changes, _staged(elsewhere, plan)
     sent = dataclasses.replace(plan, job=dataclasses.replace(plan.job, changes=changes), staged=staged)
-    labelled = runner.with_labels(plan.job.labels)
+    labelled = runner.with_labels(plan.job.settings.labels)
     return describe(lambda pipeline: construct(pipeline, sent), labelled, plan.size, name=job_name(plan.job))
 
 
@@ -286,7 +286,7 @@ def _run(
 ) -> Finished | Submitted:
     job = plan.job
     _check_reach(runner, plan)
-    runner = runner.with_labels(job.labels)
+    runner = runner.with_labels(job.settings.labels)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # what it says of errors stands in the error
     LOG.propagate = not runner.is_near  # Beam shows on stderr what reaches the root logger
     try:

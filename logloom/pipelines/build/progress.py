@@ -238,7 +238,7 @@ class Watch:
         if self._quiet:
             return self
         store = self._plan.job.store
-        share = {"all": 1.0, "none": 0.0}.get(self._plan.job.verify)
+        share = {"all": 1.0, "none": 0.0}.get(self._plan.job.settings.verify)
         is_near = store.local is not None and all(map(is_local, itertools.islice(self._plan.uris, 1)))
         waits_for = "disk" if is_near else "network"
         self._meter = Meter(self._plan.work, 1.0 if share is None else share, waits_for)

@@ -25,6 +25,7 @@ from logloom.recipe import Recipe
 from logloom.runners.detached_jobs import place_on_dataflow
 from logloom.runners.options import parse_labels
 from logloom.transforms.build.run_note import Announced
+from logloom.transforms.build.settings import BuildSettings
 
 with beam_needed():
     import apache_beam as beam
@@ -83,14 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         own.to,
         base=None if own.log else folder_of(own.recipe),
         limit=own.limit,
-        verify=own.verify,
-        allow_empty=own.allow_empty,
-        strict=own.strict,
+        settings=BuildSettings(
+            verify=own.verify, allow_empty=own.allow_empty, strict=own.strict, labels=labels
+        ),
         py_files=own.py,
         allow_derive=own.allow_derive,
         storage_options=own.storage_options,
         compare=False,
-        labels=labels,
     )
     options = PipelineOptions(beams, save_main_session=False)
     if plan.up_to_date:

@@ -29,7 +29,6 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.plan.build_plan import Plan
 from logloom.pipelines.plan.next_version import (
     Before,
-    check_verify,
     is_unchanged,
     left_out_note,
     next_version,
@@ -40,6 +39,7 @@ from logloom.schema import Schema
 from logloom.transforms.build.bundles import bundle_size, bundled, packed
 from logloom.transforms.build.conversion import ConvertJob, ConvertTask
 from logloom.transforms.build.job import LogTask, PartitionTask
+from logloom.transforms.build.settings import BuildSettings
 from logloom.uris import is_local
 from logloom.validation import dotted
 
@@ -89,10 +89,9 @@ def plan_convert(
     options: Mapping[str, Any] | None = None,
     columns: list[str] | None = None,
     limit: int | None = None,
-    verify: str = "new",
+    settings: BuildSettings | None = None,
     on_error: str = "fail",
     storage_options: Mapping[str, Any] | None = None,
-    labels: Mapping[str, str] | None = None,
 ) -> ConvertPlan:
     """Plans a conversion.
 
@@ -103,10 +102,9 @@ def plan_convert(
         options: what a recipe would say under `outputs.<output>`.
         columns: names or globs; all by default. A column brings its age and availability.
         limit: only the first logs, for a trial.
-        verify: "new", "all", "none" or "sample:<share>".
+        settings: of this job: what is read back, and its labels.
         on_error: as of `ConvertJob`.
         storage_options: of the new root: fsspec options by protocol.
-        labels: of this job, noted in runs/, and shown by an engine that knows labels of jobs (Dataflow).
 
     Returns:
         The plan, for `logloom.pipelines.convert.convert.convert`.
@@ -120,7 +118,6 @@ def plan_convert(
     places = (store.uri, source.place)
     if len({os.path.realpath(uri) if is_local(uri) else uri.rstrip("/") for uri in places}) == 1:
         raise UsageError(f"{store.uri}: the source itself; choose another folder for what is converted")
-    check_verify(verify)
     form = format_named(output)
     schema = source.schema.part(columns)
     about = source.about
@@ -133,11 +130,10 @@ def plan_convert(
         name=about.name,
         recipe=about.recipe,
         outputs={output: chosen},
-        verify=verify,
+        settings=settings or BuildSettings(),
         source=source,
         columns=tuple(schema.columns),
         on_error=on_error,
-        labels=labels or {},
         **following,
     )
     return _against_parent(job, parent, logs)

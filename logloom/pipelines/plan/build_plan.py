@@ -248,7 +248,7 @@ class BuildPlan(Plan):
         total += len(self.unreadable) + len(self.left_out)
         names = (record.log_id for record in self.unreadable)
         over = self.job.over_budget(skipped, total, lambda: names)
-        return over or (strict_refusal(self.warnings) if self.job.strict else "")
+        return over or (strict_refusal(self.warnings) if self.job.settings.strict else "")
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span]]:

@@ -293,21 +293,3 @@ def _frames(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """In which frames columns lie, of those of which a recipe says it; none of a conversion."""
     columns = recipe.get("columns") or {}
     return {name: column["frame"] for name, column in columns.items() if column.get("frame")}
-
-
-def check_verify(verify: str) -> None:
-    """Raises UsageError unless `verify` is "new", "all", "none" or "sample:<share between 0 and 1>"."""
-    if verify not in ("new", "none"):
-        check_sample(verify, "new, all, none")
-
-
-def check_sample(sample: str, others: str = "all") -> None:
-    """Raises UsageError unless `sample` is "all" or "sample:<share between 0 and 1>"."""
-    if sample == "all":
-        return
-    try:
-        share = float(sample.removeprefix("sample:")) if sample.startswith("sample:") else -1.0
-    except ValueError:
-        share = -1.0
-    if not 0 < share <= 1:
-        raise UsageError(f"{sample!r}: expected {others}, or sample:0.05 (a share of the units)")

@@ -40,7 +40,6 @@ from logloom.pipelines.plan.log_tasks import ListedTasks
 from logloom.pipelines.plan.logs import SAMPLE, PlanLogs, State, list_failures
 from logloom.pipelines.plan.next_version import (
     Before,
-    check_verify,
     is_unchanged,
     left_out_note,
     next_version,
@@ -54,6 +53,7 @@ from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.bundles import bundle_size
 from logloom.transforms.build.job import LogJob, LogTask
 from logloom.transforms.build.partition_results import Failure, failure_of, skipped_record
+from logloom.transforms.build.settings import BuildSettings
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
 from logloom.transforms.rows.derive.python_files import load_files, modules_of, read_files
 from logloom.transforms.rows.plan.resolve import hold_to
@@ -105,15 +105,12 @@ def plan_build(
     *,
     base: str | None = None,
     limit: int | None = None,
-    verify: str = "new",
-    allow_empty: bool = False,
-    strict: bool = False,
+    settings: BuildSettings | None = None,
     py_files: Sequence[str] = (),
     allow_derive: Sequence[str] = (),
     storage_options: Mapping[str, Any] | None = None,
     sample: int | None = SAMPLE,
     compare: bool = True,
-    labels: Mapping[str, str] | None = None,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
     """The plan of a build; versions have the same bytes, whatever it leaves to workers.
@@ -123,15 +120,12 @@ def plan_build(
         root: URI of the dataset's root.
         base: the folder that relative log URIs start from.
         limit: only the first logs, for a trial.
-        verify: "new", "all", "none" or "sample:<share>".
-        allow_empty: a version without rows may be committed.
-        strict: warnings that name lost or doubtful data refuse the build, before it commits anything.
+        settings: of this build: what is read back, what refuses the commit, labels.
         py_files: Python files with functions that columns are derived by.
         allow_derive: modules and packages that columns may be derived by; importing them runs their code.
         storage_options: fsspec options by protocol.
         sample: how many of the logs to build are opened here; workers open the others. None opens all.
         compare: opens all logs that may have changed, to see if there is work; otherwise workers find out.
-        labels: of this build, noted in runs/, and shown by engines whose jobs have labels (Dataflow).
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
@@ -143,7 +137,7 @@ def plan_build(
         >>> plan.up_to_date
         True
     """
-    _check_outputs(recipe, verify)
+    _check_outputs(recipe)
     check_root(store := Store.at(root, storage_options))
     load_files(python := read_files(py_files))
     parent, following = next_version(store)
@@ -154,21 +148,19 @@ def plan_build(
     logs.open_some(logs.rows(State.NEW))
     of_dropped = settle_duplicates(recipe, logs, before, store.uri)
     row_plan, notes = logs.resolve(allowed := [*allow_derive, *modules_of(python)])
-    following |= {"plan": row_plan, "open_options": logs.options, "verify": verify, "labels": labels or {}}
-    job = _job_of(recipe, allow_empty=allow_empty, strict=strict, py_files=python, **following)
+    following |= {"plan": row_plan, "open_options": logs.options, "settings": settings or BuildSettings()}
+    job = _job_of(recipe, py_files=python, **following)
     job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
     plan = _against_parent(job, recipe, before, logs, notes)
     return replace(plan, warnings=(*plan.warnings, *of_dropped))
 
 
-def _check_outputs(recipe: Recipe, verify: str) -> None:
-    """Recipes that are only read from (`head`, Beam) need no outputs, and nothing to read back of them.
+def _check_outputs(recipe: Recipe) -> None:
+    """Recipes that are only read from (`head`, Beam) need no outputs.
 
     Raises:
         RecipeError: it has none.
-        UsageError: see `check_verify`.
     """
-    check_verify(verify)
     if not recipe.outputs:
         why = "a build writes at least one; name a format, such as `outputs: {table: {}}`"
         raise recipe.places.error([Mistake(("outputs",), why)])

@@ -21,6 +21,7 @@ from logloom.pipelines.plan.plan import resolved_references
 from logloom.pipelines.versions.history import follow
 from logloom.text import counted
 from logloom.transforms.build.job import Committed
+from logloom.transforms.build.settings import BuildSettings
 
 
 def plan_drop(
@@ -65,7 +66,7 @@ def plan_drop(
         **following,
         outputs=outputs,
         references=references,
-        allow_empty=allow_empty or undo or not newest.totals.get("rows"),
+        settings=BuildSettings(allow_empty=allow_empty or undo or not newest.totals.get("rows")),
         reason=f"{words}: {reason}" if reason else words,
     )
     changes = {one.log_id: gone(one) for one in erased(store, newest)}  # else this would bring them back

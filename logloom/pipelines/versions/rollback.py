@@ -28,6 +28,7 @@ from logloom.transforms.build.commit import commit
 from logloom.transforms.build.job import Committed
 from logloom.transforms.build.outcomes import LogOutcomes
 from logloom.transforms.build.run_note import Announced
+from logloom.transforms.build.settings import BuildSettings
 
 
 class RolledBack(NamedTuple):
@@ -78,7 +79,8 @@ def rollback(
     if same and (changes or newest.assembled == old.assembled):
         return RolledBack(newest, show(store, newest, view, on_message)[0], left_out, up_to_date=True)
     words = f"rollback to version {old.version}{f': {reason}' if reason else ''}"
-    job = dataclasses.replace(Committed.of(store, old), **following, allow_empty=True, reason=words)
+    settings = BuildSettings(allow_empty=True)
+    job = dataclasses.replace(Committed.of(store, old), **following, settings=settings, reason=words)
     if changes:
         for problem in missing_from(store, logs, (), newest):
             raise DatasetError(f"version {old.version} can't be gone back to: {problem}")

@@ -28,6 +28,7 @@ from logloom.transforms.build.assembly.plan import (
 from logloom.transforms.build.bundles import packed, unpacked
 from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask, Target
 from logloom.transforms.build.journal import FINISHING, OPENED, Note
+from logloom.transforms.build.log_summaries import Opened
 from logloom.transforms.build.outcomes import (
     LogOutcome,
     LogOutcomes,
@@ -139,16 +140,16 @@ def _plan_partitions(log: LogTask | bytes, job: LogJob) -> Iterable[bytes]:
     """Bundles of partitions, packed, or of the result of a log that there is nothing to be done for."""
     if isinstance(log, bytes):
         return [log]
-    log, failed, bundles, size = _open_new(log, job)
+    task, failed, bundles, size = _open_new(log, job)
     if failed is not None:
-        return [packed([PartitionResult(log, "", (), (failed,))])]
-    job.journal.write(Note(OPENED, log.log_id, pieces=sum(map(len, bundles)), size=size))
+        return [packed([PartitionResult(task, "", (), (failed,))])]
+    job.journal.write(Note(OPENED, task.log_id, pieces=sum(map(len, bundles)), size=size))
     # A log without ticks is finished all the same.
-    return map(packed, bundles or [[PartitionResult(log, "", ())]])
+    return map(packed, bundles or [[PartitionResult(task, "", ())]])
 
 
 @_step("open a log")
-def _open_new(log: LogTask, job: LogJob) -> Any:
+def _open_new(log: LogTask, job: LogJob) -> Opened:
     return open_new(job, log)
 
 
@@ -188,7 +189,7 @@ def _read_back(built: bytes, job: Job) -> tuple[str, bytes]:
     """PartitionResults of a log, packed, by log_id."""
     read, known = read_back_bundle(job, unpacked(built))
     units = [entry for result in read for entry in result.entries]
-    looked_at = 0 if known else sum(is_sampled(job.verify, unit.identity) for unit in units)
+    looked_at = 0 if known else sum(is_sampled(job.settings.verify, unit.identity) for unit in units)
     count(units_read_back=looked_at, units_known_read=known)
     return read[0].log.log_id, packed(read)
 

@@ -154,7 +154,7 @@ def _record_of_log(
             *of_turns,
             *_reasons(job.store, [_line_of(each) for each in refusals]),
         ),
-        verified=job.read_share,
+        verified=job.settings.read_share,
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
         catalogue=log.catalogue,
         splits=rows_by_split(run for tally in tallies for run in tally.splits),
@@ -331,7 +331,7 @@ def commit(
         "reused": outcomes.reused,
         "failed": outcomes.failed + len(failures) - len(outcomes.failures),
         "failure_files": list(outcomes.failure_files),
-        "labels": dict(job.labels),
+        "labels": dict(job.settings.labels),
         "whole": logs.are_whole(within_budget=job.skip_budget > 0),
         "unchanged": unchanged,
         "warned": [asdict(warning) for warning in outcomes.warnings],
@@ -397,7 +397,7 @@ def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) ->
 
     if over := job.over_budget(skipped, len(logs), lambda: [one.log_id for one in first(6)]):
         return over
-    if not logs.totals.get("rows") and not job.allow_empty:
+    if not logs.totals.get("rows") and not job.settings.allow_empty:
         why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]
         for one in first(1):
             why.append(f"{counted(skipped, 'log')} skipped, {one.log_id}: {one.reasons[0]}")
@@ -405,7 +405,7 @@ def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) ->
             why.append(f"{counted(dropped, 'log')} left out by `logloom drop`")
         reasons = ", ".join(why) or "no log has a tick"
         return f"no rows at all ({reasons}); --allow-empty commits an empty version"
-    return strict_refusal(warnings) if job.strict else ""
+    return strict_refusal(warnings) if job.settings.strict else ""
 
 
 def create_version(
@@ -429,7 +429,7 @@ def create_version(
         logs=logs,
         assembled=tuple(assembled),
         totals=logs.totals,
-        verified=job.verify,
+        verified=job.settings.verify,
         software=software(),
         parent_digest=job.parent_digest,
         trusted=trusted,
@@ -458,7 +458,7 @@ def was_first(job: Target) -> CommitConflictError:
 
 def _trusted(job: Target, logs: int, assembled: Sequence[Assembled], portions: int) -> dict[str, int]:
     """How much of a version nobody read in this build, since an earlier one made it."""
-    if job.verify == "all":
+    if job.settings.verify == "all":
         return {"logs": 0, "assembled": 0, "portions": 0}
     before = {part.identity for part in job.assembled}
     taken = sum(part.identity in before for part in assembled)

@@ -134,7 +134,7 @@ def converted_record(
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
         units=len(entries),
         rows=sum(entry.rows for entry in entries),
-        verified=job.read_share,
+        verified=job.settings.read_share,
     )
     if not failures:
         return record

@@ -38,6 +38,7 @@ from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.software import software
 from logloom.text import counted, some_of
 from logloom.transforms.build.journal import Journal
+from logloom.transforms.build.settings import BuildSettings
 from logloom.transforms.rows.derive.columns import DeriveError
 from logloom.transforms.rows.derive.python_files import PythonFile, load_files
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span
@@ -123,16 +124,13 @@ class Target:
             that are out of the recipe's reach, or that can't be read.
         number, parent: of the version that is committed; fixed when the job is submitted.
         skip_budget: the share of the logs that may be skipped, 0 where there is no limit.
-        verify: what is read back: "new", "all", "none" or "sample:<share>" (see `Manifest.verified`).
+        settings: what people chose for this build.
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
         assembled: the parent's assembled outputs.
-        allow_empty: a version without rows may be committed.
-        strict: a version with a warning of lost or doubtful data may not.
         references: digests of the datasets that outputs point into, by output.
         reason: see `Manifest.reason`.
         run: names this submission; stands in no file's bytes, only in the name of its outcome.
         started: when it was planned, seconds since the Unix epoch; stands beside the manifest and in runs/.
-        labels: of this submission, for people and bills; they stand in runs/ alone.
         block_bytes: how many bytes of rows a worker holds at a time.
         bundle: how many partitions of a log pass through the engine together at most.
         if_changed: nothing is committed where the records turn out to be the parent's.
@@ -147,16 +145,13 @@ class Target:
     parent: int | None
     changes: tuple[RecordShard, ...] = ()
     skip_budget: float = 0.0
-    verify: str = "new"
+    settings: BuildSettings = field(default_factory=BuildSettings)
     parent_digest: str = ""
     assembled: tuple[Assembled, ...] = ()
-    allow_empty: bool = False
-    strict: bool = False
     references: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     run: str = "again"
     started: int = 0
-    labels: Mapping[str, str] = field(default_factory=dict)
     block_bytes: int = 64 << 20
     bundle: int = 1
     if_changed: bool = False
@@ -215,11 +210,6 @@ class Target:
     @cached_property
     def _key_of_all(self) -> list[Any]:
         return [self.plan_identity, [self.output_identity(output) for output in self.outputs]]
-
-    @property
-    def read_share(self) -> str:
-        """How much of the units that the job makes it reads back."""
-        return "all" if self.verify == "new" else self.verify
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,7 +70,9 @@ def read_back(job: Target, result: PartitionResult) -> PartitionResult:
     keep_freed_memory()
     reading = Reading.of(job)
     began = time.perf_counter()
-    chosen = [entry for entry in result.entries if entry.rows and is_sampled(job.verify, entry.identity)]
+    chosen = [
+        entry for entry in result.entries if entry.rows and is_sampled(job.settings.verify, entry.identity)
+    ]
     failures = [one for entry in chosen for one in damaged(job, entry, differences(reading, entry))]
     job.journal.write(Note(READING_BACK, result.log.log_id, seconds=time.perf_counter() - began))
     return dataclasses.replace(result, failures=(*result.failures, *failures))

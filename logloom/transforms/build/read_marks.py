@@ -31,7 +31,7 @@ def read_back_bundle(job: Target, results: Sequence[PartitionResult]) -> tuple[l
     entries = [entry for result in results for entry in result.entries]
     # Units with these names that hold just these bytes.
     held = [[one.output, one.identity, [file.digest for file in one.files], one.columns] for one in entries]
-    mark = mark_of(job, held, len(entries)) if entries and job.verify != "none" else ""
+    mark = mark_of(job, held, len(entries)) if entries and job.settings.verify != "none" else ""
     if mark and is_marked(job, mark):
         for result in results:
             job.journal.write(Note(READING_BACK, result.log.log_id, found=True))
@@ -44,13 +44,13 @@ def read_back_bundle(job: Target, results: Sequence[PartitionResult]) -> tuple[l
 
 def mark_of(job: Target, content: Any, units: int = 0) -> str:
     """The mark of what is told apart by JSON values, read to the same extent."""
-    digest = digest_of([job.verify, content])[:32]
+    digest = digest_of([job.settings.verify, content])[:32]
     return f"{marks_folder(job.number)}/{digest[:2]}/{digest[2:]}-{units}"
 
 
 def is_marked(job: Target, mark: str) -> bool:
     """Whether what has this mark needn't be read again."""
-    return job.verify != "all" and job.store.exists(mark)
+    return job.settings.verify != "all" and job.store.exists(mark)
 
 
 def leave_mark(job: Target, mark: str) -> None:

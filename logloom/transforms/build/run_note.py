@@ -176,7 +176,7 @@ class Announced:
             now,
             units,
             detached=detached,
-            labels=job.labels,
+            labels=job.settings.labels,
             turn=0 if takes_turn else 1,
             **asdict(own_process()),
         )

@@ -45,6 +45,7 @@ from logloom.recipe import Recipe
 from logloom.transforms.build import commit, partition
 from logloom.transforms.build.outcomes import merge_outcomes, write_outcomes
 from logloom.transforms.build.partition_results import Failure
+from logloom.transforms.build.settings import BuildSettings
 from tests.files import flip
 from tests.forking import command
 from tests.pipelines.conftest import build_at, digests
@@ -431,7 +432,7 @@ def test_an_assembled_output_that_does_not_read_back_is_not_committed(drive, bui
     with pytest.raises(ReadBackError, match="l5kit"):
         build_at(drive.recipe(), root)
     assert not (root / version_file(1)).exists()
-    assert build_at(drive.recipe(), root, verify="none").manifest.verified == "none"
+    assert build_at(drive.recipe(), root, settings=BuildSettings(verify="none")).manifest.verified == "none"
 
 
 def split_in_two(drive, logs):
@@ -505,19 +506,21 @@ def test_a_finished_unit_that_lost_a_file_is_built_again(drive, built, tmp_path)
 def test_what_was_read_back_and_what_was_trusted_stands_in_the_manifest(drive, tmp_path):
     root, logs = tmp_path / "root", tmp_path / "logs"
     recipe = split_in_two(drive, logs)
-    first = build_at(recipe, root, verify="none").manifest
+    first = build_at(recipe, root, settings=BuildSettings(verify="none")).manifest
     assert (first.verified, first.trusted["logs"]) == ("none", 0)
     shutil.copy(drive.logs[1], logs)
     shard = next(iter(sorted(root.glob("parts/tar/*/*/shard.tar"))))
     good = shard.read_bytes()
     flip(shard)
     with pytest.raises(ReadBackError, match="logloom repair"):
-        build_at(recipe, root, verify="all")
+        build_at(recipe, root, settings=BuildSettings(verify="all"))
     second = build_at(recipe, root).manifest
     assert (second.verified, second.trusted["logs"]) == ("new", 1)
     assert [log.verified for log in second.logs] == ["none", "all"]
     shard.write_bytes(good)
-    third = build_at(recipe.model_copy(update={"name": "other"}), root, verify="all").manifest
+    third = build_at(
+        recipe.model_copy(update={"name": "other"}), root, settings=BuildSettings(verify="all")
+    ).manifest
     assert (third.verified, third.trusted) == ("all", {"logs": 0, "assembled": 0, "portions": 0})
 
 

@@ -11,6 +11,7 @@ from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.transforms.build.build_warnings import BuildWarning, as_json, strict_refusal
+from logloom.transforms.build.settings import BuildSettings
 from tests.forking import command
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
@@ -84,7 +85,9 @@ def test_strict_refuses_a_purged_log_that_comes_back_and_commits_nothing(repacke
 def test_strict_refuses_what_workers_find_in_logs_that_no_plan_opened(cars):
     write(cars, "d01", STRAY)
     recipe = Recipe.from_yaml(RECIPE)
-    plan = plan_build(recipe, str(cars / "root"), base=str(cars), sample=1, strict=True)
+    plan = plan_build(
+        recipe, str(cars / "root"), base=str(cars), sample=1, settings=BuildSettings(strict=True)
+    )
     assert not plan.warnings
     with pytest.raises(LogloomError, match=r"(?s)--strict: 1 warning names.*1 message outside the recording"):
         build(plan)

@@ -29,6 +29,7 @@ from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions.drop import plan_drop
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
+from logloom.transforms.build.settings import BuildSettings
 from tests.forking import command as logloom
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
@@ -378,14 +379,14 @@ def test_a_log_that_waits_is_not_called_gone_and_moves_with_its_copies(night):
 def test_a_version_that_has_duplicates_is_built_upon_under_strict(night):
     night.record("m", "other")
     night.copy("m", "z")
-    assert "z: same content as m" in night.plan(strict=True).problem
+    assert "z: same content as m" in night.plan(settings=BuildSettings(strict=True)).problem
     night.build()
     night.record("more")
-    plan = night.plan(strict=True)
+    plan = night.plan(settings=BuildSettings(strict=True))
     assert plan.problem == ""
     assert [(warning.text[:2], warning.is_doubtful) for warning in plan.warnings] == [("z:", False)]
     night.copy("more", "y")
-    assert "y: same content as more" in night.plan(strict=True).problem
+    assert "y: same content as more" in night.plan(settings=BuildSettings(strict=True)).problem
 
 
 def test_a_returned_namesake_of_a_purged_log_is_the_duplicate_of_one_that_was_built(night):

@@ -83,7 +83,7 @@ AssembledResult = tuple[Assembled, tuple[Failure, ...], int]
 
 def may_check(job: Target) -> bool:
     """Whether `plan_checks` can find anything to look at."""
-    return bool(assembled_outputs(job)) or (job.verify == "all" and job.parent is not None)
+    return bool(assembled_outputs(job)) or (job.settings.verify == "all" and job.parent is not None)
 
 
 def plan_checks(
@@ -93,7 +93,8 @@ def plan_checks(
     if outcomes.failures or outcomes.unchanged:
         return
     whole: set[tuple[str, str]] = set()
-    for _, entry in entries_of(job.store, kept_records(job, outcomes)) if job.verify == "all" else ():
+    kept = kept_records(job, outcomes) if job.settings.verify == "all" else ()
+    for _, entry in entries_of(job.store, kept):
         whole.add((entry.output, entry.identity))
         job.journal.write(Note(CHECKING, entry.log_id, done=False))
         yield UnitCheck(entry, True)
@@ -231,12 +232,12 @@ def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResul
     job.journal.write(Note(READING_BACK, output, done=False))
     problems: list[str] = []
     is_trusted = candidate.found and _is_parents(job, identity)
-    num_trusted = 0 if job.verify == "all" else len(entry.portions) - len(candidate.fresh)
+    num_trusted = 0 if job.settings.verify == "all" else len(entry.portions) - len(candidate.fresh)
     mark = mark_of(job, [output, identity, blake3(entry.to_bytes()).hexdigest()])
-    is_known = (is_trusted and job.verify != "all") or (candidate.found and is_marked(job, mark))
+    is_known = (is_trusted and job.settings.verify != "all") or (candidate.found and is_marked(job, mark))
     if candidate.found and not is_trusted and not refresh_assembled(job, identity, entry):
         problems = [f"{job.store.uri_of(unit_folder(output, identity))}: removed while this build ran"]
-    elif is_sampled(job.verify, identity) and not is_known:
+    elif is_sampled(job.settings.verify, identity) and not is_known:
         problems = list(
             assembled_differences(job.store, identity, entry, candidate.fresh if num_trusted else None)
         )

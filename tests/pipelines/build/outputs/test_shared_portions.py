@@ -35,6 +35,7 @@ from logloom.transforms.build import commit
 from logloom.transforms.build.assembly import files as assembly
 from logloom.transforms.build.assembly import known_units
 from logloom.transforms.build.commit import outcome_file, read_outcome
+from logloom.transforms.build.settings import BuildSettings
 from tests.pipelines.conftest import build_at, digests
 from tests.simulation.eager import run_eagerly
 
@@ -315,7 +316,7 @@ def test_a_lost_entry_of_an_output_whose_portions_are_there_is_put_together_agai
 def test_what_the_parent_has_is_trusted_unless_all_is_to_be_read(archive):
     path, _ = flip(archive, "zarr")
     with pytest.raises(ReadBackError, match=r"logloom repair .*@\d+` builds again what is damaged"):
-        archive.build(0, 1, 2, 4, verify="all")
+        archive.build(0, 1, 2, 4, settings=BuildSettings(verify="all"))
     archive.build(0, 1, 2, 4)
     _, manifest = open_root(Store.at(str(archive.root)), 6)
     # Four of zarr; of L5Kit, which lies finished since the build before, as many as if it did not.
@@ -346,7 +347,7 @@ def test_units_that_nothing_new_is_made_of_are_not_read(archive):
             archive.build(0, 2, 4)  # of its group nothing changes
         else:
             with pytest.raises(ReadBackError, match="its bytes changed"):
-                archive.build(0, 3, 4, verify="all")
+                archive.build(0, 3, 4, settings=BuildSettings(verify="all"))
 
 
 def forget_versions(archive, first):

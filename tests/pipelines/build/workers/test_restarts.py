@@ -12,6 +12,7 @@ from logloom.transforms.build import commit, partition
 from logloom.transforms.build import read_back as reading_back
 from logloom.transforms.build.assembly import files as assembly
 from logloom.transforms.build.read_marks import read_back_bundle, units_read_back
+from logloom.transforms.build.settings import BuildSettings
 from tests.pipelines.conftest import build_at
 
 
@@ -97,7 +98,7 @@ def test_an_assembled_output_that_was_read_back_is_not_read_again_by_the_next_at
     assert len(read) == made
     for kind in ("json", "blake3"):
         (tmp_path / f"versions/00000001.{kind}").unlink()
-    build_at(drive.recipe(), tmp_path, verify="all")
+    build_at(drive.recipe(), tmp_path, settings=BuildSettings(verify="all"))
     assert len(read) > made
 
 
