@@ -87,7 +87,8 @@ def status(
             print_folded(one.in_words())
         if not found:
             print_message(f"{store.uri}: no build has left anything here")
-    if wait and not all(one.state in ("committed", "unchanged") for one in found):
+    done = (builds.BuildState.committed, builds.BuildState.unchanged)
+    if wait and not all(one.state in done for one in found):
         raise typer.Exit(FAILED)
     if wait and not all(one.whole for one in found):
         raise typer.Exit(NOT_WHOLE)

@@ -9,6 +9,7 @@ builds that are refused beside others (logloom.pipelines.build.concurrent_builds
 from __future__ import annotations
 
 import contextlib
+import enum
 import itertools
 import re
 import time
@@ -39,11 +40,27 @@ from logloom.transforms.build.run_note import (
 
 LOOK_EVERY = 5.0  # seconds
 UNANSWERED_FOR = 60.0  # seconds, until nobody waits for an engine any more
-GOING_ON = ("running", "detached", "unknown")  # states
 MAX_REQUESTED = 10  # detached jobs of a version; a stranger's root may name very many
 _RUN = re.compile(r"([0-9a-z]{1,32})(\.running)?\.json")
 _HANDED_ON = re.compile(r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}")
 _NUMBER = re.compile(r"[0-9]{8}")
+
+
+class BuildState(enum.StrEnum):
+    """What is known of a build."""
+
+    running = "running"
+    detached = "detached"  # submitted, without an outcome yet, and there is no engine to ask
+    unknown = "unknown"  # detached, and its engine doesn't answer
+    silent = "silent"  # its command gives no sign of life
+    stopped = "stopped"
+    committed = "committed"
+    unchanged = "unchanged"  # there was nothing to commit
+    failed = "failed"
+    refused = "refused"  # another build committed this version
+
+
+GOING_ON = (BuildState.running, BuildState.detached, BuildState.unknown)
 
 
 @dataclass(frozen=True)
@@ -51,10 +68,6 @@ class BuildStatus:
     """A build, as far as the root and its engine tell.
 
     Attributes:
-        state: "running", "detached" (submitted, without an outcome yet, and nobody can be asked), "unknown"
-            (likewise, and its engine doesn't answer), "silent" (its command gives no sign of life),
-            "stopped", "committed", "unchanged" (there was nothing to commit), "failed" or "refused" (another
-            build committed this version).
         host, pid: of the command.
         heard: seconds since the last sign of life, of the engine where it was asked; by the clocks of both
             machines; -1: none.
@@ -73,7 +86,7 @@ class BuildStatus:
 
     version: int
     run: str
-    state: str
+    state: BuildState
     engine: str = ""
     host: str = ""
     pid: int = 0
@@ -127,7 +140,7 @@ class BuildStatus:
                 words.append(f"last heard of {human_seconds(self.silence)} ago by the date of its note")
         elif self.built or self.reused:
             words.append(f"{counted(self.built, 'unit')} built, {self.reused} found finished")
-        if self.state == "committed" and not self.whole:
+        if self.state == BuildState.committed and not self.whole:
             words.append(f"but {self.lacking or 'logs were skipped or salvaged'}")
         if self.failed:
             words.append(f"{self.failed} failed ({', '.join(self.failure_files)})")
@@ -171,7 +184,7 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
     runs: dict[str, BuildStatus] = {}
     for name in store.names(folder):
         if match := _RUN.fullmatch(name):
-            status = runs.get(match[1], BuildStatus(number, match[1], "silent"))
+            status = runs.get(match[1], BuildStatus(number, match[1], BuildState.silent))
             runs[match[1]] = _read(
                 store, f"{folder}/{name}", status, _with_note if match[2] else _with_outcome
             )
@@ -181,12 +194,13 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
     is_there = going_on and store.exists(version_file(number))
     requested = 0
     for status in sorted(runs.values(), key=_latest_first):
-        if status.state == "detached" and is_there:
-            status = replace(status, state="stopped", problem=f"another build committed version {number}")
-        elif status.state == "detached" and requested < MAX_REQUESTED:
+        if status.state == BuildState.detached and is_there:
+            problem = f"another build committed version {number}"
+            status = replace(status, state=BuildState.stopped, problem=problem)
+        elif status.state == BuildState.detached and requested < MAX_REQUESTED:
             requested += 1
             status = _with_engine_state(store, status)
-        if status.state == "committed" and not status.whole:
+        if status.state == BuildState.committed and not status.whole:
             status = replace(status, lacking=_lacking(store, number))
         yield status if status.is_over else replace(status, units_read_back=read_back)
 
@@ -198,7 +212,7 @@ def _by_date(store: Store, status: BuildStatus) -> BuildStatus:
         changed = changed_at(store, note_file(status.version, status.run))
     silence = status.heard if changed is None else max(0, int(time.time() - changed))
     if silence < SILENT_AFTER:
-        return replace(status, state="running", silence=silence)
+        return replace(status, state=BuildState.running, silence=silence)
     problem = (
         f"its command on {status.host} gave no sign of life for {silence} s by the date of its note; it was "
         "probably killed, but it may run"
@@ -226,7 +240,7 @@ def still_running(store: Store, found: Collection[BuildStatus], heartbeats: Hear
             note_silence(store, one.version, one.run, one.beat)
         else:
             silence = -1 if lives else one.silence
-            left.append(replace(one, state="running", problem="", silence=silence))
+            left.append(replace(one, state=BuildState.running, problem="", silence=silence))
     return left
 
 
@@ -239,7 +253,7 @@ def _lacking(store: Store, number: int) -> str:
 
 def _latest_first(status: BuildStatus) -> tuple[int, bool, bool, str]:
     """Notes tell seconds: of builds that began in the same one, the one that committed ended last."""
-    return -status.started, status.state != "committed", status.is_over, status.run
+    return -status.started, status.state != BuildState.committed, status.is_over, status.run
 
 
 def _read(
@@ -260,13 +274,13 @@ def _with_engine_state(store: Store, status: BuildStatus) -> BuildStatus:
     if seen is None:
         return status
     if seen.state == "running":
-        return replace(status, state="running", heard=0)
+        return replace(status, state=BuildState.running, heard=0)
     if seen.state == "unknown":
-        return replace(status, state="unknown", problem=seen.why)
+        return replace(status, state=BuildState.unknown, problem=seen.why)
     ended = _read(store, outcome_name(status.version, status.run), status, _with_outcome)
     if ended.is_over:  # it came about since the folder was listed
         return ended
-    state = "stopped" if seen.state == "stopped" else "failed"
+    state = BuildState.stopped if seen.state == "stopped" else BuildState.failed
     return replace(status, state=state, problem=f"{seen.why}; it committed nothing. Build again")
 
 
@@ -274,15 +288,15 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
     note = checked(RunningNote, data, place)
     heard = max(0, int(time.time()) - note.heard)
     state, problem, silence = status.state, status.problem, -1
-    if state == "silent":  # without an outcome
+    if state == BuildState.silent:  # without an outcome
         if note.ended:
-            state, problem = "stopped", note.ended
+            state, problem = BuildState.stopped, note.ended
         elif note.detached:
-            state = "detached"
+            state = BuildState.detached
         elif is_left_here(note, status.version, status.run):
             problem = "its command has ended, and couldn't say how"
         elif note.lives:
-            state = "running"
+            state = BuildState.running
         elif note.lives is None:
             silence = heard
         else:
@@ -309,14 +323,14 @@ def _with_note(status: BuildStatus, data: object, place: str) -> BuildStatus:
 def _with_outcome(status: BuildStatus, data: object, place: str) -> BuildStatus:
     outcome = checked(Outcome, data, place)
     if outcome.committed:
-        state, problem = "committed", ""
+        state, problem = BuildState.committed, ""
     elif outcome.unchanged:
-        state, problem = "unchanged", ""
+        state, problem = BuildState.unchanged, ""
     elif outcome.conflict:
-        state, problem = "refused", outcome.conflict
+        state, problem = BuildState.refused, outcome.conflict
     else:
         first = outcome.failures[0].message if outcome.failures else ""
-        state, problem = "failed", outcome.problem or first
+        state, problem = BuildState.failed, outcome.problem or first
     return replace(
         status,
         state=state,
@@ -335,7 +349,8 @@ def sweep_runs(store: Store, number: int) -> None:
     runs."""
     with contextlib.suppress(LogloomError, *MISSING):
         found = builds(store, {number})
-        is_done = store.exists(version_file(number)) or any(one.state == "unchanged" for one in found)
+        unchanged = any(one.state == BuildState.unchanged for one in found)
+        is_done = unchanged or store.exists(version_file(number))
         if not is_done or any(one.may_run for one in found):
             return
         for name in filter(_HANDED_ON.fullmatch, store.names(runs_folder(number))):
@@ -376,7 +391,7 @@ def wait(
         found = builds(store, versions)
         running = [one for one in still_running(store, found, heartbeats) if one.state in states]
         waited_for |= {(status.version, status.run) for status in running}
-        if any(status.state != "unknown" for status in running):
+        if any(status.state != BuildState.unknown for status in running):
             answered = time.monotonic()
         if not running or time.monotonic() - answered > UNANSWERED_FOR:
             if any(status.silence >= 0 for status in found):

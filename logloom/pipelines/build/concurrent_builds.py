@@ -16,7 +16,7 @@ from logloom.errors import BesideError, OvertakenError
 from logloom.io.catalog.version_files import version_file
 from logloom.io.storage.store import Store
 from logloom.pipelines import status
-from logloom.pipelines.status import BuildStatus
+from logloom.pipelines.status import BuildState, BuildStatus
 from logloom.text import OnMessage, human_seconds, human_time, ignore_message
 from logloom.transforms.build.job import Target
 from logloom.transforms.build.run_note import (
@@ -28,7 +28,7 @@ from logloom.transforms.build.run_note import (
 )
 
 _CHOOSE_EVERY = 0.05  # seconds; others choose right after they are announced
-_WAITS = ("running", "unknown")  # states of builds that `wait_for_others` waits for
+_WAITS = (BuildState.running, BuildState.unknown)  # states of builds that `wait_for_others` waits for
 
 
 def refuse_second(job: Target, on_message: OnMessage = ignore_message) -> None:
@@ -42,7 +42,7 @@ def refuse_second(job: Target, on_message: OnMessage = ignore_message) -> None:
     """
     store, found = job.store, _others(job)
     for one in found:
-        if one.state in ("detached", "unknown"):
+        if one.state in (BuildState.detached, BuildState.unknown):
             on_message(_unsure(one))
 
     def watched(one: BuildStatus) -> None:
@@ -150,7 +150,7 @@ def running_now(
     on_status: Callable[[BuildStatus], None] = lambda status: None,
     but_for: str = "",
     among: Collection[str] | None = None,
-    states: Collection[str] = ("running",),
+    states: Collection[BuildState] = (BuildState.running,),
 ) -> list[BuildStatus]:
     """The builds that are known to run.
 
