@@ -94,6 +94,7 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
 
 
 def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
+    from logloom.io.catalog.pages import LogStatus
     from logloom.pipelines.plan.summary import duplicates_summary, kept_summary
     from logloom.pipelines.stats.splits import built_splits, built_warnings, in_words, planned_warnings
     from logloom.transforms.build.build_warnings import as_json
@@ -107,7 +108,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "up_to_date": _was_up_to_date(built, plan),
             "view": built.view,
             **manifest.totals,
-            "kept": manifest.logs.statuses.get("kept", 0),
+            "kept": manifest.logs.statuses.get(LogStatus.kept, 0),
             "dropped": built.dropped,
             "messages": built.messages,
             **kept_summary(plan),
@@ -133,6 +134,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
 
 
 def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None:
+    from logloom.io.catalog.pages import LogStatus
     from logloom.pipelines.versions.log_counts import logs_in_words, reason_in_words
 
     manifest = built.manifest
@@ -151,11 +153,12 @@ def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None
             f"{messages['refused']:,} refused, of {counted(sum(messages.values()), 'message')} in the logs "
             "that were built, once for each column"
         )
-    if {"salvaged", "skipped", "empty"} & set(manifest.logs.statuses):
+    named = (LogStatus.salvaged, LogStatus.skipped, LogStatus.empty)
+    if {*named} & set(manifest.logs.statuses):
         said = {record.log_id for record in plan.unreadable}  # at planning
-        for record in manifest.logs.take(manifest.logs.where("status", ("salvaged", "skipped", "empty"))):
+        for record in manifest.logs.take(manifest.logs.where("status", named)):
             why = reason_in_words(record.reasons, record.uris)
-            say = on_message if record.status == "empty" else print_message
+            say = on_message if record.status == LogStatus.empty else print_message
             if record.log_id not in said:
                 say(f"{record.status}: {record.log_id}{f': {why}' if why else ''}")
     if manifest.verified == "none":

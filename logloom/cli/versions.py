@@ -151,7 +151,9 @@ def _built(one: VersionSummary) -> str:
 
 def _lacking(statuses: Mapping[str, int]) -> Iterator[str]:
     """How many logs aren't whole."""
-    for status in ("skipped", "salvaged"):
+    from logloom.io.catalog.pages import LogStatus
+
+    for status in (LogStatus.skipped, LogStatus.salvaged):
         if count := statuses.get(status):
             yield f"{count:,} {status}"
 

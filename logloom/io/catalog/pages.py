@@ -13,6 +13,7 @@ versions that say the same of neighbouring logs share their shard, and a new log
 
 from __future__ import annotations
 
+import enum
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +48,6 @@ MAX_BYTES = 1 << 30  # a hundred kB for each log, where one says a hundred times
 _BATCH = 256  # rows that are unpacked at once
 _BORDER = 2**64 // MEAN_LOGS
 _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a shorter shard is read whole
-DROPPED = "dropped"  # the status of a log that somebody left out of the version, and of those that follow
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
 _COUNTS = ("rows", "planned", "refused", "units", "size")
 _TEXTS = ("statistics", "catalogue", "splits", "duplicate_of")  # null where a log has none
@@ -63,14 +63,25 @@ _NAMES = {
 }
 
 
+class LogStatus(enum.StrEnum):
+    """What became of a log."""
+
+    whole = "whole"
+    salvaged = "salvaged"
+    skipped = "skipped"  # left out, as it is damaged
+    empty = "empty"  # no ticks
+    kept = "kept"  # it is gone or was cut; its rows of an earlier version stay
+    dropped = "dropped"  # left out by hand, and by builds that follow
+    purged = "purged"  # erased; no record has this status, but lists show it
+
+
 @dataclass(frozen=True)
 class LogRecord:
     """A log in a manifest.
 
     Attributes:
         key: digest of all that its rows and files depend on; a build with an equal key reuses the record.
-        status: "whole", "salvaged", "skipped" (left out), "empty" (no ticks), "kept" (the log is
-            gone, or was cut) or "dropped" (left out by hand, and by builds that follow).
+        status: a `LogStatus`.
         part: digest that names logs/<part>.parquet; "" when skipped or dropped.
         reasons: for people, why it isn't whole, and before that what is strange about its frames and labels.
         verified: what the build that made its units read back of them: "all", "sample:0.05" or "none"; "" of
@@ -220,7 +231,7 @@ def totals_of(table: pa.Table) -> dict[str, int]:
         "rows": pc.sum(table["rows"]).as_py() or 0,
         "ticks_planned": pc.sum(table["planned"]).as_py() or 0,
         "refused": pc.sum(table["refused"]).as_py() or 0,
-        "skipped": pc.sum(pc.equal(table["status"], "skipped")).as_py() or 0,
+        "skipped": pc.sum(pc.equal(table["status"], LogStatus.skipped)).as_py() or 0,
         "units": pc.sum(table["units"]).as_py() or 0,
     }
 

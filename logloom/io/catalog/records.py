@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError
 from logloom.io.catalog.pages import (
-    DROPPED,
     NO_LOGS,
     SHARDS,
     LogRecord,
+    LogStatus,
     RecordShard,
     described,
     fetch,
@@ -123,8 +123,8 @@ class LogRecords(Sequence[LogRecord]):
 
     def are_whole(self, *, within_budget: bool) -> bool:
         """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
-        fine = {"whole", "empty", "kept", DROPPED, *(("skipped",) if within_budget else ())}
-        return set(self.statuses) <= fine
+        bad = {LogStatus.salvaged} if within_budget else {LogStatus.salvaged, LogStatus.skipped}
+        return set(self.statuses) <= {*LogStatus} - bad
 
     @property
     def dropped(self) -> dict[str, int]:

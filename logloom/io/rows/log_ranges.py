@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from logloom.caching import cached_property
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 
 Ints = NDArray[np.int64]
 
@@ -220,7 +220,7 @@ class SourceLog:
             content_id=digest_of([part.identity for part in parts]),
             split="all",
             key="",
-            status="whole",
+            status=LogStatus.whole,
             part="",
             rows=rows,
             planned=rows,

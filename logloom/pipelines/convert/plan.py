@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.catalog.manifest import Manifest
-from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.catalog.version_files import check_root
 from logloom.io.formats.interface import Format
@@ -152,7 +152,7 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
         content = digest_of([record.content_id, record.status, [part.identity for part in log.parts]])
         key = job.log_key(record.log_id, content, record.uris, record.split, record.catalogue)
         known = before.known.get(record.log_id)
-        if known is not None and known.status == DROPPED:
+        if known is not None and known.status == LogStatus.dropped:
             left_out.append(record.log_id)  # and so its record stays
         elif not log.parts:  # listed only: skipped, or without a tick
             listed.append(replace(record, key=key, part="", verified="", units=0, statistics=""))

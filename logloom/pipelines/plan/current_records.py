@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.io.catalog.pages import LogStatus
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.rows.log_ranges import Ints
 from logloom.pipelines.plan.logs import PlanLogs, State
@@ -58,7 +59,7 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
     """
     found = before.rows_of(logs.files.ids.take(rows))
     stands = np.zeros(len(rows), bool)
-    stands[found >= 0] = ~_of_status(before, found[found >= 0], "kept")
+    stands[found >= 0] = ~_of_status(before, found[found >= 0], LogStatus.kept)
     alike = np.flatnonzero(stands)
     pieces = np.array_split(alike, -(-len(alike) // _ROWS) or 1)
     look = [_look_alike(job, recipe, logs, before, rows[piece], found[piece]) for piece in pieces]
@@ -87,7 +88,8 @@ def _may_be_mended(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> N
         rows, found: (M,) positions of the logs, and of their records; -1 for none.
     """
     may = found >= 0
-    may[may] = _of_status(before, found[may], "skipped") | _of_status(before, found[may], "salvaged")
+    skipped = _of_status(before, found[may], LogStatus.skipped)
+    may[may] = skipped | _of_status(before, found[may], LogStatus.salvaged)
     may[may] = logs.may_have_changed(rows[may])
     return may
 
@@ -170,7 +172,8 @@ def _look_alike(
 
     files = logs.files.column("uris").take(pa.array(rows))
     alone = pc.equal(pc.list_value_length(files), 1).to_numpy(zero_copy_only=False)
-    alike: NDArray[np.bool_] = alone & logs.are_remembered(rows) & ~_of_status(before, found, "skipped")
+    skipped = _of_status(before, found, LogStatus.skipped)
+    alike: NDArray[np.bool_] = alone & logs.are_remembered(rows) & ~skipped
     # The splits of duplicates aren't those of their names.
     alike &= before.column("duplicate_of").take(found).is_null().to_numpy()
     alike &= ~np.isin(rows, logs.files.rows_of(logs.duplicates))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from logloom.errors import InputError
-from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.logs.duplicates import end_digests, groups_by
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.passes import pass_named
@@ -158,8 +158,8 @@ def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str)
     logs.open(_worth_opening(logs, before, absent))
     found, of_dropped = list[Duplicate](), list[tuple[EqualLog, str]]()
     for rows, others in _groups(recipe, logs, before, absent):
-        staying = [_member_of(recipe, logs, one) for one in others if one.status != DROPPED]
-        dropped = sorted(one.log_id for one in others if one.status == DROPPED)
+        staying = [_member_of(recipe, logs, one) for one in others if one.status != LogStatus.dropped]
+        dropped = sorted(one.log_id for one in others if one.status == LogStatus.dropped)
         members = [*_members(logs, before, rows), *staying]
         is_new = bool(dropped) and not any(one.is_built for one in members)
         if is_new and recipe.duplicates != "warn":
@@ -322,7 +322,7 @@ def _groups(
     for (content_id, _), (members, same) in by_content.items():
         if not logs.was_content_purged(content_id):
             for group, others in _with_records(logs, before, _classes(logs, members), same):
-                num_staying = sum(record.status != DROPPED for record in others)
+                num_staying = sum(record.status != LogStatus.dropped for record in others)
                 if len(group) + len(others) > 1 and len(group) + num_staying:
                     yield [row for row, _, _ in group], others
 
@@ -346,7 +346,7 @@ def _with_records(
         groups.append((names.union(marked) - {""}, list(group), []))
     groups += [({record.log_id, record.duplicate_of} - {""}, [], [record]) for record in records]
     sizes = [size for group in classes for _, _, size in group]
-    sizes += [record.size for record in records if record.status != DROPPED]
+    sizes += [record.size for record in records if record.status != LogStatus.dropped]
     is_certain = all(map(logs.is_whole_content, sizes))
     merged: list[tuple[set[str], list[Found], list[LogRecord]]] = []
     for names, found, of_them in groups:
@@ -378,7 +378,8 @@ def _members(logs: PlanLogs, before: Before, rows: Sequence[int]) -> Iterator[Eq
     for row, log in zip(rows, files, strict=True):
         record = records.get(log.log_id)
         is_there = record is not None and not logs.was_part_purged(record.part)
-        is_built = is_there and record is not None and record.status not in ("skipped", DROPPED)
+        without = (LogStatus.skipped, LogStatus.dropped)
+        is_built = is_there and record is not None and record.status not in without
         is_marked = is_built and record is not None and bool(record.duplicate_of)
         content_id, uris = logs.content_of(row, log)
         is_known = is_marked and record is not None and record.content_id == content_id

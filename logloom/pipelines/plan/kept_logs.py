@@ -24,7 +24,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from logloom.errors import LogloomError, UsageError
-from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.pipelines.plan.logs import PlanLogs
 from logloom.pipelines.plan.next_version import Before
 from logloom.pipelines.stats.splits import splits_rows
@@ -49,7 +49,7 @@ def kept_records(
     changing, other, has_refused = [], [], False
     earlier = functools.cache(lambda: _but_for_rows(job, before.recipe))
     for record in before.records(log_ids):
-        now = replace(_moved(job, recipe, record, logs, before), status="kept")
+        now = replace(_moved(job, recipe, record, logs, before), status=LogStatus.kept)
         if record.part and record.key != now.key and not _has_same_rows(job, earlier(), record):
             other.append(record.log_id)
             has_refused |= not _is_whole(record)
@@ -122,7 +122,7 @@ def _split_now(recipe: Recipe, record: LogRecord, logs: PlanLogs, before: Before
         for _, log in logs.at(rows[rows >= 0]):
             return logs.split_of(log, log.uris), record.duplicate_of
         for first in before.records(before.having([record.duplicate_of])):
-            if first.status != DROPPED and not first.duplicate_of and recipe.vanished != "drop":
+            if first.status != LogStatus.dropped and not first.duplicate_of and recipe.vanished != "drop":
                 return _split_now(recipe, first, logs, before)[0], record.duplicate_of
     return split_of(recipe, record.log_id, record.uris, record.split, record.catalogue), ""
 
@@ -155,7 +155,7 @@ def _has_same_rows(job: LogJob, earlier: LogJob | None, record: LogRecord) -> bo
 
 
 def _is_whole(record: LogRecord) -> bool:
-    return record.status in ("whole", "empty") or not (record.refused or record.reasons)
+    return record.status in (LogStatus.whole, LogStatus.empty) or not (record.refused or record.reasons)
 
 
 def _differences(job: LogJob, before: Before, has_refused: bool) -> Iterator[str]:

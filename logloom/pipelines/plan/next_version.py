@@ -24,7 +24,7 @@ from logloom.io.catalog.commit_times import clock
 from logloom.io.catalog.entries import FAN_OUT
 from logloom.io.catalog.manifest import Manifest, digest_of_manifest, manifest_at
 from logloom.io.catalog.page_merge import GONE, write_records
-from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.row_counts import rows_by_split
 from logloom.io.catalog.tombstones import Purged
@@ -138,9 +138,9 @@ class Before:
     @cached_property
     def left_out(self) -> frozenset[str]:
         """The logs that somebody dropped; they stay out until somebody takes that back."""
-        if not self._logs.statuses.get(DROPPED):
+        if not self._logs.statuses.get(LogStatus.dropped):
             return frozenset()
-        return frozenset(self.ids.take(self._logs.where("status", [DROPPED])).to_pylist())
+        return frozenset(self.ids.take(self._logs.where("status", [LogStatus.dropped])).to_pylist())
 
     def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
         """Where it has these logs; -1 for one that it hasn't."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from logloom.errors import InputError, LogReadError, RecipeError, StorageError, UsageError
 from logloom.io.catalog.manifest import Manifest
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.version_files import check_root
 from logloom.io.formats.references import ReferringFormat
 from logloom.io.formats.registry import format_named
@@ -517,7 +517,7 @@ def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
 
     found = before.rows_of(logs.files.ids.take(rows))
     keys, statuses = (before.column(name).take(found).combine_chunks() for name in ("key", "status"))
-    return pc.if_else(pc.equal(statuses, "kept"), None, keys)
+    return pc.if_else(pc.equal(statuses, LogStatus.kept), None, keys)
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, LogReadError
 from logloom.io.catalog.entries import read_log_part
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import size_of_files
 from logloom.io.logs.outline import Outline
@@ -74,7 +74,7 @@ def _shortened(store: Store, logs: PlanLogs, before: Before, version: str) -> It
             where = f"{min(was - is_now)} is missing" if is_now < was else f"{log.uris[0]} was cut"
             now = human_bytes(_size_of(logs, log) or 0)
             cut = f"{where} since {version} was built: {now} of {human_bytes(size)}, {why}"
-            is_whole = all(record.status != "salvaged" for record in records)
+            is_whole = all(record.status != LogStatus.salvaged for record in records)
             yield log_id, f"{log_id}: {cut}; {version} has it {'whole' if is_whole else 'as it was'}"
 
 

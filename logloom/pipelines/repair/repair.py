@@ -23,7 +23,7 @@ from logloom.io.catalog.labels import WAY_OUT
 from logloom.io.catalog.log_statistics import statistics_file
 from logloom.io.catalog.manifest import Assembled, Manifest, open_root, read_assembled, read_manifest
 from logloom.io.catalog.manifest_digest import write_digest
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tags import mend_tags
 from logloom.io.catalog.tombstones import Purged
@@ -271,7 +271,7 @@ class _Mending:
 
     def _why_closed(self, record: LogRecord) -> str:
         """Why a log can't be built from, "" where it can."""
-        if record.status not in ("whole", "salvaged"):
+        if record.status not in (LogStatus.whole, LogStatus.salvaged):
             return f"its log was gone when the version was built ({', '.join(record.uris)})"
         recipe = Recipe.model_validate(self._manifest.recipe)
         erased = Purged(self._store).redactions

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.catalog.manifest import Manifest
-from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.row_counts import rows_by_split
 from logloom.io.formats.registry import by_preference, format_named
 from logloom.io.rows.sources import RowSource
@@ -88,7 +88,7 @@ def split_counts(manifest: Manifest) -> tuple[SplitCount, ...]:
     import pyarrow.compute as pc
 
     logs = manifest.logs.columns("split", "rows", "status", "splits")
-    logs = logs.filter(pc.not_equal(logs["status"], DROPPED))
+    logs = logs.filter(pc.not_equal(logs["status"], LogStatus.dropped))
     return tuple(SplitCount(*one) for one in rows_by_split(logs))
 
 
@@ -174,7 +174,7 @@ def troubles(manifest: Manifest) -> tuple[tuple[Trouble, ...], int]:
     found = [
         (log_id, status, refused, reasons, uris)
         for log_id, status, refused, reasons, uris in zip(*logs.values(), strict=True)
-        if (refused or reasons not in ("", "[]")) and status != DROPPED
+        if (refused or reasons not in ("", "[]")) and status != LogStatus.dropped
     ]
     worst = sorted(found, key=lambda one: (-one[2], one[0]))[:MAX_TROUBLES]
     return tuple(map(_trouble, worst)), len(found)

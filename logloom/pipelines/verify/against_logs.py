@@ -11,7 +11,7 @@ from typing import Any
 from logloom.errors import OF_CONTENT, UsageError
 from logloom.io.catalog.entries import Entry
 from logloom.io.catalog.manifest import Manifest
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.logs.opening import open_log
 from logloom.io.storage.store import Store
@@ -59,7 +59,7 @@ def job_again(
     erased = Purged(store).redactions
     options = open_options(recipe, access or store.options, store.uri_of("index"), erased)
     chosen = manifest.logs if records is None else records
-    whole = [record for record in chosen if record.status in ("whole", "salvaged")]
+    whole = [record for record in chosen if record.status in (LogStatus.whole, LogStatus.salvaged)]
     logs = {record.log_id: open_log(record.uris, options, record.log_id) for record in whole}
     allowed = [*allow_derive, *modules_of(python)]
     plan, _ = resolve(recipe, logs, allowed, labels=_label_types(manifest, recipe)) if logs else (None, ())
@@ -103,7 +103,7 @@ def task_of(record: LogRecord) -> LogTask:
 
 def check_spans(job: LogJob, record: LogRecord, units: Iterable[Entry]) -> Iterator[Finding]:
     """Whether the version has every partition that a log has."""
-    if record.status not in ("whole", "salvaged"):
+    if record.status not in (LogStatus.whole, LogStatus.salvaged):
         return
     try:
         spans = plan_spans(opened(job, task_of(record)).summary, job.plan)

@@ -18,7 +18,7 @@ from logloom.errors import DatasetError, LogloomError
 from logloom.io.catalog.entries import Entry
 from logloom.io.catalog.manifest import Manifest, digest_of_manifest, read_manifest
 from logloom.io.catalog.manifest_digest import digest_file
-from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.version_files import all_versions, lost_manifest, version_file
 from logloom.io.formats.interface import AssembledFormat
 from logloom.io.formats.registry import format_named
@@ -100,7 +100,7 @@ class Claims:
         Args:
             units: of all outputs; None where they can't be read.
         """
-        if record.status == DROPPED:  # by hand; whatever recipe follows, its record stays as it was
+        if record.status == LogStatus.dropped:  # by hand; whatever recipe follows, its record stays as it was
             return
         if self._recipe is not None:
             known = record.split, record.catalogue
@@ -227,7 +227,7 @@ def _check_counts(record: LogRecord, output: str, parts: Sequence[Entry]) -> Ite
             yield Finding(record.log_id, "", f"{output}: counted {name} {found}, the manifest says {claimed}")
     listed = _num_refused(tallies)
     # A damaged log may have lost more than partitions can list; a whole one has lost nothing.
-    is_whole = record.status in ("whole", "empty")
+    is_whole = record.status in (LogStatus.whole, LogStatus.empty)
     if record.refused < listed or (is_whole and (record.refused or listed)):
         yield Finding(
             record.log_id,

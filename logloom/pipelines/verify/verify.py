@@ -26,7 +26,7 @@ from logloom.io.catalog.entries import Entry, FileEntry, read_log_part, unit_fol
 from logloom.io.catalog.intervals import problems_of
 from logloom.io.catalog.labels import files_named, labels_problem
 from logloom.io.catalog.manifest import Assembled, Manifest, open_root, read_assembled
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.removal_notes import are_in, key_of
 from logloom.io.catalog.tags import tag_problems
 from logloom.io.catalog.tombstones import Purged
@@ -250,7 +250,7 @@ class _Checking:
         self.made_by.update(tuple(sorted(entry.software.items())) for entry in units)
         chosen = [entry for entry in units if is_sampled(self._sample, entry.identity)]
         tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
-        if self._job is not None and record.status in ("whole", "salvaged"):
+        if self._job is not None and record.status in (LogStatus.whole, LogStatus.salvaged):
             tasks += _derive_tasks(self._job, record, chosen)
         self.units += len(chosen)
         self.rows += sum(entry.rows for entry in chosen)

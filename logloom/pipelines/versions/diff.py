@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from logloom.errors import RecipeError
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.page_merge import SortedRows
-from logloom.io.catalog.pages import DROPPED, table_of, total
+from logloom.io.catalog.pages import LogStatus, table_of, total
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tombstones import Purged, digest_of_log
 from logloom.io.storage.store import Store
@@ -100,13 +100,13 @@ def _not_dropped(rows: pa.Table) -> pa.Table:
     """Without logs of which just that is noted that somebody left them out."""
     import pyarrow.compute as pc
 
-    return rows.filter(pc.not_equal(rows["status"], DROPPED))
+    return rows.filter(pc.not_equal(rows["status"], LogStatus.dropped))
 
 
 def sums_of(manifest: Manifest) -> dict[str, int]:
     """Sums over the logs of a version, those left out that somebody dropped."""
     sums = manifest.logs.totals
-    return sums | {"logs": sums["logs"] - manifest.logs.statuses.get(DROPPED, 0)}
+    return sums | {"logs": sums["logs"] - manifest.logs.statuses.get(LogStatus.dropped, 0)}
 
 
 def _sorted_out(

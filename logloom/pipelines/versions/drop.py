@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from logloom.errors import UsageError
 from logloom.io.catalog.manifest import Manifest, no_version_at
 from logloom.io.catalog.page_merge import GONE
-from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.storage.store import Store
 from logloom.pipelines.plan.build_plan import Plan
@@ -54,7 +54,9 @@ def plan_drop(
         names = f"log{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}"
         where = where_logs_are(store.uri, newest.logs, unknown[0])
         raise UsageError(f"{store.uri}: version {newest.version} has no {names}{where}")
-    records = [one for one in chosen.values() if one is not None and (one.status == DROPPED) == undo]
+    records = [
+        one for one in chosen.values() if one is not None and (one.status == LogStatus.dropped) == undo
+    ]
     version = Committed.of(store, newest)
     if not records:
         return Plan(job=dataclasses.replace(version, **following), up_to_date=True)
@@ -92,7 +94,7 @@ def _dropped(record: LogRecord, reason: str) -> LogRecord:
     """What stays of a log's record."""
     named = record.log_id, record.uris, record.content_id, record.split, record.key
     reasons = (reason,) if reason else ()
-    return LogRecord(*named, DROPPED, "", 0, 0, {}, 0, reasons, units=0, catalogue=record.catalogue)
+    return LogRecord(*named, LogStatus.dropped, "", 0, 0, {}, 0, reasons, units=0, catalogue=record.catalogue)
 
 
 def gone(record: LogRecord) -> LogRecord:

@@ -17,7 +17,7 @@ from logloom.io.catalog.commit_times import first_since, is_day, read_times
 from logloom.io.catalog.entries import Entry, read_log_part, unit_folder
 from logloom.io.catalog.log_statistics import read_statistics
 from logloom.io.catalog.manifest import Manifest, as_laid_out, manifest_at, no_version_at, resolve_version
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.removed_versions import had_log
 from logloom.io.catalog.tags import read_tags
@@ -27,7 +27,7 @@ from logloom.io.logs.interface import MAX_TIME, MIN_TIME
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.pipelines.plan.next_version import where_logs_are
-from logloom.pipelines.status import builds_of
+from logloom.pipelines.status import BuildState, builds_of
 from logloom.pipelines.versions.diff import LogChanges, sums_of
 from logloom.pipelines.versions.log_counts import reason_in_words
 from logloom.schema import Schema
@@ -177,7 +177,7 @@ def _with_run(store: Store, summary: VersionSummary) -> VersionSummary:
         if times := read_times(store, summary.version):
             summary = replace(summary, started=times.started or None, committed=times.committed)
     with contextlib.suppress(LogloomError):
-        done = [one for one in builds_of(store, summary.version) if one.state == "committed"]
+        done = [one for one in builds_of(store, summary.version) if one.state == BuildState.committed]
         for one in done[-1:]:  # two that committed the same bytes: the first
             started = summary.started or one.started or None
             return replace(summary, started=started, run=one.run, engine=one.engine)
@@ -280,7 +280,7 @@ def listed_logs(store: Store, manifest: Manifest, most: int) -> list[LogInBrief]
         LogInBrief(
             one.log_id,
             ", ".join(one.split_names),
-            "purged" if one.part in purged.parts else one.status,
+            LogStatus.purged if one.part in purged.parts else one.status,
             one.rows,
             reason_in_words(one.reasons, one.uris) or _same_content(one),
         )
@@ -381,7 +381,7 @@ def _with_extent(store: Store, stay: LogStay) -> LogStay:
     try:
         units, columns = _units(store, stay.record), _columns(store, stay.versions[-1], stay.record)
     except PurgedError:
-        return replace(stay, record=replace(stay.record, status="purged"))
+        return replace(stay, record=replace(stay.record, status=LogStatus.purged))
     except DatasetError as error:
         return replace(stay, problem=str(error))
     return replace(stay, units=units, columns=columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from logloom.io.catalog.pages import DROPPED
+from logloom.io.catalog.pages import LogStatus
 from logloom.io.catalog.records import LogRecords
 from logloom.text import counted, some_of
 
@@ -19,8 +19,8 @@ def logs_in_words(statuses: Mapping[str, int]) -> str:
     >>> logs_in_words({"whole": 5}), logs_in_words({"whole": 2, "skipped": 3, "dropped": 1})
     ('5 logs', '2 of 5 logs (3 skipped)')
     """
-    total = sum(statuses.values()) - statuses.get(DROPPED, 0)
-    skipped = statuses.get("skipped", 0)
+    total = sum(statuses.values()) - statuses.get(LogStatus.dropped, 0)
+    skipped = statuses.get(LogStatus.skipped, 0)
     if not skipped:
         return counted(total, "log")
     return f"{total - skipped:,} of {counted(total, 'log')} ({skipped:,} skipped)"
@@ -56,8 +56,9 @@ def lacking_in_words(logs: LogRecords) -> str:
 
     "" where there are none.
     """
-    words = {status: ("log is", "logs are", status) for status in ("skipped", "salvaged", DROPPED)}
-    words["kept"] = "log keeps", "logs keep", "the rows of an earlier version"
+    left = (LogStatus.skipped, LogStatus.salvaged, LogStatus.dropped)
+    words = {status: ("log is", "logs are", status) for status in left}
+    words[LogStatus.kept] = "log keeps", "logs keep", "the rows of an earlier version"
     return "; ".join(
         f"{counted(count, one, many)} {what} ({_names(logs, status)})"
         for status, (one, many, what) in words.items()

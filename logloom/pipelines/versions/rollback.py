@@ -12,7 +12,7 @@ from logloom.io.catalog.assembled_outputs import assembled_files
 from logloom.io.catalog.entries import ENTRY, read_log_part, unit_folder
 from logloom.io.catalog.manifest import Assembled, Manifest, manifest_at, read_assembled, read_manifest
 from logloom.io.catalog.page_merge import merge_records
-from logloom.io.catalog.pages import DROPPED, LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.storage.store import Store
@@ -123,8 +123,8 @@ def _changes(
 
 
 def _dropped_in(manifest: Manifest) -> Iterator[LogRecord]:
-    if manifest.logs.statuses.get(DROPPED):
-        yield from manifest.logs.take(manifest.logs.where("status", [DROPPED]))
+    if manifest.logs.statuses.get(LogStatus.dropped):
+        yield from manifest.logs.take(manifest.logs.where("status", [LogStatus.dropped]))
 
 
 def _plan(job: Committed, logs: LogRecords, newest: Manifest) -> Plan:

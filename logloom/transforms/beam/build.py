@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from logloom.io.catalog.entries import FileEntry
+from logloom.io.catalog.pages import LogStatus
 from logloom.io.storage.remote import retries
 from logloom.io.storage.step_times import recorded, step
 from logloom.metrics import count, spread
@@ -200,7 +201,8 @@ def _finish_log(grouped: tuple[str, Iterable[bytes]], job: Job) -> LogOutcome:
     job.journal.write(Note(FINISHING, outcome.log_id))
     count(logs=1, logs_failed=int(outcome.record is None and bool(outcome.failures)))
     if outcome.record is not None:
-        count(logs_skipped=int(outcome.record.status == "skipped"), messages_refused=outcome.record.refused)
+        is_skipped = outcome.record.status == LogStatus.skipped
+        count(logs_skipped=int(is_skipped), messages_refused=outcome.record.refused)
     return outcome
 
 

@@ -22,7 +22,7 @@ from logloom.io.catalog.entries import Entry, read_log_part, write_log_part
 from logloom.io.catalog.log_statistics import of_units, write_statistics
 from logloom.io.catalog.manifest import Assembled, Manifest
 from logloom.io.catalog.manifest_digest import write_digest
-from logloom.io.catalog.pages import DROPPED, LogRecord, total
+from logloom.io.catalog.pages import LogRecord, LogStatus, total
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tombstones import Purged, digest_of_log
 from logloom.io.catalog.version_files import runs_folder, version_file
@@ -141,7 +141,7 @@ def _record_of_log(
         content_id=log.content_id,
         split=log.split,
         key=log.key,
-        status="salvaged" if refusals else "whole" if planned else "empty",
+        status=LogStatus.salvaged if refusals else LogStatus.whole if planned else LogStatus.empty,
         part=write_log_part(job.store, entries),
         units=len(entries),
         rows=rows,
@@ -390,10 +390,10 @@ def _purged_meanwhile(record: LogRecord) -> Failure:
 
 def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) -> str:
     """Why the build as a whole can't be committed though no log failed it; "" when it can."""
-    skipped = logs.statuses.get("skipped", 0)
+    skipped = logs.statuses.get(LogStatus.skipped, 0)
 
     def first(most: int) -> Iterator[LogRecord]:
-        return logs.take(logs.where("status", ["skipped"])[:most])
+        return logs.take(logs.where("status", [LogStatus.skipped])[:most])
 
     if over := job.over_budget(skipped, len(logs), lambda: [one.log_id for one in first(6)]):
         return over
@@ -401,7 +401,7 @@ def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) ->
         why = [f"{counted(n, 'tick')} dropped by {reason}" for reason, n in logs.dropped.items()]
         for one in first(1):
             why.append(f"{counted(skipped, 'log')} skipped, {one.log_id}: {one.reasons[0]}")
-        if dropped := logs.statuses.get(DROPPED):
+        if dropped := logs.statuses.get(LogStatus.dropped):
             why.append(f"{counted(dropped, 'log')} left out by `logloom drop`")
         reasons = ", ".join(why) or "no log has a tick"
         return f"no rows at all ({reasons}); --allow-empty commits an empty version"

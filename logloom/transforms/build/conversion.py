@@ -17,7 +17,7 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, ReadBackError, UsageError
 from logloom.io.catalog.entries import Entry, write_log_part
 from logloom.io.catalog.log_statistics import of_units, write_statistics
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.rows.log_ranges import DAMAGE, LogRange
 from logloom.io.rows.sources import RowSource
 from logloom.schema import Schema
@@ -151,7 +151,7 @@ def converted_record(
         record,
         # Another key than that of the whole log, so that each conversion tries these parts again.
         key=digest_of([record.key, DAMAGE]),
-        status="salvaged" if record.rows else "skipped",
+        status=LogStatus.salvaged if record.rows else LogStatus.skipped,
         splits=rows_by_split(runs) if record.splits else {},
         dropped={**dropped, DAMAGE: dropped.get(DAMAGE, 0) + log.record.rows - record.rows},
         reasons=reasons[:MAX_REASONS],

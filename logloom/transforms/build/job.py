@@ -27,7 +27,7 @@ from logloom.io.catalog.entries import Entry
 from logloom.io.catalog.labels import LogLabels, read_labels
 from logloom.io.catalog.log_tables import catalogued, without_label_files
 from logloom.io.catalog.manifest import Assembled, Manifest
-from logloom.io.catalog.pages import RecordShard
+from logloom.io.catalog.pages import LogStatus, RecordShard
 from logloom.io.formats.registry import format_named, options_of
 from logloom.io.logs.interface import Log, OpenOptions
 from logloom.io.logs.tables.name_times import timing_names
@@ -87,7 +87,7 @@ class LogTask:
         if self.replaces is not None:
             return self.before == survivors_key(self.key, software())  # whoever reads it may die once more
         # No other record than one that was skipped has the key of those.
-        return is_key_of(self.key, self.before, "skipped")
+        return is_key_of(self.key, self.before, LogStatus.skipped)
 
 
 @dataclass(frozen=True)
@@ -392,7 +392,7 @@ def is_key_of(key: str, record_key: str, status: str, made_by: Mapping[str, str]
         made_by: software; ours by default.
     """
     return record_key == key or (
-        status == "skipped" and record_key == survivors_key(key, made_by or software())
+        status == LogStatus.skipped and record_key == survivors_key(key, made_by or software())
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from logloom.errors import LogloomError
 from logloom.io.catalog.entries import Entry
-from logloom.io.catalog.pages import LogRecord
+from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.storage.metadata import Text
 from logloom.software import software
 from logloom.transforms.build.job import Job, LogTask, survivors_key
@@ -92,5 +92,5 @@ def skipped_record(log: LogTask, failures: Sequence[Failure]) -> LogRecord:
     died = any(failure.kind == "worker" for failure in failures)
     key = survivors_key(log.key, software()) if died else log.key
     named = log.log_id, log.uris, log.content_id, log.split, key
-    record = LogRecord(*named, "skipped", "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
+    record = LogRecord(*named, LogStatus.skipped, "", 0, 0, {}, 0, reasons, units=0, catalogue=log.catalogue)
     return replace(record, duplicate_of=log.duplicate_of)

@@ -15,7 +15,7 @@ from logloom.io.catalog import removal_notes
 from logloom.io.catalog.entries import read_log_part
 from logloom.io.catalog.manifest import as_laid_out, read_assembled, read_manifest
 from logloom.io.catalog.page_merge import write_records
-from logloom.io.catalog.pages import DROPPED
+from logloom.io.catalog.pages import LogStatus
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.catalog.version_files import version_file
 from logloom.io.storage.metadata import canonical
@@ -476,7 +476,7 @@ def test_a_log_that_came_back_with_other_content_is_no_longer_the_purged_one(sto
     logs = write_records(store, [back])
     commit_version(store, 3, ["b"], logs=logs)
     assert found.purged(Before(read_manifest(store))) == set()
-    dropped = dataclasses.replace(back, status=DROPPED, part="", units=0, rows=0, planned=0)
+    dropped = dataclasses.replace(back, status=LogStatus.dropped, part="", units=0, rows=0, planned=0)
     commit_version(store, 4, ["b"], logs=write_records(store, [dropped]))
     assert found.purged(Before(read_manifest(store))) == set()
 

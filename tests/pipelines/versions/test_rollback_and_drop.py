@@ -9,7 +9,7 @@ import pytest
 import logloom.datasets
 from logloom.errors import CommitConflictError, DatasetError, LogReadError, PurgedError, UsageError
 from logloom.io.catalog.manifest import read_manifest
-from logloom.io.catalog.pages import DROPPED
+from logloom.io.catalog.pages import LogStatus
 from logloom.io.catalog.version_files import version_file, version_numbers
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
@@ -67,7 +67,7 @@ def test_a_version_without_a_drive_is_what_a_build_without_it_gives(grown, root)
     assert made.assembled == first.assembled
     record = made.logs.find(gone)
     assert (record.status, record.rows, record.part, record.reasons) == (
-        DROPPED,
+        LogStatus.dropped,
         0,
         "",
         ("the driver asked us to",),
@@ -76,7 +76,7 @@ def test_a_version_without_a_drive_is_what_a_build_without_it_gives(grown, root)
     assert {row["log_id"] for row in logloom.datasets.open(str(root))} == {second.logs[0].log_id}
     assert compare(("a", "b"), first, made).logs.counts == {"added": 0, "gone": 0, "changed": 0}
     assert versions(store)[0].changes == {"added": 0, "gone": 1, "changed": 0}
-    assert follow(store, gone)[0].record.status == DROPPED
+    assert follow(store, gone)[0].record.status == LogStatus.dropped
     plan = plan_build(recipe, str(root))
     assert plan.up_to_date
     assert plan_summary(plan)["logs_left_out"] == 1
@@ -100,7 +100,7 @@ def test_a_dropped_drive_stays_out_under_another_recipe_and_where_its_file_is_br
     (logs / f"{gone}.mcap").unlink()
     other = moved.model_copy(update={"clock": moved.clock.model_copy(update={"rate": Decimal(5)})})
     made = build_at(other, root).manifest
-    assert made.logs.find(gone).status == DROPPED
+    assert made.logs.find(gone).status == LogStatus.dropped
     assert made.logs.find(kept).rows
     assert findings(root, made.version) == []
 
@@ -123,7 +123,7 @@ def test_a_drop_after_a_purge_brings_nothing_back(root):
     erased, dropped = [record.log_id for record in read_manifest(store, 2).logs]
     assert purge(str(root), [erased]).is_proven
     made = build(plan_drop(store, [dropped], allow_empty=True)).manifest
-    assert [(record.log_id, record.status) for record in made.logs] == [(dropped, DROPPED)]
+    assert [(record.log_id, record.status) for record in made.logs] == [(dropped, LogStatus.dropped)]
 
 
 def test_all_logs_are_dropped_only_where_that_is_allowed(root):

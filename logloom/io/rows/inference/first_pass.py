@@ -19,6 +19,7 @@ import numpy as np
 
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
+from logloom.io.catalog.pages import LogStatus
 from logloom.io.rows.inference.files import LOG_ID, TIME, DatasetPiece, RawRows, RowRun, Survey, survey_all
 from logloom.io.rows.inference.types import SeenColumn, UnfitValuesError, column_name, column_names
 from logloom.io.rows.log_ranges import DAMAGE, LogRange, SourceLog
@@ -218,7 +219,7 @@ def _lost_logs(
         record = replace(
             SourceLog.of(f"{name}.lost.{count:06}", pieces[number].place, ()).record,
             content_id=pieces[number].content,
-            status="skipped",
+            status=LogStatus.skipped,
             dropped={DAMAGE: 0},
             reasons=(str(error),),
         )
