@@ -1,7 +1,7 @@
 """A dataset in a notebook: a table with small pictures of the first rows, and plots of columns over time.
 
 Here: `html_of`, what notebooks show of a dataset; `plot_of`, and which columns are `drawable`.
-Elsewhere: the same as text (display), a page about a whole version (`logloom report`).
+Elsewhere: the same as text (dataset_view), a page about a whole version (`logloom report`).
 """
 
 from __future__ import annotations

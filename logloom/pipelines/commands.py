@@ -25,13 +25,13 @@ from logloom.pipelines.convert.plan import plan_convert
 from logloom.pipelines.convert.sources import VersionSource, open_source
 from logloom.pipelines.plan.build_plan import BuildPlan, Plan
 from logloom.pipelines.plan.logs import SAMPLE
-from logloom.pipelines.plan.next_version import check_sample
 from logloom.pipelines.plan.plan import load_recipe, plan_build
 from logloom.pipelines.verify.verify import Report
 from logloom.pipelines.verify.verify import verify as run_verify
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
 from logloom.text import OnMessage, ignore_message
+from logloom.transforms.build.settings import BuildSettings, check_sample
 
 Place = str | os.PathLike[str]
 Places = Place | Sequence[Place]
@@ -79,7 +79,7 @@ def plan(
         2
     """
     sample = None if all_logs else SAMPLE
-    given = {"limit": limit, "strict": strict, "sample": sample}
+    given: dict[str, Any] = {"limit": limit, "settings": BuildSettings(strict=strict), "sample": sample}
     return _planned(recipe, to, log, on_error, hash, py, allow_derive, storage_options, **given)
 
 
@@ -129,8 +129,8 @@ def build(
         >>> built.manifest.version, built.manifest.totals["logs"], sorted(built.manifest.outputs)
         (1, 1, ['l5kit', 'tar'])
     """
-    given: dict[str, Any] = {"limit": limit, "strict": strict, "allow_empty": allow_empty, "verify": verify}
-    given |= {"labels": labels, "compare": False}
+    settings = BuildSettings(verify=verify, allow_empty=allow_empty, strict=strict, labels=labels or {})
+    given: dict[str, Any] = {"limit": limit, "settings": settings, "compare": False}
 
     def make_plan() -> BuildPlan:
         return _planned(recipe, to, log, on_error, hash, py, allow_derive, storage_options, **given)
@@ -234,7 +234,11 @@ def convert(
     given: dict[str, Any] = {"columns": names, "on_error": on_error, "storage_options": storage_options}
     processes = workers or len(os.sched_getaffinity(0))
     rows = open_source(os.fspath(source), kind=kind, output=output, num_workers=processes, **given)
-    given |= {"options": options, "limit": limit, "verify": verify, "labels": labels}
+    given |= {
+        "options": options,
+        "limit": limit,
+        "settings": BuildSettings(verify=verify, labels=labels or {}),
+    }
 
     def run(root: str, view: str) -> Built:
         make_plan = partial(plan_convert, rows, root, format, **given)

@@ -57,7 +57,7 @@ def lacking_in_words(logs: LogRecords) -> str:
     "" where there are none.
     """
     left = (LogStatus.skipped, LogStatus.salvaged, LogStatus.dropped)
-    words = {status: ("log is", "logs are", status) for status in left}
+    words: dict[LogStatus, tuple[str, str, str]] = {status: ("log is", "logs are", status) for status in left}
     words[LogStatus.kept] = "log keeps", "logs keep", "the rows of an earlier version"
     return "; ".join(
         f"{counted(count, one, many)} {what} ({_names(logs, status)})"

@@ -146,7 +146,7 @@ def _plan_partitions(log: LogTask | bytes, job: LogJob) -> Iterable[bytes]:
         return [packed([PartitionResult(task, "", (), (failed,))])]
     job.journal.write(Note(OPENED, task.log_id, pieces=sum(map(len, bundles)), size=size))
     # A log without ticks is finished all the same.
-    return map(packed, bundles or [[PartitionResult(task, "", ())]])
+    return map(packed, bundles) if bundles else [packed([PartitionResult(task, "", ())])]
 
 
 @_step("open a log")
