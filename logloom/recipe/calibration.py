@@ -1,9 +1,9 @@
-"""Calibrations of cameras in a recipe: one entry that stands for several columns.
+"""Calibrations of cameras in a recipe: one entry that expands to several columns.
 
     front: {calibration: {camera: /cam/front/camera_info, frame: base_link}}
 
-stands for `front.k`, `front.d`, `front.model`, `front.size`, and with a frame `front.extrinsics`. They are
-columns like any other from here on: plans and versions know nothing of the entry.
+expands to `front.k`, `front.d`, `front.model`, `front.size`, and with a frame `front.extrinsics`. After the
+expansion they are ordinary columns; plans and versions don't contain the entry.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Calibration(RecipePart):
     """`calibration`: a topic of sensor_msgs/CameraInfo or foxglove.CameraCalibration.
 
     Attributes:
-        frame: in which the camera's pose is wanted; None for no extrinsics.
-        resample, tolerance: which message counts; by default the topic's last, for all rows.
-        topics, static: with the transforms that extrinsics are made of, see `FramePair`.
+        frame: the parent frame of the camera's pose; None for no extrinsics.
+        resample, tolerance: which message is used; by default the topic's last one, for all rows.
+        topics, static: with the transforms of the extrinsics, see `FramePair`.
         missing: see `TopicColumn`.
     """
 
@@ -40,7 +40,7 @@ class Calibration(RecipePart):
     missing: Literal["fail", "unavailable"] = "unavailable"
 
     def columns(self) -> dict[str, dict[str, Any]]:
-        """The columns that it stands for, by the last part of their names, as a recipe has them."""
+        """Return the columns of this entry as recipe data, by the last part of their names."""
         given = self.model_dump(mode="json", exclude_defaults=True)
         of_topic: dict[str, Any] = {"topic": self.camera, "resample": self.resample}
         of_topic |= {key: given[key] for key in ("tolerance", "missing") if key in given}
@@ -60,10 +60,10 @@ class Calibration(RecipePart):
 
 
 def expanded(columns: Any) -> tuple[Any, dict[Path, Path], list[Mistake]]:
-    """A recipe's columns with those that calibrations stand for.
+    """Expand the calibrations among a recipe's columns.
 
     Returns:
-        The columns; of keys of those that were put in the keys that stand for them; what is wrong.
+        The columns; the original key of each key of an expanded column; mistakes.
     """
     if not isinstance(columns, Mapping):
         return columns, {}, []
@@ -77,7 +77,7 @@ def expanded(columns: Any) -> tuple[Any, dict[Path, Path], list[Mistake]]:
         path: Path = ("columns", str(name), _KEY)
         beside = (key for key in column if key != _KEY)
         mistakes += [
-            Mistake(("columns", str(name), str(key)), f"has no meaning beside `{_KEY}`") for key in beside
+            Mistake(("columns", str(name), str(key)), f"has no meaning with `{_KEY}`") for key in beside
         ]
         try:
             calibration = Calibration.model_validate(column[_KEY], by_alias=True, by_name=False)
@@ -87,7 +87,7 @@ def expanded(columns: Any) -> tuple[Any, dict[Path, Path], list[Mistake]]:
         for part, keys in calibration.columns().items():
             own = f"{name}.{part}"
             if own in columns:
-                mistakes.append(Mistake(path, f"stands for {own}, which the recipe has already"))
+                mistakes.append(Mistake(path, f"expands to {own}, which the recipe also defines"))
             made[own] = keys
             of_own: Path = ("columns", own)
             origins |= {of_own: path, (*of_own, "topic"): (*path, "camera"), (*of_own, "tf"): path}

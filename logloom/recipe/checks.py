@@ -1,7 +1,8 @@
 """Checks that look at several keys of a recipe at once.
 
-Here: functions of the recipe as plain data, so that they speak even where other keys are wrong.
-Elsewhere: what one key may hold (model, columns), what needs the logs (logloom.transforms.rows.plan.resolve).
+Here: functions of the recipe as plain data, which work even if other keys are invalid.
+Elsewhere: values of single keys (model, columns), checks that need the logs
+(logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from logloom.row_splits import COLUMN
 from logloom.text import near_to
 
 _OF_LOGS = ("log_id", "stem", "parent", "path")
-_TAKEN = ("host", "index")  # keys of a table of logs that are for outputs
+_TAKEN = ("host", "index")  # keys of a table of logs that only outputs use
 
 
 def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
-    """Mistakes in what keys say of each other."""
+    """Find contradictions between keys."""
     columns = {
         name: column
         for name, column in _mapping(data, "columns").items()
@@ -33,7 +34,7 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
     sampled = [name for name, column in columns.items() if "derive" not in column]
     names = [*columns, *(f"{name}.{part}" for name in sampled for part in ("age", "available"))]
     if _mapping(data, "logs").get("split") is not None and data.get("split") is not None:
-        yield Mistake(("logs", "split"), "the recipe has a `split` of its own; leave out one of both")
+        yield Mistake(("logs", "split"), "the recipe has its own `split`; leave out one of the two")
     yield from _split_by(
         _mapping(data, "split").get("by"), texts_in(_mapping(data, "logs").get("index")), columns
     )
@@ -55,7 +56,7 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
 
 
 def _looked_up(columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
-    """Columns whose message times are looked up must have one message at each tick."""
+    """Check that columns whose message times are looked up have one message at each tick."""
     single = []
     for name, column in columns.items():
         policy = column.get("resample", "previous")
@@ -67,7 +68,7 @@ def _looked_up(columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
             continue
         path = ("columns", name, "at")
         if at in columns:
-            yield Mistake(path, f"{at} has no one message at a tick, whose time could be looked up")
+            yield Mistake(path, f"{at} has no single message at a tick, so its time can't be looked up")
         else:
             yield Mistake(path, f"no column {at!r}{near_to(at, single)}")
 
@@ -78,7 +79,7 @@ def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def names_in(template: str) -> list[str]:
-    """The names in braces; none of what is no template."""
+    """Return the names in braces; none of text that isn't a template."""
     try:
         return [name for _, name, _, _ in string.Formatter().parse(template) if name]
     except ValueError:
@@ -86,14 +87,14 @@ def names_in(template: str) -> list[str]:
 
 
 def _split_rows(split: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[Mistake]:
-    """Columns that rows are to be split by, and that aren't there; and one that is in the way."""
+    """Check that the columns to split rows by exist, and that no column has the split's name."""
     by = split.get("by")
     wanted = {("position",): split.get("position"), ("by", "column"): _mapping(split, "by").get("column")}
     for path, name in wanted.items():
         if isinstance(name, str) and name not in columns:
             yield Mistake(("split", *path), f"no column {name!r}{near_to(name, columns)}")
     if _is_of_rows(by) and COLUMN in columns:
-        why = f"rows have their split in a column {COLUMN}; rename this one"
+        why = f"the split of rows is stored in a column {COLUMN}; rename this one"
         yield Mistake(("columns", COLUMN), why)
 
 
@@ -103,19 +104,19 @@ def _is_of_rows(by: Any) -> bool:
 
 
 def _split_by(by: Any, index: list[str], columns: Mapping[str, Any]) -> Iterator[Mistake]:
-    """Names in `split.by` that neither logs nor the table that lists them have."""
+    """Find names in `split.by` that neither logs nor the table of logs define."""
     known = [*_OF_LOGS, *filter(str.isidentifier, index)]
     for name in names_in(by) if isinstance(by, str) else ():
         if name not in known:
             listed = ", ".join(f"{{{one}}}" for one in known)
-            why = f"{{{name}}} has no meaning here; there are {listed}"
+            why = f"{{{name}}} is unknown; there are {listed}"
             more = "" if index else ", and columns that `logs` names as `index` of a table"
             more += f"; {{column: {name}}} splits rows by that column" if name in columns else ""
             yield Mistake(("split", "by"), why + more)
 
 
 def _catalogued(data: Mapping[str, Any], names: list[str]) -> Iterator[Mistake]:
-    """Mistakes in what a table of logs says for outputs, where these have columns of these names."""
+    """Check what a table of logs provides for outputs against the outputs and columns of the recipe."""
     logs, outputs = _mapping(data, "logs"), _mapping(data, "outputs")
     by = _mapping(data, "split").get("by")
     taken = ["log_id", "timestamp", *names, *([COLUMN] if _is_of_rows(by) else [])]
@@ -127,16 +128,16 @@ def _catalogued(data: Mapping[str, Any], names: list[str]) -> Iterator[Mistake]:
             yield Mistake(("logs", key), f"is for the output {words}, which this recipe doesn't have")
         for name, for_option in takers.items():
             if for_option and _mapping(outputs, name).get(key):
-                why = f"the table of `logs` has a `{key}`; leave out one of both"
+                why = f"the table of `logs` has a `{key}`; leave out one of the two"
                 yield Mistake(("outputs", name, key), why)
     for i, name in enumerate(texts_in(logs.get("index"))):
         path = ("logs", "index", i) if not isinstance(logs["index"], str) else ("logs", "index")
         if name in taken or name.startswith("__"):
-            yield Mistake(path, f"{name!r} is taken by the rows; rename the table's column")
+            yield Mistake(path, f"{name!r} is a column of the rows; rename the table's column")
 
 
 def _without_period(data: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
-    """Rows for messages have no period to take a tolerance or window from."""
+    """Check columns of rows per message, where no period provides a default tolerance or window."""
     clock = _mapping(data, "clock")
     if not {"topic", "sync"} & clock.keys() or "rate" in clock:
         return
@@ -163,7 +164,7 @@ def _required(value: Any, sampled: list[str], columns: Mapping[str, Any]) -> Ite
 def _filter(
     text: Any, names: list[str] | None, path: tuple[str, str] = ("rows", "where")
 ) -> Iterator[Mistake]:
-    """Mistakes in a filter over columns of these names, or of any."""
+    """Check a filter over columns of these names; None allows any name."""
     if not isinstance(text, str) or not text:
         return
     try:
@@ -180,6 +181,8 @@ def _circles(derived: Mapping[str, list[str]]) -> Iterator[Mistake]:
         while ahead:
             ahead = [inner for outer in ahead for inner in derived.get(outer, ()) if inner not in seen]
             if name in ahead:
-                yield Mistake(("columns", name, "from"), "is derived from itself, perhaps by way of others")
+                yield Mistake(
+                    ("columns", name, "from"), ("is derived from itself, directly or through other columns")
+                )
                 break
             seen.update(ahead)

@@ -1,7 +1,7 @@
 """The columns of a recipe: from a topic, from transforms between frames, from tables of labels, or derived.
 
-Here: what may stand under `columns.<name>`, and which of it fits together; the names of resample policies.
-Elsewhere: whether the logs have such topics and fields (logloom.transforms.rows.plan.resolve).
+Here: the keys under `columns.<name>` and their valid combinations; the names of resample policies.
+Elsewhere: checks that the logs have such topics and fields (logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ADAPTERS = (
     *("packets", "keyframe", "camera_matrix", "distortion"),
 )
 
-TEXT = "string"  # the dtype of text, where messages don't tell it
+TEXT = "string"  # the dtype of text, for messages that don't declare it
 
 _ADAPTER = re.compile(r"([a-z_]\w*)(?:\[ *(\w+(?: *, *\w+)*) *\])?", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -36,7 +36,7 @@ def as_list(value: Any) -> Any:
 
 
 def text_check(problem_of: Callable[[str], str | None]) -> BeforeValidator:
-    """Validates text by a function that says what is wrong with it, or None."""
+    """Validate text by a function that describes what is wrong with it, or returns None."""
 
     def validate(value: Any) -> Any:
         problem = problem_of(value) if isinstance(value, str) else None
@@ -48,7 +48,7 @@ def text_check(problem_of: Callable[[str], str | None]) -> BeforeValidator:
 
 
 def _topic_problem(topic: str) -> str | None:
-    return None if topic.strip() else "a topic has a name, like /imu"
+    return None if topic.strip() else "expected the name of a topic, like /imu"
 
 
 def _name_problem(name: str) -> str | None:
@@ -70,7 +70,7 @@ def _adapter_problem(adapter: str) -> str | None:
 
 
 def _policy(value: Any) -> Any:
-    if value in list(POLICIES):  # not in the table itself: the value may be anything
+    if value in list(POLICIES):  # not in the table itself, whose values may be anything
         return value
     raise ValueError(f"no such policy as {value!r}{near_to(str(value), list(POLICIES))}"[:300])
 
@@ -88,11 +88,15 @@ def _derived_dtype_problem(dtype: str) -> str | None:
 
 
 def _function_problem(name: str) -> str | None:
-    return None if _FUNCTION.fullmatch(name) else f"{name!r} is no module:function, like mypkg.labels:count"
+    return (
+        None
+        if _FUNCTION.fullmatch(name)
+        else (f"{name!r} is not of the form module:function; write it like mypkg.labels:count")
+    )
 
 
 def _frame_problem(name: str) -> str | None:
-    return None if name.strip("/") else "a frame has a name, like base_link"
+    return None if name.strip("/") else "expected the name of a frame, like base_link"
 
 
 def _line_problem(text: str) -> str | None:
@@ -112,13 +116,13 @@ FieldPath = Annotated[str, Field(min_length=1)]
 
 
 class RecipePart(BaseModel):
-    """What all parts of a recipe have in common: unknown keys are mistakes, and nothing changes later."""
+    """Base of all parts of a recipe: immutable, and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
 
 class FrameOf(RecipePart):
-    """`from: {topic: /lidar/top}`: the frame that a topic's last message is in, by its header."""
+    """`from: {topic: /lidar/top}`: the frame in the header of a topic's last message."""
 
     topic: Topic
 
@@ -127,7 +131,9 @@ Frame = OneOrKeys[FrameName, FrameOf]
 
 
 class Extrapolate(RecipePart):
-    """`extrapolate: {hold: 100ms}` or `{linear: 50ms}`: how far beyond a frame's last and first transform."""
+    """`extrapolate: {hold: 100ms}` or `{linear: 50ms}`: how far to go beyond a frame's first and last
+    transform.
+    """
 
     hold: LengthOfTime | None = None
     linear: LengthOfTime | None = None
@@ -135,17 +141,17 @@ class Extrapolate(RecipePart):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.hold is None) == (self.linear is None):
-            raise ValueError("write {hold: 100ms} or {linear: 50ms}, one of both")
+            raise ValueError("write {hold: 100ms} or {linear: 50ms}, not both")
         return self
 
 
 class FramePair(RecipePart):
-    """`tf`: which frame in which other, and what is known of them.
+    """`tf`: a frame, the frame to express it in, and the topics of the transforms.
 
     Attributes:
-        from_, to: p_to = pose(p_from); by their names, or as those of topics.
-        topics, static: with transforms; those of `static` hold for the whole log.
-        cache: ns; how far from the time that is looked up a transform may lie.
+        from_, to: p_to = pose(p_from); names of frames, or topics whose frames they are.
+        topics, static: of transforms; those of `static` apply to the whole log.
+        cache: ns; the largest distance of a transform from the time that is looked up.
     """
 
     from_: Frame = Field(alias="from")
@@ -158,31 +164,31 @@ class FramePair(RecipePart):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.from_ == self.to:
-            raise ValueError("`from` and `to` are one frame, whose pose in itself says nothing")
+            raise ValueError("`from` and `to` are the same frame; its pose in itself is the identity")
         if both := sorted({*self.topics} & {*self.static}):
-            raise ValueError(f"{both[0]} stands in `topics` and in `static`")
+            raise ValueError(f"{both[0]} is in `topics` and in `static`; leave out one of the two")
         if not (self.topics or self.static):
-            raise ValueError("no topic has its transforms; name some")
+            raise ValueError("no topics of transforms; name some in `topics` or `static`")
         if self.limit > self.cache:
             raise ValueError("`extrapolate` reaches beyond `cache`")
         return self
 
     @property
     def named_by(self) -> dict[str, str]:
-        """The topics whose messages name the frames, by the keys that say so."""
+        """Return the topics that define the frames, by the keys that name them."""
         frames = {"from": self.from_, "to": self.to}
         return {key: frame.topic for key, frame in frames.items() if isinstance(frame, FrameOf)}
 
     @property
     def words(self) -> tuple[str, str]:
-        """`from_` and `to` for people."""
+        """Describe `from_` and `to` in words."""
         named = (f if isinstance(f, str) else f"the frame of {f.topic}" for f in (self.from_, self.to))
         source, target = named
         return source, target
 
     @property
     def kind(self) -> Literal["none", "hold", "linear"]:
-        """What stands beyond a frame's last transform."""
+        """What to do beyond a frame's last transform: hold or linear."""
         if isinstance(self.extrapolate, str):
             return "none"
         return "linear" if self.extrapolate.hold is None else "hold"
@@ -196,7 +202,7 @@ class FramePair(RecipePart):
 
 
 class MotionSource(RecipePart):
-    """`pose` of `deskew`: the transforms that tell how a lidar moves, or a topic of nav_msgs/Odometry."""
+    """`pose` of `deskew`: the transforms that describe a lidar's motion, or a topic of nav_msgs/Odometry."""
 
     tf: FramePair | None = None
     topic: Topic | None = None
@@ -204,18 +210,18 @@ class MotionSource(RecipePart):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.tf is None) == (self.topic is None):
-            raise ValueError("write {tf: {from: lidar_top, to: map}} or {topic: /odom}, one of both")
+            raise ValueError("write {tf: {from: lidar_top, to: map}} or {topic: /odom}, not both")
         return self
 
 
 class Deskew(RecipePart):
-    """`deskew`: points of a cloud as they would lie had all been measured at one time.
+    """`deskew`: move the points of a cloud to where they would be if measured at one time.
 
     Attributes:
-        time: the field of points with their times; None for the first that has a usual name.
-        unit: of that field; None to take it from what a cloud spans.
+        time: the field of the points' times; None for the first field with a usual name.
+        unit: of that field; None to infer it from the duration of a cloud.
         to: the time: the row's tick, or that of the cloud's first or last point.
-        within: ns; how far points' times may lie from the cloud's message time.
+        within: ns; the largest distance of points' times from the cloud's message time.
     """
 
     pose: MotionSource
@@ -225,7 +231,7 @@ class Deskew(RecipePart):
     within: LengthOfTime = 10**9
 
     def pair(self, topic: str) -> FramePair:
-        """The frames whose poses are looked up for clouds of a topic."""
+        """Return the frames whose poses to look up for clouds of a topic."""
         if self.pose.tf is not None:
             return self.pose.tf
         odometry = self.pose.topic or ""
@@ -234,20 +240,20 @@ class Deskew(RecipePart):
 
 
 class TopicColumn(RecipePart):
-    """A column that comes from a topic.
+    """A column of a topic's messages.
 
     Attributes:
-        field: dotted paths into the message; several are laid side by side.
+        field: dotted paths into the message; several are concatenated.
         as_: an adapter: image, points, points[x,y,z], scan, navsat, rotation_matrix, transforms, file,
             packets, keyframe, camera_matrix, distortion.
-        tolerance, window, offset: ns; what was left out is None, its default depends on the clock.
+        tolerance, window, offset: ns; None if left out, as the default depends on the clock.
         strings: characters kept for text inside arrays of sub-messages.
         shape: (h, w, c) that all images of the topic have.
         resize: (height, width) of images.
         dtype: of a row's numbers; "string" for text of JSON without a schema.
-        missing: what a log without the topic means.
-        deskew: how points are moved to where they would lie had all been measured at one time.
-        frame: in which what rows hold lies; for who draws it.
+        missing: how to treat a log without the topic.
+        deskew: how to move points to where they would be if measured at one time.
+        frame: the frame of the values of rows, for viewers.
     """
 
     topic: Topic
@@ -270,7 +276,7 @@ class TopicColumn(RecipePart):
 
     @property
     def adapter(self) -> str | None:
-        """`as` without spaces, as readers of logs want it."""
+        """Return `as` without spaces, the form that readers of logs take."""
         return self.as_.replace(" ", "") if self.as_ else None
 
     @model_validator(mode="after")
@@ -296,7 +302,7 @@ class TopicColumn(RecipePart):
             if len(self.field) != 1:
                 yield "`as: rotation_matrix` needs one `field`, of a quaternion"
             if not rules.keeps_rotations:
-                yield f"resample: {policy} of rotations is no rotation; use slerp or nearest"
+                yield f"resample: {policy} of rotations gives no rotation; use slerp or nearest"
         yield from self._deskew_problems()
         for key in ("shape", "resize", "encode"):
             if getattr(self, key) is not None and self.as_ != "image":
@@ -328,7 +334,7 @@ class DerivedColumn(RecipePart):
 
     Attributes:
         derive: "module:function".
-        from_: the columns it takes, ages and availabilities too.
+        from_: the input columns, including ages and availabilities.
         dtype: a number type, "string" or "bytes".
         shape: of a row; null (first) for lengths that differ by row.
     """
@@ -354,8 +360,8 @@ class TransformColumn(RecipePart):
     """A column of poses of one frame in another.
 
     Attributes:
-        at: the column whose messages' times are looked up; None for the tick.
-        as_: what a row holds of the pose.
+        at: the column whose messages' times to look up; None for the tick.
+        as_: which representation of the pose rows contain.
     """
 
     tf: FramePair
@@ -366,15 +372,15 @@ class TransformColumn(RecipePart):
 
 
 class LabelColumn(RecipePart):
-    """A column of labels, which people deliver as tables beside the logs.
+    """A column of labels from tables that are delivered separately from the logs.
 
     Attributes:
         table: URI or glob of Parquet, Feather or CSV files with a row for each label.
-        on: the columns that say of which log, and of which time a label is.
-        tolerance: ns; how far from a tick its labels may lie.
-        field: columns that a label holds; all others by default.
-        expect: whether rows hold all labels of one time, or one, of which a key then may have no other.
-        strings: characters kept for text where a label holds several columns.
+        on: the columns with a label's log and time.
+        tolerance: ns; the largest distance of labels from their tick.
+        field: columns of a label; by default all that aren't keys.
+        expect: whether rows contain all labels of one time, or exactly one, with unique keys.
+        strings: characters kept for text if a label has several columns.
         frame: see `TopicColumn`.
     """
 
@@ -394,7 +400,7 @@ class LabelColumn(RecipePart):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.on[0] == self.on[1]:
-            raise ValueError(f"on: {self.on[0]} can't be the log and the time")
+            raise ValueError(f"on: {self.on[0]} can't be both the log and the time")
         if both := sorted({*self.on} & {*self.field}):
             raise ValueError(f"field: {both[0]} is a key, which rows have already")
         return self

@@ -1,6 +1,6 @@
-"""The labels of a recipe: the tables that its columns of labels name, and what these say of which log.
+"""The labels of a recipe: the tables of its label columns, and the labels of each log.
 
-Elsewhere: reading a table (logloom.io.labels.tables), what may stand under `columns.<name>` (columns), the
+Elsewhere: reading a table (logloom.io.labels.tables), the keys under `columns.<name>` (columns), the
 join (logloom.transforms.rows.label_columns).
 """
 
@@ -32,22 +32,22 @@ from logloom.uris import shown
 if TYPE_CHECKING:
     from logloom.io.labels.tables import LabelTable
 
-_SHOWN = 20  # names of logs that a note tells
+_SHOWN = 20  # names of logs that a note lists
 
 
 class KeptLabels(NamedTuple):
-    """Labels of a log in a column, as the version before has them: their digest, and names of their files."""
+    """Labels of a log in a column as in the previous version: their digest and the names of their files."""
 
     digest: str
     files: tuple[str, ...]
 
 
 class RecipeLabels:
-    """What the tables of a recipe's columns of labels say, in memory.
+    """Contents of the tables of a recipe's label columns, in memory.
 
     Attributes:
         types: of a row of each of these columns.
-        missing: by column why its table can't be found, of those for which `known` stands in.
+        missing: why a column's table can't be found, for those that use `known` instead.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class RecipeLabels:
         redactions: Redactions | None = None,
         known: Mapping[str, ColumnType] | None = None,
     ):
-        """Reads the tables.
+        """Read the tables.
 
         Args:
-            base: URI of the folder that relative URIs start from.
-            redactions: see `OpenOptions`; labels of time that was erased are left out.
-            known: types of rows of columns whose tables may be missing, and then count as empty.
+            base: URI of the folder that relative URIs are resolved against.
+            redactions: see `OpenOptions`; labels of erased time are left out.
+            known: types types of the columns whose tables may be missing; such a table counts as empty.
 
         Raises:
-            RecipeError: a table is missing, damaged, or doesn't fit its column; lists all that are.
+            RecipeError: a table is missing, damaged, or doesn't fit its column; lists all of them.
         """
         self._redactions, self._kept = redactions or {}, dict[str, dict[str, KeptLabels]]()
         self.missing: dict[str, str] = {}
@@ -99,7 +99,7 @@ class RecipeLabels:
         }
 
     def of(self, log_id: str) -> dict[str, LogLabels]:
-        """The labels of a log by column, as the tables have them; those that it has none for are left out."""
+        """Return a log's labels in the tables by column, without columns that have none."""
         found, kept = {}, self._kept.get(log_id, {})
         erased = self._redactions.get(digest_of_log(log_id), ()) if self._redactions else ()
         for name, table in self._tables.items():
@@ -111,28 +111,28 @@ class RecipeLabels:
         return found
 
     def keep(self, log_id: str, name: str, labels: KeptLabels) -> None:
-        """Lets a log have the labels of the version before in a column, whatever the table has."""
+        """Keep the labels of the previous version for a log and column, whatever the table contains."""
         self._kept.setdefault(log_id, {})[name] = labels
 
     def is_labelled(self, name: str, log_id: str) -> bool:
-        """Whether a column's table has labels of a log."""
+        """Return whether a column's table has labels of a log."""
         return name in self._tables and log_id in self._tables[name].counts
 
     def times_of(self, name: str, log_id: str) -> dict[str, NDArray[np.int64]]:
-        """The times of a log's labels in a column's table, by name of their file; erased time counts, too."""
+        """Return the times of a log's labels by file of a column's table, including erased time."""
         found = self._tables[name].times_of(log_id) if name in self._tables else {}
         return {self._name(name, uri): times for uri, times in found.items()}
 
     def is_redacted(self, log_id: str) -> bool:
-        """Whether some time of a log was erased."""
+        """Return whether some time of a log was erased."""
         return bool(self._redactions) and digest_of_log(log_id) in self._redactions
 
     def lacking(self, name: str, files: Collection[str]) -> list[str]:
-        """Those of these names of files, as `files_of` has them, that a column's table consisted of once."""
+        """Return those of these files, named as in `files_of`, that a column's table once included."""
         return sorted(set(files) - self._files.get(name, frozenset()))
 
     def files_of(self, log_id: str) -> dict[str, tuple[str, ...]]:
-        """By column the files with labels of a log, by their names below the folder that the recipe names."""
+        """Return the files with labels of a log by column, named relative to the folder in the recipe."""
         found = {
             name: tuple(self._name(name, uri) for uri in table.times_of(log_id))
             for name, table in self._tables.items()
@@ -144,36 +144,36 @@ class RecipeLabels:
         return uri.removeprefix(self._folders[column])
 
     def places(self, name: str, log_id: str, time: int) -> list[tuple[str, int]]:
-        """The file and the row of each label of a log at a time, in a column's table."""
+        """Return the file and row of each label of a log at a time, in a column's table."""
         return self._tables[name].places(log_id, time)
 
     def digests_of(self, log_id: str) -> dict[str, str]:
-        """What names the labels of a log in a root, by column."""
+        """Return the digests that name a log's labels in a root, by column."""
         found = {name: digest_of_labels(labels.to_bytes()) for name, labels in self.of(log_id).items()}
         return found | {name: kept.digest for name, kept in self._kept.get(log_id, {}).items()}
 
     def write(self, store: Store, log_ids: Iterable[str]) -> None:
-        """Writes the labels of logs into a root, where builds of them look; those that are kept lie there."""
+        """Write the labels of logs into a root, where builds read them; kept labels are there already."""
         for log_id in log_ids if self._tables else ():
             for labels in self.of(log_id).values():
                 data = labels.to_bytes()
                 store.renew(labels_file(digest_of_labels(data)), data)
 
     def notes(self, log_ids: Sequence[str], staying: Collection[str] = ()) -> Iterator[str]:
-        """Says which labels are of no log, and which logs have no labels.
+        """List labels without a log and logs without labels.
 
         Args:
-            log_ids: of the logs that there are.
-            staying: logs of the newest version that aren't built now, and keep their rows.
+            log_ids: of all logs of the recipe.
+            staying: logs of the latest version that this build skips, keeping their rows.
         """
         there, stay = {*log_ids, *staying}, set(staying).difference(log_ids)
         for name, table in self._tables.items():
             lost = {log_id: count for log_id, count in table.counts.items() if log_id not in there}
             if lost:
                 labels = counted(sum(lost.values()), "label")
-                logs = counted(len(lost), "log that isn't", "logs that aren't")
+                logs = counted(len(lost), "unknown log", "unknown logs")
                 names = some_of(sorted(lost), _SHOWN)
-                yield f"{name}: {labels} of {self._uris[name]} are of {logs} there ({names})"
+                yield f"{name}: {labels} of {self._uris[name]} belong to {logs} ({names})"
             if held := [log_id for log_id in table.counts if log_id in stay]:
                 labels = counted(sum(table.counts[log_id] for log_id in held), "label")
                 logs = counted(
@@ -182,7 +182,7 @@ class RecipeLabels:
                     "logs that aren't built now and keep their rows",
                 )
                 names = some_of(sorted(held), _SHOWN)
-                yield f"{name}: {labels} of {self._uris[name]} are of {logs} ({names})"
+                yield f"{name}: {labels} of {self._uris[name]} belong to {logs} ({names})"
             bare = [
                 log_id
                 for log_id in log_ids
@@ -194,7 +194,7 @@ class RecipeLabels:
 
 
 def _folder_of(uri: str) -> str:
-    """The folder in which the files of a URI or glob lie, with its slash."""
+    """Return the folder of the files of a URI or glob, with its slash."""
     uri = shown(uri)
     special = MAGIC.search(uri)
     return uri[: uri.rfind("/", 0, special.start() if special else len(uri)) + 1]

@@ -1,7 +1,7 @@
 """A catalogue: the logs of a recipe as a table lists them, a row for each file or folder.
 
-Here: reading the table, and which rows are meant.
-Elsewhere: the recipe's words for it (`LogTable` in model), the files themselves (logs).
+Here: reading the table and selecting rows.
+Elsewhere: its keys in a recipe (`LogTable` in model), the files themselves (logs).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ListedLog(NamedTuple):
 
     Attributes:
         uri: absolute.
-        log_id, split: "" where the catalogue doesn't say.
-        catalogue: what it says for outputs, see `logloom.io.catalog.log_tables`; "" likewise.
+        log_id, split: "" if the catalogue doesn't define it.
+        catalogue: its values for outputs, see `logloom.io.catalog.log_tables`; "" if none.
     """
 
     uri: str
@@ -50,11 +50,11 @@ class ListedLog(NamedTuple):
 def read_catalogue(
     logs: LogTable, base: str | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> list[ListedLog]:
-    """The rows that are meant, in the table's order; URIs that are relative start at the table's folder.
+    """Return the selected rows in the table's order; relative URIs are resolved against the table's folder.
 
     Raises:
-        UsageError: there is no such table or column, a value isn't text, `where` doesn't fit, or no row is
-            meant. Rows count from 1, a head left out.
+        UsageError: the table or a column doesn't exist, a value isn't text, `where` is invalid, or no row is
+            selected. Rows are numbered from 1, without the header.
         StorageError: it can't be read.
     """
     uri = absolute_uri(logs.table, base)
@@ -65,14 +65,14 @@ def read_catalogue(
         if column is not None and column not in table.column_names:
             raise UsageError(f"{place}: {key}: no column {column!r}{near_to(column, table.column_names)}")
     if not len(table):  # before types, which a table without rows may not have
-        raise UsageError(f"{place}: has no rows, and so lists no logs")
+        raise UsageError(f"{place}: the table has no rows, and so lists no logs")
     index = {name: _values(table, name, place) for name in logs.index}  # of all rows, so that types stay
     numbers = np.arange(1, len(table) + 1)
     if logs.where:
         meant = _meant(logs.where, table, place)
         numbers = numbers[np.asarray(meant)]
         if not len(numbers):
-            raise UsageError(f"{place}: where: none of {counted(len(table), 'row')} passes {logs.where!r}")
+            raise UsageError(f"{place}: where: none of {counted(len(table), 'row')} matches {logs.where!r}")
         table, index = table.filter(meant), {name: values.filter(meant) for name, values in index.items()}
     texts = {
         key: _texts(table, column, numbers, place) for key, column in wanted.items() if column is not None
@@ -93,7 +93,7 @@ def _rows(columns: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]:
 def _catalogued(
     hosts: Sequence[str] | None, index: Mapping[str, pa.Array], numbers: NDArray[np.int64], place: str
 ) -> Iterator[str]:
-    """What each row says for outputs, see `logloom.io.catalog.log_tables`.
+    """Return each row's values for outputs, see `logloom.io.catalog.log_tables`.
 
     Args:
         numbers: of the rows in their table.
@@ -115,7 +115,7 @@ def _plain(value: Any) -> Any:
 
 
 def _values(table: pa.Table, name: str, place: str) -> pa.Array:
-    """(N,) texts, truths or numbers; a text that is missing is empty, a truth false."""
+    """Return (N,) texts, booleans or numbers; missing texts are empty, missing booleans false."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as types
@@ -129,21 +129,21 @@ def _values(table: pa.Table, name: str, place: str) -> pa.Array:
         return pc.fill_null(column, False)
     if types.is_floating(column.type) or (types.is_integer(column.type) and column.null_count):
         try:
-            return column.cast(pa.float64())  # as pandas has it, where numbers are missing
+            return column.cast(pa.float64())  # as in pandas, if numbers are missing
         except pa.ArrowInvalid as error:
             raise UsageError(
-                f"{place}: index: {name} lacks numbers, so it is kept as float64, which can't hold all "
-                f"others ({error}); fill it, or write it as a text"
+                f"{place}: index: {name} has missing numbers, so it is kept as float64, which can't "
+                f"represent all others ({error}); fill them, or use text"
             ) from error
     if types.is_integer(column.type) and column.type != pa.uint64():
         return column
-    raise UsageError(f"{place}: index: {name} is {column.type}; write it as a text, a number or a truth")
+    raise UsageError(f"{place}: index: {name} is {column.type}; expected text, numbers or booleans")
 
 
 def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
     """
     Raises:
-        UsageError: no such table, or none at all.
+        UsageError: the table doesn't exist, or isn't one.
         StorageError: it can't be read.
     """
     import pyarrow as pa
@@ -161,23 +161,23 @@ def _read(uri: str, storage_options: Mapping[str, Any] | None) -> pa.Table:
     path = uri.split("?", 1)[0].lower()
     reader = next((reader for suffix, reader in readers.items() if path.endswith(suffix)), None)
     if reader is None:
-        raise UsageError(f"{place}: a catalogue is a table: {', '.join(readers)}")
+        raise UsageError(f"{place}: not a table; a catalogue has the suffix {', '.join(readers)}")
     try:
         data = contents(uri, storage_options, MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise UsageError(f"{place}: larger than {MAX_BYTES >> 30} GiB, which is no catalogue")
+            raise UsageError(f"{place}: larger than {MAX_BYTES >> 30} GiB, the limit for a catalogue")
         table = reader(pa.BufferReader(data))
     except MISSING:
         raise UsageError(f"{place}: there is no such table") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UsageError(f"{place}: no table, or a damaged one ({error})") from error
+        raise UsageError(f"{place}: not a table, or a damaged one ({error})") from error
     if table.num_rows > MAX_ROWS:
-        raise UsageError(f"{place}: more than {MAX_ROWS:,} rows, which is no catalogue")
+        raise UsageError(f"{place}: more than {MAX_ROWS:,} rows, the limit for a catalogue")
     return table
 
 
 def _texts(table: pa.Table, column: str, numbers: NDArray[np.int64], place: str) -> list[str]:
-    """The values of a column, each a text that isn't empty."""
+    """Return the values of a column, each a non-empty text."""
     values: list[Any] = table[column].to_pylist()
     for row, value in zip(numbers, values, strict=True):
         if not isinstance(value, str) or not value:
@@ -186,7 +186,7 @@ def _texts(table: pa.Table, column: str, numbers: NDArray[np.int64], place: str)
 
 
 def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
-    """(N,) which rows a filter chooses; a missing number is NaN, and a missing text is empty."""
+    """Return a (N,) mask of the rows that match a filter; a missing number is NaN, a missing text empty."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as types
@@ -211,7 +211,7 @@ def _meant(text: str, table: pa.Table, place: str) -> pa.Array:
                 kinds[name] = ColumnType(np.dtype(bool))
             else:
                 raise UsageError(
-                    f"where: {name} is {column.type}; only numbers, texts and truths are compared"
+                    f"where: {name} is {column.type}; only numbers, texts and booleans are compared"
                 )
         found.check(kinds)
         return pa.array(np.asarray(found.mask(columns, table.num_rows)))

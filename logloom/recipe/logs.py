@@ -1,4 +1,4 @@
-"""The logs of a recipe: which files they are, what they are called, and the split that each falls into.
+"""The logs of a recipe: their files, names and splits.
 
 Elsewhere: finding files, and templates of names (logloom.io.logs.match); what logs give a recipe's columns
 (logloom.transforms.rows.plan.resolve).
@@ -38,12 +38,12 @@ def expand_logs(
     storage_options: Mapping[str, Any] | None = None,
     folders: Folders | None = None,
 ) -> LogList:
-    """The logs of a recipe, in the order of their log_ids.
+    """Find the logs of a recipe, in the order of their log_ids.
 
     Args:
-        base: URI of the folder that relative URIs start from; the working folder by default.
+        base: URI of the folder that relative URIs are resolved against; the working folder by default.
         storage_options: for fsspec, by protocol.
-        folders: which lists them, where it is told more than nothing.
+        folders: lists them; None for a new one.
 
     Raises:
         RecipeError: files that are missing, globs that match nothing, log_ids that can't be; all of them. Or
@@ -62,7 +62,7 @@ def open_options(
     sidecars: str | None = None,
     redactions: Redactions = MappingProxyType({}),
 ) -> OpenOptions:
-    """How the logs of a recipe are opened; see `OpenOptions`."""
+    """Return the `OpenOptions` for the logs of a recipe."""
     return OpenOptions(
         recipe.on_error_mode,
         storage_options,
@@ -76,19 +76,19 @@ def open_options(
 
 
 def _check_names(recipe: Recipe, logs: LogList) -> None:
-    """Raises a RecipeError for each pattern of `time.name` that no file fits."""
+    """Raise a RecipeError for each pattern of `time.name` that matches no file."""
     mistakes = []
     for number, pattern in enumerate(recipe.time.name):
         if not any(_fits(uri, pattern) for log in logs for uri in log.uris):
             shown = file_name_of(logs[0].uris[-1]) if len(logs) else "none at all"
-            text = f"no file of these logs is called like {pattern!r}; there is {shown}"
+            text = f"no file of these logs matches {pattern!r}; there is {shown}"
             mistakes.append(Mistake(("time", "name", number), text))
     if mistakes:
         raise recipe.places.error(mistakes)
 
 
 def _check_passes(recipe: Recipe, logs: LogList) -> None:
-    """Raises a RecipeError where logs are called like a later pass, as the recipe splits logs."""
+    """Raise a RecipeError if a log has the name that splitting by passes gives to another."""
     if recipe.time.set_back != "split":
         return
     taken = [log_id for log_id in logs.ids.to_pylist() if pass_named(log_id).number > 1]
@@ -100,8 +100,8 @@ def _check_passes(recipe: Recipe, logs: LogList) -> None:
         ]
         of = "".join(f" ({uri})" for uri in others)
         text = (
-            f"{log.uris[0]}: its log_id {log.log_id!r} is the name of pass {number} of log {whole!r}{of}, as "
-            "`time: {set_back: split}` makes; rename the file, or give it another log_id"
+            f"{log.uris[0]}: its log_id {log.log_id!r} is that of pass {number} of log {whole!r}{of} with "
+            f"`time: {{set_back: split}}`; rename the file, or give it another log_id"
         )
         mistakes.append(Mistake(("log_id",), text))
     if mistakes:
@@ -112,20 +112,20 @@ def _fits(uri: str, pattern: str) -> bool:
     try:
         return time_in(uri, [pattern]) is not None
     except LogReadError:
-        return True  # whoever opens it says what is wrong
+        return True  # opening the log reports it
 
 
 def _globbed_logs(
     recipe: Recipe, base: str | None, storage_options: Mapping[str, Any] | None, folders: Folders | None
 ) -> LogList:
-    """As `expand_logs`, of files, folders and globs."""
+    """`expand_logs` for files, folders and globs."""
     assert not isinstance(recipe.logs, LogTable)
     numbers = [i for i, uri in enumerate(recipe.logs) if not uri.startswith(match.NOT)]
     results = match.find_all([recipe.logs[i] for i in numbers], base, storage_options, folders)
     numbered = zip(numbers, results, strict=True)
     mistakes = [Mistake(("logs", i), result) for i, result in numbered if isinstance(result, str)]
     if not numbers:
-        mistakes.append(Mistake(("logs",), f"names only what to leave out ({match.NOT}…), and no logs"))
+        mistakes.append(Mistake(("logs",), f"contains only exclusions ({match.NOT}…), and no logs"))
     found = match.leaving_out(
         (item for result in results if not isinstance(result, str) for item in result),
         [uri.removeprefix(match.NOT) for uri in recipe.logs if uri.startswith(match.NOT)],
@@ -143,7 +143,7 @@ def _globbed_logs(
 def _listed_logs(
     recipe: Recipe, base: str | None, storage_options: Mapping[str, Any] | None, folders: Folders | None
 ) -> LogList:
-    """As `expand_logs`, of a catalogue."""
+    """`expand_logs` for a catalogue."""
     table = recipe.logs
     assert isinstance(table, LogTable)
     problems: list[str] = []
@@ -161,7 +161,7 @@ def _listed_logs(
             continue
         for item in result:
             if rows.setdefault(item.uri, row)[1:] != row[1:]:
-                problems.append(f"{item.uri}: stands in two rows that say other things of it")
+                problems.append(f"{item.uri}: is in two rows that differ in other columns")
             found[item.uri] = item
 
     def name_of(uri: str) -> str:
@@ -178,10 +178,11 @@ def _listed_logs(
         first = of_log.setdefault(log_id, row)
         if (table.split and name_problem(row.split)) or first.split != row.split:
             problems.append(
-                f"{item.uri}: split {row.split!r} is no name, or another than the log's other files say"
+                f"{item.uri}: split {row.split!r} is not a name, or differs from that of the log's other "
+                "files"
             )
         elif first.catalogue != row.catalogue:
-            problems.append(f"{item.uri}: its host or index are others than those of the log's other files")
+            problems.append(f"{item.uri}: its host or index differ from those of the log's other files")
     if problems:
         more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise recipe.places.error([Mistake(("logs", "table"), text) for text in problems[:_SHOWN] + more])
@@ -190,28 +191,28 @@ def _listed_logs(
 
 
 def log_id_of(uri: str, template: str | LogName) -> str:
-    """The log_id of a file or a bag's folder.
+    """Return the log_id of a file or a bag's folder.
 
     Raises:
-        UsageError: the expression doesn't match, or the result is no usable name.
+        UsageError: the expression doesn't match, or the result isn't a valid name.
     """
     if isinstance(template, str):
         return match.log_id_of(uri, template)
     groups = named_groups(template.match, uri)
     if groups is None:
-        raise UsageError(f"{uri}: '{template.match}' is not in it")
+        raise UsageError(f"{uri}: doesn't match '{template.match}'")
     return match.log_id_of(uri, template.as_, groups)
 
 
 def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "", catalogue: str = "") -> str:
-    """The split that a log's rows belong to; "all" for a recipe without, or one that splits single rows.
+    """Return the split of a log's rows; "all" for a recipe without splits, or with splits of single rows.
 
-    All passes of a log belong to one.
+    All passes of a log have the same one.
 
     Args:
-        uris: of the log's files; templates look at the first.
-        listed: the split that a catalogue says, or said.
-        catalogue: what it says of the log for outputs, see `logloom.io.catalog.log_tables`.
+        uris: of the log's files; templates use the first.
+        listed: the split from the current or an earlier catalogue.
+        catalogue: its values for outputs, see `logloom.io.catalog.log_tables`.
     """
     if isinstance(recipe.logs, LogTable) and recipe.logs.split:
         return listed
@@ -222,12 +223,12 @@ def split_of(recipe: Recipe, log_id: str, uris: Sequence[str], listed: str = "",
     value = log_id = pass_named(log_id).log_id if recipe.time.set_back == "split" else log_id
     if by != "log_id":
         index = catalogued(catalogue).index
-        # {path} is that of the URI, whatever else the table calls so.
+        # {path} is that of the URI, even if the table has a column of that name.
         known = {name: _word(given) for name, given in index if name not in TEMPLATE_NAMES}
         value = match.fill_template(by, uris[0], {**known, "log_id": log_id})
     return share_of(value, recipe.split.shares)
 
 
 def _word(value: bool | int | float | str | None) -> str:
-    """What a catalogue says as templates write it: a text as it is, all else as JSON."""
+    """Format a catalogue's value for templates: text as it is, all else as JSON."""
     return value if isinstance(value, str) else canonical(value).decode()

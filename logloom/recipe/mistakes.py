@@ -1,4 +1,4 @@
-"""Mistakes in a recipe: where each stands, and what is wrong there in plain words.
+"""Mistakes in a recipe: their place and a description in plain words.
 
 Here: `Mistake`, `RecipePlaces` (the lines of a recipe's keys), the error that lists them all, nearest names.
 Elsewhere: finding them (model, checks, logloom.transforms.rows.plan.resolve), words for values
@@ -25,7 +25,7 @@ PYDANTIC_STEPS = frozenset({"<one>", "<other>", "<third>", "<fourth>", "[key]"})
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong with the key at `path`; it stands where that key stands, unless `line` says otherwise."""
+    """A mistake at the key `path`; its line is that of the key unless `line` is given."""
 
     path: Path
     message: str
@@ -34,13 +34,13 @@ class Mistake:
 
 @dataclass(frozen=True)
 class RecipePlaces:
-    """Where things stand in a recipe; no part of what it says, so it doesn't count in comparisons.
+    """Lines of a recipe's keys; not part of its content, so ignored in comparisons.
 
     Attributes:
         source: the recipe's name in messages.
         lines: the line of each key and list item, from 1; empty for a recipe made in Python.
-        origins: of keys that other keys stand for, these.
-        options: of a command, that stand for keys: {("logs",): "--log"}.
+        origins: of keys that replace other keys, the replaced ones.
+        options: options of a command that replace keys: {("logs",): "--log"}.
     """
 
     source: str = field(default="recipe", compare=False)
@@ -49,17 +49,19 @@ class RecipePlaces:
     options: Mapping[Path, str] = field(default_factory=dict, compare=False)
 
     def line(self, path: Path) -> int | None:
-        """The line of a key, or of the nearest thing around it."""
+        """Return the line of a key, or of its nearest known ancestor."""
         return next((self.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
 
     def written(self, mistake: Mistake) -> Mistake:
-        """The mistake at the key that stands in the recipe."""
+        """Return the mistake with the key as written in the recipe."""
         path = mistake.path
         there = next((n for n in range(len(path), 0, -1) if path[:n] in self.origins), 0)
         return replace(mistake, path=(*self.origins[path[:there]], *path[there:])) if there else mistake
 
     def sentence(self, mistake: Mistake) -> str:
-        """`recipe.yaml:12: columns.speed.tolerence: unknown key; did you mean tolerance?`"""
+        """Format a mistake, as `recipe.yaml:12: columns.speed.tolerence: unknown key; did you mean
+        tolerance?`
+        """
         if option := self.options.get(mistake.path[:1]):
             return f"{option}: {mistake.message}"
         line = mistake.line or self.line(mistake.path)
@@ -67,7 +69,7 @@ class RecipePlaces:
         return f"{where}: {dotted(mistake.path)}{': ' if mistake.path else ''}{mistake.message}"
 
     def error(self, mistakes: Iterable[Mistake]) -> RecipeError:
-        """All mistakes in one error, in the order of their lines."""
+        """Combine all mistakes into one error, ordered by line."""
 
         def place(mistake: Mistake) -> tuple[int, list[str], str]:
             line = mistake.line or self.line(mistake.path) or 0
@@ -81,18 +83,18 @@ class RecipePlaces:
 
 
 def texts_in(value: Any) -> list[str]:
-    """The texts of a key that takes one or a list of them; whatever else stands there is told elsewhere."""
+    """Return the texts of a key that takes one or a list of them; other values are reported elsewhere."""
     values = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
     return [item for item in values if isinstance(item, str)]
 
 
 def from_pydantic(errors: Iterable[Any], model: Any, prefix: Path = ()) -> Iterator[Mistake]:
-    """What pydantic found wrong, in plain words.
+    """Convert pydantic's errors to mistakes in plain words.
 
     Args:
         errors: `ValidationError.errors()`.
-        model: that was validated, a class or a type; tells which keys there are.
-        prefix: where the validated value stands in the recipe.
+        model: the class or type that was validated; defines the known keys.
+        prefix: path of the validated value in the recipe.
     """
     for error in errors:
         loc = error["loc"]
@@ -111,7 +113,7 @@ def _plain_words(error: Any, model: Any, steps: Path) -> str:
         name, known = str(steps[-1]), _keys(model, steps[:-1])
         under = [f"`{key}`" for key in dict.fromkeys(known) if name in _keys(model, (*steps[:-1], key))]
         if under:
-            return f"unknown key; it stands under {' or '.join(under)}"
+            return f"unknown key; it belongs under {' or '.join(under)}"
         return f"unknown key{near_to(name, known)}"
     if kind == "literal_error":
         known = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
@@ -122,7 +124,7 @@ def _plain_words(error: Any, model: Any, steps: Path) -> str:
 def _no_choice(value: Any, known: Sequence[str], keys: Sequence[str]) -> str:
     """
     Args:
-        keys: of the mapping that may stand in place of a choice; none where none may.
+        keys: of the mapping that is allowed instead of a choice, if any.
     """
     got, listed = describe_value(value, YAML), ", ".join(known)
     either = f"{listed}, or a mapping of {', '.join(keys)}"
@@ -135,7 +137,7 @@ def _no_choice(value: Any, known: Sequence[str], keys: Sequence[str]) -> str:
 
 
 def _keys(model: Any, steps: Sequence[str | int]) -> list[str]:
-    """The keys that the model at these steps takes."""
+    """Return the keys that the model at these steps takes."""
     if get_origin(model) is Annotated:
         return _keys(get_args(model)[0], steps)
     if get_origin(model) in (Union, UnionType):

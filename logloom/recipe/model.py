@@ -1,8 +1,8 @@
-"""The recipe: what to build from which logs.
+"""The recipe: a model of what to build from which logs.
 
-Here: the recipe as a pydantic model, which also builds one in Python. docs/recipe.md explains every key.
+Here: the recipe as a pydantic model, also for recipes made in Python. docs/recipe.md explains every key.
 Elsewhere: its parts (sections), columns (columns), values such as "50ms" (values), YAML and line numbers
-(yaml, mistakes), checks that look at several keys at once (checks), what a recipe means for given logs
+(yaml, mistakes), checks that look at several keys at once (checks), applying a recipe to given logs
 (logloom.transforms.rows.plan.resolve).
 """
 
@@ -57,7 +57,7 @@ MAX_FILE_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class _RecipeText:
-    """What is known of the text that a recipe is read from."""
+    """The text of a recipe that was read from one."""
 
     places: RecipePlaces
     mistakes: list[Mistake]
@@ -69,7 +69,7 @@ class Recipe(RecipePart):
     `Recipe(name=…, columns={…})`, `Recipe.from_yaml(text)` and `Recipe.load(uri)` make one.
 
     Raises:
-        RecipeError: lists every mistake, with its line where the recipe is a text.
+        RecipeError: lists every mistake, with its line if the recipe is text.
 
     Examples:
         >>> recipe = Recipe(
@@ -116,7 +116,7 @@ class Recipe(RecipePart):
             source: its name in messages.
 
         Returns:
-            The recipe, checked but for what only the logs can tell.
+            The recipe, checked except for what depends on the logs.
 
         Raises:
             RecipeError: lists every mistake with its line.
@@ -136,7 +136,7 @@ class Recipe(RecipePart):
             The recipe, as `from_yaml` gives it.
 
         Raises:
-            RecipeError: it isn't there, isn't text, or has mistakes.
+            RecipeError: the file doesn't exist, isn't text, or has mistakes.
             StorageError: it can't be read.
         """
         source = _short(uri)
@@ -146,23 +146,23 @@ class Recipe(RecipePart):
         except MISSING as error:
             raise RecipeError(f"{source}: there is no such file") from chained(error)
         except UnicodeDecodeError as error:
-            raise RecipeError(f"{source}: is no text (byte {error.start} is no UTF-8)") from error
+            raise RecipeError(f"{source}: not a text file (byte {error.start} is not UTF-8)") from error
 
     def to_yaml(self) -> str:
-        """The recipe as YAML, without what is default; `from_yaml` gives an equal one."""
+        """Return the recipe as YAML without defaults; `from_yaml` gives an equal one."""
         return yaml.dump(self.model_dump(by_alias=True, exclude_defaults=True))
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """HTML for notebooks."""
         from logloom.markup import preformatted
 
         return preformatted(f"Recipe {self.name}", self.to_yaml())
 
     def identity_json(self) -> dict[str, Any]:
-        """The recipe as JSON with every default written out; `Recipe.model_validate` gives an equal one.
+        """Return the recipe as JSON with all defaults; `Recipe.model_validate` gives an equal one.
 
-        URIs of logs stand in it without their credentials: versions keep it.
-        JSON's objects have no order, so the orders that matter stand beside them, under `order`.
+        URIs of logs have no credentials, as versions store it. JSON objects are unordered, so relevant orders
+        are stored separately, under `order`.
         """
         order = {"columns": list(self.columns), "split": list(self.split.shares) if self.split else []}
         data = {**self.model_dump(mode="json", by_alias=True), "order": order}
@@ -181,11 +181,11 @@ class Recipe(RecipePart):
 
     @property
     def row_split(self) -> RowSplit | None:
-        """How single rows are split; None where whole logs are, or nothing is."""
+        """How to split single rows; None if whole logs are split, or nothing."""
         return None if self.split is None else self.split.of_rows
 
     def output_options(self) -> dict[str, BaseModel]:
-        """The options of each output, of its format's own type."""
+        """Options of each output, of its format's own type."""
         return dict(self.outputs)
 
     @property
@@ -194,20 +194,20 @@ class Recipe(RecipePart):
 
     @property
     def skip_budget(self) -> float:
-        """The share of the logs that may be skipped; 0 where there is no such limit."""
+        """The share of the logs that may be skipped; 0 without a limit."""
         return float(self.on_error.skip) if isinstance(self.on_error, SkipBudget) else 0.0
 
     @property
     def places(self) -> RecipePlaces:
-        """Where the recipe's keys stand in its text."""
+        """Lines of the recipe's keys in its text."""
         return self._places
 
     def with_logs(self, uris: Iterable[str], option: str) -> Recipe:
-        """The recipe with other `logs`.
+        """Return the recipe with other `logs`.
 
         Args:
-            uris: of the logs, and globs.
-            option: of a command that gives them; mistakes in them name it.
+            uris: of the logs; globs are allowed.
+            option: option of a command that provides them, for messages.
 
         Returns:
             A copy.
@@ -225,7 +225,7 @@ class Recipe(RecipePart):
             return data
         text = info.context if isinstance(info.context, _RecipeText) else _RecipeText(RecipePlaces(), [])
         if not isinstance(data, Mapping):
-            what = Mistake((), "a recipe is a mapping: name, logs, clock, columns, outputs")
+            what = Mistake((), "expected a mapping with name, logs, clock, columns and outputs")
             raise text.places.error([*text.mistakes, what])
         plain = {str(key): _plain(value) if key != "outputs" else value for key, value in data.items()}
         if info.context is None:
@@ -248,7 +248,7 @@ class Recipe(RecipePart):
 
 
 def _plain(value: Any) -> Any:
-    """Parts that were built in Python, as the data they stand for."""
+    """Convert parts that were built in Python to plain data."""
     if isinstance(value, BaseModel):
         return value.model_dump(by_alias=True, exclude_unset=True)
     if isinstance(value, Mapping):
@@ -257,7 +257,7 @@ def _plain(value: Any) -> Any:
 
 
 def _in_order(data: dict[str, Any]) -> dict[str, Any]:
-    """The data of `identity_json` in the order that it names."""
+    """Order the data of `identity_json` as it specifies."""
     orders = data.get("order")
     if not isinstance(orders, Mapping):
         return data
@@ -270,7 +270,7 @@ def _in_order(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(value: Any, logs: Any) -> tuple[Any, list[Mistake]]:
-    """Outputs with their formats' own options; what is wrong is left out and listed.
+    """Parse outputs with their formats' own options; wrong ones are left out and reported.
 
     Args:
         logs: of the same recipe.
@@ -296,7 +296,7 @@ def _outputs(value: Any, logs: Any) -> tuple[Any, list[Mistake]]:
 
 
 def _short(uri: str) -> str:
-    """A local path as people would type it from here."""
+    """Shorten a local path relative to the working folder."""
     if not is_local(uri):
         return shown(uri)
     path = uri.split("://", 1)[-1]

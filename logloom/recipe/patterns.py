@@ -1,9 +1,8 @@
-"""Regular expressions of recipes, searched by RE2: in time that grows with the text, whatever the expression.
+"""Regular expressions of recipes, searched by RE2 in linear time.
 
-Here: `problem`, what keeps an expression from being one, and `named_groups`, what one finds.
-Elsewhere: where recipes hold expressions (model), what is searched (logloom.io.logs.match).
-They are written as Python's `re` has them, but for what no search without going back can do: look-around,
-backreferences, atomic groups.
+Here: `problem` checks an expression, `named_groups` searches one.
+Elsewhere: expressions in recipes (model), the searched text (logloom.io.logs.match). The syntax is that of
+Python's `re` without what needs backtracking: look-around, backreferences, atomic groups.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ _UNSUPPORTED = {
 
 
 def problem(pattern: str) -> str | None:
-    """What is wrong with an expression; None where nothing is.
+    """Describe what is wrong with an expression; None if it is valid.
 
-    Without the package google-re2 only what `re` refuses is known.
+    Without the package google-re2 this finds only errors of `re`.
     """
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        return f"{pattern!r} is no regular expression: {error}"
+        return f"{pattern!r} is not a regular expression: {error}"
     try:
         _compiled(pattern)
     except ModuleNotFoundError:
@@ -55,7 +54,7 @@ def problem(pattern: str) -> str | None:
 
 
 def named_groups(pattern: str, text: str) -> dict[str, str] | None:
-    """The named groups of the first place where an expression matches; None where it does nowhere.
+    """Return the named groups of an expression's first match; None without a match.
 
     Raises:
         UsageError: the package google-re2 is missing.
@@ -81,13 +80,13 @@ def _compiled(pattern: str) -> Any:
         message = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
         what = next((name for syntax, name in _UNSUPPORTED.items() if re.search(syntax, message)), None)
         raise ValueError(
-            f"{what or message} is not supported: expressions are searched by RE2, which never goes back; "
+            f"{what or message} is not supported: expressions are searched by RE2, without backtracking; "
             "write it without look-around and backreferences"
         ) from error
 
 
 def _translated(pattern: str) -> str:
-    """The expression in RE2's words."""
+    """Translate the expression to RE2's syntax."""
     words, in_brackets = [], False
     for match in _TOKEN.finditer(pattern):
         token = match[0]

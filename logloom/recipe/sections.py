@@ -1,6 +1,6 @@
-"""Parts of a recipe: its keys but for columns and outputs, as pydantic models.
+"""Parts of a recipe: its keys except columns and outputs, as pydantic models.
 
-Here: names of logs and tables of them, times, clocks, rows, partitions, splits, what stays, what is skipped.
+Here: names of logs and tables of them, times, clocks, rows, partitions, splits, retention, skipping.
 Elsewhere: the recipe as a whole (model), columns (columns), checks that look at several keys at once
 (checks).
 """
@@ -43,25 +43,25 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 def template_problem(template: str, names: Iterable[str] = TEMPLATE_NAMES) -> str | None:
-    """What is wrong with a template such as "{parent}-{stem}"; None if nothing is."""
+    """Describe what is wrong with a template such as "{parent}-{stem}"; None if it is valid."""
     known = list(names)
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
-        return f"{template!r} is no template: {error}"
+        return f"{template!r} is not a template: {error}"
     for _, name, spec, conversion in parts:
         if name is not None and (name not in known or spec or conversion):
-            return f"{{{name}}} has no meaning here; there are {', '.join(f'{{{n}}}' for n in known)}"
+            return f"{{{name}}} is unknown; there are {', '.join(f'{{{n}}}' for n in known)}"
     return None if template else "is empty"
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with the name of a dataset or a split; None if nothing is."""
-    return None if _NAME.fullmatch(name) else f"{name!r}: names are made of letters, digits, and . _ -"
+    """Describe what is wrong with the name of a dataset or a split; None if it is valid."""
+    return None if _NAME.fullmatch(name) else f"{name!r}: names consist of letters, digits, and . _ -"
 
 
 def _split_by_problem(by: str) -> str | None:
-    """What is wrong with a template whatever the table of `logs` has; names are looked at by `checks`."""
+    """Describe what is wrong with a template apart from its names, which `checks` looks up."""
     names = (*TEMPLATE_NAMES, *filter(str.isidentifier, checks.names_in(by)))
     return None if by == "log_id" else template_problem(by, names)
 
@@ -90,13 +90,13 @@ class LogName(RecipePart):
 
 
 class LogTable(RecipePart):
-    """`logs: {table: drives.parquet, uri: path}`: a table that lists the logs, a row for each file or folder.
+    """`logs: {table: drives.parquet, uri: path}`: a table that lists the logs, one row per file or folder.
 
     Attributes:
         table: URI of a Parquet, Feather or CSV file.
         uri, log_id, split: columns.
-        host: the column that has the host of each log's scenes, in place of that of `outputs.l5kit`.
-        index: columns that the index of `outputs.table` has, too.
+        host: the column with the host of each log's scenes, instead of that of `outputs.l5kit`.
+        index: columns to copy into the index of `outputs.table`.
         where: a filter over the table's columns.
     """
 
@@ -110,21 +110,21 @@ class LogTable(RecipePart):
 
     @property
     def says(self) -> bool:
-        """Whether it says something for outputs."""
+        """Whether the table defines values for outputs."""
         return self.host is not None or bool(self.index)
 
 
 class Time(RecipePart):
-    """`time`: which stamp of a message is its message time.
+    """`time`: which time of a message is its message time.
 
     Attributes:
-        by: the first that a topic's messages have.
-        max_delay: ns; the furthest a message time may lie from its log time, None for any distance.
-        topics: `by` of single topics.
-        name: patterns of names of tables that are one message each: "lidar_{ns}".
-        from_, to: the extent of each log, where its messages don't tell it.
-        set_back: which messages count where a recorder's clock was set back: those before all such places,
-            those after all of them, or those of each pass as a log of its own.
+        by: the sources in order of preference; the first that a topic's messages have is used.
+        max_delay: ns; the largest distance of a message time from its log time, None for any.
+        topics: `by` for single topics.
+        name: patterns for names of tables that contain one message each: "lidar_{ns}".
+        from_, to: the extent of each log, if its messages don't define it.
+        set_back: which messages to use if a recorder's clock was set back: those before all such places,
+            after all of them, or those of each pass as a separate log.
     """
 
     by: Sources = ("header", "log")
@@ -143,7 +143,7 @@ class Time(RecipePart):
         return self
 
     def sources(self, topic: str) -> tuple[TimeSource, ...]:
-        """The sources of a topic's message times, the first that its messages have counts.
+        """The sources of a topic's message times in order of preference.
 
         Args:
             topic: its name.
@@ -155,10 +155,10 @@ class Clock(RecipePart):
     """`clock`: a rate in Hz, the topic whose messages make rows, or topics whose messages are matched.
 
     Attributes:
-        sync: a row for each matched set of messages, one of each of these topics.
+        sync: one row per matched set of messages, one message of each of these topics.
         within: ns; the largest time between two messages of a set.
-        stamp: the topic whose messages' times are those of rows; the first of `sync` by default.
-        match: "exact" where the times of a set are equal.
+        stamp: the topic that provides the times of rows; by default the first of `sync`.
+        match: "exact" if the times of a set must be equal.
     """
 
     rate: Rate | None = None
@@ -172,27 +172,27 @@ class Clock(RecipePart):
     def _one_of_them(self) -> Self:
         if [self.rate is not None, self.topic is not None, bool(self.sync)].count(True) != 1:
             raise ValueError(
-                "write {rate: 10} (Hz), {topic: /lidar} or {sync: [/camera, /lidar]}, one of them"
+                "write exactly one of {rate: 10} (Hz), {topic: /lidar} and {sync: [/camera, /lidar]}"
             )
         return self
 
 
 class Rows(RecipePart):
-    """`rows`: the ticks that become rows: those where `require` is available and `where` holds."""
+    """`rows`: which ticks become rows: those with `require` available that match `where`."""
 
     require: Texts = ()
     where: str = ""
 
 
 class Partition(RecipePart):
-    """`partition`: the share of a log that one worker builds: ticks, and message bytes by the index."""
+    """`partition`: limits of a partition: ticks, and message bytes according to the log's index."""
 
     rows: Positive = 1000
     bytes: Size = 512 << 20
 
 
 class ByColumn(RecipePart):
-    """`split: {by: {column: weather}}`: the column whose value decides, row by row."""
+    """`split: {by: {column: weather}}`: the column whose value decides for each row."""
 
     column: Annotated[str, Field(min_length=1)]
 
@@ -201,11 +201,11 @@ class Split(RecipePart):
     """`split`: names and shares, which sum to 1.
 
     Attributes:
-        by: what decides. Of whole logs: a template of log_id, URI, and columns that the table of `logs` has
-            as `index`. Of single rows: "place", "time", or a column.
+        by: what decides. For whole logs: a template of log_id, URI, and columns that the table of `logs` has
+            as `index`. For single rows: "place", "time", or a column.
         position: by place, the column of positions in metres.
-        cell, gap: by place a distance and by time a duration, as text; of a cell, and of what is left out
-            between splits.
+        cell, gap: size of a cell and of the gap between splits, as text; by place a distance, by time a
+            duration.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -232,7 +232,7 @@ class Split(RecipePart):
 
     @property
     def of_rows(self) -> RowSplit | None:
-        """How single rows are split; None where whole logs are."""
+        """How to split single rows; None if whole logs are split."""
         shares = tuple(self.shares.items())
         if isinstance(self.by, ByColumn):
             return RowSplit("value", shares, self.by.column)
@@ -261,25 +261,26 @@ class Split(RecipePart):
             if getattr(self, key) is not None and not goes:
                 raise ValueError(f"{key}: goes with by: place{'' if key == 'position' else ' and by: time'}")
             if getattr(self, key) is None and goes and key != "gap":
-                what = "the column of positions, in metres" if key == "position" else "how large a cell is"
+                what = "the column of positions, in metres" if key == "position" else "the size of a cell"
                 raise ValueError(f"by: {self.by} needs a `{key}`: {what}")
         found = self.of_rows
         if has_cells and found is not None and not (found.cell and found.gap <= found.cell):
             raise ValueError(
-                f"cell: {self.cell}, gap: {self.gap or 'none'}: a cell has a length, and no gap is longer"
+                f"cell: {self.cell}, gap: {self.gap or 'none'}: the cell must be larger than 0 and at least "
+                "as large as the gap"
             )
         return self
 
 
 class Keep(RecipePart):
-    """`keep`: the versions that garbage collection leaves; the newest version always stays.
+    """`keep`: versions that garbage collection keeps, apart from the latest, which it always keeps.
 
-    A version stays if any of these names it.
+    A version is kept if any of these selects it.
 
     Attributes:
-        last: so many of the newest versions.
-        daily: the newest version of each of the last so many days that have one.
-        tags: "all" versions that have a tag, or "none" for that reason alone.
+        last: the number of latest versions to keep.
+        daily: the number of days of which to keep the latest version, of days with versions.
+        tags: "all" to keep versions with a tag, "none" to ignore tags.
     """
 
     last: Positive | None = None
@@ -289,11 +290,11 @@ class Keep(RecipePart):
     @model_validator(mode="after")
     def _says_how_many(self) -> Self:
         if self.last is None and self.daily is None:
-            raise ValueError("write {last: 30}, {daily: 14}, or both; without `keep` every version stays")
+            raise ValueError("write {last: 30}, {daily: 14}, or both; without `keep` all versions are kept")
         return self
 
 
 class SkipBudget(RecipePart):
-    """`on_error: {skip: 1%}`: how many logs at most may be left out."""
+    """`on_error: {skip: 1%}`: the largest share of logs that may be skipped."""
 
     skip: Percent

@@ -1,7 +1,7 @@
-"""A clock that matches messages of several topics: what its keys and columns may say of each other.
+"""Checks of a clock that matches messages of several topics, and of its columns.
 
 Here: functions of the recipe as plain data, as in checks.
-Elsewhere: what `clock` may hold (model), which messages match (logloom.resample.sync).
+Elsewhere: the keys of `clock` (model), the matching (logloom.resample.sync).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MATCHED = "matched"
 
 
 def with_matched(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe with `resample: matched` in columns of synced topics that don't say how."""
+    """Set `resample: matched` in columns of synced topics without `resample`."""
     topics, columns = _topics(data.get("clock")), data.get("columns")
     if not topics or not isinstance(columns, Mapping):
         return dict(data)
@@ -31,7 +31,7 @@ def _matched(column: Any, topics: list[str]) -> Any:
 
 
 def sync_mistakes(clock: Any, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
-    """Mistakes in a clock's keys about synced topics, and in the columns that stand on them."""
+    """Find mistakes in a clock's keys for synced topics, and in the columns of these topics."""
     topics = _topics(clock)
     if isinstance(clock, Mapping):
         yield from _clock_mistakes(clock, topics)
@@ -45,7 +45,7 @@ def sync_mistakes(clock: Any, columns: Mapping[str, Mapping[str, Any]]) -> Itera
         elif policy == MATCHED and topic not in topics:
             yield Mistake(path, f"{topic} isn't in the `sync` of the clock{near_to(topic, topics)}")
         elif policy != MATCHED and topic in topics and POLICIES[policy].uses == "one":
-            why = f"{policy} may take another message than the clock matched; leave `resample` out"
+            why = f"{policy} may use another message than the clock matched; leave `resample` out"
             yield Mistake(path, why)
 
 
@@ -57,7 +57,7 @@ def _clock_mistakes(clock: Mapping[str, Any], topics: list[str]) -> Iterator[Mis
         return
     for i, topic in enumerate(topics):
         if topic in topics[:i]:
-            yield Mistake(("clock", "sync", i), f"{topic} stands there twice")
+            yield Mistake(("clock", "sync", i), f"{topic} is listed twice")
     stamp, within = clock.get("stamp"), clock.get("within")
     if isinstance(stamp, str) and topics and stamp not in topics:
         yield Mistake(("clock", "stamp"), f"{stamp} isn't in `sync`{near_to(stamp, topics)}")

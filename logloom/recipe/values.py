@@ -1,7 +1,7 @@
-"""The small values of a recipe: durations, sizes, rates and shares, and how each is written.
+"""Small values of a recipe: durations, sizes, rates and shares, and their notation.
 
 Here: pydantic types that read "50ms", "500m", "512MiB", 29.97 or "1%" exactly and write it back the same.
-Elsewhere: where they stand in a recipe (model), the text that YAML numbers had (yaml).
+Elsewhere: the keys that contain them (model), the original text of YAML numbers (yaml).
 Durations are int nanoseconds, distances int millimetres, sizes int bytes, rates and shares exact decimals.
 """
 
@@ -60,13 +60,13 @@ class ExactFloat(float):
 
 
 def duration(value: Any, example: str = "50ms") -> int:
-    """Nanoseconds of a text such as "50ms", "-12ms" or "1.5s".
+    """Parse a duration such as "50ms", "-12ms" or "1.5s" to nanoseconds.
 
     Args:
-        example: for messages; its unit is what a number without one probably lacks.
+        example: for messages; its unit is the one suggested for a number without a unit.
 
     Raises:
-        ValueError: no duration; a number without unit, with a hint.
+        ValueError: not a duration; the message has a hint for a number without a unit.
     """
     nanoseconds = _quantity(value, _DURATION_UNITS, "duration", example)
     if abs(nanoseconds) > MAX_DURATION:
@@ -75,7 +75,7 @@ def duration(value: Any, example: str = "50ms") -> int:
 
 
 def length_of_time(value: Any, example: str = "50ms") -> int:
-    """A duration that isn't negative; `example` as of `duration`."""
+    """Parse a duration that isn't negative; `example` as in `duration`."""
     nanoseconds = duration(value, example)
     if nanoseconds < 0:
         raise ValueError(f"{value} is negative")
@@ -83,17 +83,17 @@ def length_of_time(value: Any, example: str = "50ms") -> int:
 
 
 def delay(value: Any) -> int | None:
-    """A length of time, or None for the word none."""
+    """Parse a duration, or None for the word none."""
     if value is None:
         raise ValueError("expected a duration like 1s, or none")
     return None if value == "none" else length_of_time(value)
 
 
 def moment(value: Any) -> Bound:
-    """A time such as "2026-11-22T08:30:00Z", or as a duration since the start of a log, "90s".
+    """Parse a time such as "2026-11-22T08:30:00Z", or a duration since the start of a log, "90s".
 
     Raises:
-        ValueError: neither; a time without a zone, with a hint.
+        ValueError: neither of these; the message has a hint for a time without a zone.
     """
     if isinstance(value, Bound):
         return value
@@ -101,8 +101,8 @@ def moment(value: Any) -> Bound:
     if found is None:
         if isinstance(value, str) and not _QUANTITY.fullmatch(value.strip()):
             raise ValueError(
-                f"{_shown(value)} is no time; write it like 2026-11-22T08:30:00Z, or as a duration since the "
-                "start of the log, like 90s"
+                f"{_shown(value)} is not a time; write it like 2026-11-22T08:30:00Z, or as a duration since "
+                "the start of the log, like 90s"
             )
         return Bound(length_of_time(value, "90s"), is_relative=True)
     date, clock, fraction, zone = found.groups()
@@ -111,15 +111,15 @@ def moment(value: Any) -> Bound:
     try:
         time = datetime.datetime.fromisoformat(f"{date}T{clock}{zone.replace('Z', '+00:00')}")
     except ValueError as error:
-        raise ValueError(f"{value} is no time: {error}") from None
+        raise ValueError(f"{value} is not a time: {error}") from None
     ns = round((time - _EPOCH) / datetime.timedelta(seconds=1)) * 10**9 + int((fraction or "").ljust(9, "0"))
     if not 0 <= ns < 2**63 - 1:
-        raise ValueError(f"{value} lies outside the years 1970 to 2262")
+        raise ValueError(f"{value} is outside the years 1970 to 2262")
     return Bound(ns)
 
 
 def moment_text(bound: Bound) -> str:
-    """How `moment` reads it: in UTC, or as a duration."""
+    """Format a moment for `moment`: in UTC, or as a duration."""
     if bound.is_relative:
         return duration_text(bound.ns)
     seconds, fraction = divmod(bound.ns, 10**9)
@@ -128,17 +128,17 @@ def moment_text(bound: Bound) -> str:
 
 
 def duration_text(nanoseconds: int) -> str:
-    """How `duration` reads it: in the largest unit that leaves a whole number."""
+    """Format a duration for `duration`, in the largest unit that leaves a whole number."""
     units = [unit for unit in ("s", "ms", "us") if nanoseconds % _DURATION_UNITS[unit] == 0]
     unit = units[0] if units else "ns"
     return f"{nanoseconds // _DURATION_UNITS[unit]}{unit}"
 
 
 def distance(value: Any, example: str = "500m") -> int:
-    """Millimetres of a text such as "500m" or "1.5km".
+    """Parse a distance such as "500m" or "1.5km" to millimetres.
 
     Raises:
-        ValueError: no distance, or a negative one; a number without unit, with a hint.
+        ValueError: not a distance, or a negative one; the message has a hint for a number without a unit.
     """
     millimetres = _quantity(value, _DISTANCE_UNITS, "distance", example)
     if not 0 <= millimetres <= MAX_DISTANCE:
@@ -147,20 +147,20 @@ def distance(value: Any, example: str = "500m") -> int:
 
 
 def distance_text(millimetres: int) -> str:
-    """How `distance` reads it: in the largest unit that leaves a whole number."""
+    """Format a distance for `distance`, in the largest unit that leaves a whole number."""
     unit = next(unit for unit in ("km", "m", "cm", "mm") if millimetres % _DISTANCE_UNITS[unit] == 0)
     return f"{millimetres // _DISTANCE_UNITS[unit]}{unit}"
 
 
 def size(value: Any) -> int:
-    """Bytes of a text such as "512MiB".
+    """Parse a size such as "512MiB" to bytes.
 
     Raises:
-        ValueError: no size, or not positive; a number without unit, with a hint.
+        ValueError: not a size, or not positive; the message has a hint for a number without a unit.
     """
     count = _quantity(value, _SIZE_UNITS, "size", "512MiB")
     if not 0 < count <= MAX_SIZE:
-        raise ValueError(f"{value} is no size between 1B and {MAX_SIZE >> 40}TiB")
+        raise ValueError(f"{value} is not a size between 1B and {MAX_SIZE >> 40}TiB")
     return count
 
 
@@ -171,7 +171,7 @@ def size_text(count: int) -> str:
 
 
 def rate(value: Any) -> Decimal:
-    """Ticks a second, exactly as written."""
+    """Parse ticks per second, exactly as written."""
     hertz = exact(value, "a rate in Hz, like 10 or 29.97")
     if not MIN_RATE <= hertz <= MAX_RATE:
         raise ValueError(f"{decimal_text(hertz)} Hz is not between {MIN_RATE} and {MAX_RATE}")
@@ -179,18 +179,18 @@ def rate(value: Any) -> Decimal:
 
 
 def share(value: Any) -> Decimal:
-    """A part of the whole, between 0 and 1, exactly as written."""
+    """Parse a share between 0 and 1, exactly as written."""
     part = exact(value, "a share between 0 and 1, like 0.9")
     if not 0 <= part <= 1:
-        raise ValueError(f"{decimal_text(part)} is no share between 0 and 1")
+        raise ValueError(f"{decimal_text(part)} is not between 0 and 1")
     return part
 
 
 def percent(value: Any) -> Decimal:
-    """A share written as "1%"."""
+    """Parse a share written as "1%"."""
     match = _QUANTITY.fullmatch(value.removesuffix("%")) if isinstance(value, str) else None
     if match is None or match[2] or not str(value).endswith("%"):
-        raise ValueError(f"{_shown(value)} is no percentage; write it like 1%")
+        raise ValueError(f"{_shown(value)} is not a percentage; write it like 1%")
     part = Decimal(match[1]) / 100
     if not 0 < part <= 1:
         raise ValueError(f"{value} is not above 0% and at most 100%")
@@ -198,17 +198,19 @@ def percent(value: Any) -> Decimal:
 
 
 def exact(value: Any, what: str) -> Decimal:
-    """A number's decimal, without trailing zeros.
+    """Return a number's decimal without trailing zeros.
 
     Raises:
-        ValueError: it is no number, or has more digits than any clock needs.
+        ValueError: not a number, or one with too many digits.
     """
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     if not is_number and not (isinstance(value, str) and _NUMBER.fullmatch(value)):
-        raise ValueError(f"{_shown(value)} is no number; expected {what}")
+        raise ValueError(f"{_shown(value)} is not a number; expected {what}")
     number = Decimal(value.text if isinstance(value, ExactFloat) else str(value))
     if not number.is_finite() or len(number.as_tuple().digits) > MAX_DIGITS or abs(number.adjusted()) > 30:
-        raise ValueError(f"{_shown(value)} has no use here; expected {what}, of at most {MAX_DIGITS} digits")
+        raise ValueError(
+            f"{_shown(value)} has too many digits; expected {what}, of at most {MAX_DIGITS} digits"
+        )
     return number.normalize() if number else Decimal(0)
 
 
@@ -224,12 +226,12 @@ def _quantity(value: Any, units: dict[str, int], what: str, example: str) -> int
         shown = value.text if isinstance(value, ExactFloat) else value
         raise ValueError(f"{shown} has no unit; write a {what} like {shown}{unit}")
     if match is None:
-        raise ValueError(f"{_shown(value)} is no {what}; write it like {example}")
+        raise ValueError(f"{_shown(value)} is not a {what}; write it like {example}")
     if match[2] not in units:
         raise ValueError(f"{value!r} has the unknown unit {match[2]!r}; there are {', '.join(units)}")
     amount = Decimal(match[1]) * units[match[2]]
     if amount != int(amount):
-        raise ValueError(f"{value} is no whole number of {next(iter(units))}")
+        raise ValueError(f"{value} is not a whole number of {next(iter(units))}")
     return int(amount)
 
 

@@ -1,7 +1,7 @@
-"""YAML as recipes use it: safe, with the line of every key, and numbers that keep their text.
+"""YAML for recipes: safe, with the line of every key, and numbers that keep their text.
 
 Here: `load` and `dump`. Plain data only: mappings with text keys, lists, text, numbers, true, false, null.
-Elsewhere: what the data means (model).
+Elsewhere: the meaning of the data (model).
 Words such as on, yes, 2026-11-21 or 1:30 are text here, as in YAML 1.2. Aliases may repeat a part, within
 limits; tags, merge keys and duplicate keys are refused.
 """
@@ -21,9 +21,9 @@ from logloom.text import is_printable, printable, printable_lines
 from logloom.validation import Path
 
 MAX_BYTES = 16 << 20
-LARGE = 1 << 16  # characters, from which libyaml reads a text, where it is there: a recipe of 3,000 topics
+LARGE = 1 << 16  # characters that libyaml parses, if installed: a recipe of 3,000 topics
 MAX_DEPTH = 40
-MAX_VALUES = 200_000  # with those that aliases repeat
+MAX_VALUES = 200_000  # including those that aliases repeat
 MAX_NUMBER = 40  # characters
 
 _TAG = "tag:yaml.org,2002:"
@@ -51,7 +51,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Text with characters that need escapes stands in double quotes, where escapes are known."""
+    """Write text that needs escapes in double quotes, the only style with escapes."""
     return dumper.represent_scalar(f"{_TAG}str", text, style=None if is_printable(text) else '"')
 
 
@@ -66,34 +66,34 @@ _Dumper.add_multi_representer(tuple, lambda dumper, value: dumper.represent_list
 
 
 def load(text: str, source: str) -> tuple[Any, RecipePlaces, list[Mistake]]:
-    """The data of a YAML text, the line of each key and list item, and what recipes don't use of YAML.
+    """Parse YAML to data, the line of each key and list item, and mistakes.
 
-    Keys that stand twice, tags and the like are left out of the data and listed as mistakes.
+    Duplicate keys, tags and the like are left out of the data and reported as mistakes.
 
     Raises:
-        RecipeError: not YAML at all.
+        RecipeError: the text isn't YAML.
     """
     if len(text) > MAX_BYTES:
         raise RecipePlaces(source).error(
-            [Mistake((), f"{len(text)} characters are no recipe (limit {MAX_BYTES})")]
+            [Mistake((), f"{len(text)} characters, more than a recipe may have ({MAX_BYTES})")]
         )
     try:
         node = _compose(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = Mistake((), f"no YAML: {error.problem or error.context}")
+        problem = Mistake((), f"not YAML: {error.problem or error.context}")
         raise RecipePlaces(source, {(): mark.line + 1} if mark else {}).error([problem]) from error
     except yaml.YAMLError as error:  # a character that YAML doesn't allow
         raise RecipePlaces(source).error([Mistake((), f"no YAML: {str(error).splitlines()[0]}")]) from error
     except RecursionError as error:
-        raise RecipePlaces(source).error([Mistake((), "is nested absurdly deep")]) from error
+        raise RecipePlaces(source).error([Mistake((), "is nested too deeply")]) from error
     reading = _NodeWalk()
     data = reading.value(node, ()) if node is not None else None
     return data, RecipePlaces(source, reading.lines), reading.mistakes
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """Raises yaml.YAMLError, in the words of PyYAML's own parser."""
+    """Compose nodes; raise yaml.YAMLError with the messages of PyYAML's own parser."""
     if len(text) >= LARGE:
         with contextlib.suppress(yaml.YAMLError):
             return yaml.compose(text, _FastLoader)
@@ -101,13 +101,13 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def dump(data: Any) -> str:
-    """Data as YAML, in its own order; `load` gives it back equal. No control characters but line ends."""
+    """Write data as YAML in its own order; `load` gives it back equal. Control characters are escaped."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31)
     return printable_lines(text)
 
 
 def flow(data: Any) -> str:
-    """Data as YAML on one line."""
+    """Write data as YAML on one line."""
     text: str = yaml.dump(
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31, default_flow_style=True
     )
@@ -115,7 +115,7 @@ def flow(data: Any) -> str:
 
 
 class _NodeWalk:
-    """One walk through the composed nodes."""
+    """A single walk through the composed nodes."""
 
     def __init__(self) -> None:
         self.lines: dict[Path, int] = {}
@@ -139,7 +139,7 @@ class _NodeWalk:
             return items
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        return self._refuse(path, f"the tag {node.tag} is not for recipes")
+        return self._refuse(path, f"the tag {node.tag} is not supported in recipes")
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -151,7 +151,7 @@ class _NodeWalk:
             key = key_node.value
             inner = (*path, key)
             if key in result:
-                self._refuse(inner, f"stands twice, in lines {self.lines[inner]} and {line}", line)
+                self._refuse(inner, f"duplicate key, in lines {self.lines[inner]} and {line}", line)
                 continue
             self.lines[inner] = line
             result[key] = self.value(value_node, inner)
@@ -176,7 +176,7 @@ class _NodeWalk:
                 return number if abs(number) < float("inf") else self._refuse(path, f"{text} is too large")
         except ValueError:  # a tag written out: !!int "many"
             pass
-        return self._refuse(path, f"the tag {node.tag} is not for recipes")
+        return self._refuse(path, f"the tag {node.tag} is not supported in recipes")
 
     def _refuse(self, path: Path, message: str, line: int | None = None) -> None:
         self.mistakes.append(Mistake(path, message, line))

@@ -166,17 +166,17 @@ def test_a_budget_of_skipped_logs_is_a_share():
 
 
 WRONG = [
-    ("name: small", "name: a/b", "recipe.yaml:1: name: 'a/b': names are made of letters, digits, and . _ -"),
+    ("name: small", "name: a/b", "recipe.yaml:1: name: 'a/b': names consist of letters, digits, and . _ -"),
     ("name: small\n", "", "recipe.yaml: name: is missing"),
     ("logs: drive.mcap", "logs: []", "recipe.yaml:2: logs: "),
     ("logs: drive.mcap", "logs: [a, 3]", "recipe.yaml:2: logs[1]: expected text, got 3"),
     ("rate: 10", "rate: 0", "recipe.yaml:3: clock.rate: 0 Hz is not between"),
-    ("rate: 10", "rate: ten", "recipe.yaml:3: clock.rate: 'ten' is no number; expected a rate in Hz"),
-    ("rate: 10", "rate: .inf", "recipe.yaml:3: clock.rate: '.inf' is no number"),
+    ("rate: 10", "rate: ten", "recipe.yaml:3: clock.rate: 'ten' is not a number; expected a rate in Hz"),
+    ("rate: 10", "rate: .inf", "recipe.yaml:3: clock.rate: '.inf' is not a number"),
     (
         "rate: 10",
         "rate: 10, topic: /a",
-        "recipe.yaml:3: clock: write {rate: 10} (Hz), {topic: /lidar} or {sync:",
+        "recipe.yaml:3: clock: write exactly one of {rate: 10} (Hz), {topic: /lidar} and {sync:",
     ),
     ("rate: 10", "rte: 10", "recipe.yaml:3: clock.rte: unknown key; did you mean rate?"),
     (
@@ -204,7 +204,7 @@ WRONG = [
     ("field: speed", "field: speed, tolerance: 0", "columns.speed.tolerance: 0 has no unit"),
     ("field: speed", "field: speed, tolerance: -1s", "columns.speed.tolerance: -1s is negative"),
     ("field: speed", "field: speed, tolerance: 5sec", "'5sec' has the unknown unit 'sec'; there are ns, us"),
-    ("field: speed", "field: speed, tolerance: 0.5ns", "0.5ns is no whole number of ns"),
+    ("field: speed", "field: speed, tolerance: 0.5ns", "0.5ns is not a whole number of ns"),
     ("field: speed", "field: speed, tolerance: 99999h", "99999h is more than ten years"),
     (
         "field: speed",
@@ -233,7 +233,7 @@ WRONG = [
     (
         "field: speed",
         "field: q, as: rotation_matrix, resample: mean",
-        "resample: mean of rotations is no rotation",
+        "resample: mean of rotations gives no rotation",
     ),
     ("field: speed", "field: speed, missing: ok", "no such choice as 'ok'; there are fail, unavailable"),
     ("field: speed", "field: speed, strings: 1.5", "columns.speed.strings: expected a whole number, got 1.5"),
@@ -241,7 +241,7 @@ WRONG = [
     (
         "pkg.labels:count",
         "pkg.labels.count",
-        "recipe.yaml:6: columns.label.derive: 'pkg.labels.count' is no module",
+        "recipe.yaml:6: columns.label.derive: 'pkg.labels.count' is not of the form module",
     ),
     (
         "from: [speed]",
@@ -260,11 +260,11 @@ WRONG = [
     ('"speed > 1"', '"sped > 1"', "recipe.yaml:7: rows.where: character 1 of 'sped > 1': no column 'sped'"),
     ('"speed > 1"', '"speed >"', "recipe.yaml:7: rows.where: character 8"),
     ("val: 0.1", "val: 0.2", "recipe.yaml:8: split: the shares sum to 1.1, not to 1"),
-    ("val: 0.1", "val: half", "recipe.yaml:8: split.val: 'half' is no number; expected a share"),
+    ("val: 0.1", "val: half", "recipe.yaml:8: split.val: 'half' is not a number; expected a share"),
     (
         "val: 0.1",
         "val: 0.1, by: '{car}'",
-        "recipe.yaml:8: split.by: {car} has no meaning here; there are {log_id}",
+        "recipe.yaml:8: split.by: {car} is unknown; there are {log_id}",
     ),
     ("val: 0.1", "../val: 0.1", "recipe.yaml:8: split: '../val': names are made of"),
     (
@@ -301,7 +301,7 @@ WRONG = [
     (
         "outputs:",
         "on_error: {skip: 1}\noutputs:",
-        "recipe.yaml:9: on_error.skip: 1 is no percentage; write it like 1%",
+        "recipe.yaml:9: on_error.skip: 1 is not a percentage; write it like 1%",
     ),
     ("outputs:", "on_error: {skip: 0%}\noutputs:", "on_error.skip: 0% is not above 0%"),
     ("outputs:", "vanished: gone\noutputs:", "recipe.yaml:9: vanished: no such choice as 'gone'"),
@@ -334,13 +334,13 @@ WRONG = [
     (
         "outputs:",
         'log_id: "{stm}"\noutputs:',
-        "recipe.yaml:9: log_id: {stm} has no meaning here; there are {stem}",
+        "recipe.yaml:9: log_id: {stm} is unknown; there are {stem}",
     ),
-    ("outputs:", 'log_id: "{stem"\noutputs:', "recipe.yaml:9: log_id: '{stem' is no template"),
+    ("outputs:", 'log_id: "{stem"\noutputs:', "recipe.yaml:9: log_id: '{stem' is not a template"),
     (
         "outputs:",
         'log_id: {match: "(", as: a}\noutputs:',
-        "recipe.yaml:9: log_id.match: '(' is no regular expression",
+        "recipe.yaml:9: log_id.match: '(' is not a regular expression",
     ),
     (
         "outputs:",
@@ -357,15 +357,15 @@ WRONG = [
         "log_id: {match: '(?P<a>.){1001}', as: '{a}'}\noutputs:",
         "recipe.yaml:9: log_id.match: '(?P<a>.){1001}': invalid repetition size: {1001} is not supported",
     ),
-    ("outputs:", 'log_id: {match: "(?P<a>.)", as: "{b}"}\noutputs:', "log_id: as: {b} has no meaning here"),
+    ("outputs:", 'log_id: {match: "(?P<a>.)", as: "{b}"}\noutputs:', "log_id: as: {b} is unknown"),
     ("outputs:", "as_: 3\noutputs:", "recipe.yaml:9: as_: unknown key"),
     ("outputs:", "<<: {}\noutputs:", "recipe.yaml:9: <<: unknown key"),
     ("outputs:", "<one>: {}\noutputs:", "recipe.yaml:9: <one>: unknown key"),
-    ("outputs:", "name: again\noutputs:", "recipe.yaml:9: name: stands twice, in lines 1 and 9"),
-    ("field: speed", "field: speed, field: sped", "recipe.yaml:5: columns.speed.field: stands twice"),
-    ("outputs:", "vanished: !!python/name:os.system x\noutputs:", "is not for recipes"),
+    ("outputs:", "name: again\noutputs:", "recipe.yaml:9: name: duplicate key, in lines 1 and 9"),
+    ("field: speed", "field: speed, field: sped", "recipe.yaml:5: columns.speed.field: duplicate key"),
+    ("outputs:", "vanished: !!python/name:os.system x\noutputs:", "is not supported in recipes"),
     ("outputs:", "[a]: b\noutputs:", "a key must be text"),
-    ("outputs:", "}outputs:", "recipe.yaml:9: no YAML: "),
+    ("outputs:", "}outputs:", "recipe.yaml:9: not YAML: "),
 ]
 
 
@@ -470,14 +470,14 @@ def test_columns_of_synced_topics_are_matched_and_others_as_they_say():
         ("within: 50ms", "match: exacty", "3: clock.match: no such choice as 'exacty'; did you mean exact?"),
         ("within: 50ms", "within: 50", "3: clock.within: 50 has no unit; write a duration like 50ms"),
         ("/cam, /lidar]", "/lidar]", "3: clock.sync: takes from 2 to 16 topics, got 1"),
-        ("/cam, /lidar]", "/lidar, /lidar, /cam]", "3: clock.sync[1]: /lidar stands there twice"),
+        ("/cam, /lidar]", "/lidar, /lidar, /cam]", "3: clock.sync[1]: /lidar is listed twice"),
         ("sync: [/cam, /lidar]", "topic: /lidar", "3: clock.within: needs `sync`, the topics"),
         (
             "within: 50ms",
             "within: 50ms, rate: 10",
-            "3: clock: write {rate: 10} (Hz), {topic: /lidar} or {sync:",
+            "3: clock: write exactly one of {rate: 10} (Hz), {topic: /lidar} and {sync:",
         ),
-        ("resample: matched", "resample: nearest", "6: columns.points.resample: nearest may take another"),
+        ("resample: matched", "resample: nearest", "6: columns.points.resample: nearest may use another"),
         (
             "resample: matched",
             "tolerance: 1s",
@@ -544,7 +544,7 @@ def test_loading_names_the_file_and_what_is_wrong_with_it(tmp_path):
     with pytest.raises(RecipeError, match=r"recipe.yaml: there is no such file"):
         Recipe.load(str(path))
     path.write_bytes(b"name: \xff")
-    with pytest.raises(RecipeError, match=r"recipe.yaml: is no text \(byte 6 is no UTF-8\)"):
+    with pytest.raises(RecipeError, match=r"recipe.yaml: not a text file \(byte 6 is not UTF-8\)"):
         Recipe.load(str(path))
     path.write_text(SMALL, encoding="utf-8")
     assert Recipe.load(str(path)) == Recipe.from_yaml(SMALL)

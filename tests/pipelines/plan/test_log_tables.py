@@ -77,9 +77,7 @@ def test_what_the_table_says_of_a_log_decides_its_split(drive, tmp_path):
     built = build_at(recipe(one, other), tmp_path / "root")
     assert [record.split for record in built.manifest.logs] == [told[one], told[other]]
     assert build_at(recipe(one, other), tmp_path / "root").manifest.version == built.manifest.version
-    with pytest.raises(
-        RecipeError, match=r"split.by: \{town\} has no meaning.*\{log_id\}.*\{city\}, \{night\}"
-    ):
+    with pytest.raises(RecipeError, match=r"split.by: \{town\} is unknown.*\{log_id\}.*\{city\}, \{night\}"):
         Recipe.from_yaml(
             "name: x\nlogs: {table: a.csv, uri: path, index: [city, night]}\nclock: {rate: 1}\n"
             'columns: {a: {topic: /a, field: x}}\nsplit: {train: 1, by: "{town}"}\noutputs: {table: {}}\n'
@@ -136,18 +134,18 @@ def test_a_filter_over_the_tables_columns_chooses_logs(drive, tmp_path, where, n
         (
             "uri: path, where: 'rain > 9'",
             {},
-            r"^recipe\.yaml:\d+: logs\.where: .*drives\.parquet: where: none of 2 rows passes 'rain > 9'$",
+            r"^recipe\.yaml:\d+: logs\.where: .*drives\.parquet: where: none of 2 rows matches 'rain > 9'$",
         ),
         (
             "uri: path, where: 'rain > 9'",
             {name: [] for name in ("path", "name", "split", "city", "rain", "night")},
-            r"^recipe\.yaml:\d+: logs\.table: .*drives\.parquet: has no rows, and so lists no logs$",
+            r"^recipe\.yaml:\d+: logs\.table: .*drives\.parquet: the table has no rows, and so lists no",
         ),
         ("uri: path, where: 'city < 3'", {}, "a text is compared with a number"),
         ("uri: path", {"path": ["gone.mcap", "drive-01.mcap"]}, r"gone\.mcap"),
         ("uri: path, log_id: name", {"name": ["..", "b"]}, "can't be a log_id"),
-        ("uri: path, split: split", {"split": ["a/b", "c"]}, "split 'a/b' is no name"),
-        ("uri: path, split: split", {"path": ["drive-00.mcap"] * 2}, "two rows that say other things"),
+        ("uri: path, split: split", {"split": ["a/b", "c"]}, "split 'a/b' is not a name"),
+        ("uri: path, split: split", {"path": ["drive-00.mcap"] * 2}, "two rows that differ in other columns"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_named_with_its_row(drive, tmp_path, said, columns, problem):
@@ -159,7 +157,7 @@ def test_a_damaged_or_missing_table_is_named(drive, tmp_path):
     recipe = listing(drive, tmp_path / "a")
     path = tmp_path / "a" / "drives.parquet"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(RecipeError, match=r"drives\.parquet: no table, or a damaged one"):
+    with pytest.raises(RecipeError, match=r"drives\.parquet: not a table, or a damaged one"):
         expand_logs(recipe)
     path.unlink()
     with pytest.raises(RecipeError, match=r"drives\.parquet: there is no such table"):
@@ -267,24 +265,29 @@ def test_damaged_datasets_are_repaired_with_what_the_table_said(drive, tmp_path)
     [
         ("uri: path, host: city", OUTPUTS, {}, "logs.host: is for the output l5kit"),
         ("uri: path, index: city", OUTPUTS, {}, "logs.index: is for the output table"),
-        ("uri: path, index: [ego.speed]", FED, {}, "'ego.speed' is taken by the rows"),
+        ("uri: path, index: [ego.speed]", FED, {}, "'ego.speed' is a column of the rows"),
         ("uri: path, host: town", FED, {}, "host: no column 'town'"),
         ("uri: path, index: town", FED, {}, "index: no column 'town'"),
         ("uri: path, host: city", FED, {}, "row 2: city is None"),
         ("uri: path, host: name", FED, {"name": ["a", "b" * 17]}, "row 2: the host 'b+' has more than 16"),
-        ("uri: path, index: name", FED, {"name": [["a"], ["b"]]}, "index: name is list.*; write it as"),
-        ("uri: path, index: n", FED, {"n": [2**60 + 1, None]}, r"index: n lacks numbers.*float64.*; fill it"),
+        ("uri: path, index: name", FED, {"name": [["a"], ["b"]]}, "index: name is list.*; expected text"),
+        (
+            "uri: path, index: n",
+            FED,
+            {"n": [2**60 + 1, None]},
+            r"n has missing numbers.*float64.*; fill them",
+        ),
         (
             "uri: path, host: car",
             FED.replace("l5kit: {", "l5kit: {host: me, "),
             {"car": ["a", "b"]},
-            "leave out one of both",
+            "leave out one of the two",
         ),
         (
             "uri: path, log_id: car, index: name",
             FED,
             {"car": ["a", "a"]},
-            "its host or index are others than those of the log's other files",
+            "its host or index differ from those of the log's other files",
         ),
     ],
 )
