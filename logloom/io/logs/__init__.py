@@ -1,1 +1,1 @@
-"""Logs: finding and opening them, what kinds of logs share, and a package for each kind."""
+"""Find, open and read logs: what their kinds share, and one package per kind."""

@@ -1,8 +1,8 @@
-"""The metadata.yaml of a ROS 2 bag, as far as it is believed: which files the bag has.
+"""The metadata.yaml of a ROS 2 bag, of which only the list of files is used.
 
-Here: `missing_files`; it costs nothing to look up, unlike what reads bags.
+Here: `missing_files`; kept apart from the readers of bags, which are slow to import.
 Elsewhere: the files themselves (rosbag2), which folders are bags (logloom.io.logs.match).
-What else it says of topics, counts and compression is often out of date, and the files tell all of it.
+Its topics, counts and compression are often out of date, and the files contain all of it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 
 METADATA = "metadata.yaml"
 ZSTD_SUFFIXES = (".zstd", ".zst")
-MAX_BYTES = 4 << 20  # a larger one is not looked at
+MAX_BYTES = 4 << 20  # larger ones are ignored
 
 _ROOT = "rosbag2_bagfile_information"
 
 
 def missing_files(metadata: bytes, present: Iterable[str]) -> list[str]:
-    """The names of files that a metadata.yaml lists and that are not there.
+    """List the files of a metadata.yaml that don't exist.
 
-    Names count as equal with and without a suffix of compression: recorders that died list what they would
-    have written. Where as many files are there under other names, the bag was renamed, and nothing is
-    missing. A metadata.yaml that can't be read lists nothing.
+    Suffixes of compression are ignored: a recorder that crashed lists the names it would have written. If as
+    many files exist under other names, the bag was renamed, and nothing is missing. A metadata.yaml that
+    can't be read lists nothing.
 
     Args:
         present: the names of the bag's files.

@@ -25,11 +25,11 @@ from logloom.io.storage.threads import in_threads
 
 T = TypeVar("T")
 
-END_BYTES = 4096  # of a file; where containers keep their index, which tells nearly all recordings apart
+END_BYTES = 4096  # of a file; includes the index of a container, which distinguishes nearly all recordings
 
 
 def end_digest(log: LogFiles, storage_options: Mapping[str, Any]) -> str | None:
-    """Digest of the sizes and last `END_BYTES` of a log's files; None where one can't be read."""
+    """Digest the sizes and last `END_BYTES` of a log's files; None if one can't be read."""
     try:
         files = [LogFile(uri, storage_options) for uri in log.recordings]
         ends = [
@@ -42,7 +42,7 @@ def end_digest(log: LogFiles, storage_options: Mapping[str, Any]) -> str | None:
 
 
 def whole_digest(log: LogFiles, storage_options: Mapping[str, Any]) -> str | None:
-    """Digest of all bytes of a log's files; None where one can't be read."""
+    """Digest all bytes of a log's files; None if one can't be read."""
     try:
         whole = [content_id(LogFile(uri, storage_options), hash="full") for uri in log.recordings]
     except LogReadError:
@@ -51,7 +51,7 @@ def whole_digest(log: LogFiles, storage_options: Mapping[str, Any]) -> str | Non
 
 
 def equal_logs(logs: Sequence[LogFiles], storage_options: Mapping[str, Any]) -> list[list[LogFiles]]:
-    """Groups of at least two logs whose files have the same bytes, in the order of the logs."""
+    """Group logs whose files have the same bytes, at least two per group, in the order of the logs."""
 
     def size(log: LogFiles) -> int | None:
         return size_of_files(log.recordings, storage_options) if log.size is None else log.size
@@ -66,7 +66,7 @@ def equal_logs(logs: Sequence[LogFiles], storage_options: Mapping[str, Any]) -> 
 
 
 def groups_by(items: Sequence[T], key: Callable[[T], Hashable | None]) -> list[list[T]]:
-    """Groups of at least two items of equal key, in order; an item whose key is None is in no group."""
+    """Group items by equal keys, at least two per group, in order; items with the key None are left out."""
     found: dict[Hashable, list[T]] = {}
     for item in items:
         if (own := key(item)) is not None:
@@ -81,7 +81,7 @@ def end_digests(logs: Sequence[LogFiles], storage_options: Mapping[str, Any]) ->
 
 
 def _of_all(digests: Iterable[bytes]) -> str:
-    """One digest of those of all files, in any order."""
+    """Combine the digests of all files, in any order."""
     made = blake3()
     for one in sorted(digests):
         made.update(len(one).to_bytes(8, "little") + one)

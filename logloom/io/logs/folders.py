@@ -1,7 +1,7 @@
-"""Folders that logs lie in: what each holds, and which of them are logs themselves.
+"""Folders of logs: listings, and folders that are logs themselves.
 
-Here: `Folders`, which lists a folder once for all who ask, and tells ROS 2 bags by their metadata.yaml.
-Elsewhere: URIs, globs and names (match), which folders are logs of a kind (each kind).
+Here: `Folders`, which caches listings, and recognizes ROS 2 bags by their metadata.yaml.
+Elsewhere: URIs, globs and names (match), folders that are logs of a kind (each kind).
 A metadata.yaml is read through the file system that listed it, whose paths may mean something else in a URI.
 """
 
@@ -28,12 +28,12 @@ _UNLISTED = (401, 403, 405)  # answers of web servers, beside 404, for folders t
 
 
 def is_bag_file(name: str) -> bool:
-    """Whether a file may belong to a ROS 2 bag, which then is its folder."""
+    """Return whether a file may belong to a ROS 2 bag, whose log is its folder."""
     return name.endswith(_RECORDINGS) or is_metadata(name)
 
 
 def is_metadata(name: str) -> bool:
-    """Whether a file is called as that of a ROS 2 bag that tells of the others."""
+    """Return whether a file has the name of a ROS 2 bag's metadata."""
     return name.endswith(METADATA) and name.rsplit("/", 1)[-1] == METADATA
 
 
@@ -42,17 +42,17 @@ def parent_of(name: str) -> str:
 
 
 class Folders:
-    """Folders of any of fsspec's file systems, as they are when first asked for. Serves many threads.
+    """Folders of fsspec file systems, as they were when first listed. Thread-safe.
 
     Attributes:
-        known_bags: digest of the listing of a folder with a metadata.yaml to what that makes of it: "no bag",
+        known_bags: digest of the listing of a folder with a metadata.yaml to its classification: "no bag",
             "whole", or "lacks files".
     """
 
     def __init__(self, known_bags: Mapping[str, str] | None = None) -> None:
         """
         Args:
-            known_bags: of an earlier listing, so that a metadata.yaml that hasn't changed need not be read.
+            known_bags: from an earlier listing, to skip reading unchanged metadata.yaml files.
         """
         self._bags_before = known_bags or {}
         self.known_bags: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Folders:
         return self._now_ns
 
     def matching(self, fs: Any, pattern: str) -> tuple[list[str], list[str]]:
-        """The files and the folders that match a glob, each sorted."""
+        """Return the files and the folders that match a glob, each sorted."""
         files, below, folders = listed(fs, pattern, self._now_ns)
         with self._lock:
             for folder, entries in folders.items():
@@ -75,29 +75,29 @@ class Folders:
         return files, below
 
     def stamp(self, fs: Any, path: str) -> str:
-        """What tells that a file hasn't changed, as far as its folder's listing does; see `listing`."""
-        if is_disk(fs) and not path.endswith(".db3"):  # all of an archive may come this way
+        """Return a file's stamp from its folder's listing; see `listing`."""
+        if is_disk(fs) and not path.endswith(".db3"):  # all files of an archive may pass through here
             return local_stamp(path, self._now_ns)
         beside = self._beside(fs, path)
         if path.endswith(".db3") and (f"{path}-wal" in beside or f"{path}-journal" in beside):
-            return ""  # what was written to it lies beside it
+            return ""  # recent writes to it are in a file beside it
         if is_disk(fs):
             return local_stamp(path, self._now_ns)
         entry = beside.get(path)
         return entry.stamp if entry is not None else ""
 
     def _beside(self, fs: Any, path: str) -> dict[str, Listed]:
-        """What lies in a file's folder, where that was listed; else what is known of the file."""
+        """Return the listing of a file's folder, if there is one; else what is known of the file."""
         protocol = str(fs.protocol)
         known: dict[str, Listed] = self._known.get((protocol, parent_of(path), "entries"), {})
         return known or self._known.get((protocol, path, "file"), {})
 
     def kind_of(self, fs: Any, path: str) -> str | None:
-        """What a path is, "file" or "directory"; None where nothing is there."""
-        if is_bag_file(path):  # its folder is looked at anyway
+        """Return what a path is, "file" or "directory"; None if it doesn't exist."""
+        if is_bag_file(path):  # its folder is listed anyway
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 entry = self._entries(fs, parent_of(path)).get(path)
-                # What a link leads to, a listing doesn't say.
+                # A listing doesn't contain the targets of links.
                 if entry is not None and entry.kind in ("file", "directory"):
                     return entry.kind
         try:
@@ -109,13 +109,13 @@ class Folders:
         return str(info["type"])
 
     def bags(self, fs: Any, folders: Iterable[str], threads: int) -> dict[str, tuple[str, ...]]:
-        """Those folders that are ROS 2 bags, and their files."""
+        """Return those folders that are ROS 2 bags, with their files."""
         unique = sorted(set(folders))
         found = in_threads(lambda folder: self._bag(fs, folder), unique, threads)
         return {folder: files for folder, files in zip(unique, found, strict=True) if files}
 
     def log_in(self, fs: Any, folder: str) -> tuple[str, ...]:
-        """The files of the log that a folder is, by the first kind that says so; none where it is none."""
+        """Return the files of a folder that is a log, by the first kind that recognizes it; else none."""
         listed = self._files(fs, folder)
         names = [name.rsplit("/", 1)[-1] for name in listed]
         for kind in sorted(kinds(), key=lambda kind: getattr(kind, "is_generic", False)):
@@ -125,7 +125,7 @@ class Folders:
         return ()
 
     def _entries(self, fs: Any, folder: str) -> dict[str, Listed]:
-        """All that lies directly in a folder, and what it is."""
+        """List a folder's direct entries and their types."""
 
         def find() -> dict[str, Listed]:
             try:
@@ -133,19 +133,19 @@ class Folders:
             except (FileNotFoundError, StorageError) as error:
                 refused = getattr(error.__cause__, "status", 0) in _UNLISTED
                 if is_web(fs) and (refused or isinstance(error, FileNotFoundError)):
-                    return {}  # a web server has files in folders that it doesn't list
+                    return {}  # a web server may have files in folders that it doesn't list
                 raise
             return {info["name"]: entry_of(fs, info, self._now_ns) for info in found}
 
         return self._once(fs, folder, "entries", find)
 
     def _files(self, fs: Any, folder: str) -> list[str]:
-        """The files in a folder, sorted, without hidden ones."""
+        """List the files in a folder, sorted, without hidden ones."""
         entries = self._entries(fs, folder)
         return sorted(n for n, one in entries.items() if one.kind != "directory" and not is_hidden_name(n))
 
     def _bag(self, fs: Any, folder: str) -> tuple[str, ...]:
-        """The files of a ROS 2 bag; none where the folder is none."""
+        """Return the files of a ROS 2 bag; none if the folder isn't one."""
 
         def find() -> tuple[str, ...]:
             listed = self._files(fs, folder)
@@ -155,19 +155,19 @@ class Folders:
             what = self._what_metadata_makes(fs, folder, files)
             if what == "no bag":
                 return ()
-            # Whoever opens the bag must know that it isn't whole.
+            # The reader of the bag must know that it is incomplete.
             return tuple(files if what == "whole" or not files else [*files, f"{folder}/{METADATA}"])
 
         return self._once(fs, folder, "bag", find)
 
     def _what_metadata_makes(self, fs: Any, folder: str, files: Sequence[str]) -> str:
-        """See `known_bags`; of a folder with a metadata.yaml, and the files in it that may be a bag's."""
+        """Classify a folder by its metadata.yaml and possible bag files; see `known_bags`."""
         path = f"{folder}/{METADATA}"
         stamp = self.stamp(fs, path)
         listing = blake3("\0".join((str(fs.protocol), path, stamp, *files)).encode()).hexdigest(length=16)
         what = self._bags_before.get(listing, "") if stamp else ""
         if what not in ("no bag", "whole", "lacks files"):
-            # Any tool may write a metadata.yaml; only a bag's own says so.
+            # Any tool may write a metadata.yaml; only a bag's has this key.
             text = fs.cat_file(path, start=0, end=MAX_BYTES)
             is_bag = b"rosbag2_bagfile_information" in text[:4096]
             what = ("lacks files" if missing_files(text, files) else "whole") if is_bag else "no bag"
@@ -176,8 +176,8 @@ class Folders:
         return what
 
     def _once(self, fs: Any, folder: str, what: str, find: Callable[[], T]) -> T:
-        """What `find` gives, asked by the first thread that wants it while the others wait."""
-        # Each thread has a file system of its own, and what one lists the others don't know.
+        """Call `find` in the first thread that wants it while the others wait."""
+        # Each thread has its own file system, with its own cache of listings.
         key = (str(fs.protocol), folder, what)
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())

@@ -1,14 +1,14 @@
-"""What every kind of log offers: columns per topic and time range.
+"""The interface of all kinds of logs: columns per topic and time range.
 
-Here: the `Log` protocol and the small values around it.
+Here: the `Log` protocol and its values.
 Elsewhere: the kinds (mcap, rosbag1, rosbag2, tables), message definitions and decoding (messages), resampling
 (logloom.transforms).
 Times are int64 nanoseconds since the Unix epoch; ranges are half-open, [start, stop).
 
 A message has a log time (when the recorder got it), a publish time (the log time where the format has none)
-and perhaps a header stamp; the recipe says which of them is its *message time*. Its *position* is an int64
+and perhaps a header stamp; the recipe chooses its *message time* among them. Its *position* is an int64
 that grows along the log and never changes: (chunk number << 32) | offset in the uncompressed chunk, or the
-offset in the file where there are no chunks.
+offset in the file if there are no chunks.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class TopicInfo:
     """One topic of a log.
 
     Attributes:
-        type: the message type's full name as the log says it, e.g. "sensor_msgs/msg/Imu".
+        type: the message type's full name in the log, e.g. "sensor_msgs/msg/Imu".
         encoding: of messages: "cdr", "ros1", "protobuf", "json".
         definition_encoding: of the definition: "ros2msg", "ros1msg", "ros2idl", "protobuf", "jsonschema".
-        definition: the message definition as the log holds it.
-        num_messages: by the index.
+        definition: the message definition in the log.
+        num_messages: according to the index.
         first, last: log times of its first and last message without strays; 0 when there are none.
-        num_times: distinct log times without those of strays; None where the index doesn't tell.
+        num_times: distinct log times without those of strays; None if the index doesn't show them.
         num_strays: messages outside the recording; see `logloom.io.logs.recording_times`.
     """
 
@@ -68,7 +68,7 @@ class TopicInfo:
 
     @property
     def num_ticks(self) -> int:
-        """How many ticks it gives as a clock, at most; messages at one time are one tick."""
+        """How many ticks it gives as a clock, at most; messages of one time give one tick."""
         return self.num_recorded if self.num_times is None else self.num_times
 
 
@@ -77,7 +77,7 @@ class Refusal:
     """A message (or a stretch of bytes) that can't be used, and why."""
 
     uri: Text
-    offset: int  # in the file, of the message, or of the chunk that holds it
+    offset: int  # in the file, of the message, or of its chunk
     topic: Text  # "" when unknown
     position: int
     log_time: int
@@ -87,29 +87,29 @@ class Refusal:
 
     @property
     def place(self) -> str:
-        """Where it is in its file, in words."""
+        """Describe its place in its file."""
         return place(self.unit, self.offset)
 
 
 def unfinished_words(why: str) -> str:
-    """What a file is that its recorder hasn't closed; follows its name."""
-    return f"is still being written, or its recorder died, or it was cut: {why}"
+    """Describe a file that its recorder hasn't closed; follows its name."""
+    return f"is still being written, its recorder crashed, or it was truncated: {why}"
 
 
 def place(unit: str, offset: int) -> str:
-    """A place in a file, in words."""
+    """Describe a place in a file."""
     return f"at {unit} {offset}" + (" of its table `messages`" if unit == "rowid" else "")
 
 
 @dataclass(frozen=True)
 class MessagePlace:
-    """Where a message lies in the files of its log.
+    """The place of a message in the files of its log.
 
     Attributes:
         unit: what `offset` counts: "byte", "row" of a table (from 0), or "rowid" in a sqlite file.
         offset: of the message's record in the file; of one in a chunk that of the chunk's record.
         within: of a message in a chunk, the byte of its record in the uncompressed chunk; else None.
-        number: how many messages of its topic lie before it in the log.
+        number: number of messages of its topic before it in the log.
     """
 
     uri: str
@@ -121,21 +121,21 @@ class MessagePlace:
 
 @dataclass(frozen=True)
 class LogSummary:
-    """What the index of a log says; a few KB, made without reading messages.
+    """Summary of a log from its index; a few KB, made without reading messages.
 
     Attributes:
         uris: its files, in the order in which they are joined.
         content_id: BLAKE3 of sizes and first and last MiB of each file, or of all their bytes.
         topics: by topic name, in name order.
-        first, last: the extent: log times over all topics without strays, or what the recipe states.
+        first, last: the extent: log times over all topics without strays, or as the recipe states it.
         chunk_times: (C, 2) first and last log time of each stretch of the log (MCAP or bag chunks).
         chunk_bytes: (C,) uncompressed bytes of each.
-        unfinished: by URI, how files show that their recorder never closed them.
-        is_told_by_files: whether the content id depends on these files alone; not so where rows of a table
-            may name others.
-        known_times: when it was recorded; None where only the extent is known.
+        unfinished: by URI, why files count as not closed by their recorder.
+        is_told_by_files: whether the content id depends on these files alone; false if rows of a table may
+            name others.
+        known_times: when it was recorded; None if only the extent is known.
         pass_positions: of a log whose clock was set back the positions, first and last, of the messages that
-            count; None for all.
+            are part of the log; None for all.
     """
 
     uris: tuple[str, ...]
@@ -146,7 +146,7 @@ class LogSummary:
     last: int
     chunk_times: NDArray[np.int64]
     chunk_bytes: NDArray[np.int64]
-    refusals: tuple[Refusal, ...] = ()  # damage that the index already shows
+    refusals: tuple[Refusal, ...] = ()  # damage that the index shows
     unfinished: Mapping[str, str] = field(default_factory=dict)
     is_told_by_files: bool = True
     known_times: RecordedTime | None = None
@@ -154,7 +154,7 @@ class LogSummary:
 
     @property
     def messages_id(self) -> str:
-        """Names the messages that count: the content id, and which pass of it; "" where that is ""."""
+        """Identifies the selected messages: the content id with the pass; "" if that is ""."""
         if self.pass_positions is None or not self.content_id:
             return self.content_id
         return digest_of([self.content_id, *self.pass_positions])
@@ -166,7 +166,7 @@ class LogSummary:
 
     @property
     def recorded(self) -> RecordedTime:
-        """When it was recorded: its runs of messages, and what is no part of them."""
+        """The recording times: runs of messages, and strays."""
         if self.known_times is not None:
             return self.known_times
         counts = {name: info.num_messages for name, info in self.topics.items() if info.num_messages}
@@ -175,13 +175,14 @@ class LogSummary:
 
 @dataclass(frozen=True)
 class TopicRequest:
-    """Which messages of a topic a reader wants: those with start <= message time < stop.
+    """Messages of a topic to read: those with start <= message time < stop.
 
     Attributes:
-        time: the ways to stamp a message, the first that its definition has; header first by default.
-        max_delay: the furthest a message time may lie from its log time, in ns; a message further away is
-            refused. None means any distance, which costs one scan of the log (kept as a sidecar index).
-        with_strays: whether messages outside the recording count too, as those of static topics do.
+        time: sources of message times, of which the first that the definition has is used; header first by
+            default.
+        max_delay: ns; messages whose time is further from their log time are refused. None means any
+            distance, which costs one scan of the log (stored as a sidecar index).
+        with_strays: whether to include messages outside the recording, as for static topics.
     """
 
     start: int
@@ -193,17 +194,17 @@ class TopicRequest:
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """What a column takes from each message of its topic.
+    """The values that a column takes from each message of its topic.
 
     Attributes:
         paths: dotted field paths; several are concatenated along the last axis. Steps may index: `a[3]`,
             `a[1:4]`, `objects[].pose.position`. Empty with `adapter` only.
         adapter: None, "image", "points[x,y,z]", "scan", "navsat", "rotation_matrix", ...
         strings: characters kept for text inside arrays of sub-messages; a longer one is an error.
-        shape: fixed (h, w, c) of an image column, where the recipe promises it.
+        shape: fixed (h, w, c) of an image column, if the recipe declares it.
         resize: (height, width) of an image, or None.
         encode: None, "jpg" or "png".
-        dtype: for encodings without types (JSON), else None: the type that the definition gives.
+        dtype: for encodings without types (JSON), else None for the type in the definition.
     """
 
     paths: tuple[str, ...] = ()
@@ -216,7 +217,7 @@ class FieldSpec:
 
 
 class Messages(Protocol):
-    """Messages of one topic, in the order in which they lie in the log. Values are decoded when taken."""
+    """Messages of one topic, in log order. Values are decoded when taken."""
 
     topic: str
     time: NDArray[np.int64]  # (N,) message times by the request's rule
@@ -227,14 +228,14 @@ class Messages(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
-        """What the column takes from the given messages.
+        """Decode the column's values of the given messages.
 
         Args:
-            spec: what the column takes of a message.
+            spec: the values to take from a message.
             rows: (n,) numbers of messages in this object, in any order.
 
         Returns:
-            (n, *shape) or n ragged rows, of the type that `Log.column_type(topic, spec)` says.
+            (n, *shape) or n ragged rows, of type `Log.column_type(topic, spec)`.
 
         Raises:
             LogReadError: a message doesn't fit its definition; names file, topic and byte offset.
@@ -242,57 +243,57 @@ class Messages(Protocol):
 
 
 class Log(Protocol):
-    """One recording. Opens its files when first asked; pickles as what it was opened with."""
+    """One recording. Opens its files on first use; pickles as its arguments."""
 
     @property
     def summary(self) -> LogSummary:
-        """What the log holds, without its payload."""
+        """Summary of the log, without its payload."""
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
-        """The type of a column, from the message definition and the recipe alone, never from data.
+        """Return the type of a column, from the message definition and the recipe alone, never from data.
 
         Args:
             topic: its name.
-            spec: what the column takes of a message.
+            spec: the values to take from a message.
 
         Raises:
-            UsageError: no such field, or one that a column can't hold; names the nearest valid field.
+            UsageError: no such field, or one of an unsupported type; suggests the nearest valid field.
         """
 
     def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
-        """The first of `sources` that messages of this topic have; None where they have none of them.
+        """Return the first of `sources` that messages of this topic have; None if they have none.
 
         Args:
             topic: its name.
-            sources: in the order in which they are wanted.
+            sources: in order of preference.
         """
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
-        """The messages of each topic, each within its own time range; a topic the log lacks is left out.
+        """Read the messages of each topic in its own time range; topics that the log lacks are left out.
 
-        Reads only chunks that hold these topics within these ranges.
+        Reads only chunks with these topics and ranges.
 
         Args:
-            requests: by topic, its time range, and what is wanted of its messages.
+            requests: by topic.
 
         Raises:
             LogReadError: damage, under `on_error` fail.
         """
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
-        """Where messages of a topic lie, given by `Messages.position`.
+        """Return the places of a topic's messages at these positions.
 
         Args:
             topic: its name.
-            positions: (n,) as `Messages.position` has them.
+            positions: (n,) as in `Messages.position`.
 
         Raises:
-            UsageError: a position is that of no message of the topic.
+            UsageError: no message of the topic has the position.
             LogReadError: the log can't be read there.
         """
 
     def last_message(self, topic: str) -> Messages:
-        """The topic's last message by position in the log, whatever its stamps (one message, or none).
+        """Return the topic's last message by position, regardless of its stamps (one message, or none).
 
         Args:
             topic: its name.
@@ -304,17 +305,18 @@ class OpenOptions:
     """How to open a log.
 
     Attributes:
-        on_error: "fail" raises on damage and on messages that can't be used; "skip" raises on damage (whoever
-            reads leaves the log out) and lists such messages in `refused`; "salvage" lists both and reads on.
+        on_error: "fail" raises on damage and on messages that can't be used; "skip" raises on damage (the
+            caller leaves the log out) and lists such messages in `refused`; "salvage" lists both and reads
+            on.
         storage_options: for fsspec, by protocol.
-        sidecars: URI of the folder that keeps sidecar indices; None keeps them in memory only.
-        max_chunk_bytes: a chunk that claims to be larger is refused before anything is allocated.
-        hash: what content ids are made of: each file's "ends", or all its bytes, "full".
-        redactions: what was erased of logs, by BLAKE3 of their log_ids and by content ids; no ranges stand
-            for a content that was erased as a whole.
-        extent: the first and last time of a log that a recipe states; None where messages tell.
-        set_back: which part of a log counts whose clock was set back: "first", before all such places,
-            "last", after all of them, "split", the pass of `pass_number`; "" for the whole log.
+        sidecars: URI of the folder for sidecar indices; None keeps them in memory only.
+        max_chunk_bytes: chunks that declare more are refused before anything is allocated.
+        hash: input of content ids: each file's "ends", or all its bytes, "full".
+        redactions: erased ranges, by BLAKE3 of log_ids and by content ids; empty if the whole content was
+            erased.
+        extent: the first and last time of a log that a recipe states; None to use its messages.
+        set_back: which part to read of a log whose clock was set back: "first", before all such places,
+            "last", after all of them, "split", the pass `pass_number`; "" for the whole log.
         pass_number: from 1; 0 for the whole log. `open_log` takes it from the log_id.
     """
 
@@ -331,7 +333,7 @@ class OpenOptions:
 
     @property
     def known_by(self) -> str:
-        """What content ids and topics depend on beside content: which time was erased of logs, too."""
+        """What content ids and topics depend on apart from content, including erased ranges."""
         return known_by(self.hash, self.redactions, self.time_names)
 
 

@@ -1,12 +1,12 @@
-"""What builds remember of logs, so that the next one need not open those that a listing shows unchanged.
+"""Cache of opened logs, so that the next build needn't open logs whose files are unchanged.
 
-Here: `RememberedLog`, and `Memory`, the file of a root's `index` folder that holds them.
-Elsewhere: stamps, by which a listing tells files (listings), how the file is kept
-(logloom.io.logs.files.sidecars), who asks (logloom.pipelines.plan.logs).
+Here: `RememberedLog`, and `Memory`, their file in a root's `index` folder.
+Elsewhere: stamps that identify unchanged files (listings), storing the file
+(logloom.io.logs.files.sidecars), its use (logloom.pipelines.plan.logs).
 
-A log is found by a digest over the URIs and stamps of its files. What is remembered of it is believed as the
-manifest is, and no more than that: a log that isn't found, or whose key isn't that of its record, is opened.
-Nothing of it reaches a version, whose bytes don't depend on where and when logs were copied.
+A log is found by a digest over the URIs and stamps of its files. The cache is trusted as far as the manifest:
+a log that isn't found, or whose key differs from its record's, is opened. Nothing of it becomes part of a
+version, whose bytes don't depend on where and when logs were copied.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from logloom.io.logs.interface import LogSummary
 from logloom.io.logs.log_list import PRINT, LogFiles, LogList, in_name_order
 
 NAME = "listing"
-_WHOLE: Mapping[str, str] = {}  # shared, for there are very many
+_WHOLE: Mapping[str, str] = {}  # shared, as there are very many
 CONTENT_LENGTH = 64
 _CONTENT = re.compile(rf"[0-9a-f]{{{CONTENT_LENGTH}}}")
 
 
 class TopicKind(NamedTuple):
-    """How a log defines a topic, as far as recipes can tell.
+    """How a log defines a topic, as far as recipes can depend on it.
 
     Attributes:
         definition: BLAKE3 of the message definition.
-        has_messages: whether the log has any of it.
+        has_messages: whether the log has messages of the topic.
     """
 
     type: str
@@ -51,7 +51,7 @@ _Shared = dict[tuple[tuple[str, TopicKind], ...], Topics]
 
 
 def topic_kinds(summary: LogSummary, topics: Iterable[str]) -> Topics:
-    """Those of the topics that a log has."""
+    """Return the kinds of those topics that a log has."""
     return {
         name: TopicKind(
             info.type,
@@ -67,11 +67,11 @@ def topic_kinds(summary: LogSummary, topics: Iterable[str]) -> Topics:
 
 @dataclass(frozen=True, slots=True)
 class RememberedLog:
-    """A log as it was when it was opened last.
+    """A log as it was when last opened.
 
     Attributes:
         uris, content_id, unfinished: see `LogSummary`.
-        topics: those that the recipe names.
+        topics: of the recipe.
     """
 
     uris: tuple[str, ...]
@@ -83,11 +83,11 @@ class RememberedLog:
     def of(
         cls, uris: Sequence[str], summary: LogSummary, topics: Iterable[str], shared: _Shared | None = None
     ) -> RememberedLog | None:
-        """What is worth remembering of a log that was opened; None where no listing would tell it again.
+        """Return the cached form of an opened log; None if listings can't identify it.
 
         Args:
             uris: its files, as they were listed.
-            shared: the topics of other logs; gains those of this one, so that equal ones are held once.
+            shared: interned topics of other logs, to which this log's are added.
         """
         is_known = summary.is_told_by_files and sorted(summary.uris) == sorted(uris)
         if not is_known or not _CONTENT.fullmatch(summary.content_id):
@@ -100,15 +100,15 @@ class RememberedLog:
 
 @dataclass(frozen=True)
 class Memory:
-    """What is remembered under one way of making content ids, of some topics.
+    """Cached logs for one way of making content ids and some topics.
 
     Attributes:
         prints: (N,) PRINT, ascending; digests of the URIs and stamps of each log's files.
         contents: (N, 32) uint8, content ids.
-        kinds: (N,) int32, which of `profiles` tells the log's topics.
-        orders: of logs of several files, by row, their order among the URIs by name.
+        kinds: (N,) int32, indices of the logs' topics in `profiles`.
+        orders: by row, the order of several files of a log among the URIs by name.
         unfinished: by row, see `LogSummary`.
-        bags: digest of a folder's listing to what its metadata.yaml made of it, see `Folders`.
+        bags: digest of a folder's listing to its classification, see `Folders`.
     """
 
     hash: str
@@ -129,10 +129,10 @@ class Memory:
         logs: Iterable[tuple[str, RememberedLog]] = (),
         bags: Mapping[str, str] | None = None,
     ) -> Memory:
-        """What is remembered of these logs, each beside its `print_of`; without any, what a new root has."""
+        """Make a cache of these logs with their `print_of`; without any, that of a new root."""
         rows = sorted(((bytes.fromhex(print_), log) for print_, log in logs), key=lambda row: row[0])
         profiles: dict[tuple[tuple[str, TopicKind], ...], int] = {}
-        seen: dict[int, int] = {}  # logs share the topics of those they were remembered with
+        seen: dict[int, int] = {}  # logs share the topics of those they were cached with
         kinds = np.empty(len(rows), np.int32)
         orders: dict[int, Sequence[int]] = {}
         for row, (_, log) in enumerate(rows):
@@ -157,7 +157,7 @@ class Memory:
         )
 
     def with_more(self, others: Iterable[Memory]) -> Memory:
-        """What is remembered here and there, of topics that all tell of; of one log what was said last."""
+        """Merge two caches, for the topics that both have; the later entry of a log wins."""
         memories = [self, *(one for one in others if one.hash == self.hash)]
         profiles: dict[tuple[tuple[str, TopicKind], ...], int] = {}
         orders: dict[int, Sequence[int]] = {}
@@ -169,7 +169,7 @@ class Memory:
             orders |= {base + row: order for row, order in one.orders.items()}
             unfinished |= {base + row: why for row, why in one.unfinished.items()}
             base += len(one.prints)
-        prints = np.concatenate([one.prints for one in memories], dtype=PRINT)  # or it turns the bytes around
+        prints = np.concatenate([one.prints for one in memories], dtype=PRINT)  # or it reverses the bytes
         order = np.lexsort((prints["low"], prints["high"]))
         following = np.append(prints[order][1:] != prints[order][:-1], [True] * (base > 0))
         chosen = order[following.astype(bool)]
@@ -187,7 +187,7 @@ class Memory:
         )
 
     def recall(self, files: LogList) -> NDArray[np.int64]:
-        """(N,) rows of the logs that were listed with the same files and stamps before; -1 for others."""
+        """(N,) rows of the logs that were cached with the same files and stamps; -1 for others."""
         if not len(self.prints):
             return np.full(len(files), -1, np.int64)
         rows = np.searchsorted(self.prints["high"], files.prints["high"])
@@ -200,7 +200,7 @@ class Memory:
         return rows
 
     def log(self, row: int, files: LogFiles) -> RememberedLog:
-        """What is remembered at a row, of the log of these files."""
+        """Return the cached log at a row, for these files."""
         uris = tuple(files.uris[i] for i in self.orders[row]) if row in self.orders else files.uris
         content_id = self.contents[row].tobytes().hex()
         return RememberedLog(
@@ -208,7 +208,7 @@ class Memory:
         )
 
     def take(self, rows: NDArray[np.int64], bags: Mapping[str, str]) -> Memory:
-        """What is remembered at some rows, and of these bags."""
+        """Return a cache of some rows and these bags."""
         rows = np.sort(rows)
         used, kinds = np.unique(self.kinds[rows], return_inverse=True)
         new = _moved(rows, self.orders.keys() | self.unfinished.keys())
@@ -225,7 +225,7 @@ class Memory:
         )
 
     def is_same(self, other: Memory) -> bool:
-        """Whether both say the same of the same logs."""
+        """Return whether both have the same entries."""
         return len(self.prints) == len(other.prints) and self.to_data() == other.to_data()
 
     def to_data(self) -> dict[str, Any]:
@@ -245,8 +245,7 @@ class Memory:
     def from_data(cls, data: Any) -> Memory:
         """
         Raises:
-            KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError: it isn't what
-                `to_data` gives.
+            KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError: not data of `to_data`.
         """
         prints = np.frombuffer(data["prints"], PRINT)
         contents = np.frombuffer(data["contents"], np.uint8).reshape(len(prints), 32)
@@ -258,7 +257,7 @@ class Memory:
             raise ValueError("rows out of order")
         orders = {int(row): list(order) for row, order in data["orders"]}
         if any(sorted(order) != list(range(len(order))) for order in orders.values()):
-            raise ValueError("an order that leaves files out")
+            raise ValueError("an order that omits files")
         return cls(
             _text(data["hash"]),
             tuple(map(_text, data["topics"])),
@@ -273,7 +272,7 @@ class Memory:
 
     @classmethod
     def load(cls, sidecars: Sidecars, hash: str, topics: Iterable[str], name: str = NAME) -> Memory:
-        """What a root remembers that tells of all these topics; nothing where it is lost or damaged."""
+        """Load a root's cache if it has all these topics; an empty one if it is missing or damaged."""
         empty = cls.of(hash, topics)
         try:
             found = cls.from_data(sidecars.load(name))
@@ -282,12 +281,12 @@ class Memory:
         return found if found.hash == hash and set(empty.topics) <= set(found.topics) else empty
 
     def save(self, sidecars: Sidecars, name: str = NAME) -> None:
-        """Replaces what the root remembers."""
+        """Replace a root's cache."""
         sidecars.save(name, self.to_data())
 
 
 def _moved(chosen: NDArray[np.int64], wanted: Set[int]) -> dict[int, int]:
-    """Where those of the wanted rows that are chosen stand among the chosen ones."""
+    """Map wanted rows to their places among the chosen ones."""
     places = np.flatnonzero(np.isin(chosen, np.fromiter(wanted, np.int64, len(wanted))))
     return dict(zip(chosen[places].tolist(), places.tolist(), strict=True))
 
@@ -299,7 +298,7 @@ def _digest(definition: bytes) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 

@@ -1,11 +1,12 @@
-"""What listings say of files: which a glob means, and stamps that tell a file which hasn't changed.
+"""Listings of files: matches of globs, and stamps that show whether a file changed.
 
-Here: `listed`, which lists a glob's files once, `stamp_of`, and what stamps tell (`changed_ns`, `size_in`).
-Elsewhere: which of the files are logs (folders, match), what a stamp stands for (known_logs).
+Here: `listed`, which lists a glob's files once, `stamp_of`, and the contents of stamps (`changed_ns`,
+`size_in`).
+Elsewhere: logs among the files (folders, match), use of stamps (known_logs).
 
-A stamp holds all that a listing says of a file's content: its size, and its generation, ETag, checksum and
-time of change, as far as there are any. On a disk of this machine these are size, times of change of content
-and inode, and the inode's number. It is compared as text, and never part of an identity.
+A stamp contains what a listing shows of a file's content: its size, generation, ETag, checksum and time of
+change, as far as they exist. On a disk of this machine these are size, times of change of content and inode,
+and the inode's number. It is compared as text, and never part of an identity.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import Any, NamedTuple
 
 from logloom.io.storage.filesystems import LocalFiles
 
-# A file that changed so lately may change again without another time: times are as coarse as two seconds on
-# some disks, and the clock of a file server may be behind this machine's.
+# A file that changed so recently may change again without another time: the resolution is two seconds on some
+# disks, and the clock of a file server may be behind this machine's.
 SETTLED_NS = 60 * 10**9
 MAGIC = re.compile(r"[*?\[]")
 
 _CONTENT = ("generation", "ETag", "etag", "md5Hash", "crc32c", "checksum")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
-SIZE = r"^size (?P<size>\d{1,18}), "  # as a stamp begins
+SIZE = r"^size (?P<size>\d{1,18}), "  # the beginning of a stamp
 _STAMPED = re.compile(rf"\b(?:{'|'.join((*_TIMES, 'ctime'))}) (\d+)")
 
 
@@ -35,8 +36,8 @@ class Listed(NamedTuple):
     """A file or folder in a listing.
 
     Attributes:
-        kind: "file", "directory", or what else the file system says.
-        stamp: "" where the listing doesn't tell whether the file changed.
+        kind: "file", "directory", or another type of the file system.
+        stamp: "" if the listing can't show whether the file changed.
     """
 
     kind: str
@@ -47,13 +48,12 @@ _FOLDER, _FILE, _OTHER = Listed("directory", ""), Listed("file", ""), Listed("ot
 
 
 def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], dict[str, dict[str, Listed]]]:
-    """The files and the folders that match a glob, each sorted, and what lies in the folders that had to be
-    listed whole for it.
+    """List the files and folders that match a glob, sorted, and the contents of the folders listed for it.
 
-    As in a shell, `*` and `**` match no name that begins with a dot: what a copy leaves behind, and what
-    macOS keeps beside a file. A part of the pattern that begins with a dot does.
+    As in a shell, `*` and `**` match no names that begin with a dot, such as files of interrupted copies or
+    of macOS; a part of the pattern that begins with a dot does.
 
-    Stores that list all below a prefix at once do so where the pattern has more than one level: a request for
+    Stores that can list a whole prefix do so if the pattern has more than one level: a request for
     a thousand objects. Others list folder by folder.
 
     Args:
@@ -83,7 +83,7 @@ def listed(fs: Any, pattern: str, now_ns: int) -> tuple[list[str], list[str], di
 
 
 def is_hidden_name(name: str) -> bool:
-    """Whether the last part of a path begins with a dot."""
+    """Return whether the last part of a path begins with a dot."""
     return name.rsplit("/", 1)[-1].startswith(".")
 
 
@@ -104,12 +104,12 @@ def _hidden_by(pattern: str) -> Callable[[str], bool]:
 
 
 def _by_folder(found: dict[str, Listed], root: str, prefix: str) -> dict[str, dict[str, Listed]]:
-    """What lies in each folder of which all was listed."""
+    """Return the contents of each folder that was listed completely."""
     whole = {name.rpartition("/")[0] for name in found}
-    if prefix:  # what begins with it isn't all that lies in the first folder
+    if prefix:  # the entries with this prefix aren't all of the first folder
         whole = {folder for folder in whole if folder.count("/") > root.count("/")}
     if len(whole) == 1 and not prefix:
-        return {whole.pop(): found}  # of an archive: held once
+        return {whole.pop(): found}  # of an archive: stored once
     folders: dict[str, dict[str, Listed]] = {}
     for name in sorted(found):
         folder = name.rpartition("/")[0]
@@ -119,7 +119,7 @@ def _by_folder(found: dict[str, Listed], root: str, prefix: str) -> dict[str, di
 
 
 def _found(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], str, str]:
-    """What a listing for a pattern gives; the folder it starts from, and how names in that one begin."""
+    """List a pattern; also return the folder it starts from and the prefix of names in it."""
     first = MAGIC.search(pattern)
     root, _, prefix = pattern[: first.start() if first else None].rpartition("/")
     depth = None if "**" in pattern else pattern[len(root) + 1 :].count("/") + 1
@@ -138,7 +138,7 @@ def _found(fs: Any, pattern: str, now_ns: int) -> tuple[dict[str, Listed], str, 
 
 
 def _on_disk(folder: str, depth: int | None) -> Iterator[tuple[str, Listed]]:
-    """What lies in a folder of this machine, and below it; links aren't followed, nor are they files."""
+    """List a local folder and all below it; links aren't followed, nor are they files."""
     below = []
     try:
         with os.scandir(folder) as entries:  # noqa: TID251 - whoever asks sorts them
@@ -148,14 +148,14 @@ def _on_disk(folder: str, depth: int | None) -> Iterator[tuple[str, Listed]]:
                     below.append(entry.path)
                 is_file = not is_folder and entry.is_file(follow_symlinks=False)
                 yield entry.path, _FOLDER if is_folder else _FILE if is_file else _OTHER
-    except OSError:  # it isn't there, or isn't ours to read
+    except OSError:  # it doesn't exist, or isn't readable
         return
     for path in below if depth is None or depth > 1 else ():
         yield from _on_disk(path, depth and depth - 1)
 
 
 def entry_of(fs: Any, info: Mapping[str, Any], now_ns: int) -> Listed:
-    """A file or folder as it is listed; the stamps of a disk's files are asked for one by one."""
+    """Return the entry of a file or folder; stamps of local files are read one by one."""
     return Listed(info["type"], "" if is_disk(fs) else stamp_of(info, now_ns))
 
 
@@ -165,15 +165,15 @@ def is_disk(fs: Any) -> bool:
 
 
 def is_web(fs: Any) -> bool:
-    """Whether it is that of web servers."""
+    """Return whether a file system is that of web servers."""
     return "http" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
 
 
 def stamp_of(info: Mapping[str, Any], now_ns: int) -> str:
-    """What a listing of a store says of a file's content; "" where it can't tell that the file is the same.
+    """Return the stamp of a file from a store's listing; "" if it can't show that the file is the same.
 
     Args:
-        info: as fsspec has it.
+        info: of fsspec.
         now_ns: when listing began, ns since the Unix epoch.
     """
     size = info.get("size")
@@ -191,7 +191,7 @@ def stamp_of(info: Mapping[str, Any], now_ns: int) -> str:
 
 
 def local_stamp(path: str, now_ns: int) -> str:
-    """As `stamp_of`, of a file on this machine's disks; of what a link leads to."""
+    """`stamp_of` a local file, or of a link's target."""
     try:
         found = os.stat(path)
     except OSError:
@@ -203,16 +203,16 @@ def local_stamp(path: str, now_ns: int) -> str:
 
 
 def size_in(stamp: str) -> int | None:
-    """The bytes of a file by its stamp; None where there is none."""
+    """Return a file's size according to its stamp; None if it has none."""
     found = re.match(SIZE, stamp)
     return int(found[1]) if found else None
 
 
 def changed_ns(fs: Any, path: str, stamp: str = "") -> int | None:
-    """When a file changed last, ns since the Unix epoch; None where its file system doesn't tell.
+    """Return when a file last changed, ns since the Unix epoch; None if its file system doesn't record it.
 
     Args:
-        stamp: that its listing gave, so that nothing need be asked; "" for none.
+        stamp: from its listing, which saves a request; "" for none.
     """
     if times := _STAMPED.findall(stamp):
         return max(map(int, times))
@@ -226,7 +226,7 @@ def changed_ns(fs: Any, path: str, stamp: str = "") -> int | None:
 
 
 def _ns(time: Any) -> int | None:
-    """A time in ns since the Unix epoch; None where it is none."""
+    """Convert a time to ns since the Unix epoch; None if it isn't one."""
     if isinstance(time, str):
         try:
             time = datetime.datetime.fromisoformat(time)

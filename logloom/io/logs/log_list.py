@@ -1,7 +1,8 @@
-"""The logs that a listing found, as columns: a plan holds those of an archive, of which few are new.
+"""Logs of a listing as columns: plans contain those of a whole archive, of which few are new.
 
-Here: `LogFiles`, the files of one log; `LogList`, all of them; and digests by which later listings know them.
-Elsewhere: finding and naming them (match), what is remembered of them (known_logs).
+Here: `LogFiles`, the files of one log; `LogList`, all of them; and digests that identify them in later
+listings.
+Elsewhere: finding and naming them (match), caching them (known_logs).
 """
 
 from __future__ import annotations
@@ -26,20 +27,19 @@ PRINT = np.dtype([("high", ">u8"), ("low", ">u8")])
 _TEXTS = ("uris", "stamps", "given")
 _OPTIONAL = ("split", "catalogue")
 _BATCH = 4096  # logs that are Python objects at a time
-_ANY = "surrogatepass"  # names of files may hold what no UTF-8 has
+_ANY = "surrogatepass"  # names of files may be invalid UTF-8
 
 
 class LogFiles(NamedTuple):
     """The files of one log.
 
     Attributes:
-        uris: absolute, without credentials, in name order; joined in the order of their first log times. Of a
-            ROS 2 bag that isn't whole, the metadata.yaml that says so is the last.
-        stamps: of each of them what its listing says of its content, see `logloom.io.logs.listings`; "" where
-            it doesn't tell.
-        given: URIs of those files that were given with credentials, as they were.
-        split: that a catalogue says; "" where none does.
-        catalogue: what it and tables of labels say, see `logloom.io.catalog.log_tables`; "" likewise.
+        uris: absolute, without credentials, in name order; joined in the order of their first log times. The
+            last one of an incomplete ROS 2 bag is the metadata.yaml that shows this.
+        stamps: stamp of each, see `logloom.io.logs.listings`; "" if unknown.
+        given: original URIs of files that were given with credentials.
+        split: from a catalogue; "" if there is none.
+        catalogue: values from it and from tables of labels, see `logloom.io.catalog.log_tables`; "" if none.
     """
 
     log_id: str
@@ -51,26 +51,26 @@ class LogFiles(NamedTuple):
 
     @property
     def size(self) -> int | None:
-        """Bytes of all files; None where a listing doesn't tell."""
+        """Bytes of all files; None if a listing doesn't have them."""
         sizes = [size_in(stamp) for stamp in self.stamps]
         known = [size for size in sizes if size is not None]
         return sum(known) if known and len(known) == len(self.uris) else None
 
     @property
     def recordings(self) -> tuple[str, ...]:
-        """The files that hold messages."""
+        """The files with messages."""
         return tuple(uri for uri in self.uris if file_name_of(uri) != METADATA)
 
 
 def in_name_order(uris: Iterable[str]) -> tuple[str, ...]:
-    """The files of a log as a listing has them."""
+    """Return the files of a log in the order of a listing."""
     return tuple(sorted(uris, key=lambda uri: (file_name_of(uri) == METADATA, uri)))
 
 
 def print_of(files: LogFiles) -> str:
-    """What tells a log in later listings, in hex: a digest of the URIs and stamps of its files.
+    """Identify a log in later listings, in hex: a digest of the URIs and stamps of its files.
 
-    "" where no listing would tell it again.
+    "" if listings can't identify it.
     """
     return _digest_of_stamps(files).hex()
 
@@ -83,17 +83,17 @@ def _digest_of_stamps(files: LogFiles) -> bytes:
 
 
 class LogList(Sequence[LogFiles]):
-    """Logs in the order of their log_ids, as columns; each becomes an object when it is asked for.
+    """Logs in the order of their log_ids, as columns; each becomes an object when accessed.
 
     Attributes:
         ids: (N,) log_ids.
-        prints: (N,) PRINT, see `print_of`; zeros where no listing would tell the log again.
+        prints: (N,) PRINT, see `print_of`; zeros if listings can't identify the log.
     """
 
     def __init__(self, table: pa.Table, prints: NDArray[np.void]):
         """
         Args:
-            table: a column for each field of `LogFiles`.
+            table: one column per field of `LogFiles`.
         """
         self._table = table.combine_chunks()
         self.prints = prints
@@ -101,7 +101,7 @@ class LogList(Sequence[LogFiles]):
 
     @classmethod
     def of(cls, logs: Iterable[LogFiles]) -> LogList:
-        """Logs that come in the order of their log_ids, of which few are held as objects at a time."""
+        """Make a list of logs in the order of their log_ids, few of which are objects at a time."""
         import pyarrow as pa
 
         schema = _schema()
@@ -133,7 +133,7 @@ class LogList(Sequence[LogFiles]):
         return self.at(range(len(self)))
 
     def at(self, rows: Sequence[int] | NDArray[np.int64]) -> Iterator[LogFiles]:
-        """The logs at some positions."""
+        """Return the logs at some positions."""
         for first in range(0, len(rows), _BATCH):
             for row in self._taken(rows[first : first + _BATCH]).to_pylist():
                 files = {name: tuple(text.decode(errors=_ANY) for text in row[name]) for name in _TEXTS}
@@ -145,7 +145,7 @@ class LogList(Sequence[LogFiles]):
         return self._table.take(np.array(rows, np.int64))
 
     def joined(self, one_of: Callable[[str, list[LogFiles]], LogFiles]) -> LogList:
-        """In order; those of one log_id as what `one_of` makes of them, in the order in which they stand."""
+        """Join lists in order; `one_of` merges logs of one log_id, in their order."""
         if len(self) < 2:
             return self
         import pyarrow.compute as pc  # 40 ms
@@ -164,11 +164,11 @@ class LogList(Sequence[LogFiles]):
         return [text.decode(errors=_ANY) for text in self.column("given").values.to_pylist()]
 
     def column(self, name: str) -> pa.Array:
-        """A field of all logs; texts in lists as bytes."""
+        """Return a field of all logs; texts in lists as bytes."""
         return self._table[name].combine_chunks()
 
     def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(M,) bytes of the files of each log at some positions, as `LogFiles.size` has it; -1 for None."""
+        """(M,) bytes of the files of each log at some positions, see `LogFiles.size`; -1 for None."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -186,30 +186,30 @@ class LogList(Sequence[LogFiles]):
         return np.where((known == counts[0]) & (counts[0] > 0), sizes, -1)
 
     def num_files(self, rows: NDArray[np.int64]) -> int:
-        """How many files the logs at some positions have."""
+        """Return the number of files of each log at some positions."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         return pc.sum(pc.list_value_length(self.column("uris").take(pa.array(rows)))).as_py() or 0
 
     def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
-        """Where these logs stand; -1 for one that isn't there."""
+        """Return the rows of these logs; -1 for missing ones."""
         return rows_in(self.ids, log_ids)
 
     def with_catalogue(self, texts: Sequence[str]) -> LogList:
-        """The same logs, of which tables say something else."""
+        """Return the same logs with other values from catalogues."""
         import pyarrow as pa
 
         place = self._table.schema.get_field_index("catalogue")
         return LogList(self._table.set_column(place, "catalogue", pa.array(texts, pa.string())), self.prints)
 
     def take(self, rows: NDArray[np.int64]) -> LogList:
-        """Those at some positions."""
+        """Return the logs at some positions."""
         return LogList(self._table.take(rows), self.prints[rows])
 
 
 def rows_in(known: pa.Array, wanted: Iterable[str] | pa.Array) -> NDArray[np.int64]:
-    """Where the wanted values stand among the known ones; -1 for one that doesn't."""
+    """Look up wanted values among known ones; -1 for missing ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,8 +1,7 @@
-"""From URIs and globs to logs: which files there are, which of them are one log, and what it is called.
+"""From URIs and globs to logs: find files, group them to logs, and name these.
 
-Elsewhere: what folders hold (folders), opening logs (opening), what a recipe says of all this
-(logloom.recipe.logs).
-Nothing here opens a log; a glob costs one or two listings, files that are named one of each folder.
+Elsewhere: contents of folders (folders), opening logs (opening), logs of a recipe (logloom.recipe.logs).
+Nothing here opens a log; a glob costs one or two listings, single files one listing per folder.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from logloom.io.storage.threads import in_threads
 from logloom.uris import is_local, shown
 
 MAX_LOG_ID = 200  # bytes
-NOT = "!"  # begins what a list of URIs and globs leaves out
+NOT = "!"  # prefix of exclusions in a list of URIs and globs
 
 _SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4))?$")
 _NO_NAMES = frozenset(("", ".", ".."))
@@ -34,7 +33,7 @@ TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
 
 class FoundLog(NamedTuple):
-    """What stands for a log: a file, or the folder of a ROS 2 bag or of tables."""
+    """A log that was found: a file, or the folder of a ROS 2 bag or of tables."""
 
     uri: str
     uris: tuple[str, ...]
@@ -43,7 +42,7 @@ class FoundLog(NamedTuple):
 
     @classmethod
     def of(cls, uri: str, stamps: Mapping[str, str]) -> FoundLog:
-        """What is shown of these URIs, and beside it those that have credentials.
+        """Return a found log for these URIs, keeping those with credentials apart.
 
         Args:
             stamps: of each file, see `LogFiles`.
@@ -54,20 +53,20 @@ class FoundLog(NamedTuple):
 
 
 class Missing(str):
-    """Why a URI or glob means nothing: the store that was asked has no such file."""
+    """Why a URI or glob matches nothing: the store has no such file."""
 
 
 class _NotFoundError(Exception):
-    """Why a URI or glob gives no log, in words that follow it."""
+    """Why a URI or glob matches no log; follows it in messages."""
 
 
 def access_to(options: Mapping[str, Any] | None, logs: LogList) -> Mapping[str, Any]:
-    """Storage options by which the files of these logs are opened."""
+    """Return the storage options that open the files of these logs."""
     return with_access(options, logs.given)
 
 
 def has_settled(log: LogFiles, before_ns: int, options: Mapping[str, Any] | None) -> bool:
-    """Whether no file of a log is known to have changed since a time, ns since the Unix epoch."""
+    """Return whether no file of a log is known to have changed since a time, ns since the Unix epoch."""
     for uri, stamp in zip(log.uris, log.stamps, strict=True):
         changed = changed_ns(*filesystem(uri, options), stamp)
         if changed is not None and changed > before_ns:
@@ -76,22 +75,22 @@ def has_settled(log: LogFiles, before_ns: int, options: Mapping[str, Any] | None
 
 
 def size_of_files(uris: Iterable[str], options: Mapping[str, Any] | None) -> int | None:
-    """Bytes of files, as a listing has them; None where one can't be found."""
+    """Return the size of files according to listings; None if one can't be found."""
     total = 0
     for uri in uris:
         try:
             fs, path = filesystem(uri, options)
             total += int(fs.info(path)["size"])
-        except Exception:  # every object store has errors of its own
+        except Exception:  # every object store has its own errors
             return None
     return total
 
 
 def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> LogList:
-    """The logs that URIs and globs mean, each named by its file (or folder).
+    """Find the logs of URIs and globs, each named by its file (or folder).
 
     Raises:
-        UsageError: lists all that match nothing.
+        UsageError: lists those that match nothing.
     """
     results = find_all(uris, None, storage_options)
     problems = [result for result in results if isinstance(result, str)]
@@ -103,12 +102,12 @@ def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = 
 
 
 def waiting_threads(uris: Iterable[str]) -> int:
-    """How many threads may list or open these: an object store answers late, but many at once."""
+    """Return how many threads list or open these: object stores answer slowly, but many at once."""
     return _THREADS if all(map(is_local, uris)) else _FAR_THREADS
 
 
 def unique_template(uris: Iterable[str]) -> str | None:
-    """The shortest template of a log_id that tells all these files apart; None if none does."""
+    """Return the shortest template of a log_id that distinguishes all these files; None if none does."""
     names = list(uris)
     for template in TEMPLATES:
         if len({fill_template(template, uri) for uri in names}) == len(names):
@@ -134,7 +133,7 @@ def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
         summaries: of the single files, in any order.
 
     Raises:
-        UsageError: two files overlap; suggests the shortest log_id that tells them apart.
+        UsageError: two files overlap; suggests the shortest log_id that distinguishes them.
     """
     ranges: dict[str, list[tuple[int, int, str]]] = {}
     for summary in summaries:
@@ -146,7 +145,7 @@ def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
         for (_, last, one), (first, _, other) in pairwise(spans):
             if first < last:
                 template = unique_template(log.uris)
-                hint = f"`log_id: {template!r}` tells all its files apart" if template else "rename one"
+                hint = f"`log_id: {template!r}` distinguishes all its files" if template else "rename one"
                 raise UsageError(
                     f"log_id {log.log_id!r} stands for {one} and {other}, which both have {topic} at one "
                     f"time, so they are not one recording: {hint}"
@@ -158,7 +157,7 @@ def _stem(uri: str) -> str:
 
 
 def _words(uri: str, template: str) -> dict[str, str]:
-    """What a template says of a URI."""
+    """Return the values of a URI for templates."""
     words = {}
     if "{stem" in template:
         words["stem"] = _stem(uri)
@@ -170,40 +169,40 @@ def _words(uri: str, template: str) -> dict[str, str]:
 
 
 def fill_template(template: str, uri: str, words: Mapping[str, str] | None = None) -> str:
-    """A template with what it may say of a URI, and these words."""
+    """Fill in a template with values of a URI and these."""
     if template == "{stem}":
-        return _stem(uri)  # as nearly all are
+        return _stem(uri)  # true of nearly all
     return template.format(**_words(uri, template), **(words or {}))
 
 
 def log_id_of(uri: str, template: str, words: Mapping[str, str] | None = None) -> str:
-    """The log_id of a file or a bag's folder.
+    """Return the log_id of a file or a bag's folder.
 
     Raises:
-        UsageError: it is no usable name.
+        UsageError: it isn't a valid name.
     """
     return checked_log_id(fill_template(template, uri, words), uri)
 
 
 def checked_log_id(log_id: str, uri: str) -> str:
-    """The name, of the log at a URI.
+    """Check a log_id and return it.
 
     Raises:
-        UsageError: it is no usable one.
+        UsageError: it isn't a valid name.
     """
     if len(log_id.encode(errors="surrogateescape")) > MAX_LOG_ID:
         raise UsageError(f"{uri}: the log_id {log_id[:40]!r}… is longer than {MAX_LOG_ID} bytes")
     strange = not log_id.isprintable() or "\\" in log_id
     if strange or not _NO_NAMES.isdisjoint(log_id.split("/")):
-        raise UsageError(f"{uri}: {log_id!r} can't be a log_id: it is to be part of file names")
+        raise UsageError(f"{uri}: {log_id!r} can't be a log_id, which becomes part of file names")
     return log_id
 
 
 def named(found: Iterable[FoundLog], log_id_of: Callable[[str], str]) -> LogList:
-    """The logs of what was found, in the order of their log_ids.
+    """Name what was found; return the logs in the order of their log_ids.
 
     Raises:
-        UsageError: lists all names that can't be.
+        UsageError: lists all invalid names.
     """
     problems: set[str] = set()
     logs = LogList.of(_each_named(found, log_id_of, problems))
@@ -215,7 +214,7 @@ def named(found: Iterable[FoundLog], log_id_of: Callable[[str], str]) -> LogList
 def _each_named(
     found: Iterable[FoundLog], log_id_of: Callable[[str], str], problems: set[str]
 ) -> Iterator[LogFiles]:
-    """Each file or folder as a log of its own; adds what is wrong with names."""
+    """Make each file or folder a log; collect problems with names."""
     for item in found:
         try:
             log_id = log_id_of(item.uri)
@@ -227,7 +226,7 @@ def _each_named(
 
 
 def _one_log(log_id: str, found: Sequence[FoundLog] | Sequence[LogFiles]) -> LogFiles:
-    """The log of all these files; of one that comes twice what was said last."""
+    """Merge logs to one; of duplicate files the last wins."""
     if len(found) == 1 and len(found[0].uris) == 1:
         return LogFiles(log_id, found[0].uris, found[0].stamps, found[0].given)
     stamps: dict[str, str] = {}
@@ -242,10 +241,11 @@ def _one_log(log_id: str, found: Sequence[FoundLog] | Sequence[LogFiles]) -> Log
 def leaving_out(
     found: Iterable[FoundLog], patterns: Sequence[str], base: str | None = None
 ) -> Iterator[FoundLog]:
-    """What was found without the files that match any pattern, and without logs that have no others.
+    """Remove the files that match any pattern, and logs without other files.
 
     Args:
-        patterns: URIs and globs; relative ones start at `base`, those that begin with `**/` anywhere.
+        patterns: URIs and globs; relative ones are resolved against `base`; those that begin with `**/` match
+            anywhere.
     """
     if not patterns:
         yield from found
@@ -270,10 +270,10 @@ def leaving_out(
 def find_all(
     uris: Sequence[str], base: str | None, options: Mapping[str, Any] | None, folders: Folders | None = None
 ) -> list[Iterable[FoundLog] | str]:
-    """What each URI or glob means, or why it means nothing; each can be gone through once.
+    """Find the matches of each URI or glob, or why it has none; each can be iterated once.
 
     Raises:
-        StorageError: a disk or a store couldn't be asked, which says nothing of what was given.
+        StorageError: a disk or a store failed.
     """
     there = folders or Folders()
     absolute = [absolute_uri(uri, base) for uri in uris]
@@ -283,7 +283,7 @@ def find_all(
             return _find(uri, options, there)
         except _NotFoundError as error:
             return Missing(shown(f"{given}: {error}"))
-        except Exception as error:  # every object store has errors of its own
+        except Exception as error:  # every object store has its own errors
             if (fault := fault_of(f"{given}: {uri}" if uri != given else uri, error)) is not None:
                 raise fault from error
             if isinstance(error, LogloomError):
@@ -296,7 +296,7 @@ def find_all(
 
 def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterable[FoundLog]:
     fs, path = filesystem(uri, options)
-    fs.invalidate_cache()  # logs may have come, or changed, since this process listed them
+    fs.invalidate_cache()  # logs may be new or changed since this process listed them
     names, below = there.matching(fs, path) if MAGIC.search(path) else ([], [])
     folders = set(below)
     if not (names or folders):
@@ -312,9 +312,8 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
         bags |= {folder: files} if files else {}
     if folders and not names and not bags.keys() & folders:
         raise _NotFoundError(
-            "holds neither a ROS 2 bag (metadata.yaml, or files NAME_0.mcap or .db3 and so on) nor tables "
-            "(*.parquet, *.feather, *.csv); "
-            "name the files in it, as in folder/*.mcap"
+            "contains neither a ROS 2 bag (metadata.yaml, or files NAME_0.mcap or .db3 and so on) nor "
+            "tables (*.parquet, *.feather, *.csv); name the files in it, as in folder/*.mcap"
         )
 
     as_uri = _uri_of(uri)
@@ -337,12 +336,12 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
 
 
 def naming_uri(uri: str, options: Mapping[str, Any] | None = None) -> str:
-    """What names the log that a file belongs to: the file, or its folder where that is a ROS 2 bag."""
+    """Return the URI that names the log of a file: the file, or its folder if that is a ROS 2 bag."""
     fs, path = filesystem(uri, options)
     folder = parent_of(path)
     return _uri_of(uri)(folder) if is_bag_file(path) and Folders().bags(fs, [folder], 1) else uri
 
 
 def _uri_of(like: str) -> Callable[[str], str]:
-    """What makes absolute URIs of paths in the file system of `like`."""
+    """Return a function from paths in the file system of `like` to absolute URIs."""
     return (lambda path: path) if is_local(like) else functools.partial(uri_in, like)

@@ -1,7 +1,7 @@
-"""Message times: by which rule, within which bounds, and which messages are refused.
+"""Message times: their sources and bounds, and the refusal of messages.
 
-A message that is refused here is refused in every column and output: for its length, its time, or the
-structure of the compressed picture that it is.
+A message is refused for all columns and outputs: for its length, its time, or the structure of its compressed
+picture.
 
 Here: pure functions on `RawMessages`, a decoder and a request.
 Elsewhere: reading the messages (logloom.io.logs.files.container_log), decoding them (messages).
@@ -21,7 +21,7 @@ from logloom.io.logs.messages.raw_messages import Decoder, RawMessages
 
 
 def log_range(request: TopicRequest, source: TimeSource) -> tuple[int, int]:
-    """The log times, first and last, between which the messages of a request lie."""
+    """Return the first and last log time of messages that a request may match."""
     delay = 0 if source == "log" else request.max_delay
     if delay is None:
         return MIN_TIME, MAX_TIME
@@ -31,19 +31,19 @@ def log_range(request: TopicRequest, source: TimeSource) -> tuple[int, int]:
 
 
 def within(times: NDArray[np.int64], start: int, stop: int) -> NDArray[np.bool_]:
-    """Which times lie in [start, stop); a stop of `MAX_TIME` is an open end."""
+    """Select times in [start, stop); a stop of `MAX_TIME` is open."""
     return (times >= start) & ((times < stop) | (stop == MAX_TIME))
 
 
 def are_known(stamp: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which stamps are times; zero is none."""
+    """Select stamps that are times; zero is none."""
     known: NDArray[np.bool_] = (stamp != 0) & (stamp != MIN_TIME) & (stamp != MAX_TIME)
     return known
 
 
 def are_near(stamp: NDArray[np.int64], log: NDArray[np.int64], max_delay: int) -> NDArray[np.bool_]:
-    """Which stamps lie at most `max_delay` ns from their log times."""
-    # Log times are never negative, so only the sum can leave 64 bits.
+    """Select stamps at most `max_delay` ns from their log times."""
+    # Log times are never negative, so only the sum can overflow 64 bits.
     near: NDArray[np.bool_] = (stamp >= log - max_delay) & (
         stamp <= log + np.minimum(max_delay, MAX_TIME - log)
     )
@@ -52,12 +52,12 @@ def are_near(stamp: NDArray[np.int64], log: NDArray[np.int64], max_delay: int) -
 
 @dataclass(frozen=True)
 class Stamped:
-    """Message times and what is wrong with them.
+    """Message times and refusals.
 
     Attributes:
         time: (N,).
         usable: (N,).
-        reason: why message `row`, which isn't usable, is refused.
+        reason: why the unusable message `row` is refused.
     """
 
     time: NDArray[np.int64]
@@ -66,10 +66,10 @@ class Stamped:
 
 
 def stamp(raw: RawMessages, decoder: Decoder, source: TimeSource, max_delay: int | None) -> Stamped:
-    """Gives messages their times, and refuses those whose length or time can't be right.
+    """Determine message times, refusing messages with an invalid length or time.
 
     Args:
-        max_delay: the furthest a time may lie from its log time, in ns, or None.
+        max_delay: ns; the largest distance of a time from its log time, or None.
     """
     fits = decoder.check(raw)
     log = raw.log_time
@@ -83,15 +83,15 @@ def stamp(raw: RawMessages, decoder: Decoder, source: TimeSource, max_delay: int
         if not fits[row]:
             return misfit_words(raw, row)
         if not known[row]:
-            return f"its {source} time is {time[row]}, which is no time"
+            return f"its {source} time is {time[row]}, which is not a time"
         delay = (int(time[row]) - int(log[row])) / 1e9
-        return f"its {source} time lies {delay:+.3f} s from its log time, further than max_delay allows"
+        return f"its {source} time is {delay:+.3f} s from its log time, further than max_delay allows"
 
     return Stamped(time, fits & known & near, reason)
 
 
 def misfit_words(raw: RawMessages, row: int) -> str:
-    """Why a message is refused whose length isn't that of its fields."""
+    """Describe a message whose length doesn't fit its definition."""
     return f"its {raw.length[row]} bytes don't fit its definition"
 
 

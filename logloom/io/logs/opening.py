@@ -1,4 +1,4 @@
-"""Opening logs: which kind a file is, and which kinds there are.
+"""Open logs: detect the kind of a file among the installed kinds.
 
 Here: `open_log`, `with_passes`, and the `Kind` protocol.
 Elsewhere: the kinds, which installed parts offer (logloom.parts).
@@ -31,19 +31,18 @@ class Kind(Protocol):
     """A kind of log; offered by a part (logloom.parts).
 
     Attributes:
-        suffixes: of its files' names, such as ".mcap".
+        suffixes: of file names, such as ".mcap".
 
-    A kind may also say `also`: the names of kinds whose files it opens together with its own; and, where
-    a folder may be one log, `files_in(names)`: which of the files in a folder make a log of this kind, none
-    where it is none. Kinds that say so are asked by name, those with `is_generic`, which take any files of
-    a suffix, last.
+    A kind may also have `also`, the names of kinds whose files it opens together with its own, and
+    `files_in(names)`, which selects the files of a folder that is a log of this kind, else none. The latter
+    is called for kinds in name order, last for those with `is_generic`, which accept any files of a suffix.
     """
 
     name: str
     suffixes: tuple[str, ...]
 
     def matches(self, uri: str, head: bytes) -> bool:
-        """Whether a file is of this kind.
+        """Return whether a file is of this kind.
 
         Args:
             uri: of the file.
@@ -51,7 +50,7 @@ class Kind(Protocol):
         """
 
     def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
-        """Opens files as one log. Reads nothing yet.
+        """Open files as one log, without reading anything yet.
 
         Args:
             uris: of the files, all of this kind.
@@ -79,16 +78,16 @@ def open_log(
     options: OpenOptions = OpenOptions(),  # noqa: B008 (immutable)
     log_id: str = "",
 ) -> Log:
-    """Opens one log.
+    """Open one log.
 
     Args:
-        uris: its files, in any order; paths or whatever fsspec opens.
+        uris: its files, in any order; paths, or URIs that fsspec opens.
         options: how logs are read: what to do about damage, limits, sidecar indices.
-        log_id: whose redactions hold; "" where those of its content alone do. Where clocks that were set back
-            split logs, it names the pass, too; "" for the whole log.
+        log_id: selects redactions; "" for those of the content only. If logs are split where clocks were set
+            back, it also selects the pass; "" for the whole log.
 
     Returns:
-        The log; its `summary` tells what it holds.
+        The log; its `summary` describes it.
 
     Raises:
         LogReadError: a file is missing, unreadable, empty, or of no known kind; or they are of several kinds.
@@ -98,7 +97,7 @@ def open_log(
     options = dataclasses.replace(options, storage_options=with_access(options.storage_options, uris))
     uris = [shown(uri) for uri in uris]
     if options.set_back == "split" and log_id:
-        log_id, number = pass_named(log_id)  # what is erased of a log is erased of all its passes
+        log_id, number = pass_named(log_id)  # redactions of a log apply to all its passes
         options = dataclasses.replace(options, pass_number=number)
     if not uris:
         raise UsageError("a log needs at least one file")
@@ -109,22 +108,22 @@ def open_log(
             log = kind.open(list(uris), options)
             return RedactedLog(log, log_id, options.redactions) if options.redactions else log
     raise LogReadError(
-        f"{', '.join(uris)}: files of different kinds ({', '.join(names)}) can't be one log. "
-        "Give them different log_ids."
+        f"{', '.join(uris)}: files of different kinds ({', '.join(names)}) can't be one log; give them "
+        "different log_ids"
     )
 
 
 def with_passes(logs: LogList, options: OpenOptions) -> LogList:
-    """The logs, each whose clock was set back as a log for each pass: X, X~2, X~3 …
+    """Split the logs whose clock was set back into one log per pass: X, X~2, X~3 …
 
-    Opens all of them; one that can't be read stays as it is.
+    Opens all of them; unreadable ones are returned unchanged.
     """
     whole = dataclasses.replace(options, set_back="")
 
     def passes_of(log: LogFiles) -> list[LogFiles]:
         try:
             places = open_log(log.uris, whole, log.log_id).summary.recorded.set_backs
-        except LogReadError:  # for whoever builds it
+        except LogReadError:  # the build reports it
             places = ()
         return [log._replace(log_id=Pass(log.log_id, i + 1).name) for i in range(len(places) + 1)]
 
@@ -135,7 +134,7 @@ def with_passes(logs: LogList, options: OpenOptions) -> LogList:
 
 
 def kind_of(uri: str, options: OpenOptions) -> Kind:
-    """The kind of a file: by its first bytes, else by its name (for damaged files).
+    """Detect the kind of a file by its first bytes, else by its name (for damaged files).
 
     Raises:
         LogReadError: missing, unreadable, empty, or of no known kind.

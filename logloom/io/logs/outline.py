@@ -1,8 +1,8 @@
-"""What a plan remembers of a log: its summary, and how to open it again.
+"""Outlines of logs for plans: a log's summary, and how to open it again.
 
 Here: `Outline` and `outlines`.
-Elsewhere: opening logs (logloom.io.logs.opening), planning builds (logloom.pipelines.plan.plan).
-A log that was opened holds its whole index, a megabyte for an hour of many topics; a plan holds thousands.
+Elsewhere: opening logs (logloom.io.logs.opening), planning builds (logloom.pipelines.plan.plan). An open log
+has its whole index in memory, a megabyte for an hour of many topics; a plan has thousands of logs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from logloom.schema import ColumnType
 
 @dataclass(frozen=True)
 class Outline:
-    """A `Log` without its index; opened again when something else than the summary is asked for.
+    """A `Log` without its index; opened again when more than the summary is needed.
 
     Attributes:
         summary: see `Log`.
@@ -55,7 +55,7 @@ class Outline:
 
 
 def outlines() -> Callable[[Log], Outline]:
-    """A function that outlines logs; the definitions that these share are held once. Serves many threads."""
+    """Return a function that outlines logs, sharing equal definitions. Thread-safe."""
     known: dict[bytes, bytes] = {}
 
     def outline(log: Log) -> Outline:
@@ -64,7 +64,7 @@ def outlines() -> Callable[[Log], Outline]:
             name: replace(info, definition=known.setdefault(info.definition, info.definition))
             for name, info in summary.topics.items()
         }
-        # Logs pickle, and so copy, as what they were opened with.
+        # Logs pickle, and so copy, as their arguments.
         return Outline(replace(summary, topics=topics), copy.copy(log))
 
     return outline

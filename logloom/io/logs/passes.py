@@ -1,4 +1,4 @@
-"""Names of passes: what the logs are called that a recorder's clock, set back, makes of one.
+"""Names of passes: the parts of a log between places where the recorder's clock was set back.
 
     X, X~2, X~3 …    the passes of a log X, in the order of its files, under `time: {set_back: split}`
 
@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-LATER = r"~([2-9]|[1-9][0-9]+)$"  # how the name of a later pass ends
+LATER = r"~([2-9]|[1-9][0-9]+)$"  # suffix of the name of a later pass
 _NUMBER = re.compile(LATER)
 
 
 class Pass(NamedTuple):
-    """Which pass of which log a log_id names.
+    """A pass of a log, as named by a log_id.
 
     Attributes:
         number: from 1.
@@ -37,7 +37,7 @@ class Pass(NamedTuple):
 
 
 def pass_named(log_id: str) -> Pass:
-    """The pass that a log_id names, the first where it is no name of a later one.
+    """Return the pass that a log_id names; the first if it isn't the name of a later one.
 
     >>> pass_named("drive~2")
     Pass(log_id='drive', number=2)
@@ -51,9 +51,9 @@ def pass_named(log_id: str) -> Pass:
 def later_passes(
     log_ids: Iterable[str], uris_of: Callable[[list[str]], dict[str, tuple[str, ...]]]
 ) -> dict[str, str]:
-    """Those log_ids of a version that name later passes, with the logs that they are passes of.
+    """Return the log_ids of a version that name later passes, with their logs.
 
-    A log of its own may have such a name where a recipe doesn't split; a pass has the files of its log.
+    Without splitting, an ordinary log may have such a name; a pass has the files of its log.
 
     Args:
         uris_of: the files of logs of the version, by log_id, without those that it lacks.

@@ -1,7 +1,7 @@
 """When a log was recorded: its runs of messages, strays far from them, silences, and clocks set back.
 
-Here: pure functions from the index of a log to these facts. Planning, reading, suggestions and diagnosis use
-the same ones, and no recipe is involved.
+Here: pure functions of the index of a log, independent of recipes, for planning, reading, suggestions and
+diagnosis.
 Elsewhere: finding the times of stretches (container logs, tables), ticks and partitions
 (logloom.transforms.rows.spans).
 
@@ -35,12 +35,12 @@ Int64s = NDArray[np.int64]
 
 SECOND = 10**9
 HOUR = 3600 * SECOND  # a silence that separates runs
-DAY = 24 * HOUR  # how far from the largest run a small one is a stray
+DAY = 24 * HOUR  # distance from the largest run at which a small one is a stray
 YEAR_2000 = 946_684_800 * SECOND
 FEW = 3  # messages that are always a small run
 SHARE = 100  # a run is small with one message of so many of the log
 SET_BACK = SECOND  # a topic whose time decreases by more was set back
-KEPT = 64  # stretches whose messages are kept in memory
+KEPT = 64  # stretches whose messages are cached
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class MessageRun:
 
     @property
     def size(self) -> int:
-        """How many messages it has, without those of static topics."""
+        """Number of its messages, without those of static topics."""
         return sum(count for topic, count in self.messages.items() if not is_static(topic))
 
 
 class Stray(NamedTuple):
-    """A run that is no part of the recording, and why."""
+    """A run outside the recording, and why."""
 
     run: MessageRun
     reason: str
@@ -71,7 +71,7 @@ class Stray(NamedTuple):
 
 @dataclass(frozen=True)
 class SetBack:
-    """A place at which the clock of a recorder was set back.
+    """A place where a recorder's clock was set back.
 
     Attributes:
         position: of the first message after it; see `logloom.io.logs.interface`.
@@ -89,7 +89,7 @@ class SetBack:
 
     @property
     def words(self) -> str:
-        """Its size and place, e.g. "3 s at 5 s"."""
+        """Describe its size and place, e.g. "3 s at 5 s"."""
         return f"{_seconds(self.at - self.to)} at {_seconds(self.after)}"
 
 
@@ -102,14 +102,14 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedTime:
-    """When a log was recorded.
+    """Recording times of a log.
 
     Attributes:
         runs: of the recording, in time order.
-        strays: runs that are no part of it, in time order.
+        strays: runs outside the recording, in time order.
         set_backs: in the order of the files.
-        stated: the first and last time that a recipe states for it; an end is None where messages tell it.
-        around: where a recipe states an end, whole runs, and those beyond it; else empty.
+        stated: the first and last time that a recipe states; an end is None if messages define it.
+        around: if a recipe states an end, uncut runs, and those beyond it; else empty.
     """
 
     runs: tuple[MessageRun, ...]
@@ -135,11 +135,11 @@ class RecordedTime:
 
     @property
     def read(self) -> tuple[MessageRun, ...]:
-        """The runs whose messages are read, in time order: of all but strays."""
+        """The runs whose messages are read, in time order: all but strays."""
         return self.around or self.runs
 
     def within(self, first: Bound | None, last: Bound | None) -> RecordedTime:
-        """As a recipe states the extent. What lies beyond a stated end is no stray, only without ticks.
+        """Apply the extent that a recipe states. Messages beyond it aren't strays, but have no ticks.
 
         >>> facts = recorded(MessageTimes.of({"/x": np.arange(100) * 10**9}))
         >>> part = facts.within(Bound(20 * 10**9, is_relative=True), Bound(30 * 10**9))
@@ -178,7 +178,7 @@ class RecordedTime:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """As a sidecar keeps it, whatever a recipe states."""
+        """Return data for a sidecar, independent of recipes."""
         return {
             "runs": [_run_data(run) for run in self.runs],
             "strays": [[*_run_data(stray.run), stray.reason] for stray in self.strays],
@@ -189,7 +189,7 @@ class RecordedTime:
     def from_data(cls, data: Any) -> RecordedTime:
         """
         Raises:
-            KeyError, TypeError, ValueError: it isn't what `to_data` gives.
+            KeyError, TypeError, ValueError: not data of `to_data`.
         """
         return cls(
             tuple(_run_of(*run) for run in data["runs"]),
@@ -201,11 +201,11 @@ class RecordedTime:
         )
 
     def num_strays(self, topic: str) -> int:
-        """How many messages of a topic are strays."""
+        """Return how many messages of a topic are strays."""
         return sum(stray.run.messages.get(topic, 0) for stray in self.strays)
 
     def are_strays(self, times: Int64s) -> NDArray[np.bool_]:
-        """(N,) which log times are those of strays."""
+        """(N,) mask of log times of strays."""
         found = np.zeros(len(times), np.bool_)
         for stray in self.strays:
             found |= (times >= stray.run.first) & (times <= stray.run.last)
@@ -223,7 +223,7 @@ def _run_of(first: Any, last: Any, messages: Any) -> MessageRun:
 
 
 class Entries(NamedTuple):
-    """The messages of a stretch, in the order of the file.
+    """The messages of a stretch, in file order.
 
     Attributes:
         topic: (N,) numbers of topics.
@@ -238,17 +238,17 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True)
 class MessageTimes:
-    """The times of a log's messages by stretch, as an index has them, and a way to look at single messages.
+    """Times of a log's messages by stretch from an index, and access to single messages.
 
     Attributes:
         topics: names, in order.
         first, last: (C,) log times of each stretch, in the order of the files.
         file: (C,) the number of its file, ascending.
-        stretch, topic, count: (K,) how many messages of a topic each stretch has; by stretch, no zeros.
-        begin: (K,) log time of the first of these in the file, or one before it.
+        stretch, topic, count: (K,) number of messages of a topic in each stretch; by stretch, without zeros.
+        begin: (K,) log time of the first of these in the file, or an earlier time.
         back: (K,) the most that the time decreases from one of these to the next, in ns; -1 where unknown.
-        look: the messages of a stretch, given by number.
-        is_ordered: whether the order of messages in a file is that in which they were recorded.
+        look: returns the messages of a stretch, by number.
+        is_ordered: whether messages in a file are in recorded order.
     """
 
     topics: Sequence[str]
@@ -266,7 +266,7 @@ class MessageTimes:
 
     @classmethod
     def of(cls, topics: Mapping[str, Int64s], positions: Mapping[str, Int64s] | None = None) -> MessageTimes:
-        """Those of messages that are at hand, as one stretch.
+        """Make the times of messages in memory, as one stretch.
 
         Args:
             topics: log times by topic, each in the order of the file.
@@ -297,14 +297,14 @@ class MessageTimes:
 
     @property
     def suspicious(self) -> set[int]:
-        """The stretches that have to be looked into, at least."""
+        """The stretches that have to be examined, at least."""
         found = set(np.flatnonzero(self.last - self.first > HOUR).tolist())
         for file in np.unique(self.file).tolist() if self.is_ordered else ():
             found |= {stretch for stretch, _ in _latest_before(self, file)}
         return found
 
     def entries(self, number: int) -> Entries:
-        """The messages of a stretch; those looked at last are kept."""
+        """Return the messages of a stretch; the latest are cached."""
         if number not in self.looked:
             while len(self.looked) >= KEPT:
                 del self.looked[next(iter(self.looked))]
@@ -317,14 +317,16 @@ def _positions(topics: Mapping[str, Int64s], positions: Mapping[str, Int64s] | N
 
 
 def is_static(topic: str) -> bool:
-    """Whether the messages of a topic count at all times, by its name: /tf_static, /robot1/tf_static."""
+    """Return whether a topic is static by its name, so that it applies to all times: /tf_static,
+    /robot1/tf_static.
+    """
     return topic.rpartition("/")[2] == "tf_static"
 
 
 def recorded(times: MessageTimes) -> RecordedTime:
-    """When a log was recorded.
+    """Find when a log was recorded.
 
-    Only stretches that may hide a silence, a stray or a clock set back are looked into.
+    Only stretches that may hide a silence, a stray or a clock set back are examined.
     """
     runs, strays = split_strays(runs_of(times))
     facts = RecordedTime(runs, strays)
@@ -336,7 +338,7 @@ def recorded(times: MessageTimes) -> RecordedTime:
 
 
 def runs_of(times: MessageTimes) -> tuple[MessageRun, ...]:
-    """The runs of a log's messages, in time order."""
+    """Return the runs of a log's messages, in time order."""
     pieces = list(_pieces(times))
     if not pieces:
         return ()
@@ -358,9 +360,9 @@ def runs_of(times: MessageTimes) -> tuple[MessageRun, ...]:
 
 
 def _pieces(times: MessageTimes) -> Iterator[tuple[Int64s, Int64s, Int64s, Int64s, Int64s]]:
-    """What lies within one run: first and last times, and counts by piece and topic.
+    """Split stretches into pieces within one run: first and last times, and counts by piece and topic.
 
-    A stretch of up to an hour has no silence inside; others are looked into.
+    A stretch of up to an hour has no silence inside; others are examined.
     """
     wide = times.last - times.first > HOUR
     if not wide.all():
@@ -389,12 +391,12 @@ def _pieces(times: MessageTimes) -> Iterator[tuple[Int64s, Int64s, Int64s, Int64
 
 
 def split_strays(runs: Sequence[MessageRun]) -> tuple[tuple[MessageRun, ...], tuple[Stray, ...]]:
-    """The runs of the recording, and the strays.
+    """Separate the runs of the recording and the strays.
 
-    A run is a stray if it lies before the year 2000 and another one doesn't; or if it lies more than a day
-    from the largest run and has at most 3 messages, or 1 % of the log's. Where such small runs have half of
-    the messages or more together, none of them is one: a message a day is no row of strays. Runs of static
-    topics alone are neither: their messages count, but not their time.
+    A run is a stray if it is before the year 2000 and another one isn't; or if it is more than a day from the
+    largest run and has at most 3 messages, or 1 % of the log's. If such small runs together have half of the
+    messages or more, they aren't strays: the log may have one message a day. Runs of static topics alone are
+    neither: their messages are used, but not their time.
     """
     sized = [run for run in runs if run.size] or list(runs)
     if not sized:
@@ -422,7 +424,7 @@ def split_strays(runs: Sequence[MessageRun]) -> tuple[tuple[MessageRun, ...], tu
 
 
 def _distance(run: MessageRun, other: MessageRun) -> int:
-    """The time between two runs, in ns."""
+    """Return the time between two runs, in ns."""
     return max(run.first - other.last, other.first - run.last)
 
 
@@ -430,7 +432,7 @@ def _distance(run: MessageRun, other: MessageRun) -> int:
 
 
 class _Decrease(NamedTuple):
-    """A message of a topic whose log time lies before that of the message before it."""
+    """A message of a topic whose log time is before that of the previous one."""
 
     position: int
     topic: int
@@ -440,10 +442,10 @@ class _Decrease(NamedTuple):
 
 
 def set_backs_of(times: MessageTimes, facts: RecordedTime) -> tuple[SetBack, ...]:
-    """The places at which most topics that then have messages were set back by more than a second.
+    """Find places where most of the active topics were set back by more than a second.
 
-    The order is that of each file. Strays and static topics don't count, nor does a file whose chunks are
-    sorted by topic: no topic is set back in it.
+    Messages are compared in file order. Strays and static topics are ignored, and so are files whose chunks
+    are sorted by topic: no topic is set back in them.
     """
     found: list[SetBack] = []
     for file in np.flatnonzero(np.bincount(times.file)).tolist():
@@ -460,9 +462,9 @@ def set_backs_of(times: MessageTimes, facts: RecordedTime) -> tuple[SetBack, ...
 
 
 def _decreases(times: MessageTimes, facts: RecordedTime, file: int) -> Iterator[_Decrease]:
-    """Where times of a topic of a file decrease by more than a second."""
+    """Find where times of a topic of a file decrease by more than a second."""
     latest = _latest_before(times, file)
-    last_seen: dict[int, tuple[int, int]] = {}  # by topic, a stretch that was looked into and its last time
+    last_seen: dict[int, tuple[int, int]] = {}  # by topic, an examined stretch and its last time
     for stretch in sorted({stretch for stretch, _ in latest}):
         found = times.entries(stretch)
         for topic in np.unique(found.topic).tolist():
@@ -484,11 +486,11 @@ def _decreases(times: MessageTimes, facts: RecordedTime, file: int) -> Iterator[
 
 
 def _latest_before(times: MessageTimes, file: int) -> dict[tuple[int, int], int | None]:
-    """The stretches of a file that may hold a decrease, by (stretch, topic): the latest time that the topic
-    may have had before; None where it had no message.
+    """Find stretches of a file with a possible decrease: (stretch, topic) to the topic's latest possible time
+    before it; None without messages.
 
-    Within a stretch of up to a second there is none, and none at its start unless it begins over a second
-    before the end of an earlier one with the same topic.
+    A stretch of up to a second has none inside, and none at its start unless it begins over a second before
+    the end of an earlier one with the same topic.
     """
     mine = times.file[times.stretch] == file
     order = np.flatnonzero(mine)
@@ -509,10 +511,10 @@ def _latest_before(times: MessageTimes, file: int) -> dict[tuple[int, int], int 
 def _last_before(
     times: MessageTimes, facts: RecordedTime, stretch: int, topic: int, seen: tuple[int, int] | None
 ) -> int | None:
-    """The log time of a topic's last message before a stretch, in the same file; None where it has none.
+    """Return the log time of a topic's last message before a stretch in the same file; None without one.
 
     Args:
-        seen: an earlier stretch that was looked into, and the time of the topic's last message in it.
+        seen: an earlier stretch that was examined, and the time of the topic's last message in it.
     """
     is_earlier = (times.topic == topic) & (times.stretch < stretch)
     is_earlier &= times.file[times.stretch] == times.file[stretch]
@@ -526,7 +528,7 @@ def _last_before(
 
 
 def _of_topic(times: MessageTimes, facts: RecordedTime, stretch: int, topic: int) -> Entries:
-    """The messages of a topic in a stretch that are no strays."""
+    """Return the messages of a topic in a stretch without strays."""
     found = times.entries(stretch)
     rows = found.topic == topic
     if facts.strays:
@@ -535,7 +537,7 @@ def _of_topic(times: MessageTimes, facts: RecordedTime, stretch: int, topic: int
 
 
 def _set_back(times: MessageTimes, facts: RecordedTime, group: Sequence[_Decrease]) -> Iterator[SetBack]:
-    """The place of decreases that belong together, if they are most of the topics that then have messages."""
+    """Return the place of related decreases, if they affect most of the active topics."""
     if not group:
         return
     first, stop = group[0], max(one.stretch for one in group)
@@ -551,7 +553,7 @@ def _set_back(times: MessageTimes, facts: RecordedTime, group: Sequence[_Decreas
     earlier = (times.stretch < first.stretch) & (times.file[times.stretch] == times.file[first.stretch])
     begun = set(times.topic[earlier].tolist()) | set(topic[position < first.position].tolist())
     of_mine = np.isin(topic, list(mine)) & is_after
-    latest = np.maximum.accumulate(np.where(of_mine, time, to))  # after the place, as messages go by
+    latest = np.maximum.accumulate(np.where(of_mine, time, to))  # after the place, counted in messages
     # A message of another topic that is nearer to the time before than to the one after contradicts.
     others = topic[is_then & ~of_mine & (2 * (time - latest) > at - to)]
     against = {i for i in set(others.tolist()) & begun - mine if not is_static(times.topics[i])}
@@ -561,7 +563,7 @@ def _set_back(times: MessageTimes, facts: RecordedTime, group: Sequence[_Decreas
 
 
 def _begin(times: MessageTimes, facts: RecordedTime, stretch: int) -> int:
-    """The log time of the first message of a file that is no stray.
+    """Return the log time of a file's first message that isn't a stray.
 
     Args:
         stretch: one of the file.

@@ -1,10 +1,10 @@
-"""Logs of which some time was erased: read as if nothing had been recorded then.
+"""Redacted logs: read as if nothing had been recorded in erased ranges of time.
 
 Here: `RedactedLog`, which leaves out every message whose message time or log time lies in an erased range.
-Elsewhere: which ranges these are (logloom.io.catalog.tombstones), opening logs (opening).
+Elsewhere: defining the ranges (logloom.io.catalog.tombstones), opening logs (opening).
 
-What is left is another log with a content id of its own, so nothing that was built of the whole one is taken
-for it. The index stays that of the files: extents and counts of messages are what they were.
+The rest is another log with its own content id, so no units of the original are reused for it. The index is
+still that of the files: extents and counts of messages don't change.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from logloom.io.logs.interface import (
 )
 from logloom.schema import ColumnType, TimeRanges
 
-_FIRST_REACH = 10**9  # ns; how far before a range a topic's last message is looked for at first
+_FIRST_REACH = 10**9  # ns; how far before a range to search for a topic's last message at first
 
 
 def lie_in(times: NDArray[np.int64], ranges: TimeRanges) -> NDArray[np.bool_]:
-    """(N,) which times lie in one of the ranges."""
+    """(N,) mask of times in one of the ranges."""
     found = np.zeros(len(times), np.bool_)
     for start, stop in ranges:
         found |= (times >= start) & (times < stop)
@@ -47,18 +47,18 @@ def lie_in(times: NDArray[np.int64], ranges: TimeRanges) -> NDArray[np.bool_]:
 
 
 class RedactedMessages:
-    """See `Messages`; those of a topic that are left.
+    """See `Messages`; the remaining messages of a topic.
 
     Attributes:
-        erased_times: (M,) message times of those that are left out.
-        erased_refusals: what the reader refused of the erased time; the topic of each is known.
+        erased_times: (M,) message times of the erased messages.
+        erased_refusals: refusals in the erased time, all with a known topic.
     """
 
     def __init__(self, messages: Messages, ranges: TimeRanges):
         erased = lie_in(messages.time, ranges) | lie_in(messages.log_time, ranges)
         self.erased_times = messages.time[erased]
         at = np.array([refusal.log_time for refusal in messages.refused], np.int64)
-        # A stretch that can't be read, of no topic, says that counts of messages can't be relied on.
+        # An unreadable stretch without a topic means that counts of messages are unreliable.
         pairs = list(zip(messages.refused, lie_in(at, ranges).tolist(), strict=True))
         self.erased_refusals = [refusal for refusal, is_erased in pairs if is_erased and refusal.topic]
         self.refused: Sequence[Refusal] = [
@@ -81,7 +81,7 @@ class RedactedMessages:
         return self._messages.take(spec, self._rows[rows])
 
     def last(self) -> RedactedMessages:
-        """The last one by position alone; none where there is none."""
+        """Return the last message by position; none if there is none."""
         one = copy.copy(self)
         one._choose(self._rows[np.argsort(self.position)[-1:]])
         return one
@@ -90,14 +90,14 @@ class RedactedMessages:
 class RedactedLog:
     """See `Log`.
 
-    A static column takes the topic's last message before an erased range in which the last one of all lies.
+    A static column takes the topic's last message; if that is erased, the last one before the erased range.
     """
 
     def __init__(self, log: Log, log_id: str, redactions: Redactions):
         """
         Args:
-            log: as its files are.
-            log_id: "" where nobody knows it: then its content alone tells what was erased.
+            log: the original log.
+            log_id: "" if unknown: then redactions are found by content only.
             redactions: see `OpenOptions`.
         """
         self._log, self._log_id, self._redactions = log, log_id, redactions
@@ -107,7 +107,7 @@ class RedactedLog:
 
     @cached_property
     def ranges(self) -> TimeRanges:
-        """What was erased."""
+        """The erased ranges."""
         return redacted_ranges(self._redactions, self._log_id, self._log.summary.content_id)
 
     @cached_property
@@ -119,7 +119,7 @@ class RedactedLog:
 
     @property
     def sidecars(self) -> Any:
-        """Those of the log itself; what is left of it has a content id of its own."""
+        """Sidecars of the original log; the redacted one has another content id."""
         return getattr(self._log, "sidecars", None)
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
@@ -144,7 +144,7 @@ class RedactedLog:
         return self._last_before(topic, int(last.log_time[0]))
 
     def _last_before(self, topic: str, time: int) -> Messages:
-        """The last message before the range that holds a log time, looked for ever further from it."""
+        """Search for the last message before the range with a log time, going back in growing steps."""
         stop = next(start for start, end in self.ranges if start <= time < end)
         first, reach = self._log.summary.topics[topic].first, _FIRST_REACH
         while True:
@@ -157,12 +157,12 @@ class RedactedLog:
 
 
 def redacted_ranges(redactions: Redactions, log_id: str, content_id: str) -> TimeRanges:
-    """What was erased of a log.
+    """Return the erased ranges of a log.
 
     Args:
-        content_id: of its files as they are.
+        content_id: of its original files.
     """
     of_content = redactions.get(content_id)
-    if of_content == ():  # erased as a whole: it is to be known as what it is
+    if of_content == ():  # erased as a whole: it must be recognizable
         return ()
     return merged_ranges([*(of_content or ()), *redactions.get(digest_of_log(log_id), ())])

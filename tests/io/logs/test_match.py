@@ -49,7 +49,7 @@ def test_all_that_matches_nothing_is_said_at_once_with_its_line(tmp_path):
     assert [line.split(" ")[0] for line in lines] == ["recipe.yaml:3:", "recipe.yaml:4:", "recipe.yaml:5:"]
     assert "*.mcap: matches nothing" in lines[0]
     assert "gone.bag: there is no such file or folder" in lines[1]
-    assert "holds neither a ROS 2 bag" in lines[2]
+    assert "contains neither a ROS 2 bag" in lines[2]
 
 
 def test_a_file_beside_its_metadata_stands_for_the_folder(tmp_path):
@@ -161,7 +161,7 @@ def test_an_expression_names_logs_and_must_match():
     assert log_id_of("gs://b/car7/2026-11-21/x.mcap", named) == "car7-2026-11-21"
     with pytest.raises(UsageError) as caught:
         log_id_of("gs://b/bus7/x.mcap", named)
-    assert str(caught.value) == r"gs://b/bus7/x.mcap: '(?P<car>car\d+)/(?P<day>[^/]+)/' is not in it"
+    assert str(caught.value) == r"gs://b/bus7/x.mcap: doesn't match '(?P<car>car\d+)/(?P<day>[^/]+)/'"
 
 
 def test_an_expression_that_goes_back_for_ever_elsewhere_is_searched_at_once():
@@ -232,7 +232,7 @@ def test_two_unrelated_files_with_one_name_are_told_apart_by_a_suggestion(tmp_pa
         write_log(tmp_path / folder / "drive.mcap", {"/can": (SPEED, speeds())})
     write_log(tmp_path / "car3" / "drive.mcap", {"/can": (SPEED, speeds(start=START + 60 * SECOND))})
     (log,) = expand_logs(recipe(["*/drive.mcap"]), str(tmp_path))
-    with pytest.raises(UsageError, match=r"log_id: '\{parent\}'` tells all its files apart"):
+    with pytest.raises(UsageError, match=r"log_id: '\{parent\}'` distinguishes all its files"):
         check_one_recording(log, [open_log([uri]).summary for uri in log.uris])
     check_one_recording(log, [open_log([uri]).summary for uri in log.uris[1:]])  # one after the other
 

@@ -75,12 +75,14 @@ def test_an_mcap_file_without_footer_is_shown_with_a_note_and_build_says_what_it
     assert shown.returncode == 3
     assert "live: " in shown.stdout
     assert "/say" in shown.stdout
-    assert f"{path}: is still being written, or its recorder died, or it was cut: it ends" in shown.stderr
+    assert (
+        f"{path}: is still being written, its recorder crashed, or it was truncated: it ends" in shown.stderr
+    )
     (log,) = json.loads(logloom("info", path, "--json").stdout)["logs"]
     assert list(log["unfinished"]) == [str(path)]
     refused = logloom("build", path, "--to", tmp_path / "root")
     assert refused.returncode == 1
-    assert "is still being written, or its recorder died, or it was cut" in refused.stderr
+    assert "is still being written, its recorder crashed, or it was truncated" in refused.stderr
 
 
 def test_a_ros_1_bag_without_index_and_with_an_active_name_is_said_to_be_unfinished(tmp_path, shared_data):
@@ -96,7 +98,7 @@ def test_a_ros_1_bag_without_index_and_with_an_active_name_is_said_to_be_unfinis
     assert any("is still being written" in note and "index_pos is 0" in note for note in told)
     found = logloom("doctor", renamed)
     assert found.returncode == 0  # a build takes what is in it, with a note
-    assert "is still being written, or its recorder died" in found.stdout
+    assert "is still being written, its recorder crashed" in found.stdout
     (tmp_path / "r.yaml").write_text(
         f"name: r\nlogs: [{renamed}]\nclock: {{rate: 1}}\noutputs: {{tar: {{}}}}\n"
         "columns: {x: {topic: /turtle1/pose, field: x}}\n"

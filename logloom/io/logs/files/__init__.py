@@ -1,1 +1,1 @@
-"""Files of logs: byte ranges, chunks, indices, and the log that they make up."""
+"""Files of logs: byte ranges, chunks, indices, and logs that consist of them."""

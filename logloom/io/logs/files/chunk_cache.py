@@ -1,11 +1,11 @@
-"""The uncompressed chunks that this process read last, so that overlapping reads decompress them once."""
+"""Cache of the latest uncompressed chunks, so that overlapping reads decompress them once."""
 
 from __future__ import annotations
 
 from logloom.io.logs.files.container import Chunk
 from logloom.io.storage.lru_cache import LruCache
 
-_OBJECTS = 3 << 10  # bytes that a chunk takes beside its messages, which may be few: a log has one at least
+_OBJECTS = 3 << 10  # memory of a chunk apart from its messages, of which there may be few
 
 
 def _size(chunk: Chunk) -> int:

@@ -1,10 +1,9 @@
-"""Memory for what is decompressed, used again once nobody looks at it any more.
+"""Memory for decompressed chunks, recycled once no array refers to it.
 
-Here: `room`, the only way to it.
-Elsewhere: decompressing (compression).
-Fresh memory comes a page at a time, and zeroed, which takes longer than decompressing into it. So chunks lie
-one behind the other in blocks of huge pages (where the system has them), and a block that no array looks at
-any more serves the next chunks.
+Here: `room` allocates it.
+Elsewhere: decompressing (compression). The system provides fresh memory page by page, zeroed, which takes
+longer than decompressing. So chunks are placed in blocks of huge pages (if the system has them), and blocks
+without references are used again.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ Bytes = NDArray[np.uint8]
 HUGE_PAGE = 2 << 20
 BLOCK_BYTES = 32 << 20
 MAX_SPARE = 2  # blocks kept for later
-SHARES_BLOCK = range(256 << 10, BLOCK_BYTES // 4)  # sizes that are laid into a block with others
+SHARES_BLOCK = range(256 << 10, BLOCK_BYTES // 4)  # sizes that share a block with others
 LINE = 64  # threads that fill neighbouring rooms must not wait for each other's cache lines
 
 
 class _Blocks:
-    """The block that is being filled, and those that wait for their next use."""
+    """The block being filled, and free blocks."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -50,20 +49,20 @@ class _Blocks:
         return block
 
     def _take_back(self, memory: Bytes) -> None:
-        # Runs whenever an array dies, perhaps while this thread holds the lock: so without it.
+        # Runs when an array is freed, perhaps while this thread holds the lock: so without it.
         if len(self._spare) < MAX_SPARE:
             self._spare.append(memory)
 
 
 def block_bytes(size: int) -> int:
-    """Whole huge pages, up to `BLOCK_BYTES`, in which rooms of `size` bytes leave little over."""
+    """Whole huge pages, up to `BLOCK_BYTES`, that rooms of `size` bytes fill with little waste."""
     most = BLOCK_BYTES // size
     pages = [-(-rooms * size // HUGE_PAGE) for rooms in range(most, most // 2, -1)]
     return HUGE_PAGE * min(pages, key=lambda count: count * HUGE_PAGE % size / count)
 
 
 def _aligned(size: int) -> Bytes:
-    """Memory that starts at a huge page; numpy asks the system for such pages."""
+    """Allocate memory aligned to huge pages, which numpy requests from the system."""
     memory = np.empty(size + HUGE_PAGE, np.uint8)
     start = -memory.ctypes.data % HUGE_PAGE
     return memory[start : start + size]
@@ -73,5 +72,5 @@ _blocks = _Blocks()
 
 
 def room(size: int) -> Bytes:
-    """`size` bytes to be written; they hold what others left there."""
+    """Allocate `size` bytes with arbitrary content."""
     return _blocks.take(size) if size in SHARES_BLOCK else np.empty(size, np.uint8)

@@ -1,8 +1,8 @@
-"""Collecting the chosen messages of one topic from chunk after chunk.
+"""Collect the selected messages of one topic from consecutive chunks.
 
-Here: `Gathering`, which ends in `RawMessages`; payloads stay where they are unless that would keep much more
+Here: `Gathering`, which results in `RawMessages`; payloads aren't copied unless they would keep much more
 memory alive than they need.
-Elsewhere: which messages are chosen (container_log, logloom.io.logs.message_times).
+Elsewhere: selecting messages (container_log, logloom.io.logs.message_times).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SPARSE = 4  # payloads that are a smaller part of their chunk than one in this m
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a stretch lies, for errors and refusals.
+    """The place of a stretch, for errors and refusals.
 
     Attributes:
         position: of the first byte of its buffer, in the whole log.
@@ -45,14 +45,14 @@ class Origin:
         return f"{self.uri}: the bytes from {start}" if start else self.uri
 
     def offset_of(self, position: int) -> int:
-        """What stands for a message in the file: its own place, or its chunk's."""
+        """Return the offset that identifies a message in the file: its own, or its chunk's."""
         has_own = self.is_loose or self.unit != "byte"
         return self.offset + position - self.position if has_own else self.offset
 
 
 @dataclass
 class Gathering:
-    """The messages of one topic chosen so far."""
+    """The messages selected so far of one topic."""
 
     topic: str
     origins: list[Origin] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Gathering:
     _parts: list[tuple[Int64s, Int64s, Int64s, Int64s, Int64s]] = field(default_factory=list)
 
     def add(self, chunk: Chunk, rows: NDArray[np.intp], origin: Origin, is_sparse: bool) -> None:
-        """Takes messages of a chunk.
+        """Add messages of a chunk.
 
         Args:
             rows: which, in log order.
@@ -93,12 +93,12 @@ class Gathering:
 
 
 def is_sparse(chunk: Chunk, chosen: int) -> bool:
-    """Whether `chosen` bytes of payload are so little of a chunk that they are better copied."""
+    """Return whether `chosen` bytes of payload are so small a part of a chunk that copying is better."""
     return SPARSE * chosen < chunk.buffer.nbytes
 
 
 def _copied(buffer: Buffer, start: Int64s, length: Int64s) -> tuple[Buffer, Int64s]:
-    """Payloads laid end to end, and where each starts."""
+    """Copy payloads into one buffer; return it with the start of each."""
     stops = np.cumsum(length)
     starts = stops - length
     if len(length) and (length == length[0]).all() and length[0]:

@@ -1,8 +1,8 @@
-"""Decompression with known sizes, so that nothing larger than promised is ever allocated; and checksums.
+"""Decompression to known sizes, which never allocates more than declared; and checksums.
 
-Here: `decompress`, `decompress_prefix` and `crc32`, which release the interpreter's lock; `allowance`, what
-packed bytes may hold, since a few can claim any size, and with zeros have it.
-Elsewhere: where compressed bytes lie (logloom.io.logs.mcap, logloom.io.logs.rosbag1), the memory they are
+Here: `decompress`, `decompress_prefix` and `crc32`, which release the interpreter's lock; `allowance`, the
+limit of what compressed bytes may expand to.
+Elsewhere: places of compressed bytes (logloom.io.logs.mcap, logloom.io.logs.rosbag1), the memory they are
 decompressed into (chunk_memory).
 """
 
@@ -20,45 +20,45 @@ from logloom.io.logs.files.chunk_memory import SHARES_BLOCK, room
 
 Bytes = bytes | memoryview
 LZ4_RATIO = 255  # no LZ4 block expands further
-FREE_BYTES = 64 << 20  # that any packed bytes may hold: an empty image, an empty map
+FREE_BYTES = 64 << 20  # that any compressed bytes may expand to: an empty image, an empty map
 MAX_RATIO = 256  # above that; LZ4 reaches 255
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-ZSTD_REPEATED = 1  # the kind of a block that is one byte, many times
+ZSTD_REPEATED = 1  # the type of a block that repeats one byte
 
 
 def allowance(packed: int) -> int:
-    """How many bytes `packed` ones may hold."""
+    """Return how many bytes `packed` ones may expand to."""
     return max(FREE_BYTES, MAX_RATIO * packed)
 
 
 def decompress(name: str, data: Bytes, size: int) -> Bytes:
-    """The uncompressed bytes, exactly `size` of them.
+    """Decompress to exactly `size` bytes.
 
     Args:
         name: "" or "none", "lz4", "zstd" or "bz2".
 
     Raises:
-        ValueError: unknown compression, damage, another size than promised, or more than is allowed.
+        ValueError: unknown compression, damage, another size than declared, or one beyond the limit.
     """
     if name not in DECOMPRESSORS:
         known = ", ".join(repr(known) for known in DECOMPRESSORS)
         raise ValueError(f"compression {name!r} is not one of {known}")
     if size > allowance(len(data)):
         raise ValueError(
-            f"{len(data)} bytes claim to hold {size}, more than {MAX_RATIO} times as many; "
-            "write it anew without compression if that is meant"
+            f"{len(data)} bytes declare an uncompressed size of {size}, more than {MAX_RATIO} times as many; "
+            "if that is intended, rewrite the file without compression"
         )
     try:
         plain = DECOMPRESSORS[name](data, size)
     except (zstandard.ZstdError, RuntimeError, OSError, EOFError, MemoryError, ValueError) as error:
         raise ValueError(f"its {name} data can't be decompressed ({error})") from error
     if len(plain) != size:
-        raise ValueError(f"it holds {len(plain)} bytes where {size} are promised")
+        raise ValueError(f"its uncompressed data has {len(plain)} bytes, {size} are declared")
     return plain
 
 
 def decompress_prefix(name: str, data: Bytes, size: int) -> Bytes:
-    """As many leading bytes as can be had from data that were cut off; at most `size`.
+    """Decompress as many leading bytes as possible of truncated data, at most `size`.
 
     Raises:
         ValueError: unknown compression, or damage before the cut.
@@ -83,10 +83,10 @@ def _plain(data: Bytes, size: int) -> Bytes:
 
 
 def _zstd(data: Bytes, size: int) -> Bytes:
-    # The frame's own claim decides what zstandard allocates, so it is compared first.
+    # zstandard allocates what the frame declares, so check that first.
     claimed = zstandard.frame_content_size(data)
     if claimed not in (-1, size):
-        raise ValueError(f"the frame claims {claimed} bytes, {size} are promised")
+        raise ValueError(f"the frame declares {claimed} bytes, {size} are expected")
     length = _frame_length(data) if claimed == size >= SHARES_BLOCK.start else 0
     if length:
         reader, plain = zstandard.ZstdDecompressor().stream_reader(data[:length]), room(size)
@@ -96,7 +96,7 @@ def _zstd(data: Bytes, size: int) -> Bytes:
 
 
 def _frame_length(data: Bytes) -> int:
-    """How long a Zstandard frame is, by its blocks; 0 without its end, of which streams say nothing."""
+    """Return the length of a Zstandard frame by its blocks; 0 if it is truncated."""
     if bytes(data[:4]) != ZSTD_MAGIC:
         return 0
     at, is_last = zstandard.frame_header_size(data), False
@@ -114,15 +114,15 @@ def _lz4(data: Bytes, size: int) -> Bytes:
     if size == 0:
         return b""
     if size > LZ4_RATIO * len(data):
-        raise ValueError(f"{len(data)} bytes can't hold {size}")
-    import pyarrow  # unlike lz4.frame, it decompresses into memory that is there already
+        raise ValueError(f"{len(data)} bytes can't expand to {size}")
+    import pyarrow  # unlike lz4.frame, it decompresses into existing memory
 
     plain = room(size)
     with pyarrow.CompressedInputStream(pyarrow.py_buffer(data), "lz4") as stream:
         if stream.readinto(plain) < size:
             raise ValueError("the frame ends early")
         if stream.read(1):
-            raise ValueError("it is longer than promised")
+            raise ValueError("it is longer than declared")
     return plain.data.toreadonly()
 
 

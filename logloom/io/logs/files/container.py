@@ -1,8 +1,8 @@
-"""What a file that contains messages tells a log: where they lie, and what a stretch of it holds.
+"""Containers: files with messages, their index, and the contents of their stretches.
 
-Here: `Container`, which a kind of file implements, and the values it speaks in.
+Here: `Container`, the interface of a kind of file, and its values.
 Elsewhere: the kinds (logloom.io.logs.mcap, logloom.io.logs.rosbag1), one file and several as one log
-(log_file, container_log), kept indices (sidecars).
+(log_file, container_log), stored indices (sidecars).
 
 A *stretch* is what is fetched and read in one go: a chunk with the index records that follow it, or a run of
 records outside chunks ("loose"). Times are int64 nanoseconds since the Unix epoch.
@@ -29,12 +29,12 @@ STRETCH = np.dtype(
         ("position", "<i8"),  # of the first byte of its buffer
         ("offset", "<i8"),  # in the file
         ("length", "<i8"),  # bytes to fetch: the chunk record and the index records behind it
-        ("record", "<i8"),  # of these, the chunk record; 0 where its own header must tell
+        ("record", "<i8"),  # of these, the chunk record; 0 if only its own header has it
         ("size", "<i8"),  # uncompressed
         ("first", "<i8"),  # log times
         ("last", "<i8"),
         ("loose", "?"),  # records outside chunks
-        ("cut", "?"),  # a chunk whose end the file lacks
+        ("cut", "?"),  # a chunk whose end is missing in the file
     ]
 )
 SHARE = np.dtype(
@@ -42,16 +42,16 @@ SHARE = np.dtype(
         ("stretch", "<i8"),
         ("channel", "<i8"),
         ("count", "<i8"),  # of messages
-        ("first", "<i8"),  # log times, where a scan found them; else those of the stretch
+        ("first", "<i8"),  # log times if a scan found them; else those of the stretch
         ("last", "<i8"),
-        ("begin", "<i8"),  # log time of the message that lies first, where a scan found it; else `first`
+        ("begin", "<i8"),  # log time of the first message in the file if a scan found it; else `first`
         ("back", "<i8"),  # the most that the time decreases from message to message; -1 where unknown
     ]
 )
 
 
-FREE_FILE_BYTES = 1 << 30  # that the stretches of any file may hold together
-MAX_FILE_RATIO = 1000  # above that, to the bytes of the file
+FREE_FILE_BYTES = 1 << 30  # limit of all stretches of any file
+MAX_FILE_RATIO = 1000  # further limit, per byte of the file
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LostBytes:
 
     Attributes:
         offset, length: in the file.
-        topic, num_messages: what an index says of them; "" and 0 where nothing does.
+        topic, num_messages: according to an index; "" and 0 if unknown.
         torn: whether the file ends in the middle of a record.
         unit: what `offset` counts; see `Refusal`.
     """
@@ -90,15 +90,15 @@ class LostBytes:
 
 @dataclass(frozen=True)
 class FileIndex:
-    """Where the messages of one file lie.
+    """The places of the messages in one file.
 
     Attributes:
         channels: by id.
-        stretches: (C,) of dtype STRETCH, by offset; those without messages included.
-        shares: (K,) of dtype SHARE, by (stretch, channel); a channel with no messages in a stretch has none.
-        num_numbers: how many chunk numbers its positions take.
+        stretches: (C,) of dtype STRETCH, by offset, including those without messages.
+        shares: (K,) of dtype SHARE, by (stretch, channel); only for channels with messages in the stretch.
+        num_numbers: number of chunk numbers that its positions use.
         lost: damage that a scan found.
-        is_scanned: whether it was made by reading the whole file, so that the times of shares are exact.
+        is_scanned: whether it was made by scanning the file, so that the times of shares are exact.
         is_checked: whether that found a checksum of all messages, and it matched.
     """
 
@@ -119,14 +119,14 @@ class FileIndex:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The messages of one stretch, in the order in which they lie there.
+    """The messages of one stretch, in file order.
 
     Attributes:
         buffer: its uncompressed bytes, read-only.
         channel, log_time, publish_time: (N,).
         offset: (N,) of each message's record in `buffer`.
         start, length: (N,) of each payload in `buffer`.
-        problems: what is wrong with it; the messages listed are whole nevertheless.
+        problems: what is wrong with it; the messages listed are intact.
         is_checked: whether a checksum in the file covers these messages.
     """
 
@@ -148,7 +148,7 @@ class Chunk:
         return self.buffer.nbytes + 6 * self.channel.nbytes
 
     def shares_memory(self, data: memoryview) -> bool:
-        """Whether it looks at the bytes that it was read from: those of a stretch without compression.
+        """Return whether the chunk is a view of the bytes it was read from, as without compression.
 
         Args:
             data: the bytes that were read.
@@ -163,18 +163,17 @@ NO_INTS: Int64s = np.empty(0, np.int64)
 
 
 def broken_chunk(problem: str) -> Chunk:
-    """A stretch of which nothing can be used."""
+    """Return a chunk of an entirely unusable stretch."""
     return Chunk(NO_BYTES, NO_INTS, NO_INTS, NO_INTS, NO_INTS, NO_INTS, NO_INTS, (problem,))
 
 
 class Container(Protocol):
-    """One file. Keeps no handle; methods may be called from several threads.
+    """One file. Keeps no file handle; methods are thread-safe.
 
-    A container may also say, where its kind of file has indices, what gives one to a file that lacks it
-    (`reindex`, in words); what the offsets of its stretches count, where these aren't bytes (`unit`); how
-    a file shows that its recorder hasn't closed it (`unfinished`, "" where it has); and, with
-    `entries(stretch)`, what `times` gives of single messages: by channel their log times and their offsets in
-    the uncompressed stretch. Where it doesn't, stretches that need a closer look are read whole.
+    A container may also have: `reindex`, how to add an index to a file without one, in words; `unit`, what
+    offsets of its stretches count if these aren't bytes; `unfinished`, why its recorder hasn't closed the
+    file, or ""; `entries(stretch)`, the log times of single messages and their offsets in the uncompressed
+    stretch, by channel, without which stretches are read whole if needed.
     """
 
     @property
@@ -186,24 +185,24 @@ class Container(Protocol):
 
     @property
     def settings(self) -> Hashable:
-        """What, beside the file, decides what `decode` gives."""
+        """Settings apart from the file that `decode` depends on."""
 
     def read_index(self) -> FileIndex | None:
-        """The index that the file brings; None where it brings none, or not all of it.
+        """Read the index in the file; None if it has none, or an incomplete one.
 
         Raises:
             LogReadError: the index is damaged, or the file is of another kind.
         """
 
     def scan(self) -> FileIndex:
-        """An index made by reading the whole file, with everything that was lost; never fails on damage.
+        """Index the file by reading all of it, with everything that was lost; never fails on damage.
 
         Raises:
-            LogReadError: its stretches hold more than a `Budget` allows.
+            LogReadError: its stretches exceed a `Budget`.
         """
 
     def decode(self, stretch: np.void, data: memoryview) -> Chunk:
-        """The messages of a stretch, given its bytes; never fails on damage.
+        """Decode the messages of a stretch from its bytes; never fails on damage.
 
         Args:
             stretch: an item of the index's `stretches`.
@@ -211,7 +210,7 @@ class Container(Protocol):
         """
 
     def times(self, stretch: np.void) -> Mapping[int, tuple[int, int]]:
-        """First and last log time of each channel in a stretch, from the index records of the file.
+        """Return the first and last log time of each channel in a stretch, from the file's index records.
 
         Args:
             stretch: an item of the index's `stretches`.
@@ -222,7 +221,7 @@ class Container(Protocol):
 
 
 def every_offset(buffer: Buffer, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A view in which item i is a `dtype` that starts at byte i of `buffer`; gathers headers by offset.
+    """View `buffer` as items of `dtype` that start at every byte, to gather headers by offset.
 
     Args:
         buffer: the bytes to look at.
@@ -233,7 +232,7 @@ def every_offset(buffer: Buffer, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def as_slice(offset: Int64s) -> slice | Int64s:
-    """Offsets as a slice where they are evenly spaced: reading by one is several times as fast."""
+    """Convert evenly spaced offsets to a slice, which is several times faster to index with."""
     if len(offset) > 2:
         step = int(offset[1] - offset[0])
         if step > 0 and (np.diff(offset) == step).all():
@@ -242,41 +241,41 @@ def as_slice(offset: Int64s) -> slice | Int64s:
 
 
 def clipped(times: NDArray[np.uint64]) -> Int64s:
-    """Unsigned times as int64; those beyond become `MAX_TIME`, which no range but an open one holds."""
+    """Convert unsigned times to int64; larger ones become `MAX_TIME`, which only open ranges include."""
     return np.minimum(times, np.uint64(MAX_TIME)).astype(np.int64)
 
 
 @dataclass
 class Budget:
-    """What the stretches of a file may hold together, so that no small file keeps a reader busy for ever."""
+    """Limit of the uncompressed stretches of a file, so that small files can't cause endless work."""
 
     file: LogFile
     taken: int = 0
 
     def take(self, num_bytes: int) -> None:
-        """Counts bytes.
+        """Count bytes.
 
         Args:
-            num_bytes: that a stretch holds once it is unpacked.
+            num_bytes: uncompressed size of a stretch.
 
         Raises:
-            LogReadError: it is too much.
+            LogReadError: the limit is exceeded.
         """
         self.taken += num_bytes
         if self.taken > FREE_FILE_BYTES and self.taken > MAX_FILE_RATIO * (stored := self.file.stored_size):
             raise LogReadError(
-                f"{self.file.uri}: its {stored} bytes claim to hold {self.taken} and more, over "
-                f"{MAX_FILE_RATIO} times as many. Leave it out; or, if that is meant, write it anew without "
-                "compression."
+                f"{self.file.uri}: its {stored} bytes declare {self.taken} uncompressed bytes or more, over "
+                f"{MAX_FILE_RATIO} times as many; leave it out, or, if that is intended, rewrite it without "
+                "compression"
             )
 
 
 @dataclass
 class IndexBuilder:
-    """Collects what a scan finds.
+    """Collect what a scan finds.
 
     Attributes:
-        budget: of a file whose chunks are packed.
+        budget: of a file with compressed chunks.
     """
 
     budget: Budget | None = None
@@ -290,18 +289,18 @@ class IndexBuilder:
     def add(
         self, chunk: Chunk, offset: int, length: int, record: int, loose: bool = False, cut: bool = False
     ) -> None:
-        """Takes a stretch; its number counts even where nothing of it can be used.
+        """Add a stretch, which is numbered even if none of it is usable.
 
         Args:
             chunk: its messages.
-            offset: of its bytes in the file.
+            offset: in the file.
             length: how many bytes to fetch: the chunk's record, and the index records behind it.
             record: how many of these are the chunk's record.
             loose: whether these are records outside chunks.
             cut: whether the file lacks the chunk's end.
 
         Raises:
-            LogReadError: all of them hold too much.
+            LogReadError: all stretches together are too large.
         """
         if self.budget is not None:
             self.budget.take(chunk.buffer.nbytes)
@@ -317,7 +316,7 @@ class IndexBuilder:
         self.number += 1
 
     def lose(self, offset: int, length: int, reason: str, **more: Any) -> None:
-        """Lists bytes of the file that can't be used.
+        """Record bytes of the file that can't be used.
 
         Args:
             offset: where they begin in the file.
@@ -330,15 +329,15 @@ class IndexBuilder:
     def lose_of_chunk(
         self, offset: int, length: int, reason: str, chunk: Chunk, claimed: Mapping[int, int], first: int
     ) -> None:
-        """Takes a damaged chunk, just before it is added.
+        """Record a damaged chunk, just before adding it.
 
         Args:
             offset: where it begins in the file.
             length: of its bytes.
             reason: why, for people.
-            chunk: what of it can be used.
-            claimed: how many messages the file's own index gives to each channel in it.
-            first: its first log time, as the chunk says.
+            chunk: its usable part.
+            claimed: number of its messages by channel, according to the file's own index.
+            first: its first log time, according to the chunk.
         """
         missing: dict[str, int] = {}
         for channel, count in sorted(claimed.items()):
@@ -350,7 +349,7 @@ class IndexBuilder:
             self.lose(offset, length, reason, topic=topic, num_messages=count, **where)
 
     def drop_unknown_channels(self) -> None:
-        """Lists messages as lost whose channel no record describes."""
+        """Record messages whose channel no record describes as lost."""
         for stretch, channel, count, first, *_ in self.shares:
             if channel not in self.channels:
                 where = self.stretches[stretch]
@@ -365,7 +364,7 @@ class IndexBuilder:
         self.shares = [share for share in self.shares if share[1] in self.channels]
 
     def build(self, file_size: int) -> FileIndex:
-        """The index of what was added.
+        """Return the index of what was added.
 
         Args:
             file_size: in bytes.
@@ -380,7 +379,7 @@ class IndexBuilder:
 
 
 def share_of(times: Int64s) -> tuple[int, int, int, int, int]:
-    """What an index has of the messages of a channel in a stretch, from their log times; see `SHARE`."""
+    """Describe the messages of a channel in a stretch by their log times; see `SHARE`."""
     back = max(0, -int(np.diff(times).min())) if len(times) > 1 else 0
     return len(times), int(times.min()), int(times.max()), int(times[0]), back
 
@@ -388,17 +387,17 @@ def share_of(times: Int64s) -> tuple[int, int, int, int, int]:
 def index_of(
     channels: Mapping[int, Channel], stretches: Iterable[tuple[Any, ...]], shares: Iterable[tuple[int, ...]]
 ) -> FileIndex:
-    """The index that a file brings itself; the stretches are all its chunks, by offset."""
+    """Make the index from a file's own index; the stretches are all its chunks, by offset."""
     table = np.array(list(stretches), STRETCH)
     parts = np.array([(*share, share[3], -1) for share in shares], SHARE)
     return FileIndex(channels, table, parts, len(table))
 
 
 def way_on(remedy: str) -> str:
-    """What to do about a damaged file, as the end of an error."""
+    """Describe what to do about a damaged file, as the end of an error."""
     return f"To go on, {remedy}, or set on_error: salvage to use what is whole."
 
 
 def damaged_at(container: Container, offset: int, what: str) -> LogReadError:
-    """The error of a file that is damaged at an offset."""
+    """Return the error for a file that is damaged at an offset."""
     return LogReadError(f"{container.file.uri}: {what} (at byte {offset}). {way_on(container.remedy)}")

@@ -1,4 +1,4 @@
-"""A log made of container files: which stretches a request needs, and the messages in them.
+"""A log made of container files: read the stretches that requests need.
 
 Here: `ContainerLog`, the `Log` of every kind that implements `Container`.
 Elsewhere: opening (logloom.io.logs.opening), the kinds (logloom.io.logs.mcap, logloom.io.logs.rosbag1,
@@ -52,14 +52,14 @@ from logloom.io.logs.recording_times import HOUR, Entries, MessageTimes, Recorde
 from logloom.schema import ColumnType
 from logloom.text import counted
 
-_FEW_LOOKS = 16  # stretches that are looked into again each time that a log is opened
+_FEW_LOOKS = 16  # stretches to examine again whenever the log is opened
 
 ContainerType = Callable[[LogFile, OpenOptions], Container]
 
 
 @dataclass
 class DecodedMessages:
-    """See `Messages`; payloads stay as they lay in the log until they are taken."""
+    """See `Messages`; payloads aren't copied until taken."""
 
     topic: str
     time: NDArray[np.int64]
@@ -79,13 +79,13 @@ class DecodedMessages:
 
 @dataclass
 class Wanted:
-    """A request on its way: what is known of its topic, what was found so far.
+    """A request being answered, and the messages found so far.
 
     Attributes:
-        first, last: log times between which its messages lie.
-        damage: stretches that hold messages of the topic and are broken.
+        first, last: range of the log times of its messages.
+        damage: broken stretches with messages of the topic.
         has_pictures: whether its messages are compressed pictures.
-        part: the positions, first and last, of messages that count; None for all.
+        part: the positions, first and last, of messages that are part of the log; None for all.
     """
 
     request: TopicRequest
@@ -101,7 +101,7 @@ class Wanted:
     def stamped(
         self, raw: RawMessages, max_delay: int | None, asked: Callable[[Stamped], NDArray[np.bool_]]
     ) -> Stamped:
-        """Message times, and which messages are refused; of pictures, those asked for are looked into."""
+        """Return message times and refusals; pictures that were asked for are checked."""
         found = stamp(raw, self.decoder, self.source, max_delay)
         if not self.has_pictures:
             return found
@@ -109,7 +109,7 @@ class Wanted:
 
 
 class ContainerLog:
-    """See `Log`. Keeps no file open; pickles as what it was opened with; serves many threads."""
+    """See `Log`. Keeps no file open; pickles as its arguments; thread-safe."""
 
     def __init__(self, uris: Sequence[str], options: OpenOptions, container: ContainerType):
         """
@@ -150,7 +150,7 @@ class ContainerLog:
 
     @lazy
     def _recorded(self) -> RecordedTime:
-        """When it was recorded, and what the recipe decides about that."""
+        """Recording times, as far as the recipe uses them."""
         facts = self._whole
         if self._pass is not None:
             entries = list(map(self._entries, range(len(self._message_times.first))))
@@ -161,7 +161,7 @@ class ContainerLog:
 
     @lazy
     def _pass(self) -> tuple[int, int] | None:
-        """The positions, first and last, of the part that counts of a log whose clock was set back."""
+        """The first and last position of the selected part of a log whose clock was set back."""
         places = [place.position for place in self._whole.set_backs]
         passes = list(zip([MIN_TIME, *places], [*(place - 1 for place in places), MAX_TIME], strict=True))
         number = {"first": 1, "last": len(passes), "split": self._options.pass_number}
@@ -172,7 +172,7 @@ class ContainerLog:
         return passes[chosen - 1] if places and chosen else None
 
     def _entries(self, number: int) -> Entries:
-        """The messages of a stretch that count."""
+        """Return the messages of a stretch that are part of the log."""
         found = self._message_times.entries(number)
         if self._pass is None:
             return found
@@ -181,7 +181,7 @@ class ContainerLog:
 
     @lazy
     def _stretches_of_pass(self) -> set[tuple[str, int]]:
-        """The URIs and numbers of stretches that may have messages that count, where only some do."""
+        """The URIs and numbers of stretches of a selected pass; None for a whole log."""
         places = [(part.uri, i) for part in self._parts for i in part.index.with_messages.tolist()]
         found = self._message_times.entries
         return {
@@ -192,7 +192,7 @@ class ContainerLog:
 
     @lazy
     def _whole(self) -> RecordedTime:
-        """When all of it was recorded; kept beside its index where many stretches had to be looked into."""
+        """Recording times of the whole log; stored beside its index if many stretches had to be examined."""
         times = self._message_times
         if self.sidecars.uri is None or len(times.suspicious) <= _FEW_LOOKS:
             return recorded(times)
@@ -205,7 +205,7 @@ class ContainerLog:
 
     @lazy
     def _message_times(self) -> MessageTimes:
-        """The times of messages by stretch, as the index has them."""
+        """Message times by stretch, according to the index."""
         topics = sorted(self._infos)
         numbers = {topic: i for i, topic in enumerate(topics)}
         firsts, lasts, files, shares = [], [], [], []
@@ -241,8 +241,8 @@ class ContainerLog:
         return MessageTimes(topics, first, last, file, stretch, topics_of, count, begin, back, look)
 
     def _sizes(self, rows: NDArray[Any], facts: RecordedTime) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(C, 2) first and last times of stretches, and (C,) their bytes; of a stretch that holds several
-        runs, those of each run of the recording.
+        """(C, 2) first and last times of stretches, and (C,) their bytes; of a stretch with several runs,
+        those of each run of the recording.
         """
         times = np.stack([rows["first"], rows["last"]], axis=1).astype(np.int64)
         sizes = rows["size"].astype(np.int64)
@@ -332,7 +332,7 @@ class ContainerLog:
 
     @property
     def sidecars(self) -> Sidecars:
-        """Where what is found by reading it whole is kept."""
+        """The store of indices made by reading the whole log."""
         return Sidecars(self._options.sidecars, self._options.storage_options)
 
     @property
@@ -341,7 +341,7 @@ class ContainerLog:
         return self._parts
 
     def decoder(self, topic: str) -> Decoder:
-        """What decodes the messages of a topic.
+        """Return the decoder of a topic's messages.
 
         Args:
             topic: its name.
@@ -375,7 +375,7 @@ class ContainerLog:
 
     @lazy
     def _infos(self) -> dict[str, list[TopicInfo]]:
-        """By topic, its different definitions (as they should not be), without counts and times."""
+        """The different definitions of each topic (there should be one), without counts and times."""
         found: dict[str, list[TopicInfo]] = {}
         for part in self._parts:
             for topic, channels in part.channels.items():
@@ -429,8 +429,8 @@ class ContainerLog:
             if len(infos) > 1:
                 types = ", ".join(sorted({f"{info.type} as {info.encoding}" for info in infos}))
                 raise LogReadError(
-                    f"{self._uris[0]}: topic {topic} has {len(infos)} different definitions ({types}); "
-                    "they can't be one column. Record them as two topics, or leave the topic out."
+                    f"{self._uris[0]}: topic {topic} has {len(infos)} different definitions ({types}), which "
+                    "can't be one column; record them as two topics, or leave the topic out"
                 )
             self._decoders[topic] = _decoder_of(infos[0], self._uris[0])
         return self._decoders[topic]
@@ -440,8 +440,8 @@ class ContainerLog:
         source = decoder.time_source(request.time)
         if source is None:
             raise UsageError(
-                f"{self._uris[0]}: topic {topic} has none of the times {', '.join(request.time)}; "
-                "its log time is always there: add log"
+                f"{self._uris[0]}: topic {topic} has none of the times {', '.join(request.time)}; add log, "
+                "which it always has"
             )
         are_pictures = has_pictures(self._infos[topic][0], decoder)
         return Wanted(
@@ -449,14 +449,14 @@ class ContainerLog:
         )
 
     def _needed(self, part: LogPart, topic: str, want: Wanted) -> NDArray[np.int64]:
-        """The stretches of a part that may hold what a request wants, or refusals it must name."""
+        """Select the stretches of a part that may contain requested messages or refusals to report."""
         found = self._near(part, topic, want)
         if self._pass is None or want.request.with_strays:
             return found
         return found[[(part.uri, number) in self._stretches_of_pass for number in found.tolist()]]
 
     def _near(self, part: LogPart, topic: str, want: Wanted) -> NDArray[np.int64]:
-        """As `_needed`, of all passes."""
+        """`_needed` for all passes."""
         request = want.request
         if request.max_delay is not None or want.source == "log":
             return part.stretches_with(topic, want.first, want.last)
@@ -473,7 +473,7 @@ class ContainerLog:
         return {}
 
     def _index_times(self, wanted: Mapping[str, Wanted]) -> None:
-        """Sees to it that the message times of these topics are indexed; one pass for all that aren't."""
+        """Index the message times of these topics, in one pass for all that have no index."""
         sidecars = self.sidecars
         for part in self._parts:
             missing: dict[str, Wanted] = {}
@@ -493,7 +493,7 @@ class ContainerLog:
                 self._bounds[part.uri, topic, source] = bounds
 
     def _take(self, part: LogPart, number: int, chunk: Chunk, takers: Mapping[str, Wanted]) -> None:
-        """Hands the messages of a chunk to the requests that want them."""
+        """Add the messages of a chunk to the requests that want them."""
         mine, none = part.rows_by_topic(chunk), np.empty(0, np.intp)
         rows = {
             topic: _between(chunk.log_time, mine.get(topic, none), want) for topic, want in takers.items()
@@ -506,7 +506,7 @@ class ContainerLog:
 
 
 def _between(log_time: NDArray[np.int64], rows: NDArray[np.intp], want: Wanted) -> NDArray[np.intp]:
-    """Those rows whose messages lie between the log times of a request."""
+    """Select rows of messages in the log time range of a request."""
     # Rows of a chunk are ascending, so as many as there are times are all of them.
     times = log_time if len(rows) == len(log_time) else log_time[rows]
     if not len(times) or (times.min() >= want.first and times.max() <= want.last):
@@ -529,7 +529,7 @@ def _decoder_of(info: TopicInfo, uri: str) -> Decoder:
 
 
 def _damage_of(part: LogPart, number: int, chunk: Chunk, topic: str) -> list[Refusal]:
-    """What is wrong with a stretch, as the refusal of the messages that a topic lost by it."""
+    """Describe damage of a stretch as the refusal of a topic's lost messages."""
     if not chunk.problems:
         return []
     row, origin = part.index.stretches[number], part.origin(number)
@@ -542,7 +542,7 @@ def _damage_of(part: LogPart, number: int, chunk: Chunk, topic: str) -> list[Ref
 def _refusals(
     found: Gathering, raw: RawMessages, refused: NDArray[np.bool_], reason: Callable[[int], str]
 ) -> list[Refusal]:
-    """The refused messages among those gathered."""
+    """Return the refused messages among those gathered."""
     made: list[Refusal] = []
     for row in np.flatnonzero(refused).tolist():
         origin, position = found.origins[raw.buffer[row]], int(raw.position[row])
@@ -553,9 +553,9 @@ def _refusals(
 
 
 def _select(want: Wanted, facts: RecordedTime) -> DecodedMessages:
-    """The messages that a request gets, and the refusals that it answers for: those within it by log time.
+    """Return the messages of a request, and the refusals in its range of log times.
 
-    Strays are neither: the summary counts them.
+    Strays are left out of both: the summary counts them.
     """
     request, raw = want.request, want.found.raw()
     if want.part is not None and not request.with_strays:
@@ -569,7 +569,7 @@ def _select(want: Wanted, facts: RecordedTime) -> DecodedMessages:
     )
     mine = ~stamped.usable & own
     refused = _refusals(want.found, raw, mine, stamped.reason)
-    # Leaving room for late messages, this read also meets damage that another one answers for.
+    # With the margin for late messages, this read also finds damage that another request reports.
     damage = [r for r in want.damage if r.num_messages and _is_within(r.log_time, request)]
     chosen = np.flatnonzero(stamped.usable & within(stamped.time, request.start, request.stop))
     if len(chosen) < len(raw):
@@ -582,7 +582,7 @@ def _select(want: Wanted, facts: RecordedTime) -> DecodedMessages:
 def _last_usable(
     raw: RawMessages, decoder: Decoder, are_pictures: bool
 ) -> tuple[NDArray[np.intp], dict[int, str]]:
-    """The last message of a stretch that can be used, if any, and why those behind it are refused."""
+    """Return a stretch's last usable message, if any, and the refusals after it."""
     fits = decoder.check(raw)
     reasons: dict[int, str] = {}
     for row in range(len(raw) - 1, -1, -1):
@@ -601,7 +601,7 @@ def _is_within(time: int, request: TopicRequest) -> bool:
 
 
 def _scan_times(part: LogPart, wanted: Mapping[str, Wanted]) -> dict[str, NDArray[Any]]:
-    """Message times by stretch of each topic, in one pass over the stretches that hold any of them."""
+    """Read the stretches with any of these topics once, for each topic's message times by stretch."""
     rows: dict[str, list[tuple[int, int, int, int]]] = {topic: [] for topic in wanted}
     mine = {topic: np.unique(part.shares(topic)["stretch"]) for topic in wanted}
     stretches = np.unique(np.concatenate([*mine.values(), np.empty(0, np.int64)]))

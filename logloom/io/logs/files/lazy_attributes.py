@@ -1,6 +1,6 @@
-"""Attributes that are made when first asked for, of objects that many threads use.
+"""Lazy attributes of objects that several threads use.
 
-Here: `lazy`, which stands where `cached_property` would.
+Here: `lazy`, used instead of `cached_property`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class lazy(cached_property[T]):  # noqa: N801 (a decorator)
-    """A `cached_property` that is made once for each object: threads that share a log would make it twice."""
+    """A `cached_property` that is computed once per object, also if threads share a log."""
 
     def of(self, instance: object) -> T:
-        # One lock for all of an object's attributes, since they need each other.
+        # One lock for all attributes of an object, since they use each other.
         with instance.__dict__.setdefault("_lazy_lock", Lock(threading.RLock)):
             return super().of(instance)

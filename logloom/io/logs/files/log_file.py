@@ -1,4 +1,4 @@
-"""One file of a log: its index, wherever it comes from, and its stretches, read ahead and checked.
+"""One file of a log: its index from any source, and its stretches, read ahead and checked.
 
 Here: `LogPart` and `open_part`.
 Elsewhere: the kinds of file (logloom.io.logs.mcap, logloom.io.logs.rosbag1), several files as one log
@@ -28,7 +28,7 @@ from logloom.io.logs.recording_times import HOUR, RecordedTime
 from logloom.io.storage.step_times import step
 
 LISTED = 5  # damaged places that an error names
-ACTIVE = ".active"  # ends the name of a file that ROS 1's recorder hasn't closed
+ACTIVE = ".active"  # suffix of a file that ROS 1's recorder hasn't closed
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LogPart:
 
     Attributes:
         base: the chunk number, in the log, of the file's first chunk.
-        max_chunk_bytes, hash: as `OpenOptions` has them.
+        max_chunk_bytes, hash: see `OpenOptions`.
     """
 
     container: Container
@@ -56,7 +56,7 @@ class LogPart:
 
     @property
     def unfinished(self) -> str:
-        """How the file shows that its recorder never closed it; "" where it did."""
+        """Why the file counts as not closed by its recorder; "" if it was closed."""
         if self.uri.endswith(ACTIVE):
             return f"its name ends in {ACTIVE}"
         return str(getattr(self.container, "unfinished", ""))
@@ -81,7 +81,7 @@ class LogPart:
         return found
 
     def shares(self, topic: str) -> NDArray[Any]:
-        """The rows of the index that are about a topic."""
+        """Return the rows of the index for a topic."""
         none = np.empty(0, np.intp)
         rows = [self._share_rows.get(channel, none) for channel in self.channels.get(topic, [])]
         wanted: NDArray[Any] = self.index.shares[np.sort(np.concatenate([none, *rows]))]
@@ -89,16 +89,16 @@ class LogPart:
 
     @lazy
     def _share_rows(self) -> dict[int, NDArray[np.intp]]:
-        """Which rows of the index are about a channel: looked up for each of thousands of topics."""
+        """The rows of the index by channel: looked up for each of thousands of topics."""
         return by_value(self.index.shares["channel"])
 
     def stretches_with(self, topic: str, first: int, last: int) -> Int64s:
-        """The stretches that may hold messages of a topic with first <= log time <= last."""
+        """Select the stretches that may contain messages of a topic with first <= log time <= last."""
         shares = self.shares(topic)
         return np.unique(shares["stretch"][(shares["first"] <= last) & (shares["last"] >= first)])
 
     def rows_of(self, chunk: Chunk, topic: str) -> NDArray[np.bool_]:
-        """Which messages of a chunk are of a topic."""
+        """Select the messages of a topic in a chunk."""
         channels = self.channels.get(topic, [])
         if len(channels) == 1:
             mine: NDArray[np.bool_] = chunk.channel == channels[0]
@@ -106,7 +106,7 @@ class LogPart:
         return np.isin(chunk.channel, channels)
 
     def rows_by_topic(self, chunk: Chunk) -> dict[str, NDArray[np.intp]]:
-        """The messages of a chunk by topic, ascending; topics without any are left out."""
+        """Group the messages of a chunk by topic, ascending; topics without any are left out."""
         by_channel = by_value(chunk.channel)
         found: dict[str, list[NDArray[np.intp]]] = {}
         for channel, rows in by_channel.items():
@@ -124,10 +124,10 @@ class LogPart:
         return Origin(self.uri, int(row["offset"]), position, bool(row["loose"]), unit)
 
     def chunks(self, stretches: Int64s) -> Iterator[tuple[int, Chunk]]:
-        """Reads stretches, given by number in ascending order; damage is in the chunks' problems.
+        """Read stretches by ascending number; damage is reported in the chunks' problems.
 
         Raises:
-            LogReadError: they hold too much together.
+            LogReadError: they are too large together.
         """
         budget = Budget(self.container.file)
         rows = self.index.stretches
@@ -160,24 +160,24 @@ class LogPart:
         chunk = self.container.decode(self.index.stretches[number], data)
         if not chunk.shares_memory(data):
             scratch.take_back(data)
-        # ROS 2's recorder may compress messages one by one, and nothing in the file says so.
+        # ROS 2's recorder can compress messages one by one, which nothing in the file declares.
         channel = self.index.channels.get(int(chunk.channel[0])) if len(chunk) else None
         if channel is not None and channel.encoding == "cdr":
-            # By what lies in the file: chunks of packed messages may be packed once more.
+            # Relative to the stored bytes: chunks of compressed messages may be compressed once more.
             chunk = inflated(chunk, min(self.max_chunk_bytes, allowance(len(data))))
         return chunk if chunk.problems else replace(chunk, problems=self._contradictions(number, chunk))
 
     def _contradictions(self, number: int, chunk: Chunk) -> tuple[str, ...]:
-        """What the index says of a stretch that isn't so; rows chosen by it could be incomplete."""
+        """Find contradictions between a stretch and the index; rows selected by it could be incomplete."""
         for channel, count in self.claims(number).items():
             found = int(np.count_nonzero(chunk.channel == channel))
             if found != count:
-                return (f"it holds {found} messages where the index says {count}",)
+                return (f"it has {found} messages where the index has {count}",)
         if len(chunk) != sum(self.claims(number).values()):
-            return ("it holds messages that the index doesn't mention",)
+            return ("it has messages that are missing in the index",)
         row = self.index.stretches[number]
         if len(chunk) and not row["first"] <= chunk.log_time.min() <= chunk.log_time.max() <= row["last"]:
-            return ("it holds messages outside the times that the index says",)
+            return ("it has messages outside the times in the index",)
         return ()
 
     @lazy
@@ -186,18 +186,18 @@ class LogPart:
         return np.searchsorted(self.index.shares["stretch"], numbers).astype(np.int64)
 
     def claims(self, number: int) -> dict[int, int]:
-        """By the index: how many messages each channel has in a stretch."""
+        """Return how many messages of each channel a stretch has according to the index."""
         mine = self.index.shares[self._share_starts[number] : self._share_starts[number + 1]]
         return dict(zip(mine["channel"].tolist(), mine["count"].tolist(), strict=True))
 
     def num_lost(self, number: int, chunk: Chunk, topic: str) -> int:
-        """How many messages of a topic the index promises and a damaged stretch lacks."""
+        """Return how many messages of a topic the index has that a damaged stretch lacks."""
         mine = self.channels.get(topic, [])
         claimed = sum(count for channel, count in self.claims(number).items() if channel in mine)
         return max(0, claimed - int(self.rows_of(chunk, topic).sum()))
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """The damage that a scan found."""
+        """Return the damage that a scan found."""
         base = self.base << 32
         return tuple(
             Refusal(
@@ -214,9 +214,9 @@ class LogPart:
         )
 
     def entries(self, number: int) -> tuple[Int64s, Int64s, Int64s]:
-        """The channel, log time and position of each message of a stretch, in the order of the file.
+        """Return the channel, log time and position of each message of a stretch, in file order.
 
-        They come from the file's own index records where it has any, else from the messages.
+        They come from the file's own index records if it has any, else from the messages.
         """
         row = self.index.stretches[number]
         base = int(row["position"]) + (self.base << 32)
@@ -239,18 +239,18 @@ class LogPart:
         return chunk.channel, chunk.log_time, base + chunk.offset
 
     def extent(self, topic: str, recorded: RecordedTime | None = None) -> tuple[int, int] | None:
-        """First and last log time of a topic; None without messages.
+        """Return the first and last log time of a topic; None without messages.
 
-        The index of a file tells times by stretch only; of the stretches where a topic may begin or end, the
-        file's own index records are read.
+        The index of a file has times by stretch only; in stretches where a topic may begin or end, the file's
+        own index records are read.
 
         Args:
-            recorded: whose strays don't count; None where the topic has none.
+            recorded: recording times, to ignore strays; None if the topic has none.
         """
         shares = self.shares(topic)
         if recorded is not None:
             rows = self.index.stretches[shares["stretch"]]
-            # Up to an hour long, a stretch lies within one run.
+            # A stretch of up to an hour is within one run.
             narrow = rows["last"] - rows["first"] <= HOUR
             known = [self._without_strays(i, topic, recorded) for i in np.unique(shares["stretch"][~narrow])]
             shares = shares[narrow & ~recorded.are_strays(rows["first"])]
@@ -300,13 +300,13 @@ class LogPart:
             try:
                 self._known_times[number] = self.container.times(self.index.stretches[number])
             except LogReadError:
-                # Whoever reads the stretch will be told; here its own times are good enough.
+                # Reading the stretch reports this; here its own times are good enough.
                 self._known_times[number] = {}
         return self._known_times[number]
 
 
 def by_value(values: Int64s) -> dict[int, NDArray[np.intp]]:
-    """Where each value stands, ascending."""
+    """Group the indices of equal values, ascending."""
     if len(values) and (values == values[0]).all():
         return {int(values[0]): np.arange(len(values))}
     order = np.argsort(values, kind="stable")
@@ -315,7 +315,7 @@ def by_value(values: Int64s) -> dict[int, NDArray[np.intp]]:
 
 
 def open_part(container: Container, options: OpenOptions) -> LogPart:
-    """Finds the index of a file: its own, a sidecar, or one made by scanning it.
+    """Find the index of a file: its own, a sidecar, or one made by a scan.
 
     Raises:
         LogReadError: the file is empty, of another kind, or (under `on_error` fail) damaged.
@@ -345,10 +345,10 @@ def open_part(container: Container, options: OpenOptions) -> LogPart:
 
 
 def own_index(container: Container) -> FileIndex | None:
-    """The index that a file brings; None where it brings none, or not all of it.
+    """Return the file's own index; None if it has none, or an incomplete one.
 
     Raises:
-        LogReadError: it is damaged, or claims too much.
+        LogReadError: it is damaged, or declares too large sizes.
     """
     index = container.read_index()
     if index is not None:
@@ -357,12 +357,12 @@ def own_index(container: Container) -> FileIndex | None:
 
 
 def _check_size(file: LogFile, index: FileIndex) -> None:
-    """Raises a LogReadError where stretches claim to hold too much together."""
+    """Raise a LogReadError if stretches declare too large sizes together."""
     Budget(file).take(sum(index.stretches["size"].tolist()))
 
 
 def damage_error(refusals: Sequence[Refusal], remedy: str, torn: bool = False) -> LogReadError:
-    """The error that lists damage: the first few places, and how many more there are."""
+    """List damage in an error: the first few places, and the number of others."""
     lines = [
         f"{r.uri}: {r.topic + ': ' if r.topic else ''}{r.reason}, {_place(r)}" for r in refusals[:LISTED]
     ]

@@ -1,9 +1,9 @@
-"""ROS 2 messages that were compressed one by one (rosbag2's compression mode "message").
+"""Decompress ROS 2 messages that were compressed one by one (rosbag2's mode "message").
 
-Here: `inflated`, which unpacks those of a chunk.
-Elsewhere: chunks (container), where they come from (logloom.io.logs.mcap, logloom.io.logs.rosbag2).
-Nothing but a bag's metadata.yaml names that mode, so the messages themselves are asked: a CDR message starts
-with a zero byte, a zstd frame with its magic.
+Here: `inflated`, for the messages of a chunk.
+Elsewhere: chunks (container), their files (logloom.io.logs.mcap, logloom.io.logs.rosbag2). Only a bag's
+metadata.yaml declares that mode, so it is detected from messages: CDR starts with a zero byte, a zstd frame
+with its magic.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def is_deflated(payload: bytes) -> bool:
 
 
 def inflate(payload: bytes, max_bytes: int) -> bytes:
-    """What a zstd frame holds.
+    """Decompress a zstd frame.
 
     Raises:
-        ValueError: it is damaged, or holds more than `max_bytes`.
+        ValueError: it is damaged, or larger than `max_bytes`.
     """
     try:
         size = zstandard.frame_content_size(payload)
@@ -36,12 +36,12 @@ def inflate(payload: bytes, max_bytes: int) -> bytes:
     except zstandard.ZstdError as error:
         raise ValueError(f"its zstd data can't be decompressed ({error})") from error
     if size > max_bytes:
-        raise ValueError(f"it holds {size} bytes, more than max_chunk_bytes or what is packed allows")
+        raise ValueError(f"it has {size} bytes, more than max_chunk_bytes or the compressed size allows")
     return bytes(decompress("zstd", payload, size))
 
 
 def inflated(chunk: Chunk, max_bytes: int) -> Chunk:
-    """The chunk with its compressed messages unpacked; those that can't be are left out and say why."""
+    """Decompress the messages of a chunk; those that can't be are left out and reported as problems."""
     if not len(chunk) or not is_deflated(_payload(chunk, 0)):
         return chunk
     payloads, kept, problems, left = [], [], list(chunk.problems), max_bytes
@@ -69,7 +69,7 @@ def inflated(chunk: Chunk, max_bytes: int) -> Chunk:
 
 
 def joined(payloads: Sequence[bytes]) -> tuple[Buffer, Int64s, Int64s]:
-    """Payloads in one buffer, where each starts in it, and their lengths."""
+    """Join payloads in one buffer; return it with their starts and lengths."""
     length = np.array([len(payload) for payload in payloads], np.int64)
     return np.frombuffer(b"".join(payloads), np.uint8), np.cumsum(length) - length, length
 

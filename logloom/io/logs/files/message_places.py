@@ -1,4 +1,4 @@
-"""Where messages lie in the files of a log of containers: what people and other tools find them by.
+"""Places of messages in the files of a log of containers, for people and other tools.
 
 Elsewhere: logs of tables (logloom.io.logs.tables), positions, which are a log's own numbers (collector).
 """
@@ -16,10 +16,10 @@ from logloom.io.logs.interface import MessagePlace
 
 
 def places_of(parts: Sequence[LogPart], topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
-    """The places of messages of a topic, given by position.
+    """Return the places of a topic's messages at these positions.
 
     Raises:
-        UsageError: a position is that of no message of the topic.
+        UsageError: no message of the topic has the position.
         LogReadError: a chunk can't be read.
     """
     return [_place_of(parts, topic, position) for position in positions.tolist()]
@@ -48,5 +48,5 @@ def _place_of(parts: Sequence[LogPart], topic: str, position: int) -> MessagePla
 
 
 def _part_of(parts: Sequence[LogPart], position: int) -> LogPart:
-    """The part whose chunks are numbered around a position."""
+    """Return the part whose chunk numbers include a position's."""
     return [part for part in parts if part.base << 32 <= position][-1]

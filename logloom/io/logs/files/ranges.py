@@ -1,4 +1,4 @@
-"""Byte ranges of files behind any URI, and work done on them ahead of whoever waits for it.
+"""Byte ranges of files at any URI, and reading ahead.
 
 Here: `LogFile` (size, ranges, content id), `fetches` (neighbouring ranges by few requests), read-ahead by two
 threads.
@@ -36,7 +36,7 @@ MAX_REQUEST = 16 * MIB  # a larger stretch is fetched by several requests
 
 
 class LogFile:
-    """One file behind a URI. Keeps no handle, so it pickles, survives forks and serves many threads."""
+    """One file at a URI. Keeps no file handle, so it pickles, survives forks and is thread-safe."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None):
         """
@@ -58,7 +58,7 @@ class LogFile:
 
     @property
     def identity(self) -> tuple[str, int, str]:
-        """(URI, size, what changes when the file is replaced); looked up once."""
+        """(URI, size, token that changes when the file is replaced); looked up once."""
         if self._identity is None:
             self._identity = (self.uri, *self._describe())
         return self._identity
@@ -69,18 +69,18 @@ class LogFile:
 
     @property
     def stored_size(self) -> int:
-        """Bytes that it takes where it lies: fewer than `size` where it is packed as a whole."""
+        """Stored bytes: less than `size` if the whole file is compressed."""
         return self.size
 
     def head(self, count: int) -> bytes:
-        """The first bytes of the file: `count`, or all where it has fewer. Raises what `read` raises."""
+        """Read the first `count` bytes of the file, or all if it has fewer. Raises the errors of `read`."""
         if not self.is_local and self._identity is None:
-            # Its size needn't be asked for.
+            # This needs no request for the size.
             return self._read(0, count)
         return self.read(0, min(count, self.size))
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes of a range.
+        """Read a range of bytes.
 
         Raises:
             LogReadError: the file is missing.
@@ -95,7 +95,7 @@ class LogFile:
         return data
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of several ranges, all requested at once. Raises what `read` raises."""
+        """Read several ranges, requested concurrently. Raises the errors of `read`."""
         if self.is_local or len(ranges) == 1:
             return [self.read(start, stop) for start, stop in ranges]
         starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
@@ -104,7 +104,7 @@ class LogFile:
         )
 
     def read_into(self, start: int, room: memoryview) -> None:
-        """Fills `room` with the bytes from `start` on, of a local file. Raises what `read` raises."""
+        """Fill `room` with the bytes of a local file from `start` on. Raises the errors of `read`."""
         file = open_local(self.uri, LogReadError, is_sized=False)
         try:
             done = file.fill((room,), start)
@@ -131,7 +131,7 @@ class LogFile:
             raise failure(self.uri, error, LogReadError) from chained(error)
 
     def _read(self, start: int, stop: int) -> bytes:
-        """The bytes of a range, fewer where the file ends."""
+        """Read a range, of fewer bytes if the file ends."""
         if self._local is None:
             return fetch(self.uri, self._storage_options, start, stop, LogReadError)
         file = open_local(self.uri, LogReadError, is_sized=False)
@@ -143,20 +143,20 @@ class LogFile:
 
 def _cut_short(uri: str, start: int, size: int, count: int) -> TruncatedLogError:
     return TruncatedLogError(
-        f"{uri}: of bytes {start} to {start + size}, only {count} are there. "
-        "It is shorter than it was: wait until whoever writes it is done, and run again."
+        f"{uri}: only {count} of bytes {start} to {start + size} exist, as the file was truncated; wait "
+        "until its writer has finished, and run again"
     )
 
 
-# What of a file its content id is made of.
+# The parts of a file that its content id depends on.
 HASHES: tuple[Literal["ends", "full"], ...] = ("ends", "full")
 
 
 def content_id(*files: LogFile, hash: str = "ends") -> str:
-    """What files hold, in hex: BLAKE3 over, for each, its size (u64, little-endian) and bytes.
+    """Return the content id of files, in hex: BLAKE3 over the size (u64, little-endian) and bytes of each.
 
     Args:
-        hash: "ends" takes the first and the last MiB, "full" all, after the word "full".
+        hash: "ends" for the first and the last MiB, "full" for all bytes, preceded by the word "full".
     """
     if hash == "full":
         return _full_id(tuple(file.identity for file in files), files)
@@ -168,7 +168,7 @@ def content_id(*files: LogFile, hash: str = "ends") -> str:
     return digest.hexdigest()
 
 
-_full_ids: dict[tuple[tuple[str, int, str], ...], str] = {}  # a process asks for those of a log many times
+_full_ids: dict[tuple[tuple[str, int, str], ...], str] = {}  # requested many times in a process
 
 
 def _full_id(identities: tuple[tuple[str, int, str], ...], files: Sequence[LogFile]) -> str:
@@ -187,9 +187,9 @@ def _piece(file: LogFile, start: int) -> bytes:
 
 
 class Scratch:
-    """Memory that local ranges are read into, again and again: fresh pages cost more than reading them.
+    """Reusable memory for local ranges: fresh pages cost more than reading them.
 
-    Serves many threads.
+    Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -208,7 +208,7 @@ class Scratch:
         return view
 
     def take_back(self, data: memoryview) -> None:
-        """Takes back what `read` gave, once nobody looks at it; leaves other memory alone."""
+        """Recycle memory that `read` returned, once it has no other references; ignores other memory."""
         if isinstance(data.obj, np.ndarray):
             self._spare.append(data.obj)
 
@@ -216,10 +216,10 @@ class Scratch:
 def fetches(
     file: LogFile, starts: NDArray[np.int64], stops: NDArray[np.int64], scratch: Scratch
 ) -> Iterator[Callable[[], memoryview]]:
-    """For each range a function that gives its bytes; neighbours far away share a request.
+    """Return a function per range that reads its bytes; remote neighbours share a request.
 
-    Local ranges are read, into `scratch`, when their function is called, in whichever thread that is; remote
-    ones are requested a little ahead of the caller.
+    Local ranges are read, into `scratch`, when their function is called, in the calling thread; remote ones
+    are requested a little ahead of the caller.
     """
     if file.is_local:
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):

@@ -1,11 +1,11 @@
-"""Indices that logloom makes of logs which bring none, kept beside datasets so that each is made once.
+"""Sidecars: indices of logs without their own, stored beside datasets so that each is made once.
 
 Here: `Sidecars`, the folder of these files, and their contents: the index of a scanned file, and the message
 times of a topic by stretch.
 Elsewhere: scanning (the kinds: mcap, rosbag1, rosbag2), use (container_log).
 
-A sidecar is a magic, the BLAKE3 of the rest, and a msgpack map. Its name starts with the content id of its
-file. Equal logs give equal bytes; one that is damaged or of another version counts as missing.
+A sidecar consists of a magic, the BLAKE3 of the rest, and a msgpack map. Its name starts with the content id
+of its file. Equal logs give equal bytes; a damaged sidecar, or one of another version, counts as missing.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from logloom.io.logs.interface import TimeSource
 from logloom.io.logs.recording_times import RecordedTime
 from logloom.io.storage.store import Store
 
-MAGIC = b"LLINDEX2"  # the digit counts up when scanning finds other things
+MAGIC = b"LLINDEX2"  # incremented when scanning gives other results
 BOUNDS = np.dtype([("stretch", "<i8"), ("first", "<i8"), ("last", "<i8"), ("refused", "<i8")])
 
 
 @dataclass(frozen=True)
 class Sidecars:
-    """A folder of sidecar indices; without a URI nothing is kept."""
+    """A folder of sidecar indices; stores nothing without a URI."""
 
     uri: str | None
     storage_options: Mapping[str, Any]
 
     @classmethod
     def of(cls, store: Store, folder: str = "index") -> Sidecars:
-        """Those in a folder of a root."""
+        """Return the sidecars in a folder of a root."""
         return cls(store.uri_of(folder), store.options)
 
     def load_index(self, content_id: str, max_chunk_bytes: int) -> FileIndex | None:
-        """The index of a scanned file; None where there is none made under the same limit."""
+        """Load the index of a scanned file; None if none was made with the same limit."""
         data = self.load(f"{content_id}.index")
         try:
             if data is None or data["max_chunk_bytes"] != max_chunk_bytes:
@@ -81,7 +81,7 @@ class Sidecars:
         self.save(_bounds_name(content_id, topic, source), data)
 
     def load_recorded(self, content_id: str) -> RecordedTime | None:
-        """When a log was recorded, where messages had to be looked at to know."""
+        """Load a log's recording times, if messages had to be read to find them."""
         data = self.load(f"{content_id}.recorded")
         try:
             return None if data is None else RecordedTime.from_data(data)

@@ -1,4 +1,4 @@
-"""MCAP files: indices, chunks and records, and reading on past damage."""
+"""MCAP files: indices, chunks and records, and recovery after damage."""
 
 from logloom.io.logs.mcap.reader import KIND
 

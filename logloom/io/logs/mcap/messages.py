@@ -1,4 +1,4 @@
-"""Finding the messages among MCAP records, many at a time: by an index, or step by step and over damage.
+"""Find messages among MCAP records: by an index, or record by record with recovery after damage.
 
 Here: pure functions on buffers.
 Elsewhere: record layouts (records), reading files (reader), files without an index or with damage (scan).
@@ -38,12 +38,12 @@ from logloom.io.logs.mcap.records import (
     uncompressed,
 )
 
-MAX_BROKEN = 64  # broken records in one chunk, after which the rest of it is left
-MAX_CANDIDATES = 100_000  # places tried in search of the next whole record
+MAX_BROKEN = 64  # broken records in one chunk, after which the rest is given up
+MAX_CANDIDATES = 100_000  # offsets tried to find the next complete record
 
 
 def read_chunk(data: memoryview, record: int, max_bytes: int, cut: bool) -> Chunk:
-    """The messages of a chunk.
+    """Read the messages of a chunk.
 
     Args:
         data: the chunk record and the message index records that follow it.
@@ -53,7 +53,7 @@ def read_chunk(data: memoryview, record: int, max_bytes: int, cut: bool) -> Chun
     try:
         head = chunk_head(data[:record])
         if not cut and RECORD.size + int.from_bytes(data[1:9], "little") != record:
-            raise ValueError(f"the chunk's record is not the {record} bytes long that the index promises")
+            raise ValueError(f"the chunk's record does not have the {record} bytes of the index")
         buffer = uncompressed(data[:record], head, max_bytes, cut)
     except ValueError as error:
         return broken_chunk(str(error))
@@ -68,9 +68,9 @@ def read_chunk(data: memoryview, record: int, max_bytes: int, cut: bool) -> Chun
 
 
 def indexed_chunk(buffer: Buffer, entries: Mapping[int, NDArray[Any]]) -> Chunk:
-    """The messages of a chunk by its message index, which is compared with the records themselves.
+    """Read the messages of a chunk by its message index, checking that against the records.
 
-    Every message record must be in the index and nothing else, so that no index can make a wrong row.
+    The index must have exactly the message records, so that a wrong index can't cause wrong rows.
 
     Raises:
         ValueError: the index and the records disagree.
@@ -95,7 +95,7 @@ def indexed_chunk(buffer: Buffer, entries: Mapping[int, NDArray[Any]]) -> Chunk:
 
 
 def _by_offset(entries: Mapping[int, NDArray[Any]]) -> tuple[int | Int64s, NDArray[Any]]:
-    """The entries of a chunk's message indices by offset, and the channel of each, or of all."""
+    """Return the entries of a chunk's message indices by offset, and the channel of each, or of all."""
     parts = list(entries.values()) or [np.empty(0, INDEX_ENTRY)]
     channel: int | Int64s = next(iter(entries), 0)
     table = parts[0]
@@ -109,7 +109,7 @@ def _by_offset(entries: Mapping[int, NDArray[Any]]) -> tuple[int | Int64s, NDArr
 
 
 def _only_other_records(buffer: Buffer, at: int, stop: int) -> bool:
-    """Whether [at, stop) is whole records that are no messages."""
+    """Return whether [at, stop) consists of complete records that aren't messages."""
     data = buffer.data
     while at < stop:
         if at + RECORD.size > stop:
@@ -122,7 +122,7 @@ def _only_other_records(buffer: Buffer, at: int, stop: int) -> bool:
 
 
 def chunk_at(buffer: Buffer, offset: Int64s, problems: tuple[str, ...] = ()) -> Chunk:
-    """The messages whose records start at the given offsets; each has room for a message's head there."""
+    """Read the messages whose records start at the given offsets, with room for a message's head at each."""
     heads = every_offset(buffer, MESSAGE_HEAD)[as_slice(offset)]
     return Chunk(
         buffer,
@@ -137,13 +137,13 @@ def chunk_at(buffer: Buffer, offset: Int64s, problems: tuple[str, ...] = ()) -> 
 
 
 def walked_chunk(buffer: Buffer, problems: tuple[str, ...] = ()) -> Chunk:
-    """The messages of a buffer, record by record; after a broken record, from the next plausible one."""
+    """Read the messages of a buffer record by record; after a broken record, from the next plausible one."""
     offsets, _, broken = walk_over_damage(buffer)
     return chunk_at(buffer, offsets, problems + broken)
 
 
 def walk_over_damage(buffer: Buffer) -> tuple[Int64s, Sequence[int], tuple[str, ...]]:
-    """As `walk`, going on after broken records; the third result says where they are."""
+    """`walk` that continues after broken records; the third result lists these."""
     parts: list[Int64s] = []
     others = array("q")
     broken: list[str] = []
@@ -160,11 +160,11 @@ def walk_over_damage(buffer: Buffer) -> tuple[Int64s, Sequence[int], tuple[str, 
 
 
 def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, array[int], int]:
-    """Follows schema, channel and message records.
+    """Find schema, channel and message records.
 
     Returns:
-        Offsets of the message records, of the schema and channel records, and where it stopped: the end, or
-        the first record that is of another kind, broken or incomplete. Private records are passed over.
+        Offsets of the message records, of the schema and channel records, and the stop: the end, or the first
+        record of another kind, or broken or incomplete. Private records are skipped.
     """
     data, end = buffer.data, len(buffer)
     heads = every_offset(buffer, RECORD_HEAD)
@@ -196,7 +196,7 @@ def walk(buffer: Buffer, at: int = 0) -> tuple[Int64s, array[int], int]:
 
 
 def _equal_run(heads: NDArray[Any], at: int, size: int) -> int:
-    """How many message records of one size follow each other; looks ahead in growing steps."""
+    """Count consecutive message records of one size, looking ahead in growing steps."""
     count, step = 0, 8
     limit = (len(heads) + RECORD.size - 1 - at) // size  # whole records of this size until the end
     while count < limit:
@@ -210,10 +210,10 @@ def _equal_run(heads: NDArray[Any], at: int, size: int) -> int:
 
 
 def resync(buffer: Buffer, at: int) -> int:
-    """The next offset where two plausible records of a chunk follow each other, or one ends the buffer.
+    """Find the next offset where two plausible records follow each other, or one ends the buffer.
 
     Returns:
-        That offset, or the buffer's length where there is none.
+        That offset, or the buffer's length if there is none.
     """
     end = len(buffer)
     for candidate in candidates(buffer, at, IN_CHUNK):
@@ -224,11 +224,11 @@ def resync(buffer: Buffer, at: int) -> int:
 
 
 def candidates(buffer: Buffer, at: int, least: NDArray[np.uint64], beyond: int = 0) -> Iterator[int]:
-    """Offsets from `at` on where a record might start; at most `MAX_CANDIDATES`, so that this ends soon.
+    """Find offsets from `at` on where a record might start; at most `MAX_CANDIDATES`, to limit the work.
 
     Args:
         least: (256,) by opcode, the least length of a record's content.
-        beyond: how many bytes of records follow the buffer.
+        beyond: bytes of records after the buffer.
     """
     heads = every_offset(buffer, RECORD_HEAD)
     seen, window = 0, 4096
@@ -246,7 +246,7 @@ def candidates(buffer: Buffer, at: int, least: NDArray[np.uint64], beyond: int =
 
 
 def _plausible_stop(data: memoryview, at: int) -> int:
-    """Where the record at `at` ends, if one of those that chunks hold may start there; else 0."""
+    """Return the end of the record at `at`, if a record of a chunk may start there; else 0."""
     if at + RECORD.size > len(data):
         return 0
     opcode, length = RECORD.unpack_from(data, at)
@@ -255,7 +255,7 @@ def _plausible_stop(data: memoryview, at: int) -> int:
 
 
 def least_lengths(lengths: Mapping[int, int]) -> NDArray[np.uint64]:
-    """A table for `candidates`: opcodes that aren't named have no length that fits."""
+    """Make a table for `candidates`, in which other opcodes have no valid length."""
     table = np.full(256, np.iinfo(np.uint64).max)
     for opcode, length in lengths.items():
         table[opcode] = length

@@ -1,10 +1,9 @@
-"""MCAP files, read from their specification: the kind, its summary, its chunks.
+"""MCAP files: the kind, the summary and the chunks of a file.
 
 Here: `KIND` and the container of one file.
-Elsewhere: records (records), messages among them (messages), files without a whole index (scan), the log
-(logloom.io.logs.files.container_log).
-CRCs are checked wherever the bytes they cover are read: of chunks and of the summary; the data section's when
-a file is scanned.
+Elsewhere: records (records), messages among them (messages), files without a complete index (scan), the log
+(logloom.io.logs.files.container_log). CRCs are checked whenever the bytes they cover are read: of chunks and
+of the summary; that of the data section when a file is scanned.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from logloom.io.logs.mcap.records import (
 )
 from logloom.io.logs.mcap.scan import McapScan
 
-TAIL = 64 << 10  # fetched at once: the footer, and all of most summaries
+TAIL = 64 << 10  # fetched at once: the footer, and most summaries
 FOOTER_LENGTH = RECORD.size + 20 + len(MAGIC)
 
 
@@ -62,7 +61,7 @@ KIND = McapKind()
 
 @dataclass
 class Summary:
-    """What the summary section says, record by record."""
+    """The records of the summary section."""
 
     schemas: dict[int, tuple[str, str, bytes]] = field(default_factory=dict)
     channels: list[tuple[int, int, str, str]] = field(default_factory=list)
@@ -91,9 +90,9 @@ class ChunkIndex:
         return self.offset + self.record + self.message_index_length
 
     def counts(self) -> Iterator[tuple[int, int]]:
-        """Channel ids and their numbers of messages, from the lengths of the message index records.
+        """Number of messages by channel id, from the lengths of the message index records.
 
-        Of records with bytes after their last field these are too many.
+        For records with bytes after their last field these are too large.
 
         Raises:
             ValueError: the offsets contradict the lengths.
@@ -103,7 +102,7 @@ class ChunkIndex:
             return
         ends = [offset for offset, _ in places[1:]] + [self.stop]
         if places[0][0] != self.offset + self.record:
-            raise ValueError("a chunk's message index doesn't start behind the chunk")
+            raise ValueError("a chunk's message index doesn't start after the chunk")
         for (offset, channel), end in zip(places, ends, strict=True):
             if end < offset + 15:
                 raise ValueError("a chunk index contradicts itself")
@@ -152,14 +151,14 @@ class McapFile:
 
     @lazy
     def _tail(self) -> tuple[int, bytes]:
-        """The file's last bytes, and where they start."""
+        """Return the file's last bytes, and where they start."""
         size = self.file.size
         start = max(0, size - TAIL)
         return start, self.file.read(start, size)
 
     @property
     def unfinished(self) -> str:
-        """How the file shows that its recorder never closed it; "" where it did, or where it is no MCAP."""
+        """Why the file counts as not closed by its recorder; "" if it was closed, or isn't MCAP."""
         if self._head != MAGIC:
             return ""
         tail = self._tail[1]
@@ -230,14 +229,14 @@ def _parse_chunk_index(content: memoryview) -> ChunkIndex:
     table = np.frombuffer(cursor.blob(), np.dtype([("channel", "<u2"), ("offset", "<u8")]))
     message_index = dict(zip(table["channel"].tolist(), table["offset"].tolist(), strict=True))
     message_index_length = cursor.unsigned(8)
-    cursor.blob()  # the compression; the chunk says it again
+    cursor.blob()  # the compression, which the chunk repeats
     cursor.unsigned(8)
     times = min(first, MAX_TIME), min(last, MAX_TIME)
     return ChunkIndex(*times, offset, record, message_index, message_index_length, cursor.unsigned(8))
 
 
 def _index_of(summary: Summary, data_stop: int) -> FileIndex | None:
-    """The index of a file whose summary tells everything; None where a scan is needed.
+    """Return the index of a file from its summary; None if a scan is needed.
 
     Raises:
         ValueError: the summary contradicts itself.
@@ -251,7 +250,9 @@ def _index_of(summary: Summary, data_stop: int) -> FileIndex | None:
     end = len(MAGIC)
     for number, chunk in enumerate(chunks):
         if chunk.offset < end or chunk.stop > data_stop or chunk.record < RECORD.size:
-            raise ValueError(f"a chunk index says bytes {chunk.offset} to {chunk.stop}, which can't be")
+            raise ValueError(
+                f"a chunk index has the impossible range from byte {chunk.offset} to {chunk.stop}"
+            )
         end = chunk.stop
         length = chunk.record + chunk.message_index_length
         times = chunk.first, chunk.last
@@ -263,5 +264,5 @@ def _index_of(summary: Summary, data_stop: int) -> FileIndex | None:
             if channel not in channels:
                 return None
     counted = sum(share[2] for share in shares)
-    # Messages outside chunks, chunks without message index, a summary without statistics: only a scan tells.
+    # Messages outside chunks, chunks without message index, or a summary without statistics need a scan.
     return index_of(channels, stretches, shares) if counted == summary.num_messages else None

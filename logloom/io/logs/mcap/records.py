@@ -1,9 +1,9 @@
-"""MCAP records as bytes: their layouts, and what stands in those that hold no messages.
+"""Layouts of MCAP records, and parsing those that aren't messages.
 
 Here: pure functions on buffers.
 Elsewhere: finding messages among records (messages), reading files (reader).
 A record is an opcode (u8), the length of its content (u64) and the content; integers are little-endian.
-Bytes after the last field that is known are of later versions of the format, and passed over.
+Bytes after the last known field are of later versions of the format, and ignored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_BUFFER = 1 << 32  # positions keep 32 bits for the offset in a chunk
 
 
 class RecordCursor:
-    """Takes values off the front of a record's content.
+    """Reads values from the front of a record's content.
 
     Raises (all methods):
         ValueError: the content ends early.
@@ -90,10 +90,10 @@ class ChunkHead:
 
 
 def chunk_head(record: memoryview) -> ChunkHead:
-    """Reads the head of a chunk record, which starts with its opcode and may lack its end.
+    """Read the head of a chunk record, which starts with its opcode and may be truncated.
 
     Raises:
-        ValueError: it is no chunk record, or its lengths contradict each other.
+        ValueError: not a chunk record, or its lengths contradict each other.
     """
     if len(record) < RECORD.size + CHUNK_HEAD.size + 8:
         raise ValueError("the chunk record is too short")
@@ -113,13 +113,13 @@ def chunk_head(record: memoryview) -> ChunkHead:
 
 
 def has_crc(record: memoryview) -> bool:
-    """Whether a chunk record brings a checksum of its contents."""
+    """Return whether a chunk record has a checksum of its contents."""
     at = RECORD.size + 8 + 8 + 8
     return any(record[at : at + 4])
 
 
 def uncompressed(record: memoryview, head: ChunkHead, max_bytes: int, cut: bool) -> Buffer:
-    """The records in a chunk, checked against its CRC; of a chunk that is cut, what can be had.
+    """Decompress the records in a chunk and check their CRC; of a truncated chunk, as far as possible.
 
     Raises:
         ValueError: too large, of unknown compression, damaged.
@@ -137,7 +137,7 @@ def uncompressed(record: memoryview, head: ChunkHead, max_bytes: int, cut: bool)
 
 
 def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
-    """Message index records by channel id: arrays of (log time, offset in the uncompressed chunk).
+    """Return message index records by channel id: arrays of (log time, offset in the uncompressed chunk).
 
     Raises:
         ValueError: they are damaged.
@@ -161,24 +161,24 @@ def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
 
 
 def is_message_index(length: int, size: int) -> bool:
-    """Whether a message index record's content of `length` bytes can have `size` bytes of entries."""
+    """Return whether a message index record's content of `length` bytes can have `size` bytes of entries."""
     return size + 6 <= length and size % INDEX_ENTRY.itemsize == 0
 
 
 def parse_schema(content: bytes | memoryview) -> tuple[int, tuple[str, str, bytes]]:
-    """A schema record's id and (name, encoding, data)."""
+    """Parse a schema record to its id and (name, encoding, data)."""
     cursor = RecordCursor(content)
     return cursor.unsigned(2), (cursor.text(), cursor.text(), cursor.blob())
 
 
 def parse_channel(content: bytes | memoryview) -> tuple[int, int, str, str]:
-    """A channel record's id, schema id, topic and message encoding."""
+    """Parse a channel record to its id, schema id, topic and message encoding."""
     cursor = RecordCursor(content)
     return cursor.unsigned(2), cursor.unsigned(2), cursor.text(), cursor.text()
 
 
 def channel_of(parts: tuple[int, int, str, str], schemas: Mapping[int, tuple[str, str, bytes]]) -> Channel:
-    """A channel with its schema; schema 0 stands for none.
+    """Return a channel with its schema; schema 0 means none.
 
     Raises:
         ValueError: the schema is missing.

@@ -1,7 +1,7 @@
-"""Indexing an MCAP file by reading all of it: for files without a whole index, and for damaged ones.
+"""Index an MCAP file by reading all of it, if it is damaged or has no complete index.
 
 Here: `McapScan`.
-Elsewhere: records (records), messages among them (messages), keeping the result
+Elsewhere: records (records), messages among them (messages), storing the result
 (logloom.io.logs.files.sidecars).
 """
 
@@ -49,14 +49,14 @@ from logloom.io.logs.mcap.records import (
 )
 
 LOOSE_BYTES = MIB  # of a stretch of records outside chunks
-PEEK = 256  # enough of a record to judge whether it is one
-MAX_LOST = 10_000  # damaged places in one file, after which the rest of it is left
+PEEK = 256  # enough of a record to check its plausibility
+MAX_LOST = 10_000  # damaged places in one file, after which the rest is given up
 CHUNKED = least_lengths({CHUNK: 40, DATA_END: 4})
 UNCHUNKED = least_lengths({SCHEMA: 14, CHANNEL: 16, MESSAGE: 22, CHUNK: 40, DATA_END: 4})
 
 
 class McapScan:
-    """One pass over a file. Whatever is broken is listed and stepped over."""
+    """One pass over a file that records damage and continues after it."""
 
     def __init__(self, file: LogFile, max_chunk_bytes: int):
         self._file = file
@@ -75,7 +75,7 @@ class McapScan:
         while at < self._size and not self._ended:
             at = self._step(at)
             if len(self._builder.lost) > MAX_LOST:
-                self._builder.lose(at, self._size - at, "too much is damaged; the rest was left")
+                self._builder.lose(at, self._size - at, "too much is damaged; the rest was given up")
                 break
         if not self._ended:
             self._builder.lose(self._size, 0, "the file ends without its last records", torn=True)
@@ -83,7 +83,7 @@ class McapScan:
         return self._builder.build(self._size)
 
     def _step(self, at: int) -> int:
-        """Takes the record (or the run of loose records) at `at`; gives where the next one starts."""
+        """Read the record (or the run of loose records) at `at`; return where the next one starts."""
         head = self._peek(at, PEEK)
         if len(head) < RECORD.size:
             self._builder.lose(at, self._size - at, "the file ends in the middle of a record", torn=True)
@@ -110,7 +110,7 @@ class McapScan:
             return self._lose_until_next(at, str(error))
         cut = stop > self._size
         if cut and self._peek(self._size - len(MAGIC), len(MAGIC)) == MAGIC:
-            # The file has its end, so the chunk lacks bytes in its middle, or its length is broken.
+            # The file is complete, so the chunk lacks bytes in its middle, or its length is broken.
             return self._lose_until_next(at, "a chunk reaches beyond the file's end")
         if min(stop, self._size) - at > self._max + MIB:
             self._builder.lose(at, stop - at, "the chunk is larger than max_chunk_bytes", torn=cut)
@@ -130,7 +130,7 @@ class McapScan:
         return end
 
     def _message_index_stop(self, at: int) -> int:
-        """Where the message index records end that start at `at`."""
+        """Return the end of the message index records that start at `at`."""
         while True:
             head = self._peek(at, RECORD.size + 6)
             if len(head) < RECORD.size + 6 or head[0] != MESSAGE_INDEX:
@@ -157,7 +157,7 @@ class McapScan:
         return at + length
 
     def _take_definitions(self, buffer: Buffer, offsets: Sequence[int], base: int) -> None:
-        """Takes the schema and channel records at the given offsets of a buffer."""
+        """Read the schema and channel records at the given offsets of a buffer."""
         data = buffer.data
         for offset in offsets:
             if len(self._builder.lost) > MAX_LOST:
@@ -177,7 +177,7 @@ class McapScan:
                 self._builder.lose(base, 0, f"a definition can't be used: {error}")
 
     def _lose_until_next(self, at: int, reason: str) -> int:
-        """Lists the bytes up to the next plausible record as lost."""
+        """Record the bytes up to the next plausible record as lost."""
         least = CHUNKED if self._has_chunks else UNCHUNKED
         found = next((c for c in self._candidates(at + 1, least) if self._is_plausible(c)), self._size)
         self._builder.lose(at, found - at, reason, torn=found == self._size)
@@ -225,7 +225,7 @@ class McapScan:
             self._builder.lose(0, stop, "the data section's CRC doesn't match its bytes")
 
     def _peek(self, at: int, count: int) -> memoryview:
-        """The bytes at `at`, fewer at the end of the file; read through a block, for remote files' sake."""
+        """Return the bytes at `at`, fewer at the end of the file; buffered for remote files."""
         start, block = self._block
         if not start <= at <= start + len(block) - min(count, self._size - at):
             block = memoryview(self._file.read(at, min(self._size, at + max(count, 64 << 10))))
@@ -245,14 +245,14 @@ def _is_message_index(length: int, head: memoryview) -> bool:
 
 
 def _is_exact(head: ChunkHead, length: int) -> bool:
-    """Whether a chunk record ends where its data do, as all that are written today."""
+    """Return whether a chunk record ends with its data, as all known writers do it."""
     return head.body + head.body_length == RECORD.size + length
 
 
 def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool:
-    """Whether a record that holds no messages looks like what its opcode says.
+    """Return whether a record that isn't a message is plausible for its opcode.
 
-    A flipped bit in the opcode of a chunk must not hide the chunk.
+    A flipped bit in the opcode of a chunk must not cause it to be skipped.
     """
     with suppress(ValueError):
         if _is_exact(chunk_head(memoryview(bytes([CHUNK]) + bytes(head[1:]))), length):
@@ -269,7 +269,7 @@ def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool
 
 
 def _texts_fit(opcode: int, length: int, head: memoryview) -> bool:
-    """Whether the lengths inside an attachment or metadata record fit it, as far as `head` shows them."""
+    """Return whether the lengths inside an attachment or metadata record fit it, as far as `head` goes."""
     cursor = RecordCursor(head[RECORD.size :])
     at = 16 if opcode == ATTACHMENT else 0
     try:
@@ -282,4 +282,4 @@ def _texts_fit(opcode: int, length: int, head: memoryview) -> bool:
             cursor.take(size)
         return at <= length if opcode == METADATA else at + 8 + cursor.unsigned(8) + 4 <= length
     except ValueError:
-        return True  # the texts are longer than what was looked at
+        return True  # the texts are longer than `head`

@@ -1,11 +1,11 @@
-"""The error of adapters, which know the number of a message but not where it lies."""
+"""The error of adapters, which know the number of a message but not its place."""
 
 
 class UnfitError(Exception):
-    """A message holds something else than an adapter reads.
+    """A message has content that an adapter can't read.
 
     Attributes:
-        row: which message of those that were handed over.
+        row: number of the message among the arguments.
     """
 
     def __init__(self, row: int, reason: str):

@@ -1,10 +1,9 @@
-"""Adapters: what `as:` names, such as image, points[x,y,z], scan, navsat, rotation_matrix, camera_matrix.
+"""Adapters, the values of `as:`: image, points[x,y,z], scan, navsat, rotation_matrix, camera_matrix.
 
-Here: which fields each adapter reads of a message, the type of its column, and the pure functions from those
-fields to values. ROS and Foxglove messages are told apart by the fields they have, not by their names.
+Here: the fields that each adapter reads, the type of its column, and the pure functions from those
+fields to values. ROS and Foxglove messages are distinguished by their fields, not by their names.
 Elsewhere: reading fields (layouts and other decoders), pixels (images), point clouds (point_clouds).
-A decoder says by `take` how it reads fields; one that reads them otherwise hands what `paths` names to
-`convert`.
+A decoder calls `take` with a function that reads fields, or `convert` with the fields of `paths`.
 """
 
 from __future__ import annotations
@@ -27,15 +26,17 @@ from logloom.io.logs.messages.fields import has, joined_type, select
 from logloom.io.logs.messages.values import side_by_side
 from logloom.schema import BYTES, ColumnType
 
-Found = Mapping[str, Values]  # by the adapter's own word for a field
-Read = Callable[[Sequence[str], int], Sequence[Values]]  # the fields at some paths; text in arrays so wide
+Found = Mapping[str, Values]  # by the adapter's own name of a field
+Read = Callable[
+    [Sequence[str], int], Sequence[Values]
+]  # reads the fields at some paths, with text in arrays of this width
 
 _FLOAT32, _FLOAT64 = np.dtype("<f4"), np.dtype("<f8")
 _TRANSFORM = {"translation": "xyz", "rotation": "xyzw"}
-# Of packets of video, which logloom.transforms.rows.video_columns reads one after the other; here stand their
-# types. An `image` becomes VIDEO where a topic holds packets.
+# Packets of video are read in order by logloom.transforms.rows.video_columns; these are their types. An
+# `image` becomes VIDEO if a topic contains packets.
 VIDEO, PACKETS, KEYFRAME = "video", "packets", "keyframe"
-_INTERNAL = (VIDEO, point_clouds.TIMES)  # which no recipe names
+_INTERNAL = (VIDEO, point_clouds.TIMES)  # not available in recipes
 _CALL = re.compile(r"(?P<name>\w+)(?:\[(?P<words>[^\[\]]*)\])?")
 
 
@@ -44,11 +45,11 @@ class Adapter:
     """One way to read a kind of messages.
 
     Attributes:
-        shapes: the sets of fields that such messages have, each by the adapter's own words; the first that a
-            definition holds is read.
-        ctype: the column's type; raises a UsageError where the spec makes none.
+        shapes: alternative sets of fields, by the adapter's own names; the first that a definition has is
+            read.
+        ctype: the column's type; raises a UsageError if the spec is invalid.
         convert: from the fields of n messages to the column.
-        takes_words: whether it may be written with a list, as in points[x,y,z].
+        takes_words: whether it may have a list of names, as in points[x,y,z].
     """
 
     shapes: tuple[Mapping[str, str], ...]
@@ -58,7 +59,7 @@ class Adapter:
 
 
 def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
-    """The fields that an adapter reads of such messages, by the adapter's words for them.
+    """Return the fields that an adapter reads, by the adapter's names for them.
 
     Args:
         spec: with at most one path, of the sub-message that the adapter reads.
@@ -80,10 +81,10 @@ def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
 
 
 def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
-    """The type of a column, of one message, before resampling; with an adapter or without.
+    """Return the type of a column before resampling, with or without an adapter.
 
     Raises:
-        UsageError: the messages lack what it reads, or the spec asks for what they can't give.
+        UsageError: the messages lack its fields, or don't support the spec.
     """
     if spec.adapter is None:
         return joined_type(spec, [select(root, path, spec.strings) for path in spec.paths])
@@ -92,16 +93,16 @@ def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
 
 
 def convert(spec: FieldSpec, found: Found) -> Values:
-    """The column, from the fields that `paths` named.
+    """Convert the fields of `paths` to the column.
 
     Raises:
-        UnfitError: a message holds something else than the adapter reads.
+        UnfitError: a message has content that the adapter can't read.
     """
     return _adapter(spec).convert(spec, found)
 
 
 def take(spec: FieldSpec, root: Struct, read: Read) -> Values:
-    """A column of messages whose fields `read` gives; with an adapter or without.
+    """Return a column of messages whose fields `read` returns; with or without an adapter.
 
     Raises:
         UnfitError: as `convert`.
@@ -114,12 +115,12 @@ def take(spec: FieldSpec, root: Struct, read: Read) -> Values:
 
 
 def text_width(spec: FieldSpec) -> int:
-    """Characters that are read of text inside arrays."""
+    """Return the number of characters to read of text inside arrays."""
     return point_clouds.NAME_LENGTH if point_clouds.NAME in (spec.adapter or "") else spec.strings
 
 
 def rotation_matrix(quaternions: NDArray[Any]) -> NDArray[np.float64]:
-    """Rotation matrices of quaternions (x, y, z, w), which needn't be normalised.
+    """Return rotation matrices of quaternions (x, y, z, w), which needn't be normalised.
 
     With s = 2 / (x² + y² + z² + w²) the matrix is
     [1 − s(yy + zz), s(xy − wz), s(xz + wy); s(xy + wz), 1 − s(xx + zz), s(yz − wx);
@@ -237,7 +238,7 @@ def _short_texts(texts: Values, width: int) -> list[str]:
 
 
 def _transform_paths(parent: str, prefix: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The paths of a list of transforms, and those of a message that is one."""
+    """Return the paths of a list of transforms, or of a message that is one."""
     axes = [f"{word}.{axis}" for word, axes in _TRANSFORM.items() for axis in axes]
     one = {"parent": parent, "child": "child_frame_id", **{path: f"{prefix}{path}" for path in axes}}
     return {word: f"transforms[].{path}" for word, path in one.items()}, one

@@ -1,15 +1,14 @@
 """Reading the same place of many payloads at once.
 
 Here: `Cursor`, payloads of one byte order, and how to read words, values and stretches of bytes of all of
-them in one call. It is the only code that touches payload bytes, and checks every read against the end of
-its message.
-Elsewhere: what lies where (logloom.io.logs.messages.ros.decoders).
+them in one call. Only this code accesses payload bytes; it checks every read against the end of its message.
+Elsewhere: layouts (logloom.io.logs.messages.ros.decoders).
 
 A place is counted from the start of each payload's body. It is a plain int while it is the same in all
 payloads, and an array (n,) from where they differ; so messages of one layout are walked once, whatever their
-number, and others at the cost of a few numpy calls a field. Payloads at equal distances in their buffer, as
-those of one topic alone in a chunk, are read as one strided view; what was read of them to find the way is
-remembered, so that going the same way again touches nothing but the values wanted.
+number, and others at the cost of a few numpy calls a field. Payloads at equal distances in their buffer, such
+as those of the only topic of a chunk, are read as one strided view; places that were found are cached, so
+that repeated walks read only the requested values.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ Buffer = NDArray[np.uint8]
 
 VIEW_BYTES = 256  # rows of bytes this long on average stay views of their buffers
 _HEAD_BYTES = 32  # of each payload that are fetched when the first of them is asked for
-_COPY_BYTES = 96  # from about here one slice a row is faster than an index for every byte
-_JOIN_ROWS, _JOIN_BYTES = 32, 4096  # few and small payloads a buffer are joined first
+_COPY_BYTES = 96  # from about here one slice per row is faster than an index for every byte
+_JOIN_ROWS, _JOIN_BYTES = 32, 4096  # few and small payloads per buffer are joined first
 
 
 class MisfitError(Exception):
@@ -50,7 +49,7 @@ class MisfitError(Exception):
 
 
 class Run(NamedTuple):
-    """Neighbours among the payloads of a cursor that lie in one buffer.
+    """Neighbouring payloads of a cursor in one buffer.
 
     Attributes:
         rows: of the cursor.
@@ -68,14 +67,14 @@ class Cursor:
     """Payloads of one byte order.
 
     Attributes:
-        buffers: what they lie in.
-        buffer: (n,) each of them in which.
-        base: (n,) where in it its body starts.
+        buffers: of the payloads.
+        buffer: (n,) index of each payload's buffer.
+        base: (n,) start of its body in the buffer.
         size: (n,) bytes of each body; the least and the most are `shortest` and `longest`.
         rows: (n,) which of the RawMessages they are; n >= 1.
         order: "<" or ">".
         lead: bytes of each payload before its body.
-        places: where elements of arrays were found (`logloom.io.logs.messages.ros.elements`).
+        places: cached places of elements of arrays (`logloom.io.logs.messages.ros.elements`).
     """
 
     __slots__ = (
@@ -119,7 +118,7 @@ class Cursor:
         return len(self.rows)
 
     def take(self, which: Array | slice) -> Cursor:
-        """Some of the payloads."""
+        """Return a cursor of some of the payloads."""
         base, size, rows = self.base[which], self.size[which], self.rows[which]
         return Cursor(self.buffers, self.buffer[which], base, size, rows, self.order, self.lead)
 
@@ -128,7 +127,7 @@ class Cursor:
         return [self.take(run.rows) for run in self._runs]
 
     def refuse(self, bad: bool | NDArray[np.bool_], reason: str) -> None:
-        """Raises a MisfitError of the payloads for which `bad` is true; one bool stands for all."""
+        """Raise a MisfitError for the payloads with a true `bad`; a single bool applies to all."""
         if isinstance(bad, np.ndarray):
             if bad.any():
                 raise MisfitError(self.rows[bad], reason)
@@ -136,12 +135,12 @@ class Cursor:
             raise MisfitError(self.rows, reason)
 
     def need(self, at: At) -> None:
-        """Refuses messages that end before `at`."""
+        """Refuse messages that end before `at`."""
         if isinstance(at, np.ndarray) or at > self.shortest:
             self.refuse(at > self.size, "it ends before its definition does")
 
     def word(self, at: At) -> At:
-        """The u32 at a place of each payload; one int if all are equal."""
+        """Return the u32 at a place of each payload; one int if all are equal."""
         if len(self) == 1:  # a numpy call on one value costs ten times as much
             self.need(at + 4)
             start = int(self.base[0]) + int(at if isinstance(at, int) else at[0])
@@ -154,7 +153,7 @@ class Cursor:
         return self._words[at]
 
     def need_zero(self, at: At) -> None:
-        """Refuses messages whose byte at a place, which ends a text, isn't zero."""
+        """Refuse messages in which the byte at a place, the end of a text, isn't zero."""
         if isinstance(at, int) and at in self._ended:
             return
         self.refuse(self.items(at, np.dtype("u1")) != 0, "text doesn't end with a zero byte")
@@ -173,9 +172,10 @@ class Cursor:
         return packed.view(base).reshape(len(self), *shape)
 
     def _from_head(self, at: int, width: int) -> Array | None:
-        """(n,) opaque items out of the first bytes of each payload; None where they reach beyond.
+        """(n,) opaque items from the first bytes of each payload; None if they are further behind.
 
-        What leads the way mostly lies there: fetching that once beats going to every payload for each word.
+        Lengths are mostly there: fetching these bytes once is faster than accessing each payload for each
+        word.
         """
         at += self.lead
         length = min(_HEAD_BYTES, self.shortest + self.lead)
@@ -186,7 +186,7 @@ class Cursor:
         return np.ndarray((len(self),), f"V{width}", self._head.data, at, (length,)).copy()
 
     def _fetched(self, at: At, width: int) -> Array:
-        """(n,) opaque items of `width` bytes; the payloads have that many there."""
+        """(n,) opaque items of `width` bytes, which the payloads must have."""
         opaque = np.dtype(f"V{width}")
         packed = np.empty(len(self), opaque)
         for buffer, rows, start, step in self._runs:
@@ -204,7 +204,7 @@ class Cursor:
         return packed
 
     def windows(self, at: At, width: int) -> Array | None:
-        """(n,) opaque items from a place of each payload on, with whatever lies behind its end.
+        """(n,) opaque items from a place of each payload on, including bytes after its end.
 
         None where a buffer is shorter than one.
         """
@@ -222,7 +222,7 @@ class Cursor:
         return packed
 
     def runs(self, at: At, lengths: At) -> Buffer:
-        """Stretches of `lengths` bytes at a place of each payload, end to end."""
+        """Return `lengths` bytes at a place of each payload, concatenated."""
         self.need(at + lengths)
         if isinstance(lengths, int):
             return self.items(at, np.dtype((np.uint8, (lengths,)))).reshape(-1)
@@ -241,7 +241,7 @@ class Cursor:
         return joined
 
     def bytes(self, at: At, lengths: At) -> Ragged:
-        """A row of bytes of each payload; long ones are views of the buffer."""
+        """Return a row of bytes for each payload; long ones are views of the buffer."""
         self.need(at + lengths)
         counts = spread(lengths, len(self))
         if counts.sum() < VIEW_BYTES * len(self):
@@ -270,23 +270,23 @@ def _runs(buffers: Sequence[Buffer], buffer: NDArray[np.intp], base: NDArray[np.
 
 
 def settle(at: NDArray[np.integer[Any]]) -> At:
-    """One int for an array of equal values."""
+    """Return one int for an array of equal values."""
     first = int(at[0])
     return first if len(at) == 1 or bool((at == first).all()) else at.astype(np.int64, copy=False)
 
 
 def spread(at: At, n: int) -> NDArray[np.int64]:
-    """(n,) of one int."""
+    """Broadcast one int to (n,)."""
     return at if isinstance(at, np.ndarray) else np.full(n, at, np.int64)
 
 
 def cursors(raw: RawMessages, encapsulated: bool) -> Sequence[Cursor | MisfitError]:
-    """All payloads, by byte order; and those whose first bytes show that they can't be read.
+    """Group all payloads by byte order; also return those with invalid first bytes.
 
-    They are made once: checking messages, their times and each of their columns go the same ways.
+    Made once for checks, times and columns of messages, which walk the same places.
 
     Args:
-        encapsulated: whether four bytes come before the body, which tell the byte order.
+        encapsulated: whether four bytes with the byte order precede the body.
     """
     key = "cursors", encapsulated
     if key not in raw.remembered:
@@ -328,7 +328,7 @@ _Placed = tuple[
 
 
 def _by_buffer(raw: RawMessages) -> _Placed:
-    """The payloads, those of each buffer next to each other."""
+    """Sort payloads so that those of each buffer are adjacent."""
     turns = np.flatnonzero(raw.buffer[1:] != raw.buffer[:-1]) + 1
     few, small = len(raw) < _JOIN_ROWS * (len(turns) + 1), raw.length.sum() < _JOIN_BYTES * len(raw)
     if len(turns) and few and small:
@@ -345,7 +345,7 @@ def _joined(raw: RawMessages) -> _Placed:
     where = zip(raw.buffer.tolist(), starts.tolist(), (starts + raw.length).tolist(), strict=True)
     payloads = [memoryview(raw.buffers[buffer])[start:end] for buffer, start, end in where]
     found = np.array([len(payload) for payload in payloads], np.int64)
-    # A payload that leaves its buffer was cut short here; it must not look as if it were whole.
+    # A payload beyond its buffer was cut here; it must not appear complete.
     size = np.where((found < raw.length) | (raw.start < 0), -1, raw.length)
     joined = np.frombuffer(b"".join(payloads), np.uint8)
     return [joined], np.zeros(len(raw), np.intp), np.cumsum(found) - found, size, np.arange(len(raw))

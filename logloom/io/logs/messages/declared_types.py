@@ -1,4 +1,4 @@
-"""What all decoders of messages with a definition tell from it, without a message.
+"""Base of decoders of messages with a definition: what follows from the definition alone.
 
 Here: `TypedDecoder`.
 Elsewhere: decoding by a fixed layout (logloom.io.logs.messages.ros.decoders), by objects of a library
@@ -18,7 +18,7 @@ from logloom.schema import ColumnType
 
 
 class TypedDecoder:
-    """Messages of one type, of which `root` is the definition; pickles by its topic.
+    """Messages of one type with the definition `root`; pickles by its topic.
 
     Attributes:
         stamps: where stamps are: ROS headers, Foxglove messages, and the first of a list of transforms.
@@ -34,7 +34,7 @@ class TypedDecoder:
         return type(self), (self.info,)
 
     def root_for(self, spec: FieldSpec) -> Struct:
-        """The type of messages, as far as a column looks into them."""
+        """Return the type of messages, as far as a column reads them."""
         return self.root
 
     def column_type(self, spec: FieldSpec) -> ColumnType:

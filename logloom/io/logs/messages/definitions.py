@@ -1,11 +1,10 @@
 """Message definitions as one small tree of types.
 
-Here: the tree, and `link`, which makes it of declarations.
+Here: the tree, and `link`, which makes it from declarations.
 Elsewhere: the grammars (rosmsg for .msg text, idl for .idl text), choosing among them
-(logloom.io.logs.messages.ros.languages), paths through the tree (fields), and how the types lie in bytes
-(logloom.io.logs.messages.ros.wire).
-Grammars give *declarations*, in which types are names; linking them into a tree finds what is missing,
-recursive or absurdly large.
+(logloom.io.logs.messages.ros.languages), paths through the tree (fields), and the types' layout in bytes
+(logloom.io.logs.messages.ros.wire). Grammars give *declarations*, in which types are names; linking them into
+a tree finds missing, recursive and excessively large types.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any
 import numpy as np
 
 MAX_DEPTH = 64  # sub-messages within sub-messages
-MAX_FIELDS = 100_000  # of a message, those of sub-messages counted wherever they occur
-# Of what a definition alone makes certain, such as float64[1000000], a number counting as one: as large as an
-# element may be for its size times a u32 count to stay within int64.
+MAX_FIELDS = 100_000  # of a message, counting those of sub-messages wherever they occur
+# Limits what a definition alone implies, such as float64[1000000], counting each number as one; it keeps the
+# size of an element times a u32 count within int64.
 MAX_FIXED_NUMBERS = 1 << 26
 
 
@@ -56,7 +55,7 @@ Type = Number | Text | Struct
 
 @dataclass(frozen=True)
 class Array:
-    """Of `length` elements, or where that is None of any number up to `bound`."""
+    """An array of `length` elements, or, if that is None, of any number up to `bound`."""
 
     length: int | None = None
     bound: int | None = None
@@ -71,7 +70,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Declared:
-    """A field whose type is still a name: of a primitive, or of a message as `pkg/Name` or `Name`."""
+    """A field whose type is still the name of a primitive, or of a message as `pkg/Name` or `Name`."""
 
     name: str
     type: str
@@ -122,7 +121,7 @@ def short_name(name: str) -> str:
 
 
 def link(declared: Declarations, primitives: Mapping[str, Type]) -> Struct:
-    """The tree of the first message of `declared`.
+    """Link declarations to the tree of their first message.
 
     Raises:
         ValueError: a type is missing, recursive or absurdly large.

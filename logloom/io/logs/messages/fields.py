@@ -1,16 +1,16 @@
-"""Field paths: from `pose.pose.position`, `a[3]`, `a[1:4]` or `objects[].size` to what a column holds.
+"""Field paths: from `pose.pose.position`, `a[3]`, `a[1:4]` or `objects[].size` to column types.
 
 Here: the grammar of paths, finding them in a definition, and the column types that follow from both.
 Elsewhere: definitions (definitions), reading what was selected (logloom.io.logs.messages.ros.decoders),
 adapters (adapters).
 
-What a path means:
+Meaning of a path:
 * A number is a scalar, a fixed array a vector, any other array a ragged row; sequences of bytes are bytes,
   a string is a string, text in arrays and sub-messages has a fixed width. Times and durations are int64 ns.
 * A sub-message whose numbers all have one type flattens in definition order; any other is a structured value.
 * An array of sub-messages is an array of structured values, packed, with nested sub-messages as nested
   structured fields. `objects[].size` picks one field of each element.
-* `a[3]` and `a[1:4]` count in fixed arrays only, since rows couldn't all have what they name in others.
+* `a[3]` and `a[1:4]` index fixed arrays only, as other arrays may be shorter in some rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logloom.io.logs.messages.definitions import Array, Field, Number, Struct, T
 from logloom.schema import BYTES, STRING, ColumnType
 from logloom.text import some_of
 
-MAX_VALUE_BYTES = 1 << 26  # of one structured value; widths of text count in it
+MAX_VALUE_BYTES = 1 << 26  # of one structured value, including widths of text
 
 _STEP = re.compile(r"([A-Za-z_]\w*)(?:\[(\d*)(?:(:)(\d*))?\])?")
 _TIME = np.dtype("<i8")
@@ -61,7 +61,7 @@ class Selection:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether this is a sequence of bytes, which reads as a row of bytes."""
+        """Whether this is a sequence of bytes, which becomes a row of bytes."""
         is_byte = isinstance(self.type, Number) and self.type.is_byte
         return is_byte and self.array is not None and self.array.length is None
 
@@ -72,21 +72,21 @@ class Selection:
 
     @cached_property
     def packed(self) -> np.dtype[Any]:
-        """Of `type`, as it is kept inside arrays; see `packed`."""
+        """Return `packed` of `type`."""
         return packed(self.type, self.width)
 
 
 def whole(name: str, field: Field, width: int) -> Selection:
-    """All of a field, as it is kept inside a structured value."""
+    """Select a whole field of a structured value."""
     inner = Selection((), field.type, None, width, flatten=False, is_inside=True) if field.array else None
     return Selection((name,), field.type, field.array, width, inner=inner, flatten=False, is_inside=True)
 
 
 def select(root: Struct, path: str, width: int = 32) -> Selection:
-    """Finds a path in a definition.
+    """Find a path in a definition.
 
     Raises:
-        UsageError: no such field, or one that can't be picked so; names the nearest valid path.
+        UsageError: no such field, or an invalid index; suggests the nearest valid path.
     """
     steps = [_STEP.fullmatch(part) for part in path.split(".")]
     parsed = [step for step in steps if step]
@@ -96,9 +96,9 @@ def select(root: Struct, path: str, width: int = 32) -> Selection:
 
 
 def has(root: Struct, path: str) -> bool:
-    """Whether `select` finds a path."""
+    """Return whether `select` finds a path."""
     inside: Type = root
-    for name in re.sub(r"\[[^\]]*\]", "", path).split("."):  # or an error would look for what was meant
+    for name in re.sub(r"\[[^\]]*\]", "", path).split("."):  # or an error would search for the nearest one
         field = inside.field(name) if isinstance(inside, Struct) else None
         if field is None:
             return False
@@ -111,7 +111,7 @@ def has(root: Struct, path: str) -> bool:
 
 
 def stamp_in(root: Struct, paths: Sequence[str]) -> Selection | None:
-    """The first of some paths that leads to one time, or by way of a list's elements to a time in each."""
+    """Return the first of some paths that leads to a time, or through a list to one per element."""
     for path in paths:
         if not has(root, path):
             continue
@@ -236,7 +236,7 @@ def value_type(selection: Selection) -> tuple[np.dtype[Any], tuple[int | None, .
 
 
 def flat(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], tuple[int]] | None:
-    """The number type and count that a packed structured dtype consists of; None where it has several."""
+    """Return the number type and count of a packed structured dtype; None if it has several types."""
     kinds = set(_leaves(dtype))
     if len(kinds) != 1:
         return None
@@ -254,12 +254,12 @@ def _leaves(dtype: np.dtype[Any]) -> Iterator[np.dtype[Any]]:
 
 
 def packed(kind: Type, width: int, where: str = "") -> np.dtype[Any]:
-    """The dtype of a value inside arrays: packed and little-endian, text as `<U{width}`.
+    """Return the dtype of a value inside arrays: packed and little-endian, text as `<U{width}`.
 
     Sub-messages without fields are left out.
 
     Raises:
-        UsageError: it holds an array without fixed length, no numbers at all, or is absurdly large.
+        UsageError: it contains an array without fixed length or no numbers at all, or is too large.
     """
     if isinstance(kind, Number):
         return kind.dtype
@@ -272,15 +272,15 @@ def packed(kind: Type, width: int, where: str = "") -> np.dtype[Any]:
         name = f"{where}.{field.name}" if where else field.name
         if field.array is not None and field.array.length is None:
             raise UsageError(
-                f"{kind.name} holds {name}, whose length differs, so a column can't hold it whole; "
-                "name the fields to take, or take that one as a column of its own"
+                f"{kind.name} contains {name}, whose length differs, so it can't be a whole value of a "
+                "column; name the fields to take, or take that one as a separate column"
             )
         if isinstance(field.type, Struct) and not field.type.fields:
             continue
         inner = packed(field.type, width, name)
         members.append((field.name, inner, (field.array.length,)) if field.array else (field.name, inner))
     if not members:
-        raise UsageError(f"{kind.name} has no fields, so there is nothing to hold")
+        raise UsageError(f"{kind.name} has no fields, so it has no values")
     dtype = np.dtype(members)
     if dtype.itemsize > MAX_VALUE_BYTES:
         raise UsageError(f"{kind.name} would take {dtype.itemsize} bytes a value: name the fields to take")
@@ -288,10 +288,10 @@ def packed(kind: Type, width: int, where: str = "") -> np.dtype[Any]:
 
 
 def joined_type(spec: FieldSpec, selections: Sequence[Selection]) -> ColumnType:
-    """What a column of one or more paths holds; several are laid side by side along the last axis.
+    """Return the type of a column of one or more paths; several are concatenated along the last axis.
 
     Raises:
-        UsageError: several paths whose types differ, or that can't lie side by side.
+        UsageError: several paths whose types or shapes differ.
     """
     if len(selections) == 1:
         return column_type(selections[0])
@@ -305,7 +305,9 @@ def joined_type(spec: FieldSpec, selections: Sequence[Selection]) -> ColumnType:
             )
         same = selection.names == selections[0].names if kind.is_ragged else not first.is_ragged
         if not same or len(kind.tail) > 1:
-            raise UsageError(f"field {path} can't lie beside {spec.paths[0]}: their rows have other shapes")
+            raise UsageError(
+                f"field {path} can't be concatenated with {spec.paths[0]}: their rows have other shapes"
+            )
         widths.append(kind.tail[0] if kind.tail else 1)
     ragged = (None,) if first.is_ragged else ()
     return ColumnType(first.dtype, (*ragged, sum(widths)))

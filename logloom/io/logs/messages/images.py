@@ -1,14 +1,13 @@
-"""Images: from sensor_msgs/Image and CompressedImage and their Foxglove kin to pixels or encoded bytes.
+"""Images: from sensor_msgs/Image, CompressedImage and Foxglove's equivalents to pixels or encoded bytes.
 
 Here: encodings, padding of rows, byte order, decoding, `resize` and `encode`.
-Elsewhere: which messages are images (adapters).
+Elsewhere: recognizing messages with images (adapters).
 
-An image is (height, width, channels) of uint8, or of uint16 or float32 where the spec's `dtype` says so:
-which encoding a message has stands in the message, and a column's type may not depend on that. Channels are
-R, G, B and perhaps alpha; Bayer mosaics stay as they are, one channel. A column is ragged in all three axes,
-or (h, w, c) of `shape`; with `resize` it is (height, width, c), c being that of `shape`, else 3. JPEG and PNG
-messages that aren't resized pass `encode` of the same kind untouched, if they decode. Pillow is imported when
-needed.
+An image is (height, width, channels) of uint8, or of uint16 or float32 by the spec's `dtype`: the encoding is
+declared in each message, on which a column's type must not depend. Channels are R, G, B and perhaps alpha;
+Bayer mosaics stay as they are, one channel. A column is ragged in all three axes, or (h, w, c) of `shape`;
+with `resize` it is (height, width, c), c being that of `shape`, else 3. JPEG and PNG messages that aren't
+resized pass `encode` of the same kind untouched, if they decode. Pillow is imported when needed.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from logloom.io.logs.interface import FieldSpec
 from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.schema import BYTES, ColumnType
 
-MAX_PIXELS = 1 << 27  # of a compressed image: a few bytes may claim any size
+MAX_PIXELS = 1 << 27  # of a compressed image: a few bytes can declare any size
 JPEG_QUALITY = 95
-# Pixels that a byte may hold: in a JPEG, blocks of 64 take a bit each at least; deflate packs 1032 bytes into
-# one, of which a PNG has 8 pixels each at most. Else a broken header would claim memory in vain.
+# Limit of pixels per byte: in a JPEG, blocks of 64 take a bit each at least; deflate packs 1032 bytes into
+# one, of which a PNG has 8 pixels each at most. Else a broken header would reserve memory in vain.
 _PER_BYTE = {"JPEG": 1024, "PNG": 8 * 1032}
 _FEW_PIXELS = 1 << 20
-# Images of one call together, which none of them shows: above the first, their bytes are so many times those
-# of the messages at most.
+# Limit of all images of one call: above the first, their bytes are at most this many times those of the
+# messages.
 _FREE_BYTES, _BYTES_PER_BYTE = 1 << 30, 1024
 
 SHAPES: tuple[Mapping[str, str], ...] = (
@@ -85,7 +84,7 @@ def column_type(spec: FieldSpec) -> ColumnType:
 
 
 def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
-    """n images as the column of `column_type`; raw ones that need no change are views of their messages."""
+    """Convert n images to the column of `column_type`; unchanged raw ones are views of their messages."""
     ctype = column_type(spec)
     rows: list[Pixels] = []
     packed = unpacked = 0
@@ -111,12 +110,12 @@ def _value(spec: FieldSpec, ctype: ColumnType, message: Mapping[str, Any]) -> Pi
 
 
 def finished(spec: FieldSpec, ctype: ColumnType, pixels: Pixels, name: str) -> Pixels:
-    """What a column holds of an image: resized, encoded, of the column's type.
+    """Resize, encode and convert an image for a column.
 
     Args:
-        ctype: as `column_type` gives it.
+        ctype: of `column_type`.
         pixels: (h, w, c).
-        name: of its encoding.
+        name: name of its encoding.
 
     Raises:
         ValueError: it doesn't fit the column.
@@ -147,10 +146,10 @@ def _is(encode: str, data: Pixels) -> bool:
 
 
 def raw_pixels(message: Mapping[str, Any]) -> Pixels:
-    """(h, w, c) of a raw image; a view where channels and bytes already lie in order.
+    """Return (h, w, c) pixels of a raw image; a view if channels and bytes are in order.
 
     Raises:
-        ValueError: an unknown encoding, or fewer bytes than height and step say.
+        ValueError: an unknown encoding, or too few bytes for height and step.
     """
     encoding = _text(message["encoding"])
     if encoding not in _ENCODINGS:
@@ -170,7 +169,7 @@ def raw_pixels(message: Mapping[str, Any]) -> Pixels:
 
 
 def _decoded(message: Mapping[str, Any]) -> Pixels:
-    """(h, w, c) of a JPEG, PNG or WebP.
+    """Decode a JPEG, PNG or WebP to (h, w, c) pixels.
 
     Raises:
         ValueError: it doesn't decode, or is something else.
@@ -188,7 +187,7 @@ def _decoded(message: Mapping[str, Any]) -> Pixels:
                 raise ValueError(f"it claims {image.height} x {image.width} pixels in {len(data)} bytes")
             mode = _PLAIN_MODES.get(image.mode)
             pixels = np.asarray(image.convert(mode) if mode else image)
-    except Exception as error:  # Pillow raises many kinds
+    except Exception as error:  # Pillow raises many types of errors
         raise ValueError(f"an image of format {form!r} that doesn't decode ({error})") from error
     if pixels.dtype == np.int32:  # how Pillow gives some 16-bit grey
         pixels = pixels.astype("<u2")
@@ -197,6 +196,8 @@ def _decoded(message: Mapping[str, Any]) -> Pixels:
 
 def check_decodes(data: bytes) -> None:
     """
+    Check that a picture decodes.
+
     Raises:
         ValueError: a picture doesn't decode.
     """
@@ -208,7 +209,7 @@ def check_decodes(data: bytes) -> None:
                 raise ValueError(f"it claims {image.height} x {image.width} pixels in {len(data)} bytes")
             image.draft("L", (1, 1))  # a JPEG's whole entropy code is read, its pixels aren't made
             image.load()
-    except Exception as error:  # Pillow raises many kinds
+    except Exception as error:  # Pillow raises many types of errors
         raise ValueError(f"a picture that doesn't decode ({error})") from error
 
 
@@ -217,7 +218,9 @@ def _most_pixels(form: str | None, num_bytes: int) -> int:
 
 
 def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """(height, width, c) by Pillow's bilinear filter; 16 bits and floats pass through float32."""
+    """Resize to (height, width, c) by Pillow's bilinear filter; 16 bits and floats are converted through
+    float32.
+    """
     from PIL import Image
 
     if 0 in pixels.shape:
@@ -233,7 +236,7 @@ def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def encoded(pixels: Pixels, encode: str) -> bytes:
-    """A JPEG of quality 95, or a PNG.
+    """Encode as a JPEG of quality 95, or a PNG.
 
     Raises:
         ValueError: the format can't hold such pixels.

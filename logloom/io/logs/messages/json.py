@@ -1,13 +1,13 @@
 """The decoder of JSON messages, with a JSON Schema as their definition or none.
 
 Here: schemas to types, and checked values of messages.
-Elsewhere: columns out of such messages (object_decoders).
+Elsewhere: columns of such messages (object_decoders).
 
 By a schema, `number` is float64, `integer` and enums of integers int64, `boolean` bool, `string` text or
-(with contentEncoding base64) bytes; an object of seconds and nanoseconds ({sec, nsec} and kin) is a time in
-int64 ns. Where no schema tells, the column's `dtype` does: of the value at the end of the path, of the
-elements where the path ends in `[]`. Values are never rounded or wrapped: one that isn't of its type is an
-error, except null, which is NaN where a float belongs.
+(with contentEncoding base64) bytes; an object of seconds and nanoseconds ({sec, nsec} and the like) is a time
+in int64 ns. Without a schema the column's `dtype` is the type: of the value at the end of the path, or of its
+elements if the path ends in `[]`. Values are never rounded or wrapped: one of another type is an error,
+except null, which is NaN for floats.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class JsonDecoder(ObjectDecoder):
         if spec.adapter is not None:
             if not self.root.fields:
                 raise UsageError(
-                    f"as {spec.adapter}: JSON messages without a schema don't tell types; take fields, and "
-                    "say their dtype"
+                    f"as {spec.adapter}: JSON messages without a schema have no types; name fields, and "
+                    "their dtype"
                 )
             return self.root
         unknown = [path for path in spec.paths if not has(self.root, path)]
@@ -77,10 +77,10 @@ class JsonDecoder(ObjectDecoder):
         if spec.dtype is None:
             if not self.root.fields:
                 raise UsageError(
-                    f"field {unknown[0]!r}: JSON messages without a schema don't tell types: say dtype, and "
+                    f"field {unknown[0]!r}: JSON messages without a schema have no types: set dtype, and "
                     "write [] after the path of an array"
                 )
-            return self.root  # in which to find the nearest valid name
+            return self.root  # to find the nearest valid name
         return _of_paths(self.info.type, [path.split(".") for path in spec.paths], _leaf(spec.dtype))
 
     def parse(self, payload: bytes) -> Any:
@@ -116,7 +116,7 @@ class JsonDecoder(ObjectDecoder):
 
 
 class _JsonSchema:
-    """From JSON Schema to types; what it doesn't type (recursion, unions, free objects) is left out."""
+    """Convert JSON Schema to types; parts without types (recursion, unions, free objects) are left out."""
 
     def __init__(self, schema: Any):
         self._schema = schema
@@ -129,7 +129,7 @@ class _JsonSchema:
         return found[0]
 
     def _type(self, schema: Any, name: str, inside: tuple[str, ...]) -> tuple[Type, Array | None] | None:
-        """The type of a value, and of which array it is an element; None where the schema doesn't tell."""
+        """Return the type of a value, and of an array its elements'; None if the schema doesn't define it."""
         self._num_fields += 1
         if self._num_fields > MAX_FIELDS:
             raise ValueError(f"more than {MAX_FIELDS} fields: absurdly large")
@@ -175,7 +175,7 @@ class _JsonSchema:
         return Struct(name, tuple(found))
 
     def _at(self, reference: str) -> Any:
-        """What a reference within the schema names; None for any other."""
+        """Resolve a reference within the schema; None for any other."""
         if not reference.startswith("#"):
             return None
         at = self._schema
@@ -185,7 +185,7 @@ class _JsonSchema:
 
 
 def _of_paths(name: str, paths: Sequence[Sequence[str]], leaf: tuple[Type, Array | None]) -> Struct:
-    """A type in which these paths, given as their steps, end at such leaves."""
+    """Return a type in which these paths, given as steps, end at such leaves."""
     fields = []
     for step in dict.fromkeys(path[0] for path in paths):
         deeper = [path[1:] for path in paths if path[0] == step and len(path) > 1]
@@ -198,7 +198,7 @@ def _of_paths(name: str, paths: Sequence[Sequence[str]], leaf: tuple[Type, Array
 
 
 def _kind(schema: Mapping[str, Any]) -> str | None:
-    """The type that a schema names; of a number that may be null, the number's."""
+    """Return the type in a schema; for a number that may be null, the number's."""
     kind = schema.get("type")
     if isinstance(kind, list):
         kinds = [item for item in kind if item != "null"]
@@ -231,7 +231,7 @@ def _loads(data: bytes) -> Any:
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A number that numpy takes into `dtype` unchanged, but for the rounding of floats."""
+    """Check that numpy converts a number to `dtype` unchanged, apart from the rounding of floats."""
     if dtype.kind == "b":
         if not isinstance(value, bool):
             raise ValueError(f"{value!r:.40} is neither true nor false")

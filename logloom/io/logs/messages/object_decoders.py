@@ -1,9 +1,9 @@
-"""Decoders whose own library makes an object of each message: what they share.
+"""Base of decoders whose library makes an object of each message.
 
-Here: `ObjectDecoder`, which picks values out of such objects and lays them into columns. An object is made
-once, however many columns look into it, as long as there aren't too many.
+Here: `ObjectDecoder`, which converts values of such objects to columns. Objects are cached for several
+columns, up to a limit.
 Elsewhere: the libraries and their definitions (protobuf, json), paths (fields), adapters.
-Columns have the types, and errors the words, that encodings of fixed layout have.
+Column types and errors are the same as for encodings of fixed layout.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ _T = TypeVar("_T")
 class ObjectDecoder(TypedDecoder):
     """Decodes messages of one type, one by one; built once per topic, thread-safe, pickles.
 
-    An encoding says how to read a payload, a field, elements, numbers and bytes. Each of these raises a
-    ValueError where a message doesn't hold what its definition promises.
+    An encoding implements reading a payload, a field, elements, numbers and bytes. Each of these raises a
+    ValueError if a message doesn't fit its definition.
     """
 
     stamps = (*TypedDecoder.stamps, "transforms[].timestamp")
 
     def parse(self, payload: bytes) -> Any:
-        """The object of a message."""
+        """Parse a message to an object."""
         raise NotImplementedError
 
     def field(self, message: Any, name: str) -> Any:
-        """A field's value."""
+        """Return a field's value."""
         raise NotImplementedError
 
     def elements(self, value: Any) -> Sequence[Any]:
-        """The elements of an array."""
+        """Return the elements of an array."""
         raise NotImplementedError
 
     def numbers(self, values: Sequence[Any], kind: Number) -> Sequence[Any]:
-        """What numpy turns into numbers of this kind without changing a value."""
+        """Return what numpy converts to numbers of this kind without changing a value."""
         raise NotImplementedError
 
     def octets(self, value: Any) -> bytes:
-        """The bytes of a sequence of bytes."""
+        """Return the bytes of a sequence of bytes."""
         raise NotImplementedError
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
-        """(N,) header stamps in ns; a message that holds none gets `MIN_TIME`."""
+        """(N,) header stamps in ns; `MIN_TIME` for messages without one."""
         stamp = self._stamp()
         if stamp is None:
             return np.full(len(raw), MIN_TIME, np.int64)
@@ -111,7 +111,7 @@ class ObjectDecoder(TypedDecoder):
         return message
 
     def _read(self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int) -> list[Values]:
-        """What is selected, of all messages in their order."""
+        """Read a selection of all messages in order."""
         selections = [select(root, path, width) for path in paths]
         columns: list[list[Any]] = [[] for _ in selections]
         for row in range(len(raw)):
@@ -126,7 +126,7 @@ class ObjectDecoder(TypedDecoder):
         return [_laid_out(column, selection) for column, selection in zip(columns, selections, strict=True)]
 
     def _value(self, message: Any, selection: Selection) -> Any:
-        """What is selected of a message: bytes for bytes and text, else see `_picked`."""
+        """Read a selection of a message: bytes for bytes and text, else see `_picked`."""
         if not (selection.is_bytes or _is_text(selection)):
             return self._picked(message, selection)
         for name in selection.names:
@@ -134,7 +134,7 @@ class ObjectDecoder(TypedDecoder):
         return self.octets(message) if selection.is_bytes else _text(message).encode("utf-8")
 
     def _picked(self, value: Any, selection: Selection) -> Any:
-        """A number, a text, a tuple for a sub-message, or a list for an array."""
+        """Read a number, a text, a tuple for a sub-message, or a list for an array."""
         for name in selection.names:
             value = self.field(value, name)
         if selection.array is None or selection.inner is None:
@@ -209,7 +209,7 @@ def _short(text: str, width: int) -> str:
 
 
 def _laid_out(column: Sequence[Any], selection: Selection) -> Values:
-    """The values of all messages as a column."""
+    """Convert the values of all messages to a column."""
     if selection.is_bytes or _is_text(selection):
         return Ragged.from_bytes(column)
     inmost = selection

@@ -1,7 +1,7 @@
-"""Values of the messages that can be decoded, where some can't.
+"""Decode the values of messages, leaving out those that can't be decoded.
 
 Here: `take_partly`.
-Elsewhere: decoding (logloom.io.logs.messages), what becomes of messages that can't be decoded
+Elsewhere: decoding (logloom.io.logs.messages), reporting messages that can't be decoded
 (logloom.transforms.rows.topic_columns).
 """
 
@@ -19,9 +19,9 @@ from logloom.errors import LogloomError, StorageError
 
 Rows = NDArray[np.intp]
 
-# Want of memory, files or modules, and refusals of a store: no fault of a message.
+# Lack of memory, files or modules, and failures of a store aren't faults of a message.
 _NOT_OF_A_MESSAGE = (StorageError, MemoryError, OSError, ImportError)
-# Decoders limit what small messages unpack to, within one call; so do several calls together.
+# Decoders limit the expansion of small messages within one call, and several calls together do as well.
 _MAX_BYTES = 1 << 30
 
 
@@ -31,18 +31,17 @@ def take_partly(
     """Take the values of messages, leaving out each that can't be taken alone.
 
     Args:
-        take: gives the values of some messages; raises where one of them can't be decoded.
+        take: returns the values of some messages; raises if one of them can't be decoded.
         rows: (n,) numbers of messages.
 
     Returns:
-        Values of those that could be taken, None where there are none of them; (n,) which these are; and why
-        the others could not, by their numbers.
+        Values of the decoded messages, or None; (n,) mask of these; and errors by the numbers of the others.
     """
     reasons: dict[int, str] = {}
     parts = _taken(take, rows, reasons)
     size = sum(_num_bytes(values) for values in parts) if len(parts) > 1 else 0
     if size > _MAX_BYTES:
-        return take(rows), np.ones(len(rows), np.bool_), {}  # raises what it raised before
+        return take(rows), np.ones(len(rows), np.bool_), {}  # raises the same error again
     values = parts[0] if len(parts) == 1 else blocks.concatenate(parts) if parts else None
     return values, ~np.isin(rows, list(reasons)), reasons
 
@@ -52,7 +51,7 @@ def _taken(take: Callable[[Rows], Values], rows: Rows, reasons: dict[int, str]) 
         return [take(rows)]
     except _NOT_OF_A_MESSAGE:
         raise
-    except Exception as error:  # whatever a decoder raises of a message
+    except Exception as error:  # any error of a decoder
         if len(rows) == 1:
             reasons[int(rows[0])] = _words(error)
             return []

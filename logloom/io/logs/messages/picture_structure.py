@@ -1,6 +1,6 @@
-"""The structure of compressed pictures: whether a JPEG or PNG is there from its beginning to its end.
+"""The structure of compressed pictures: whether a JPEG or PNG is complete.
 
-Here: which topics hold compressed pictures, and what is wrong with the structure of each. Nothing is decoded,
+Here: topics with compressed pictures, and faults in the structure of pictures. Nothing is decoded,
 so a picture of sound structure may still not decode.
 Elsewhere: refusing messages (logloom.io.logs.message_times), decoding (logloom.io.logs.messages.images).
 """
@@ -19,7 +19,7 @@ from logloom.io.logs.interface import FieldSpec, TopicInfo
 from logloom.io.logs.messages.partial import take_partly
 from logloom.io.logs.messages.raw_messages import Decoder, RawMessages
 
-# sensor_msgs/CompressedImage, sensor_msgs/msg/CompressedImage, foxglove.CompressedImage and their kin.
+# sensor_msgs/CompressedImage, sensor_msgs/msg/CompressedImage, foxglove.CompressedImage and the like.
 _TYPE = re.compile(r"compressed_?image", re.IGNORECASE)
 DATA = FieldSpec(("data",))
 
@@ -36,11 +36,11 @@ _NEAR_END = 256  # bytes in which the end of a whole JPEG usually lies
 _CHUNK = struct.Struct(">I4s")  # length and type
 # Bytes of a PNG's picture data whose CRCs are checked: for more, CRCs would take a tenth of a build's time.
 _CHECKED = 64 << 10
-_BATCH = 64 << 20  # bytes of messages that are looked at together
+_BATCH = 64 << 20  # bytes of messages that are checked together
 
 
 def has_pictures(info: TopicInfo, decoder: Decoder) -> bool:
-    """Whether messages of a topic are compressed pictures, by the name of their type and its fields."""
+    """Return whether messages of a topic are compressed pictures, by their type's name and fields."""
     if not _TYPE.search(info.type):
         return False
     try:
@@ -50,7 +50,7 @@ def has_pictures(info: TopicInfo, decoder: Decoder) -> bool:
 
 
 def picture_problems(raw: RawMessages, decoder: Decoder, rows: NDArray[np.intp]) -> dict[int, str]:
-    """What is wrong with the structure of pictures, by row; rows whose picture is sound are left out.
+    """Find faults in the structure of pictures, by row, without the sound ones.
 
     Args:
         rows: (n,) the messages to look at.
@@ -59,7 +59,7 @@ def picture_problems(raw: RawMessages, decoder: Decoder, rows: NDArray[np.intp])
     ends = np.cumsum(raw.length[rows])
     cuts = np.flatnonzero(np.diff(ends // _BATCH)) + 1
     for some in np.split(rows, cuts) if len(cuts) else [rows] if len(rows) else []:
-        # A message that doesn't decode is none of ours.
+        # A message that doesn't decode is reported elsewhere.
         values, readable, _ = take_partly(lambda part: decoder.take(raw.take(part), DATA), some)
         for row, data in zip(some[readable].tolist(), values or (), strict=True):
             if problem := structure_problem(data.data):
@@ -68,11 +68,11 @@ def picture_problems(raw: RawMessages, decoder: Decoder, rows: NDArray[np.intp])
 
 
 def structure_problem(data: bytes | memoryview) -> str:
-    """What is wrong with the structure of a picture; "" for nothing, or a format that isn't looked into.
+    """Describe what is wrong with the structure of a picture; "" for nothing, or an unknown format.
 
     A JPEG is sound if its segments lead to a scan, and an end of image follows. Behind that may be anything:
-    padding, or further pictures. A PNG is sound if its chunks lead from IHDR to IEND and have the CRCs that
-    they state; of much picture data, only the CRCs of the beginning are computed.
+    padding, or further pictures. A PNG is sound if its chunks lead from IHDR to IEND and have correct CRCs;
+    of large picture data, only the CRCs of the beginning are computed.
     """
     head = bytes(data[:_HEAD])
     if head.startswith(_JPEG):

@@ -1,15 +1,15 @@
 """Point clouds: from sensor_msgs/PointCloud2 and foxglove PointCloud to columns.
 
-Here: where a cloud's points lie in its bytes, of any field layout, padding and byte order; the named fields
+Here: finding a cloud's points in its bytes, of any field layout, padding and byte order; the named fields
 as float32 (`points[x,y,z]`), or all fields as they are (`points`).
-Elsewhere: which messages are clouds (adapters).
+Elsewhere: recognizing messages with clouds (adapters).
 
-`points_time[t,ns]`, which no recipe names, is the field of points' times, in ns.
+`points_time[t,ns]`, for internal use, is the field of points' times, in ns.
 
-Which fields a cloud has stands in its messages, while a column has one type: that of `points` is the spec's
-`dtype`, as "x:float32,y:float32,normal:float32[3]", which a message tells (`settled`). A cloud of others
-doesn't fit the column. Vendors' names stand for the usual ones in `points[…]` only; the values stay in the
-vendor's units, rounded to float32.
+The fields of a cloud are declared in each message, while a column has one type: that of `points` is the
+spec's `dtype`, as "x:float32,y:float32,normal:float32[3]", taken from a message (`settled`). A cloud with
+other fields doesn't fit the column. Vendors' names are mapped to the usual ones in `points[…]` only; the
+values stay in the vendor's units, rounded to float32.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
 NAME = "points"
 NAME_LENGTH = 64  # of a field, at most
 TIMES = f"{NAME}_time"
-NO_TIME = MIN_TIME  # of a point whose time is no number, or none that int64 ns hold
+NO_TIME = MIN_TIME  # of a point whose time isn't a number, or is beyond int64 ns
 TIME_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _ROS = {
     **{name: name for name in ("height", "width", "is_bigendian", "point_step", "row_step", "data")},
@@ -46,7 +46,7 @@ SHAPES: tuple[Mapping[str, str], ...] = (_ROS, _FOXGLOVE)
 
 _ROS_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 _FOXGLOVE_TYPES = {1: "u1", 2: "i1", 3: "u2", 4: "i2", 5: "u4", 6: "i4", 7: "f4", 8: "f8"}
-# What drivers call a field; looked for in this order where a cloud has no field of the name itself.
+# Drivers' names of a field, tried in this order if a cloud has no field of the name itself.
 _VENDOR_NAMES = {
     "intensity": ("intensities", "i", "reflectivity", "reflectance", "remission", "signal"),
     "ring": ("channel", "laser_id", "line", "scan_line", "laser_number"),
@@ -55,9 +55,7 @@ _VENDOR_NAMES = {
     "ambient": ("near_ir", "noise"),
 }
 MAX_COUNT = 999_999  # values of a field in one point
-MAX_OVERLAP = (
-    4  # how often the bytes of a point may be in several fields: a union of rgb and its parts is one
-)
+MAX_OVERLAP = 4  # limit of how many fields share a point's bytes: a union of rgb and its parts is one
 # Colours packed into the bits of one number, as PCL writes them.
 _PACKED = ("rgb", "rgba")
 _SHIFTS = {"r": 16, "g": 8, "b": 0, "a": 24}
@@ -83,8 +81,8 @@ def column_type(spec: FieldSpec) -> ColumnType:
     if spec.adapter == NAME:
         if spec.dtype is None:
             raise UsageError(
-                f"as {NAME}: which fields a cloud has stands in its messages: name them, as in "
-                f"{NAME}[x,y,z], or give the spec that `settled` makes of this one"
+                f"as {NAME}: the fields of a cloud are declared in its messages: name them, as in "
+                f"{NAME}[x,y,z], or use the spec of `settled`"
             )
         return ColumnType(_parsed(spec.dtype), (None,))
     names = named_fields(spec)
@@ -96,23 +94,23 @@ def column_type(spec: FieldSpec) -> ColumnType:
 
 
 def times_spec(spec: FieldSpec, field: str, unit: str) -> FieldSpec:
-    """What gives the times of the points that another spec reads: (points,) int64 ns.
+    """Return the spec for the times of the points that another spec reads: (points,) int64 ns.
 
     Args:
         spec: of `points`, with or without names.
-        field: of points, by its own name.
+        field: name of the field.
         unit: one of `TIME_UNITS`.
     """
     return FieldSpec(paths=spec.paths, adapter=f"{TIMES}[{field},{unit}]")
 
 
 def time_names(names: Sequence[str]) -> list[str]:
-    """Those of a cloud's fields that are points' times by what drivers call them, the likeliest first."""
+    """Return the fields of a cloud that may be points' times by their name, the likeliest first."""
     return [name for name in ("time", *_VENDOR_NAMES["time"]) if name in names]
 
 
 def nanoseconds(values: Points, unit: str) -> Points:
-    """(n,) int64 ns of numbers in one of `TIME_UNITS`, to the nearest; `NO_TIME` where they are none.
+    """(n,) int64 ns of numbers in one of `TIME_UNITS`, to the nearest; `NO_TIME` if there are none.
 
     >>> nanoseconds(np.array([1.5, np.nan, 1e30]), "us").tolist()
     [1500, -9223372036854775808, -9223372036854775808]
@@ -121,7 +119,7 @@ def nanoseconds(values: Points, unit: str) -> Points:
     limit = MAX_TIME // scale
     found = np.full(values.shape, NO_TIME, np.int64)
     if values.dtype.kind == "f":
-        # Whole units apart from parts of one, so that times since 1970 keep all digits that they have.
+        # Whole units and fractions separately, so that times since 1970 keep all their digits.
         with np.errstate(invalid="ignore"):  # of NaN that signal
             whole = np.floor(values.astype(np.float64))
         usable = np.abs(whole) < limit - 1
@@ -134,19 +132,19 @@ def nanoseconds(values: Points, unit: str) -> Points:
 
 
 def needs_message(spec: FieldSpec) -> bool:
-    """Whether only a message tells the type of a value."""
+    """Return whether the type of a value depends on messages."""
     return spec.adapter == NAME and spec.dtype is None
 
 
 def settled(log: Log, topic: str, spec: FieldSpec, sample: Messages | None = None) -> FieldSpec:
-    """The spec with what only a message tells: the fields of `points`, by the topic's last one in the log.
+    """Complete a spec that depends on messages: add the fields of `points`, from the topic's last message.
 
     Args:
-        sample: messages of which the first counts instead.
+        sample: messages, of which the first is used instead.
 
     Raises:
-        UsageError: the topic has no message, or its messages are no clouds.
-        LogReadError: the last one is damaged, or a column can't hold its points.
+        UsageError: the topic has no message, or its messages aren't clouds.
+        LogReadError: the last one is damaged, or its points are unsupported.
     """
     if not needs_message(spec):
         return spec
@@ -154,8 +152,8 @@ def settled(log: Log, topic: str, spec: FieldSpec, sample: Messages | None = Non
     sample = log.last_message(topic) if sample is None else sample
     if len(sample) == 0:
         raise UsageError(
-            f"as {NAME}: which fields a cloud has stands in its messages, and {topic} has none; "
-            f"name them: {NAME}[x,y,z]"
+            f"as {NAME}: the fields of a cloud are declared in its messages, and {topic} has none; name "
+            f"them: {NAME}[x,y,z]"
         )
     path = ".".join((*spec.paths, "fields"))
     (listed,) = sample.take(FieldSpec((path,), strings=NAME_LENGTH), np.arange(1))
@@ -168,7 +166,7 @@ def settled(log: Log, topic: str, spec: FieldSpec, sample: Messages | None = Non
 
 
 def written(dtype: np.dtype[Any]) -> str:
-    """A structured dtype of points in words, as `FieldSpec.dtype` has them."""
+    """Describe a structured dtype of points as in `FieldSpec.dtype`."""
     words = []
     for name in dtype.names or ():
         kind = dtype[name]
@@ -177,7 +175,7 @@ def written(dtype: np.dtype[Any]) -> str:
 
 
 def _parsed(words: str) -> np.dtype[Any]:
-    """The inverse of `written`."""
+    """Inverse of `written`."""
     members: list[Any] = []
     for word in words.split(","):
         match = _WRITTEN.fullmatch(word)
@@ -191,10 +189,10 @@ def _parsed(words: str) -> np.dtype[Any]:
 
 
 def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
-    """n clouds as ragged rows, points in the order of their bytes.
+    """Convert n clouds to ragged rows, points in the order of their bytes.
 
     Raises:
-        UnfitError: a message is no cloud, or has other fields than the column.
+        UnfitError: a message isn't a cloud, or has other fields than the column.
     """
     rows: list[Points] = []
     ctype = column_type(spec)
@@ -212,19 +210,19 @@ def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
 
 
 def named_fields(spec: FieldSpec) -> list[str]:
-    """The fields that `points[x,y,z]` names."""
+    """Return the field names of `points[x,y,z]`."""
     inside = (spec.adapter or "").partition("[")[2].rstrip("]")
     return [name.strip() for name in inside.split(",")]
 
 
 def _packed(fields: Sequence[PointField]) -> np.dtype[Any]:
-    """Points of these fields, little-endian and without gaps."""
+    """Return the packed little-endian dtype of these fields."""
     kinds = [(field.name, field.dtype.newbyteorder("<"), field.count) for field in fields]
     return np.dtype([(name, kind, (count,)) if count > 1 else (name, kind) for name, kind, count in kinds])
 
 
 def _whole(message: Mapping[str, Any], dtype: np.dtype[Any]) -> Points:
-    """(points,) with all fields in the order in which the message lists them."""
+    """Return (points,) with all fields in the order of the message."""
     fields = _fields(message)
     own = _packed(fields)
     if own != dtype:
@@ -273,7 +271,7 @@ def _times(message: Mapping[str, Any], name: str, unit: str) -> Points:
 
 
 def _colour(packed: Points, name: str) -> Points:
-    """One colour, 0 to 255, of numbers that pack several into their bits."""
+    """Extract a colour, 0 to 255, from numbers that several are packed into."""
     if packed.dtype.itemsize != 4:
         raise ValueError(f"colours packed into {packed.dtype.name} aren't read; only 32 bits hold them")
     native = packed.astype(packed.dtype.newbyteorder("="))
@@ -281,10 +279,10 @@ def _colour(packed: Points, name: str) -> Points:
 
 
 def _fields(message: Mapping[str, Any]) -> list[PointField]:
-    """The fields of a cloud's points.
+    """Parse the fields of a cloud's points.
 
     Raises:
-        ValueError: there are none; one is of an unknown type, or has no name of its own.
+        ValueError: there are none; one is of an unknown type, or has no unique name.
     """
     is_ros = "datatype" in message
     types = _ROS_TYPES if is_ros else _FOXGLOVE_TYPES
@@ -310,10 +308,10 @@ def _fields(message: Mapping[str, Any]) -> list[PointField]:
 
 
 def _laid_out(message: Mapping[str, Any], fields: Sequence[PointField]) -> Points:
-    """The cloud's bytes as (height, width) points with fields f0, f1, ...; nothing is copied.
+    """View the cloud's bytes as (height, width) points with fields f0, f1, ..., without a copy.
 
     Raises:
-        ValueError: fields leave their point, or points the bytes.
+        ValueError: fields exceed their point, or points the bytes.
     """
     data, step = message["data"], int(message["point_step"])
     for field in fields:

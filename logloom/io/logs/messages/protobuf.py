@@ -1,10 +1,9 @@
 """The decoder of protobuf messages, whose definitions are serialised FileDescriptorSets.
 
 Here: descriptors to types, and fields of messages, through google.protobuf.
-Elsewhere: columns out of such messages (object_decoders).
-A field that a message doesn't hold has protobuf's default. Timestamps and durations are int64 ns, enums are
-int32, maps are arrays of key and value in the order of their keys. Fields that lead back into a message which
-holds them (recursion) can't be columns and are left out.
+Elsewhere: columns of such messages (object_decoders). Absent fields have protobuf's default. Timestamps and
+durations are int64 ns, enums are int32, maps are arrays of key and value in the order of their keys.
+Recursive fields can't be columns and are left out.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class ProtobufDecoder(ObjectDecoder):
 
 
 def _descriptor(name: str, definition: bytes) -> Descriptor:
-    """The descriptor of a message, from a FileDescriptorSet in any order."""
+    """Return the descriptor of a message, from a FileDescriptorSet in any order."""
     files = descriptor_pb2.FileDescriptorSet.FromString(definition).file
     by_name = {file.name: file for file in files}
     pool = descriptor_pool.DescriptorPool()
@@ -133,7 +132,7 @@ def _descriptor(name: str, definition: bytes) -> Descriptor:
 
 
 def _well_known(name: str) -> descriptor_pb2.FileDescriptorProto:
-    """A file of protobuf's own, which some recorders leave out."""
+    """Return a file of protobuf's own, which some recorders omit."""
     if name == "google/protobuf/timestamp.proto":
         from google.protobuf import timestamp_pb2 as module
     elif name == "google/protobuf/duration.proto":
@@ -146,7 +145,7 @@ def _well_known(name: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def _struct(root: Descriptor) -> Struct:
-    """The type of a message.
+    """Return the type of a message.
 
     Raises:
         ValueError: it is absurdly large or deep.
@@ -170,7 +169,7 @@ def _struct(root: Descriptor) -> Struct:
             kind = _type(field) if sub is None else struct_of(sub, (*inside, name))
             is_bytes = field.type == FieldDescriptor.TYPE_BYTES
             if is_bytes and _is_repeated(field):
-                continue  # rows of rows of bytes are nothing that a column holds
+                continue  # lists of lists of bytes can't be columns
             fields.append(Field(field.name, kind, Array() if is_bytes or _is_repeated(field) else None))
         counts[name] = sum(counts.get(f.type.name, 2) if isinstance(f.type, Struct) else 1 for f in fields)
         if counts[name] > MAX_FIELDS:
@@ -182,7 +181,7 @@ def _struct(root: Descriptor) -> Struct:
 
 
 def _is_time(descriptor: Descriptor) -> bool:
-    """Whether a message with the name of a time has its fields: a log may define anything."""
+    """Return whether a message with the name of a time has its fields: a log may define anything."""
     kinds = [(f.name, _KINDS.get(f.cpp_type)) for f in descriptor.fields if not _is_repeated(f)]
     return kinds == [("seconds", _INT64), ("nanos", _INT32)]
 

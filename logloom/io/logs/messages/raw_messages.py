@@ -1,4 +1,4 @@
-"""Messages as they lie in a log, before decoding; and what a decoder offers.
+"""Messages as stored in a log, before decoding; and the interface of decoders.
 
 Containers (mcap, rosbag1, ...) make `RawMessages`; decoders (cdr, ros1, ...) turn them into columns.
 """
@@ -18,10 +18,11 @@ from logloom.schema import ColumnType
 
 
 class Parsed:
-    """Objects made of messages, by position, as long as few bytes of payload stand behind them.
+    """Cache of objects made of messages, by position, limited by their bytes of payload.
 
-    Columns are taken block by block of rows, one column after the other: so all go when there are too many,
-    and those of the block at hand are soon here again. Serves many threads: whoever finds none makes its own.
+    Columns are taken block by block of rows, one column after the other: so the cache is emptied when it is
+    full, and soon has those of the current block again. Thread-safe; threads that find nothing make their own
+    objects.
     """
 
     MAX_BYTES = 16 << 20
@@ -31,7 +32,7 @@ class Parsed:
         self._num_bytes = 0
 
     def get(self, position: int) -> Any | None:
-        """The object made of the message there; None where none is kept.
+        """Return the object of the message at a position; None if it isn't cached.
 
         Args:
             position: of the message in its log.
@@ -39,7 +40,7 @@ class Parsed:
         return self._objects.get(position)
 
     def put(self, position: int, value: Any, num_bytes: int) -> None:
-        """Keeps an object.
+        """Add an object.
 
         Args:
             position: of the message in its log.
@@ -55,16 +56,15 @@ class Parsed:
 
 @dataclass(frozen=True)
 class RawMessages:
-    """Payloads of one topic's messages, in log order, as ranges of the buffers that hold them.
+    """Payloads of one topic's messages, in log order, as ranges of buffers.
 
     Attributes:
         buffers: uncompressed chunks (or stretches of a file), uint8 arrays.
-        buffer: (N,) which buffer each payload lies in.
-        start, length: (N,) where in that buffer.
-        places: for each buffer the words for errors, e.g. "drive.mcap: chunk at byte 5312".
-        remembered: what their decoder found out about them, for its next call.
-        parsed: the objects that their decoder made of some of them, for its next call; shared by what is
-            taken of these messages.
+        buffer: (N,) index of each payload's buffer.
+        start, length: (N,) place in that buffer.
+        places: description of each buffer for errors, e.g. "drive.mcap: chunk at byte 5312".
+        remembered: cached findings of their decoder, for its next call.
+        parsed: cached objects of their decoder, for its next call; shared with subsets of these messages.
     """
 
     topic: str
@@ -83,17 +83,17 @@ class RawMessages:
         return len(self.log_time)
 
     def place(self, row: int) -> str:
-        """Where a message lies, for an error.
+        """Describe the place of a message for an error.
 
         Args:
             row: the message's number here.
         """
-        # By position, since a payload may have been copied out of the chunk in which it lay.
+        # By position, as a payload may have been copied out of its chunk.
         offset = int(self.position[row]) & 0xFFFFFFFF
         return f"{self.places[self.buffer[row]]}, {self.topic} message at offset {offset} in it"
 
     def take(self, rows: NDArray[np.intp]) -> RawMessages:
-        """The given messages; buffers are shared.
+        """Return the given messages; buffers are shared.
 
         Args:
             rows: (n,) the messages' numbers here.
@@ -116,24 +116,24 @@ class Decoder(Protocol):
     """Decodes messages of one type. Built once per topic from its `TopicInfo`; pure, thread-safe."""
 
     def column_type(self, spec: FieldSpec) -> ColumnType:
-        """The type of a column, see `Log.column_type`.
+        """Return the type of a column, see `Log.column_type`.
 
         Args:
-            spec: what a column takes of a message.
+            spec: the values to take from a message.
 
         Returns:
             The type of the column's values.
         """
 
     def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
-        """The first of some sources of times that the messages have, see `Log.time_source`.
+        """Return the first of some sources of times that the messages have, see `Log.time_source`.
 
         Args:
-            sources: in the order in which they are wanted.
+            sources: in order of preference.
         """
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
-        """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`.
+        """(N,) header stamps in ns; `MIN_TIME` for messages too short to have one.
 
         Args:
             raw: N messages.
@@ -147,11 +147,11 @@ class Decoder(Protocol):
         """
 
     def take(self, raw: RawMessages, spec: FieldSpec) -> Values:
-        """What a column takes from all messages in `raw`, see `Messages.take`.
+        """Decode a column of all messages in `raw`, see `Messages.take`.
 
         Args:
             raw: N messages.
-            spec: what the column takes of each.
+            spec: the values to take from each message.
 
         Returns:
             (N, *shape), or N ragged rows.

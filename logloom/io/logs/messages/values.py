@@ -1,7 +1,7 @@
-"""From numbers and text as they lie in messages to values of columns.
+"""Conversion of stored numbers and text to values of columns.
 
 Here: pure functions over numpy arrays: byte order, bools, times, packing, flattening, text.
-Elsewhere: where these lie (logloom.io.logs.messages.ros.wire), what is selected (fields).
+Elsewhere: their places in messages (logloom.io.logs.messages.ros.wire), selections (fields).
 A bool is true for any byte but 0. Bits of NaNs pass untouched.
 """
 
@@ -25,18 +25,18 @@ _ENDS = np.where(np.arange(_SHORT) < np.arange(_SHORT + 1)[:, None], 0xFF, 0).as
 
 
 def selected(source: Array, selection: Selection) -> Array:
-    """What is selected of structs of fixed layout: `settled`, of the field that its names lead to."""
+    """Select from structs of fixed layout: `settled` of the field that the names lead to."""
     for name in selection.names:
         source = source[name]
     return settled(source, selection)
 
 
 def settled(source: Array, selection: Selection) -> Array:
-    """What is selected of the field at the end of a selection's names.
+    """Select from the field at the end of a selection's names.
 
     Args:
-        source: (n, ...) as they lie in messages: of any byte order, padded, "u1" for bools, times as structs;
-            or already a vector, where the selection flattens a sub-message.
+        source: (n, ...) as in messages: of any byte order, padded, "u1" for bools, times as structs;
+            or already a vector if the selection flattens a sub-message.
 
     Returns:
         (n, ...) little-endian and packed.
@@ -67,7 +67,7 @@ def repacked(source: Array, kind: Type, dtype: np.dtype[Any]) -> Array:
 
 
 def flattened(values: Array) -> Array:
-    """Structured values whose numbers all have one type as vectors (..., k); others as they are."""
+    """Convert structured values of one number type to vectors (..., k); return others unchanged."""
     numbers = flat(values.dtype) if values.dtype.names else None
     if numbers is None:
         return values
@@ -76,7 +76,7 @@ def flattened(values: Array) -> Array:
 
 
 def side_by_side(parts: Sequence[Values]) -> Values:
-    """Columns of one number type, or one column of any, laid next to each other along the last axis."""
+    """Concatenate columns of one number type along the last axis; return a single column unchanged."""
     first = parts[0]
     if isinstance(first, Ragged):
         if len(parts) == 1:
@@ -86,12 +86,12 @@ def side_by_side(parts: Sequence[Values]) -> Values:
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) > 1:
         arrays = [_beside(arrays)]
-    # What was picked of a fixed array must not keep all of it.
+    # A view of part of a fixed array must not keep all of it in memory.
     return np.ascontiguousarray(arrays[0])
 
 
 def _beside(parts: Sequence[Array]) -> Array:
-    """Rows next to each other; those that were fetched together are already, and are not copied."""
+    """Concatenate rows; those that are adjacent in memory already are not copied."""
     parts = [part if part.ndim > 1 else part[:, None] for part in parts]
     first, width = parts[0], sum(part.shape[1] for part in parts)
     if first.strides[0] == width * first.itemsize and all(map(_adjoin, parts, parts[1:])):
@@ -100,7 +100,7 @@ def _beside(parts: Sequence[Array]) -> Array:
 
 
 def _adjoin(left: Array, right: Array) -> bool:
-    """Whether each row of `right` starts where that of `left` ends."""
+    """Return whether each row of `right` starts at the end of that of `left`."""
     if left.strides[0] != right.strides[0] or left.dtype != right.dtype:
         return False
     if not (_is_packed(left) and _is_packed(right)):
@@ -110,7 +110,7 @@ def _adjoin(left: Array, right: Array) -> bool:
 
 
 def _is_packed(rows: Array) -> bool:
-    """Whether the numbers of a row lie next to each other; a single one's stride says nothing."""
+    """Return whether the numbers of a row are contiguous; a single one's stride is arbitrary."""
     return rows.shape[1] == 1 or rows.strides[1] == rows.itemsize
 
 
@@ -120,10 +120,10 @@ def _address(array: Array) -> int:
 
 
 def checked_text(cursor: Cursor, rows: Ragged) -> Ragged:
-    """Rows of UTF-8, one for each payload.
+    """Check rows of UTF-8, one for each payload.
 
     Raises:
-        MisfitError: a row is something else.
+        MisfitError: a row is not UTF-8.
     """
     if rows.is_joined and not (rows.values & 0x80).any():
         return rows
@@ -136,10 +136,10 @@ def checked_text(cursor: Cursor, rows: Ragged) -> Ragged:
 
 
 def text_of_wide(cursor: Cursor, rows: Ragged) -> Ragged:
-    """Rows of UTF-8, from 32 bits a character; surrogate pairs, which some writers leave, become one.
+    """Convert text of 32 bits per character to UTF-8, joining surrogate pairs, which some writers leave.
 
     Raises:
-        MisfitError: a row holds something else than text.
+        MisfitError: a row is not text.
     """
     encoding = "utf-32-le" if cursor.order == "<" else "utf-32-be"
     texts = []
@@ -153,10 +153,10 @@ def text_of_wide(cursor: Cursor, rows: Ragged) -> Ragged:
 
 
 def short_text(cursor: Cursor, start: At, length: At, width: int) -> Array | None:
-    """(n,) text of each payload as `S`, padded with zeros; None where it isn't short, ASCII and one array.
+    """(n,) text of each payload as `S`, padded with zeros; None unless it is short, ASCII and one array.
 
     Args:
-        start, length: where it lies in the payloads, which have that many bytes.
+        start, length: its place in the payloads, which have that many bytes.
         width: characters that may be kept.
     """
     longest = length if isinstance(length, int) else int(length.max())
@@ -172,7 +172,7 @@ def short_text(cursor: Cursor, start: At, length: At, width: int) -> Array | Non
         windows = cursor.windows(start, 8 * num_words)
         if windows is None:
             return None
-        # What lies behind a text in its window is no part of it.
+        # Bytes after a text in its window aren't part of it.
         characters = (windows.view("u8").reshape(-1, num_words) & _ENDS[length, :num_words]).view(np.uint8)
         longest = 8 * num_words
     if int(np.bitwise_or.reduce(characters, axis=None)) & 0x80:
@@ -181,7 +181,7 @@ def short_text(cursor: Cursor, start: At, length: At, width: int) -> Array | Non
 
 
 def fill(target: Array, values: Array) -> None:
-    """Writes values into zeroed memory of the same shape, text of type `S` as `U`.
+    """Write values into zeroed memory of the same shape, text of type `S` as `U`.
 
     Args:
         target: any strides; of text as wide as the longest.
@@ -195,14 +195,14 @@ def fill(target: Array, values: Array) -> None:
 
 
 def member(values: Array, path: Sequence[str]) -> Array:
-    """A field of structured values, sub-message by sub-message."""
+    """Return a field of structured values, sub-message by sub-message."""
     for name in path:
         values = values[name]
     return values
 
 
 def fixed_text(cursor: Cursor, values: Values, width: int) -> Array:
-    """Text of each payload as `<U{width}`; what isn't text as it is.
+    """Convert text of each payload to `<U{width}`; return other values unchanged.
 
     Raises:
         MisfitError: a text is longer.

@@ -1,4 +1,4 @@
-"""ROS 1 bags, format 2.0: indices, chunks and records, and reading on past damage."""
+"""ROS 1 bags, format 2.0: indices, chunks and records, and recovery after damage."""
 
 from logloom.io.logs.rosbag1.reader import KIND
 

@@ -1,4 +1,4 @@
-"""Finding the messages among ROS 1 bag records, many at a time: by an index, or step by step and over damage.
+"""Find messages among ROS 1 bag records: by an index, or record by record with recovery after damage.
 
 Here: pure functions on buffers.
 Elsewhere: record layouts (records), reading files (reader), files without an index or with damage (scan).
@@ -26,33 +26,33 @@ from logloom.io.logs.rosbag1.records import (
     uncompressed,
 )
 
-MAX_BROKEN = 64  # broken records in one chunk, after which the rest of it is left
+MAX_BROKEN = 64  # broken records in one chunk, after which the rest is given up
 MAX_LAYOUTS = 16  # orders of header fields in one chunk; recorders use one
-MAX_BEFORE_OP, MAX_AFTER_OP = 128, 4096  # where resync looks for a header's ends around its opcode
+MAX_BEFORE_OP, MAX_AFTER_OP = 128, 4096  # how far around its opcode resync searches for a header's ends
 IN_CHUNK = re.compile(rb"\x04\0\0\0op=[\x02\x07]")
 IN_FILE = re.compile(rb"\x04\0\0\0op=[\x02\x04-\x07]")
 
 
 @dataclass(frozen=True)
 class HeaderLayout:
-    """How message headers lie in a chunk: the order of their fields is the recorder's choice.
+    """Layout of message headers in a chunk: recorders choose the order of fields.
 
     Attributes:
         dtype: of the header with the lengths around it.
-        runs: what all such headers share: (start, bytes) of each stretch between the values.
+        runs: the constant bytes of such headers: (start, bytes) of each range between the values.
     """
 
     dtype: np.dtype[Any]
     runs: tuple[tuple[int, bytes], ...]
 
     def matches(self, data: memoryview, at: int) -> bool:
-        """Whether the record at an offset is a message of this layout."""
+        """Return whether the record at an offset is a message of this layout."""
         if at + self.dtype.itemsize > len(data):
             return False
         return all(data[at + start : at + start + len(run)] == run for start, run in self.runs)
 
     def match(self, buffer: Buffer, offset: Int64s) -> NDArray[np.bool_]:
-        """(N,) whether the records at the offsets are messages of this layout."""
+        """(N,) mask of the records that are messages of this layout."""
         inside = offset <= len(buffer) - self.dtype.itemsize
         rows = as_slice(offset[inside])
         same = np.ones(int(inside.sum()), bool)
@@ -63,10 +63,10 @@ class HeaderLayout:
 
 
 def layout_of(data: memoryview, at: int) -> HeaderLayout:
-    """The layout of the message record at an offset.
+    """Return the layout of the message record at an offset.
 
     Raises:
-        ValueError: it is none.
+        ValueError: not a message record.
     """
     record = record_at(data, at)
     record.unsigned("conn", 4)
@@ -100,7 +100,7 @@ def layout_of(data: memoryview, at: int) -> HeaderLayout:
 
 
 def read_chunk(data: memoryview, max_bytes: int, cut: bool) -> Chunk:
-    """The messages of a chunk.
+    """Read the messages of a chunk.
 
     Args:
         data: the chunk record and the index records that follow it.
@@ -120,7 +120,7 @@ def read_chunk(data: memoryview, max_bytes: int, cut: bool) -> Chunk:
 
 
 def indexed_chunk(buffer: Buffer, entries: dict[int, NDArray[Any]]) -> Chunk:
-    """The messages of a chunk by its index, which is compared with the records themselves.
+    """Read the messages of a chunk by its index, checking that against the records.
 
     Raises:
         ValueError: the index and the records disagree.
@@ -144,7 +144,7 @@ def indexed_chunk(buffer: Buffer, entries: dict[int, NDArray[Any]]) -> Chunk:
 
 
 def _only_connections(data: memoryview, at: int, stop: int) -> bool:
-    """Whether [at, stop) is whole connection records."""
+    """Return whether [at, stop) consists of complete connection records."""
     while at < stop:
         record = record_at(data[:stop], at)
         if record.op != CONNECTION:
@@ -154,7 +154,7 @@ def _only_connections(data: memoryview, at: int, stop: int) -> bool:
 
 
 def chunk_at(buffer: Buffer, offset: Int64s, problems: tuple[str, ...] = ()) -> Chunk:
-    """The messages whose records start at the given offsets.
+    """Read the messages whose records start at the given offsets.
 
     Raises:
         ValueError: no whole message record starts at one of them.
@@ -177,7 +177,7 @@ def chunk_at(buffer: Buffer, offset: Int64s, problems: tuple[str, ...] = ()) -> 
 
 
 def walked_chunk(buffer: Buffer, problems: tuple[str, ...] = ()) -> Chunk:
-    """The messages of a buffer, record by record; after a broken record, from the next plausible one."""
+    """Read the messages of a buffer record by record; after a broken record, from the next plausible one."""
     offsets, _, broken = walk_over_damage(buffer)
     try:
         return chunk_at(buffer, offsets, problems + broken)
@@ -186,7 +186,7 @@ def walked_chunk(buffer: Buffer, problems: tuple[str, ...] = ()) -> Chunk:
 
 
 def walk_over_damage(buffer: Buffer) -> tuple[Int64s, list[int], tuple[str, ...]]:
-    """Offsets of message records, of connection records, and where broken ones are."""
+    """Return the offsets of message, connection and broken records."""
     offsets: list[int] = []
     others: list[int] = []
     broken: list[str] = []
@@ -201,10 +201,10 @@ def walk_over_damage(buffer: Buffer) -> tuple[Int64s, list[int], tuple[str, ...]
 
 
 def walk(data: memoryview, at: int, offsets: list[int], others: list[int]) -> int:
-    """Follows message and connection records, adding their offsets to the lists.
+    """Find message and connection records, adding their offsets to the lists.
 
     Returns:
-        Where it stopped: the end, or the first record that is of another kind, broken or incomplete.
+        The stop: the end, or the first record of another kind, or broken or incomplete.
     """
     end = len(data)
     layout: HeaderLayout | None = None
@@ -229,11 +229,11 @@ def walk(data: memoryview, at: int, offsets: list[int], others: list[int]) -> in
 
 
 def resync(data: Buffer | memoryview, at: int, ops: re.Pattern[bytes]) -> int:
-    """The next offset at which a record may start, going by its header; the buffer's length if none."""
+    """Find the next offset at which a record may start, judged by its header; the buffer's length if none."""
     view = data if isinstance(data, memoryview) else data.data
     for match in ops.finditer(view, at):
         op = match.start()
-        # The field with the opcode may stand anywhere in the header.
+        # The field with the opcode may be anywhere in the header.
         for start in range(max(at, op - 4 - MAX_BEFORE_OP), op - 3):
             length = LENGTH.unpack_from(view, start)[0]
             if op + 8 <= start + 4 + length <= op + MAX_AFTER_OP and _may_start(view, start):

@@ -1,9 +1,9 @@
-"""ROS 1 bags, format 2.0, read from their specification: the kind, the index, the chunks.
+"""ROS 1 bags, format 2.0: the kind, the index and the chunks of a file.
 
 Here: `KIND` and the container of one file.
 Elsewhere: records (records), messages among them (messages), files without an index (scan), the log
 (logloom.io.logs.files.container_log).
-The format has no checksums; bz2 and lz4 bring their own.
+The format has no checksums; bz2 and lz4 have their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from logloom.io.logs.rosbag1.records import (
 from logloom.io.logs.rosbag1.scan import BagScan
 
 HEAD = 4096  # the bag header is padded to this
-INDEX_HEAD = 55  # bytes of an index data record before its entries, as all recorders write it
+INDEX_HEAD = 55  # bytes of an index data record before its entries, as written by all recorders
 SHARE_ENTRY = np.dtype([("conn", "<u4"), ("count", "<u4")])
 
 
@@ -104,8 +104,7 @@ class Rosbag1File:
             return None
         if start > size:
             raise TruncatedLogError(
-                f"{uri}: ends at byte {size}, before its index at byte {start}; the file was cut. "
-                f"{way_on(self.remedy)}"
+                f"{uri}: truncated at byte {size}, before its index at byte {start}. {way_on(self.remedy)}"
             )
         if size - start > self._max_chunk_bytes:
             raise damaged_at(self, start, "the index is larger than max_chunk_bytes")
@@ -116,12 +115,16 @@ class Rosbag1File:
 
     @property
     def unfinished(self) -> str:
-        """How the file shows that its recorder never closed it; "" where it did."""
+        """Why the file counts as not closed by its recorder; "" if it was closed."""
         try:
             header = record_at(memoryview(self.file.read(0, min(self.file.size, HEAD))), len(MAGIC))
-            return "" if header.unsigned("index_pos", 8) else "its header names no index (index_pos is 0)"
+            return (
+                ("its header has no place of an index (index_pos is 0)")
+                if header.unsigned("index_pos", 8)
+                else "its header names no index (index_pos is 0)"
+            )
         except ValueError:
-            return ""  # damage, of which others tell
+            return ""  # damage, which is reported elsewhere
 
     def scan(self) -> FileIndex:
         return BagScan(self.file, self._max_chunk_bytes).run()
@@ -167,7 +170,7 @@ class Rosbag1File:
             at = record.stop
         if (len(connections), len(chunks)) != counts:
             raise ValueError(
-                f"it has {len(connections)} connections and {len(chunks)} chunks, the bag header promises "
+                f"it has {len(connections)} connections and {len(chunks)} chunks, the bag header declares "
                 f"{counts[0]} and {counts[1]}"
             )
         return self._build_index(connections, sorted(chunks, key=lambda chunk: chunk.offset), start)
@@ -188,7 +191,7 @@ class Rosbag1File:
             stretches.append((number << 32, chunk.offset, length, 0, size, *times, False, False))
             for connection, count in sorted(chunk.counts):
                 if connection not in connections:
-                    raise ValueError(f"connection {connection} is described nowhere")
+                    raise ValueError(f"connection {connection} has no description")
                 if count:
                     shares.append((number, connection, count, *times))
         if len({share[:2] for share in shares}) != len(shares):
@@ -198,7 +201,7 @@ class Rosbag1File:
     def _shape(self, offset: int, stop: int) -> tuple[int, int, int]:
         """Bytes of the first chunk's header, uncompressed and compressed data.
 
-        They stand for the others: the index of a bag doesn't tell, and asking each takes a request.
+        They are used for all chunks, as the index of a bag lacks sizes, and reading each takes a request.
         """
         record = self._chunk_record(offset, stop)
         return record.data, record.unsigned("size", 4), max(1, record.stop - record.data)

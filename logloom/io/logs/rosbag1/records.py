@@ -1,4 +1,4 @@
-"""ROS 1 bag records (format 2.0) as bytes: their headers, and what stands in those that hold no messages.
+"""Layouts of ROS 1 bag records (format 2.0), and parsing those that aren't messages.
 
 Here: pure functions on buffers.
 Elsewhere: finding messages among records (messages), reading files (reader).
@@ -37,7 +37,7 @@ REQUIRED_FIELDS = {
 
 @dataclass(frozen=True)
 class BagRecord:
-    """A record's header and where its data lie.
+    """A record's header and the place of its data.
 
     Attributes:
         data, stop: offsets in the buffer.
@@ -52,7 +52,7 @@ class BagRecord:
         return int.from_bytes(self.fields.get(b"op", b""), "little")
 
     def unsigned(self, name: str, width: int) -> int:
-        """A number in the header.
+        """Return a number in the header.
 
         Raises:
             ValueError: it is missing or of another width.
@@ -76,7 +76,7 @@ class BagRecord:
 
 
 def record_at(data: memoryview, at: int) -> BagRecord:
-    """The record at an offset; its data may reach beyond the buffer.
+    """Read the record at an offset; its data may exceed the buffer.
 
     Raises:
         ValueError: no record can start there, or its header is incomplete.
@@ -96,7 +96,7 @@ def record_at(data: memoryview, at: int) -> BagRecord:
 
 
 def header_fields(header: memoryview) -> dict[bytes, bytes]:
-    """The fields of a header by name.
+    """Return the fields of a header by name.
 
     Raises:
         ValueError: they don't fit into it.
@@ -116,11 +116,11 @@ def header_fields(header: memoryview) -> dict[bytes, bytes]:
 
 
 def channel_of(record: BagRecord, data: memoryview, texts: dict[tuple[str, bytes], bytes]) -> Channel:
-    """The connection that a connection record describes.
+    """Parse a connection record.
 
     Args:
         texts: definitions by (type, MD5 sum), added to. Publishers send texts that differ in comments only;
-            where the sums agree, the first one stands for all.
+            if the sums agree, the first one is used for all.
 
     Raises:
         ValueError: it is damaged.
@@ -135,10 +135,10 @@ def channel_of(record: BagRecord, data: memoryview, texts: dict[tuple[str, bytes
 
 
 def uncompressed(data: memoryview, max_bytes: int, cut: bool = False) -> tuple[Buffer, int]:
-    """The records in a chunk, and where the chunk record ends.
+    """Decompress the records in a chunk; also return where the chunk record ends.
 
     Raises:
-        ValueError: no chunk, too large, of unknown compression, damaged.
+        ValueError: not a chunk, too large, of unknown compression, or damaged.
     """
     record = record_at(data, 0)
     if record.op != CHUNK:
@@ -154,15 +154,15 @@ def uncompressed(data: memoryview, max_bytes: int, cut: bool = False) -> tuple[B
 
 
 def is_padding(data: bytes | memoryview) -> bool:
-    """Whether there are only zero bytes, as some recorders write between records."""
+    """Return whether there are only zero bytes, which some recorders write between records."""
     return not np.frombuffer(data, np.uint8).any()
 
 
 def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
-    """The index data records that start the data, by connection: arrays of dtype INDEX_ENTRY.
+    """Return the index data records at the start of the data, by connection: arrays of dtype INDEX_ENTRY.
 
-    What follows them is no part of the index, whatever it is. So whoever uses them sees to it that they name
-    every message of the chunk.
+    Whatever follows them is not part of the index, so callers must check that they have every message of the
+    chunk.
 
     Raises:
         ValueError: they are damaged.
@@ -191,5 +191,5 @@ def index_entries(data: memoryview) -> dict[int, NDArray[Any]]:
 
 
 def nanoseconds(times: NDArray[Any]) -> Int64s:
-    """int64 times of a structured array with `seconds` and `nanoseconds`."""
+    """Convert a structured array with `seconds` and `nanoseconds` to int64 times."""
     return times["seconds"].astype(np.int64) * SECOND + times["nanoseconds"].astype(np.int64)

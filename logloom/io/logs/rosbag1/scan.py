@@ -1,7 +1,7 @@
-"""Indexing a ROS 1 bag by reading all of it: for bags whose recorder died, and for damaged ones.
+"""Index a ROS 1 bag by reading all of it, if it is damaged or its recorder crashed.
 
 Here: `BagScan`.
-Elsewhere: records (records), messages among them (messages), keeping the result
+Elsewhere: records (records), messages among them (messages), storing the result
 (logloom.io.logs.files.sidecars).
 """
 
@@ -28,12 +28,12 @@ from logloom.io.logs.rosbag1.records import (
 
 PEEK = 64 << 10  # more than the header of any record
 LOOSE_BYTES = MIB  # of a stretch of records outside chunks
-MAX_PADDING = 4096  # zero bytes between records; more of them may have been something once
-MAX_LOST = 10_000  # damaged places in one file, after which the rest of it is left
+MAX_PADDING = 4096  # zero bytes between records; more of them may be lost data
+MAX_LOST = 10_000  # damaged places in one file, after which the rest is given up
 
 
 class BagScan:
-    """One pass over a file. Whatever is broken is listed and stepped over."""
+    """One pass over a file that records damage and continues after it."""
 
     def __init__(self, file: LogFile, max_chunk_bytes: int):
         self._file = file
@@ -50,14 +50,14 @@ class BagScan:
         while at < self._size:
             at = self._step(at)
             if len(self._builder.lost) > MAX_LOST:
-                self._builder.lose(at, self._size - at, "too much is damaged; the rest was left")
+                self._builder.lose(at, self._size - at, "too much is damaged; the rest was given up")
                 break
         builder = self._builder
         builder.drop_unknown_channels()
         return builder.build(self._size)
 
     def _step(self, at: int) -> int:
-        """Takes the record (or the run of loose records) at `at`; gives where the next one starts."""
+        """Read the record (or the run of loose records) at `at`; return where the next one starts."""
         head = self._peek(at)
         try:
             record = record_at(head, 0)
@@ -84,7 +84,7 @@ class BagScan:
         data = memoryview(self._file.read(at, end))
         chunk = read_chunk(data, self._max, cut)
         if cut and not len(chunk):
-            # Either all of it is gone, or its length is broken and other chunks follow.
+            # Either it is lost, or its length is broken and other chunks follow.
             return self._lose_until_next(at, chunk.problems[0])
         for offset in walk_over_damage(chunk.buffer)[1]:
             self._take_connection(chunk.buffer.data, offset, at)
@@ -96,7 +96,7 @@ class BagScan:
         return end
 
     def _index_stop(self, at: int) -> int:
-        """Where the index data records end that start at `at`."""
+        """Return the end of the index data records that start at `at`."""
         while at < self._size:
             try:
                 record = record_at(self._peek(at), 0)
@@ -138,7 +138,7 @@ class BagScan:
             self._builder.lose(base, 0, f"a connection can't be used: {error}")
 
     def _lose_until_next(self, at: int, reason: str) -> int:
-        """Lists the bytes up to the next plausible record as lost, unless a recorder padded them."""
+        """Record the bytes up to the next plausible record as lost, unless they are padding."""
         found = self._size
         block = 4 * MIB
         for start in range(at + 1, self._size, block):
@@ -153,7 +153,7 @@ class BagScan:
         return found
 
     def _peek(self, at: int) -> memoryview:
-        """The first bytes at `at`; read through a block, for remote files' sake."""
+        """Return the first bytes at `at`; buffered for remote files."""
         start, block = self._block
         if not start <= at or at + min(PEEK, self._size - at) > start + len(block):
             block = memoryview(self._file.read(at, min(self._size, at + 4 * PEEK)))

@@ -1,4 +1,4 @@
-"""ROS 2 bags: SQLite files, compressed files, and what their metadata says."""
+"""ROS 2 bags: SQLite files, compressed files, and metadata."""
 
 from logloom.io.logs.rosbag2.reader import KIND
 

@@ -1,12 +1,13 @@
 """ROS 2 bags in sqlite files (.db3): the container of one file.
 
-Here: the tables of a file, its index, its messages. sqlite reads the pages, of files on disks by itself.
-Elsewhere: pages far away (sqlite_pages), which of them to fetch together (sqlite_trees), which files are one
-bag (reader), the log (logloom.io.logs.files.container_log).
+Here: the tables of a file, its index, its messages. sqlite reads the pages; local files by its own I/O.
+Elsewhere: remote pages (sqlite_pages), fetching pages together (sqlite_trees), grouping files to bags
+(reader), the log (logloom.io.logs.files.container_log).
 
-A stretch is some messages of one topic, so that others are never fetched; its `offset` and `position` are the
-id of its first message, its `record` how many ids it spans, and its `length` 0, since sqlite fetches it. The
-file tells no times by stretch, so every file is scanned once: ids, topics, times and lengths, no payloads.
+A stretch contains messages of only one topic, so that others are never fetched; its `offset` and `position`
+are the id of its first message, its `record` how many ids it spans, and its `length` 0, since sqlite fetches
+it. The file has no index of times, so every file is scanned once: ids, topics, times and lengths, no
+payloads.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ STRETCH_BYTES = 4 << 20  # payloads of one stretch
 WINDOW_BYTES = 64 << 20  # payloads of all topics between the first and last message of one stretch
 ROW_BYTES = 64  # of a message beside its payload, about
 MAX_ID = 1 << 48
-_BATCH = 1 << 16  # messages that are listed at a time
-_STEPS_PER_ROW = 64  # of sqlite's machine
-_FETCH = 1 << 10  # messages that are fetched at a time
+_BATCH = 1 << 16  # messages listed at a time
+_STEPS_PER_ROW = 64  # of sqlite's virtual machine
+_FETCH = 1 << 10  # messages fetched at a time
 _TABLES = ("messages", "topics", "message_definitions")
-_UNIQUE = ("rowid", "_rowid_", "oid")  # what a hostile table may give another meaning
+_UNIQUE = ("rowid", "_rowid_", "oid")  # names that a hostile table may redefine
 
 _SCAN = """
 SELECT rowid,
@@ -108,7 +109,7 @@ class Db3File:
             lost.append(LostBytes(after, 0, problem, num_messages=count, unit=self.unit))
         usable, refused = self._usable(rows, channels)
         window = np.cumsum(np.maximum(rows[:, 3], 0) + ROW_BYTES) // WINDOW_BYTES
-        window[gap:] += len(rows)  # what can't be read between them lies in no stretch
+        window[gap:] += len(rows)  # unreadable messages between them are in no stretch
         stretches, shares = _stretches(rows[usable], window[usable])
         last = int(rows[usable, 0].max()) if usable.any() else 0
         return FileIndex(channels, stretches, shares, (last >> 32) + 1, (*lost, *refused), is_scanned=True)
@@ -129,7 +130,7 @@ class Db3File:
                 _fill(rows, _settled(database.execute(_READ, wanted)), int(stretch["size"]))
         except (apsw.Error, ValueError) as error:
             last_read = rows[-1][0] if rows else first - 1
-            problems.append(f"sqlite can't read on after message {last_read}: {error}")
+            problems.append(f"sqlite can't read beyond message {last_read}: {error}")
         if is_cdr and any(is_deflated(payload) for _, _, payload in rows):
             rows = self._inflated(rows, problems)
         if not rows:
@@ -141,12 +142,12 @@ class Db3File:
         return Chunk(buffer, channel, log_time, log_time, offset, start, length, tuple(problems))
 
     def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
-        return {}  # the index is a scan, which knows them
+        return {}  # the index is a scan, which has them
 
     def _inflated(
         self, rows: Sequence[tuple[int, int, bytes]], problems: list[str]
     ) -> list[tuple[int, int, bytes]]:
-        """The rows with their payloads unpacked; those that can't be are added to `problems`."""
+        """Decompress the payloads of rows; failures are added to `problems`."""
         packed = sum(len(payload) for _, _, payload in rows)
         plain, left = [], min(self._max_chunk_bytes, allowance(packed))
         for number, time, payload in rows:
@@ -161,24 +162,24 @@ class Db3File:
 
     @property
     def _longest(self) -> int:
-        """The longest payload that is read; one beyond the file's size would be computed by it."""
+        """The longest payload to read; one beyond the file's size would be computed by the file."""
         return min(self._max_chunk_bytes, self.file.size)
 
     def _expect(
         self, paged: PagedFile, database: apsw.Connection, wanted: tuple[int, ...], size: int
     ) -> None:
-        """Has the pages of messages fetched together; what `_READ` takes, and the bytes that it will give."""
+        """Announce pages of messages; returns the arguments of `_READ` and the bytes to expect."""
         found = leaves(paged, _root(database), *wanted[:2])
         paged.expect(found)
         ids: set[int] = set()
-        with suppress(apsw.Error):  # whoever reads the messages meets it again
+        with suppress(apsw.Error):  # reading the messages reports it
             ids.update(row[0] for row in database.execute(_READ_IDS, wanted))
         rest = chain.from_iterable((leaf, *tails(paged, leaf, ids, self._head[20])) for leaf in found)
         paged.expect(islice(rest, len(found) + len(ids) + 2 * size // paged.page_size))
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[apsw.Connection, PagedFile | None]]:
-        """A connection, and what it reads pages through where sqlite doesn't open the file itself."""
+        """Return a connection, and its page source if sqlite doesn't open the file itself."""
         paged = PagedFile(self.file, self._page) if self._is_torn or not self.file.is_local else None
         path = self._unpacked.path if self._unpacked else path_of(self.file.uri)
         with connected(paged or path, self._max_chunk_bytes) as database:
@@ -195,23 +196,23 @@ class Db3File:
 
     @property
     def _promised(self) -> int:
-        """Bytes that the file should have; 0 where it doesn't say."""
+        """Return the bytes that the file should have; 0 if it doesn't declare them."""
         head = self._head
         return self._page * int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
 
     @property
     def _is_torn(self) -> bool:
-        """Whether it ends within a page, which sqlite would read as if zeros followed: as wrong messages."""
+        """Whether the file ends within a page, which sqlite would pad with zeros: as wrong messages."""
         return self.file.size < self._promised and self.file.size % self._page > 0
 
     def _outer_damage(self) -> list[LostBytes]:
-        """What is seen to be missing without sqlite."""
+        """Find damage that is visible without sqlite."""
         size, promised = self.file.size, self._promised
         lost = []
         if self._unpacked and self._unpacked.problem:
             lost.append(LostBytes(size, 0, self._unpacked.problem, torn=True))
         if size < promised:
-            reason = f"it ends at byte {size} of {promised}; its recorder died, or it was cut"
+            reason = f"it ends at byte {size} of {promised}; its recorder crashed, or it was truncated"
             lost.append(LostBytes(size, promised - size, reason, torn=True))
         if self.unfinished:
             lost.append(LostBytes(size, 0, unfinished_words(self.unfinished)))
@@ -219,17 +220,17 @@ class Db3File:
 
     @lazy
     def unfinished(self) -> str:
-        """How the file shows that its recorder never closed it; "" where it did."""
+        """Why the file counts as not closed by its recorder; "" if it was closed."""
         beside = "-wal" if self._head[18] == 2 else "-journal"
         if self._unpacked or not self._has_content(beside):
             return ""
         return (
-            f"the file {beside} beside it holds what the recorder never wrote into it; run "
-            "`sqlite3 FILE 'PRAGMA wal_checkpoint'` where both lie, once nothing writes to it"
+            f"the file {beside} beside it has data that the recorder never wrote into it; run `sqlite3 FILE "
+            "'PRAGMA wal_checkpoint'` in their folder once nothing writes to it"
         )
 
     def _has_content(self, suffix: str) -> bool:
-        """Whether such a file lies beside it; no where nobody may ask, as by a signature of one file."""
+        """Return whether such a file is beside it; no if that can't be checked, as with a signed URL."""
         uri = with_credentials(self.file.uri, self._storage_options)
         path, mark, query = uri.partition("?") if uri.startswith("http") else (uri, "", "")
         try:
@@ -244,13 +245,13 @@ class Db3File:
     def _usable(
         self, rows: Int64s, channels: dict[int, Channel]
     ) -> tuple[NDArray[np.bool_], list[LostBytes]]:
-        """Which messages can be used, and what is to say of the others; (N, 4) id, topic, time, length."""
+        """Select usable messages and describe the others; (N, 4) id, topic, time, length."""
         ids, topics, times, lengths = rows.T
         faults = {
-            "has no id that can be": (ids < 0) | (ids >= MAX_ID),
+            "has an invalid id": (ids < 0) | (ids >= MAX_ID),
             "belongs to a topic that isn't described": ~np.isin(topics, list(channels)),
             "has no time, or one before 1970": times < 0,
-            "holds no bytes": lengths < 0,
+            "is empty": lengths < 0,
             "is larger than max_chunk_bytes or than its file": lengths > self._longest,
         }
         usable = np.ones(len(rows), np.bool_)
@@ -270,10 +271,10 @@ class Db3File:
 
 
 def _channels(database: apsw.Connection) -> dict[int, Channel]:
-    """The topics of a file, by id.
+    """Return the topics of a file, by id.
 
     Raises:
-        ValueError: it is no bag.
+        ValueError: not a bag.
         apsw.Error: it is damaged.
     """
     tables = {name for name in _TABLES if _root(database, name)}
@@ -297,13 +298,13 @@ def _channels(database: apsw.Connection) -> dict[int, Channel]:
 
 
 def _root(database: apsw.Connection, table: str = "messages") -> int:
-    """The first page of a table; 0 where there is no such table."""
+    """Return the first page of a table; 0 if it doesn't exist."""
     query = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name = ?"
     return next((int(root) for (root,) in database.execute(query, (table,))), 0)
 
 
 def _texts(database: apsw.Connection, table: str, key: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table by a key: it, and texts, in which damaged characters are replaced."""
+    """Return the rows of a table by a key, with texts in which damaged characters are replaced."""
     ((encoding,),) = database.execute("PRAGMA encoding")
     as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in columns)
     for number, *row in database.execute(f"SELECT {key}, {as_bytes} FROM {table} ORDER BY {key}"):
@@ -311,13 +312,13 @@ def _texts(database: apsw.Connection, table: str, key: str, *columns: str) -> It
 
 
 def _walk(database: apsw.Connection) -> tuple[Int64s, int, list[tuple[str, int, int]]]:
-    """Id, topic, time and length of each message, by id; around damage where there is some.
+    """Return id, topic, time and length of each message, by id; continue after damage.
 
     Returns:
-        (N, 4); how many of them lie before the damage; what is wrong, behind which id, and how many messages
-        that cost.
+        (N, 4); the number of them before the damage; what is wrong, after which id, and how many messages
+        were lost.
     """
-    database.set_progress_handler(None, 0)  # `_rows` sees for itself where ids don't ascend
+    database.set_progress_handler(None, 0)  # `_rows` checks itself whether ids ascend
     before, problem = _rows(database, "ASC")
     if not problem:
         return before, len(before), []
@@ -332,9 +333,9 @@ def _walk(database: apsw.Connection) -> tuple[Int64s, int, list[tuple[str, int, 
 
 
 def _rows(database: apsw.Connection, order: str) -> tuple[Int64s, str]:
-    """(N, 4) as far as sqlite gives them, and what stopped it."""
+    """Return (N, 4) as far as sqlite can read, and the error that stopped it."""
     parts = [np.empty((0, 4), np.int64)]
-    # A query runs to its first row when it is executed, so that is put off into the `try`.
+    # A query runs to its first row when executed, so execute it inside the `try`.
     found = (row for query in [_SCAN + order] for row in _settled(database.execute(query)))
     sign = 1 if order == "ASC" else -1
     while True:
@@ -348,7 +349,7 @@ def _rows(database: apsw.Connection, order: str) -> tuple[Int64s, str]:
             problem = str(error)
         rows = np.array(batch, np.int64).reshape(-1, 4)
         ids = np.concatenate([parts[-1][-1:, 0], rows[:, 0]])
-        # Pages that lead back to earlier ones would give their messages for ever.
+        # Pages that refer to earlier ones would return their messages endlessly.
         wrong = np.flatnonzero(sign * np.diff(ids) <= 0)
         if len(wrong):
             rows, problem = rows[: wrong[0] + len(rows) - len(ids) + 1], "its ids don't ascend"
@@ -358,12 +359,12 @@ def _rows(database: apsw.Connection, order: str) -> tuple[Int64s, str]:
 
 
 def _settled(found: Iterator[Any]) -> Iterator[Any]:
-    """Rows, each once sqlite has read on behind it: to read the last one before damage alone meets it."""
+    """Yield rows once sqlite has read beyond them: only reading the last one before damage fails."""
     return (row for row, _ in pairwise(chain(found, [None])))
 
 
 def _stretches(rows: Int64s, window: Int64s) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Cuts the messages of each topic into stretches.
+    """Split the messages of each topic into stretches.
 
     Args:
         rows: (N, 4) id, topic, time and length, by id.
@@ -387,7 +388,7 @@ def _stretches(rows: Int64s, window: Int64s) -> tuple[NDArray[Any], NDArray[Any]
 
 
 def _fill(rows: list[tuple[int, int, bytes]], found: Iterator[Any], size: int) -> None:
-    """Adds rows up to `size` bytes of payload, and those before an error too.
+    """Add rows up to `size` bytes of payload, including those before an error.
 
     Raises:
         ValueError: there are more.
@@ -398,13 +399,13 @@ def _fill(rows: list[tuple[int, int, bytes]], found: Iterator[Any], size: int) -
         rows.extend(islice(found, _FETCH))
         size -= sum(len(payload) for _, _, payload in rows[count:])
         if size < 0:
-            raise ValueError("it holds more bytes than the index says")
+            raise ValueError("it has more bytes than in the index")
         if len(rows) < count + _FETCH:
             return
 
 
 def _topic_of(database: apsw.Connection, message: int) -> tuple[int, bool]:
-    """The topic of a message, and whether its messages are CDR.
+    """Return the topic of a message, and whether its messages are CDR.
 
     Raises:
         ValueError: there is no such message.

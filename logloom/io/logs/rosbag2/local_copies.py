@@ -1,7 +1,7 @@
-"""Local copies of files that were packed as a whole, which can't be read by ranges.
+"""Local copies of compressed files, which can't be read by ranges.
 
 Here: `UnpackedCopy`, a temporary file, and `UnpackedFile`, which reads from one.
-Elsewhere: what the files hold (db3, logloom.io.logs.mcap).
+Elsewhere: contents of the files (db3, logloom.io.logs.mcap).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from logloom.io.storage.locks import Lock
 from logloom.io.storage.temporary_files import remove_with
 
 MAX_UNPACKED = 64 << 30
-FREE_UNPACKED = 1 << 30  # bytes that any packed file may hold
-_SLICE = 4096  # compressed bytes that are unpacked at a time; a block of a few bytes may hold 128 KiB
+FREE_UNPACKED = 1 << 30  # bytes that any compressed file may expand to
+_SLICE = 4096  # compressed bytes processed at a time; a block of a few bytes may expand to 128 KiB
 
 
 class UnpackedCopy:
-    """A temporary file with the contents of a zstd file: made when first asked for.
+    """A temporary file with the contents of a zstd file, made on first use.
 
-    It is removed with this object, at the latest when the process that made it ends.
+    It is removed with this object, or when the process that made it ends.
     """
 
     def __init__(self, file: LogFile):
@@ -39,8 +39,10 @@ class UnpackedCopy:
     @property
     def path(self) -> str:
         """
+        The path of the copy.
+
         Raises:
-            LogReadError: the file is missing, unreadable or holds more than is unpacked.
+            LogReadError: the file is missing, unreadable or expands beyond the limit.
             StorageError: it can't be fetched, or the disk of temporary files is full.
         """
         with self._lock:
@@ -50,12 +52,12 @@ class UnpackedCopy:
 
     @property
     def packed_size(self) -> int:
-        """Bytes of the file that it is a copy of."""
+        """Compressed size of the original file."""
         return self._file.size
 
     @property
     def problem(self) -> str:
-        """Why the copy holds less than the file; "" where it holds all."""
+        """Why the copy is incomplete; "" if it is complete."""
         return self._problem if self.path else ""
 
     def _make(self) -> str:
@@ -74,8 +76,8 @@ class UnpackedCopy:
             target.write(data)
             if target.tell() > most:
                 raise LogReadError(
-                    f"{self._file.uri}: its {self._file.size} bytes hold more than {most}. Leave it out; or, "
-                    "if that is meant, unpack it with `zstd -d`."
+                    f"{self._file.uri}: its {self._file.size} bytes expand to more than {most}; leave it "
+                    "out, or, if that is intended, decompress it with `zstd -d`"
                 )
 
     def _unpacked(self) -> Iterator[bytes]:
@@ -99,7 +101,7 @@ class UnpackedCopy:
 
 
 class UnpackedFile(LogFile):
-    """The contents of a zstd file, which is unpacked as a whole when first read."""
+    """The contents of a zstd file, which is decompressed as a whole on the first read."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None):
         super().__init__(uri, storage_options)

@@ -1,13 +1,13 @@
-"""ROS 2 bags: the kind, which files are one bag, and those that it lacks.
+"""ROS 2 bags: the kind, the files of a bag, and missing ones.
 
 Here: `KIND`, and the container of each file by its name.
-Elsewhere: sqlite files (db3), files packed as a whole (local_copies); and in logloom.io.logs MCAP files
-(logloom.io.logs.mcap), packed messages (logloom.io.logs.files.message_compression), several files
-(logloom.io.logs.files.container_log), what is believed of a metadata.yaml (logloom.io.logs.bag_metadata).
+Elsewhere: sqlite files (db3), compressed files (local_copies); and in logloom.io.logs MCAP files
+(logloom.io.logs.mcap), compressed messages (logloom.io.logs.files.message_compression), several files
+(logloom.io.logs.files.container_log), metadata.yaml (logloom.io.logs.bag_metadata).
 
-A bag is a folder of .db3 or .mcap files, each perhaps packed as a whole (.zstd), beside a metadata.yaml,
-which may be absent or out of date. A file that it lists and that is missing is damage: a split of the drive
-is gone. Plain .mcap files that are named one by one are of kind mcap.
+A bag is a folder of .db3 or .mcap files, each possibly compressed (.zstd), with a metadata.yaml, which may be
+absent or out of date. A listed file that is missing is damage: a split of the drive is gone. Plain .mcap
+files that are named one by one are of kind mcap.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _PACKED = tuple(f".{kind}{suffix}" for kind in ("db3", "mcap") for suffix in ZST
 
 
 class Rosbag2Kind:
-    """Opens ROS 2 bags: their files, or a metadata.yaml, which stands for all files of its folder."""
+    """Opens ROS 2 bags: their files, or a metadata.yaml, which means all files of its folder."""
 
     name = "rosbag2"
     also = ("mcap",)
     suffixes = (".db3", *_PACKED, METADATA)
 
     def files_in(self, names: Sequence[str]) -> list[str]:
-        """The files of a bag whose metadata.yaml was never written: NAME_0.mcap, NAME_1.mcap, …."""
+        """Return the files of a bag without a metadata.yaml: NAME_0.mcap, NAME_1.mcap, …."""
         files = [name for name in names if _BAG_FILE.fullmatch(name)]
         found = [_SPLIT.fullmatch(name) for name in files]
         splits = {(match[1], int(match[2])) for match in found if match}
@@ -72,9 +72,9 @@ KIND = Rosbag2Kind()
 
 
 class BagLog(ContainerLog):
-    """See `ContainerLog`; and refuses, or lists, what its metadata.yaml says is missing.
+    """A `ContainerLog` that refuses, or lists, files that are missing according to its metadata.yaml.
 
-    Such a metadata.yaml is among the URIs of the summary, so that whoever opens the log by them knows it too.
+    Such a metadata.yaml is among the URIs of the summary, so that the log can be opened by them.
     """
 
     def __init__(self, uris: Sequence[str], options: OpenOptions, missing: Mapping[str, Sequence[Refusal]]):
@@ -107,7 +107,7 @@ class BagLog(ContainerLog):
 
 
 def bag_file(file: LogFile, options: OpenOptions) -> Container:
-    """The container of a bag's file, by its name, else by its first bytes."""
+    """Return the container of a bag's file, by its name, else by its first bytes."""
     name = file.uri
     if name.endswith(ZSTD_SUFFIXES):
         name, file = name.rpartition(".")[0], UnpackedFile(file.uri, options.storage_options)
@@ -122,7 +122,7 @@ def _is_metadata(uri: str) -> bool:
 
 
 def _missing(uri: str, found: Sequence[str], options: OpenOptions) -> list[Refusal]:
-    """The files that a metadata.yaml lists and that aren't beside it."""
+    """List the files in a metadata.yaml that don't exist."""
     file = LogFile(uri, options.storage_options)
     text = file.read(0, file.size) if file.size <= MAX_BYTES else b""
     folder = uri.rpartition("/")[0]
@@ -133,7 +133,7 @@ def _missing(uri: str, found: Sequence[str], options: OpenOptions) -> list[Refus
 
 
 def _files_of(uri: str, options: OpenOptions) -> list[str]:
-    """The files that a URI stands for.
+    """Return the files that a URI refers to.
 
     Raises:
         LogReadError: a metadata.yaml without any.

@@ -1,11 +1,10 @@
-"""Pages of sqlite files in object stores: sqlite asks for them one by one, they come many to a request.
+"""Remote pages of sqlite files: sqlite reads them one by one, requests fetch many.
 
 Here: `connected`, a connection of sqlite to a local file or a `PagedFile`, which fetches pages.
-Elsewhere: which pages hold what (sqlite_trees), the tables of a bag (db3).
+Elsewhere: contents of pages (sqlite_trees), the tables of a bag (db3).
 
-A page that sqlite asks for and that nobody announced comes with its neighbours, since tables grow at the end
-of a file. Whoever knows what will be read announces it (`PagedFile.expect`): then all that fits into a batch
-is requested at once, by as few ranges as pay.
+An unexpected page is fetched with its neighbours, since tables grow at the end of a file. Readers announce
+pages (`PagedFile.expect`): then all that fit into a batch are requested at once, in few ranges.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from logloom.io.storage.remote.range_requests import runs
 
 PAGES: LruCache[bytes] = LruCache(32 * MIB, size=len)
 _PAGE_SIZES = [512 << i for i in range(8)]  # others are damage, which sqlite names
-_UNIT = 4096  # bytes that are kept together, unless pages are larger
+_UNIT = 4096  # bytes cached together, unless pages are larger
 _STEPS = 10_000_000
-_AHEAD = 64 << 10  # bytes that come with a page that nobody announced
-_GAP = 64 << 10  # bytes between two wanted pages that cost less than a request of their own
+_AHEAD = 64 << 10  # bytes fetched with an unexpected page
+_GAP = 64 << 10  # bytes between two wanted pages that cost less than another request
 _BATCH = 8 * MIB  # bytes requested at once
 _REQUESTS = 64  # at once
 _RANGE = MIB  # a longer one is requested in parts, at once
-REFUSALS = (apsw.CantOpenError, apsw.IOError, apsw.NoMemError)  # of the machine; no damage brings them about
+REFUSALS = (apsw.CantOpenError, apsw.IOError, apsw.NoMemError)  # of the machine; damage doesn't cause them
 
 
 class PagedFile:
-    """An open file as sqlite wants it, for one connection. Pages are kept for all connections of the process.
+    """An open file for sqlite and one connection. Pages are cached for all connections of the process.
 
     Attributes:
         page_size: bytes.
-        num_pages: that the file has, a torn one left out.
+        num_pages: complete pages of the file.
     """
 
     def __init__(self, file: LogFile, page_size: int):
@@ -56,17 +55,17 @@ class PagedFile:
         self._place: dict[int, int] = {}
 
     def page(self, number: int) -> bytes:
-        """A page by its number, from 1; raises what `LogFile.read` raises."""
+        """Return a page by its number, from 1; raises the errors of `LogFile.read`."""
         return self.xRead(self.page_size, (number - 1) * self.page_size)
 
     def expect(self, pages: Iterable[int]) -> None:
-        """Announces pages in the order in which they will be read; those beyond the file are ignored."""
+        """Announce pages in the order in which they will be read; those beyond the file are ignored."""
         inside = (page for page in pages if 1 <= page <= self.num_pages)
         self._expected = list(dict.fromkeys((page - 1) * self.page_size // self._unit for page in inside))
         self._place = {unit: i for i, unit in enumerate(self._expected)}
 
     def _fetched(self, unit: int) -> bytes:
-        """A unit that isn't in memory; more are fetched along."""
+        """Fetch a unit that isn't in memory, and others with it."""
         if unit in self._place:
             fetched = self._fetch(self._next(self._place[unit]))
         else:
@@ -76,7 +75,7 @@ class PagedFile:
         return fetched[unit]
 
     def _next(self, place: int) -> list[int]:
-        """What to fetch now of what is expected: the unit at a place, and others behind it."""
+        """Choose which expected units to fetch now: the one at a place, and others after it."""
         units: list[int] = []
         requests = size = 0
         for unit in (self._expected[i] for i in range(place, len(self._expected))):
@@ -106,7 +105,7 @@ class PagedFile:
     def _key(self, unit: int) -> tuple[Any, ...]:
         return (self._file.identity, self.page_size, unit)
 
-    # --- what sqlite calls, by the names that apsw gives it ----------------------------------------------
+    # --- called by sqlite, with apsw's names ---------------------------------------------------------------
 
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
         first, last = offset // self._unit, (min(offset + amount, self._size) - 1) // self._unit
@@ -145,7 +144,7 @@ class PagedFile:
 
 
 class _Vfs(apsw.VFS):
-    """sqlite's way to `PagedFile`s, by numbers instead of names, and to nothing else."""
+    """sqlite's access to `PagedFile`s, by numbers instead of names, and to nothing else."""
 
     def __init__(self) -> None:
         super().__init__(name="logloom", base="")
@@ -154,7 +153,7 @@ class _Vfs(apsw.VFS):
     def xOpen(self, name: Any, flags: list[int]) -> Any:  # noqa: N802
         found = self.files.get(name.filename()) if isinstance(name, apsw.URIFilename) else None
         if found is None:
-            raise apsw.CantOpenError(f"{name} is no file of ours")
+            raise apsw.CantOpenError(f"unknown file {name}")
         flags[1] = flags[0]
         return found
 
@@ -167,15 +166,15 @@ _vfs = _Vfs()
 
 @contextlib.contextmanager
 def connected(source: PagedFile | str, longest: int) -> Iterator[apsw.Connection]:
-    """A connection of sqlite, to a file that may be an enemy's.
+    """Connect sqlite to a possibly hostile file.
 
     Args:
-        source: a local file by its path, or any file; what its requests raise passes through sqlite.
-        longest: bytes of a value that is read.
+        source: a local file by its path, or any file; errors of its requests pass through sqlite.
+        longest: limit of a value, in bytes.
 
     Raises:
         apsw.Error: sqlite can't open it.
-        StorageError: the machine refused, here or in the block.
+        StorageError: the machine failed, here or in the block.
         LogReadError: the local file is gone.
     """
     try:
@@ -184,7 +183,9 @@ def connected(source: PagedFile | str, longest: int) -> Iterator[apsw.Connection
     except REFUSALS as error:
         if not isinstance(source, str):
             raise
-        open_local(source, LogReadError, is_sized=False)  # which says why, if it can't be opened now either
+        open_local(
+            source, LogReadError, is_sized=False
+        )  # which raises the reason, if it can't be opened now either
         raise StorageError(f"{source}: {error}") from error
 
 
@@ -202,15 +203,15 @@ def _connected(source: PagedFile | str, longest: int) -> Iterator[apsw.Connectio
         database.limit(apsw.SQLITE_LIMIT_LENGTH, min(longest + 4096, 1 << 30))
         for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON", "temp_store=MEMORY"):
             database.execute(f"PRAGMA {setting}")
-        # A small file whose pages lead back to each other would else give rows for ever.
+        # Limits a small file whose pages refer to each other, with endless rows.
         limit_steps(database)
-        # Else sqlite refuses a file that is shorter than it says, of which much may be whole.
+        # Else sqlite refuses a truncated file, of which much may be intact.
         database.execute("PRAGMA writable_schema=ON")
         yield database
 
 
 def limit_steps(database: apsw.Connection, more: int = 0) -> None:
-    """Ends statements that take more steps of sqlite's machine than all that isn't about messages needs."""
+    """Stop statements with more steps of sqlite's machine than those apart from messages need."""
     database.set_progress_handler(_stop, min(_STEPS + more, (1 << 31) - 1))
 
 

@@ -1,12 +1,12 @@
-"""Which pages of a sqlite file hold a table: to fetch them together, before sqlite asks for one by one.
+"""Find the pages of a table in a sqlite file, to fetch them together before sqlite reads them.
 
-Here: `leaves`, the pages that hold the rows of a table, and `tails`, those that hold the rest of long rows.
-Elsewhere: fetching them (sqlite_pages). sqlite alone reads what they say: if a damaged file leads astray
-here, pages are fetched in vain.
+Here: `leaves`, the pages with the rows of a table, and `tails`, those with the rest of long rows.
+Elsewhere: fetching them (sqlite_pages). Only sqlite interprets their content: a damaged file can only cause
+unnecessary fetches here.
 
-An interior page lists its children, each with the highest row id under it; a leaf holds rows; all leaves of a
-table lie at one depth. Of a row that is too long for its leaf, the rest lies in a chain of pages of its own,
-in a file that only grew one behind the other (https://www.sqlite.org/fileformat2.html).
+An interior page lists its children, each with the highest row id under it; a leaf contains rows; all leaves
+of a table have the same depth. The rest of a row that is too long for its leaf is in a chain of pages,
+consecutive in a file that only grew (https://www.sqlite.org/fileformat2.html).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from collections.abc import Container, Iterator
 from logloom.io.logs.rosbag2.sqlite_pages import PagedFile
 
 _INTERIOR, _LEAF = 5, 13
-_SHARE = 64  # of so many pages at most one is an interior page of a table that isn't damaged, or of few
+_SHARE = 64  # at most one in so many pages is an interior page of a table that isn't damaged or small
 _LEAST = 64
 
 
 def leaves(file: PagedFile, root: int, first: int, last: int) -> list[int]:
-    """The pages of a table's rows with first <= id <= last, by id; those on the way there are announced."""
+    """Find the pages of a table's rows with first <= id <= last, by id, announcing interior pages."""
     level, left = [root], max(_LEAST, file.num_pages // _SHARE)
     while level := [number for number in dict.fromkeys(level) if 1 <= number <= file.num_pages]:
         if file.page(level[0])[0] != _INTERIOR:
             return level
         left -= len(level)
-        if left < 0:  # they lead back to each other
+        if left < 0:  # they refer to each other
             break
         file.expect(level)
         level = [child for number in level for child in _children(file.page(number), first, last)]
@@ -36,7 +36,7 @@ def leaves(file: PagedFile, root: int, first: int, last: int) -> list[int]:
 
 
 def _children(page: bytes, first: int, last: int) -> Iterator[int]:
-    """Those that hold rows with first <= id <= last."""
+    """Return the children with rows in first <= id <= last."""
     lowest = -(1 << 63)
     for cell in _cells(page, 12):
         highest, _ = _varint(page, cell + 4)
@@ -48,7 +48,7 @@ def _children(page: bytes, first: int, last: int) -> Iterator[int]:
 
 
 def tails(file: PagedFile, leaf: int, ids: Container[int], reserved: int) -> Iterator[int]:
-    """The pages that hold the rest of some rows of a leaf.
+    """Find the pages with the rest of some rows of a leaf.
 
     Args:
         ids: of the rows.
@@ -69,13 +69,13 @@ def tails(file: PagedFile, leaf: int, ids: Container[int], reserved: int) -> Ite
 
 
 def _cells(page: bytes, header: int) -> tuple[int, ...]:
-    """Where the cells of a page start, as it lists them behind its header."""
+    """Return where the cells of a page start, as listed after its header."""
     count = min(int.from_bytes(page[3:5], "big"), (len(page) - header) // 2)
     return struct.unpack_from(f">{count}H", page, header)
 
 
 def _varint(page: bytes, at: int) -> tuple[int, int]:
-    """A number of one to nine bytes, and where the next begins."""
+    """Read a number of one to nine bytes; return it and the place after it."""
     value = 0
     for i, byte in enumerate(page[at : at + 9]):
         value = value << 8 | byte if i == 8 else value << 7 | byte & 0x7F

@@ -1,8 +1,8 @@
-"""What record batches of an Arrow file claim to hold once decompressed, which Arrow's readers don't tell.
+"""Declared decompressed sizes of record batches in an Arrow file, which Arrow's readers don't provide.
 
-Here: `record_batches` of an open file, `decompressed_size` of one, and the few flatbuffers that takes, each
-read within its bytes.
-Elsewhere: what is done about it, and everything else of such files (files).
+Here: `record_batches` of an open file, `decompressed_size` of one, and the necessary flatbuffers, with
+checked bounds.
+Elsewhere: limits, and everything else of such files (files).
 
     file     "ARROW1" pad | message | message | ... | Footer, its length (i32) | "ARROW1"
     Footer   version, schema, dictionaries, record batches: as vectors of (offset i64, i32, pad, body i64)
@@ -22,14 +22,16 @@ from dataclasses import dataclass
 
 _DICTIONARY, _BATCH = 2, 3
 _MAX_METADATA = 64 << 20  # bytes of a footer or of a message's header
-_COMPRESSED_BEFORE = b"ARROW:experimental_compression"  # how files of 2020 say it, in a message's metadata
+_COMPRESSED_BEFORE = (
+    b"ARROW:experimental_compression"  # as declared by files of 2020, in a message's metadata
+)
 
 Read = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True)
 class RecordBatch:
-    """A record batch, or a dictionary, and where its message lies in the file."""
+    """A record batch, or a dictionary, and the place of its message in the file."""
 
     num_rows: int
     offset: int
@@ -38,10 +40,10 @@ class RecordBatch:
 
 
 def record_batches(read: Read, size: int) -> tuple[list[RecordBatch], list[RecordBatch]]:
-    """The dictionaries and the record batches of a file; reads no body.
+    """List the dictionaries and the record batches of a file, without reading bodies.
 
     Args:
-        read: gives the bytes [start, stop) of the file.
+        read: returns the bytes [start, stop) of the file.
         size: bytes of the file.
 
     Raises:
@@ -69,7 +71,7 @@ def record_batches(read: Read, size: int) -> tuple[list[RecordBatch], list[Recor
 
 
 def decompressed_size(read: Read, batch: RecordBatch) -> int:
-    """Bytes that a record batch claims to hold once its buffers are decompressed.
+    """Return the declared size of a record batch after decompressing its buffers.
 
     Raises:
         ValueError: its metadata are damaged.
@@ -91,7 +93,7 @@ def decompressed_size(read: Read, batch: RecordBatch) -> int:
 
 
 def _message(read: Read, offset: int, metadata: int) -> tuple[_Flat, int]:
-    """The header of a message, and the RecordBatch in it."""
+    """Return the header of a message, and its RecordBatch."""
     if metadata > _MAX_METADATA:
         raise ValueError(f"the record batch at byte {offset} has {metadata} bytes of metadata")
     head = read(offset, offset + metadata)
@@ -107,7 +109,7 @@ def _message(read: Read, offset: int, metadata: int) -> tuple[_Flat, int]:
 
 @contextlib.contextmanager
 def _damage() -> Iterator[None]:
-    """Makes ValueErrors of what ends before it should."""
+    """Raise ValueErrors for truncated data."""
     try:
         yield
     except struct.error as error:
@@ -115,7 +117,7 @@ def _damage() -> Iterator[None]:
 
 
 class _Flat:
-    """The tables and vectors of a flatbuffer; 0 stands for a table that isn't there."""
+    """The tables and vectors of a flatbuffer; 0 means an absent table."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -136,7 +138,7 @@ class _Flat:
         return int(struct.unpack_from("<q", self.data, at)[0]) if at else 0
 
     def vector(self, table: int, field: int, step: int) -> range:
-        """Where the entries of a vector lie, each of `step` bytes."""
+        """Return the places of a vector's entries, each of `step` bytes."""
         first = self.table(table, field)
         if not first:
             return range(0)

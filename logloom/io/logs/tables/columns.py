@@ -1,10 +1,10 @@
 """Columns of tables as fields of messages: their definition, and their values.
 
-Here: the definition that an Arrow schema amounts to, in the .msg language, and pure functions from Arrow
+Here: conversion of Arrow schemas to definitions in the .msg language, and pure functions from Arrow
 columns to values.
 Elsewhere: reading files (files), rows as messages (log), their times (times), paths and adapters
-(logloom.io.logs.messages).
-What a definition leaves out can't be a column: lists of lists, decimals, maps, names that no path can spell.
+(logloom.io.logs.messages). Definitions leave out what can't be a column: lists of lists, decimals, maps,
+names that aren't valid in paths.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _NUMBERS = {pa.type_for_alias(name): name for name in _INTEGERS} | {
     pa.bool_(): "bool",
-    pa.float16(): "float32",  # which holds each of its values
+    pa.float16(): "float32",  # which contains all its values
     pa.float32(): "float32",
     pa.float64(): "float64",
 }
 
 
 def definition_of(schema: pa.Schema) -> str:
-    """The columns of a table as a message definition (ros2msg)."""
+    """Return the columns of a table as a message definition (ros2msg)."""
     done: dict[str, list[str]] = {}
     _declare(TABLE_ROW, schema, done)
     sections = [f"MSG: {name}\n" * (name != TABLE_ROW) + "".join(lines) for name, lines in done.items()]
@@ -46,7 +46,7 @@ def definition_of(schema: pa.Schema) -> str:
 
 
 def _declare(name: str, fields: Sequence[pa.Field], done: dict[str, list[str]]) -> bool:
-    """Writes a message's lines, and those of the messages within; says whether it has any field."""
+    """Write the lines of a message and of nested ones; return whether it has any field."""
     lines: list[str] = []
     done[name] = lines
     counts = Counter(field.name for field in fields)
@@ -58,7 +58,7 @@ def _declare(name: str, fields: Sequence[pa.Field], done: dict[str, list[str]]) 
 
 
 def _word(kind: pa.DataType, name: str, done: dict[str, list[str]]) -> str | None:
-    """A type in the .msg language; None for one that a column can't hold."""
+    """Return a type in the .msg language; None for one that isn't supported as a column."""
     if pa.types.is_dictionary(kind):
         return _word(kind.value_type, name, done)
     if _is_list(kind):
@@ -98,16 +98,16 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def top_level(spec: FieldSpec, root: Struct) -> list[str]:
-    """The columns of a table that a spec reads."""
+    """Return the columns of a table that a spec reads."""
     paths = adapters.paths(spec, root).values() if spec.adapter else spec.paths
     return sorted({select(root, path).names[0] for path in paths})
 
 
 def values_of(table: pa.Table, spec: FieldSpec, root: Struct) -> Values:
-    """What a spec takes from each row of a table.
+    """Return the values of a spec for each row of a table.
 
     Raises:
-        UnfitError: a row holds null where a column needs a value.
+        UnfitError: a row is null, but the column needs a value.
     """
     if spec.adapter is not None:
         read = adapters.paths(spec, root)
@@ -135,10 +135,10 @@ def _side_by_side(spec: FieldSpec, parts: Sequence[Ragged]) -> Ragged:
 
 
 def structured(table: pa.Table, root: Struct, names: Sequence[str], width: int) -> NDArray[Any]:
-    """(N,) some columns of each row side by side, as elements of arrays are kept; see `structured_type`.
+    """(N,) some columns of each row as structured values, see `structured_type`.
 
     Raises:
-        UnfitError: a row holds null where a column needs a value, or longer text.
+        UnfitError: a row is null, but the column needs a value, or a text is too long.
     """
     values = np.empty(len(table), structured_type(root, names, width))
     for name in names:
@@ -149,10 +149,10 @@ def structured(table: pa.Table, root: Struct, names: Sequence[str], width: int) 
 
 
 def structured_type(root: Struct, names: Sequence[str], width: int) -> np.dtype[Any]:
-    """What `structured` gives.
+    """Return the dtype of `structured`.
 
     Raises:
-        UsageError: there is no such column, it is a part of one, or its length differs by row.
+        UsageError: the column doesn't exist, is a part of another, or has lengths that differ by row.
     """
     fields = []
     for name in names:
@@ -168,7 +168,7 @@ def structured_type(root: Struct, names: Sequence[str], width: int) -> np.dtype[
 
 
 def _joined(table: pa.Table, name: str) -> pa.Array:
-    """A column in one piece."""
+    """Return a column as one contiguous array."""
     column = table.column(name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # of no chunks, or of more text than one array holds
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -188,7 +188,7 @@ def _column(table: pa.Table, selection: Selection) -> Values:
 
 
 def _values(array: pa.Array, selection: Selection, name: str) -> Values:
-    """What is selected of each item of a column, `names` being followed already."""
+    """Return the selected values of each item of a column, after following `names`."""
     array = _decoded(array)
     if selection.array is None or selection.inner is None:
         return _items(array, selection, name)
@@ -214,7 +214,7 @@ def _values(array: pa.Array, selection: Selection, name: str) -> Values:
 
 
 def _items(array: pa.Array, selection: Selection, name: str) -> NDArray[Any]:
-    """Numbers, times, text of fixed width, or structured values."""
+    """Return numbers, times, text of fixed width, or structured values."""
     kind = selection.type
     if isinstance(kind, Text):
         return _fixed_text(array, selection.width, name)
@@ -246,7 +246,7 @@ def _fixed_text(array: pa.Array, width: int, name: str) -> NDArray[Any]:
 
 
 def _text_rows(array: pa.Array, name: str) -> Ragged:
-    """Bytes or UTF-8 of each item."""
+    """Return bytes or UTF-8 of each item."""
     _refuse_nulls(array, name)
     if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.binary())

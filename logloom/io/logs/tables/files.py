@@ -1,9 +1,8 @@
 """Files that hold one table each: Parquet, Feather (Arrow IPC) and CSV.
 
-Here: their schema, their groups of rows, and some columns of some groups; nothing else is fetched.
-Elsewhere: what columns mean (columns), rows as messages (log).
-Arrow checks what it reads; whatever it refuses becomes a LogReadError that names the file;
-faults of the machine become StorageErrors.
+Here: reading their schema, groups of rows, and selected columns of groups; nothing else is fetched.
+Elsewhere: columns as fields of messages (columns), rows as messages (log). Arrow checks what it reads; its
+errors become LogReadErrors with the file's name, those of the machine StorageErrors.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Group:
 
 
 class TableFile(Protocol):
-    """One file; keeps no handle."""
+    """One file; keeps no file handle."""
 
     uri: str
 
@@ -53,7 +52,7 @@ class TableFile(Protocol):
     def groups(self) -> Sequence[Group]: ...
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
-        """Some columns of a group.
+        """Read some columns of a group.
 
         Raises:
             LogReadError: the file is damaged.
@@ -62,16 +61,18 @@ class TableFile(Protocol):
 
     def check_joined(self, columns: Sequence[str]) -> None:
         """
+        Check the memory of columns.
+
         Raises:
-            LogReadError: some columns of all groups together take more memory than the file may ask for.
+            LogReadError: some columns of all groups together exceed the limit of the file.
         """
 
 
 def table_file(uri: str, options: OpenOptions) -> TableFile:
-    """The table in a file, by its name's suffix, else by its first bytes; reads nothing yet.
+    """Return the table in a file, by its name's suffix, else by its first bytes; reads nothing yet.
 
     Raises:
-        LogReadError: it is none of the kinds.
+        LogReadError: unknown kind of file.
     """
     file = LogFile(uri, options.storage_options)
     for suffix, kind in _KINDS.items():
@@ -82,7 +83,7 @@ def table_file(uri: str, options: OpenOptions) -> TableFile:
 
 
 class _BaseTableFile:
-    """What the kinds have in common."""
+    """Common part of the kinds."""
 
     encoding: str
 
@@ -93,7 +94,7 @@ class _BaseTableFile:
 
     @contextlib.contextmanager
     def _source(self) -> Iterator[Any]:
-        """The open file; what goes wrong with it names it."""
+        """Open the file; errors are raised with its name."""
         if self._file.size == 0:
             raise LogReadError(f"{self.uri}: empty file (the writer probably crashed); exclude it")
         options = self._options.storage_options
@@ -164,10 +165,10 @@ class ParquetTable(_BaseTableFile):
         return {}
 
     def _decoded(self, group: int, columns: Sequence[str]) -> int:
-        """Bytes that some columns of a group take once values that repeat are written out.
+        """Return the size of some columns of a group with repeated values written out.
 
-        Numbers and texts are counted, not what lists and structs hold. (Arrow aborts the process where the
-        metadata of a column are asked for and broken, so only what it reads tells of texts.)
+        Numbers and texts are counted, not lists and structs. (Arrow aborts the process when broken metadata
+        of a column are accessed, so texts must be read.)
         """
         found, total = self.groups[group], 0
         for name in columns:
@@ -180,7 +181,7 @@ class ParquetTable(_BaseTableFile):
         return total
 
     def _text_size(self, group: int, name: str) -> int:
-        """Bytes of all texts of a column, of which those that repeat are read once."""
+        """Return the size of all texts of a column, reading repeated ones once."""
         if (group, name) not in self._text_sizes:
             with self._source() as source:
                 reader = pa_parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=[name])
@@ -225,14 +226,14 @@ class FeatherTable(_BaseTableFile):
         self._check_sizes(map(self._decompressed, range(len(self.groups))))
 
     def _decompressed(self, group: int) -> int:
-        """Bytes of a record batch and of all dictionaries, which Arrow reads with it."""
+        """Return the size of a record batch and of all dictionaries, which Arrow reads with it."""
         dictionaries, batches = self._messages
         read = self._bytes()
         with self._source():
             return sum(decompressed_size(read, batch) for batch in (*dictionaries, batches[group]))
 
     def _bytes(self) -> Callable[[int, int], bytes]:
-        """Reads ranges of the file; of a remote one those that lie near each other by one request."""
+        """Read ranges of the file; neighbouring ranges of a remote file share a request."""
         if self._file.is_local:
             return self._file.read
         known, first = b"", 0
@@ -259,7 +260,7 @@ class FeatherTable(_BaseTableFile):
 
 
 class CsvTable(_BaseTableFile):
-    """Types are what Arrow takes the whole file's text for, so it is read whole, once."""
+    """Types are inferred by Arrow from the whole file, so it is read at once."""
 
     encoding = "csv"
 
@@ -283,7 +284,7 @@ class CsvTable(_BaseTableFile):
         return self._table.select(list(columns))
 
     def check_joined(self, columns: Sequence[str]) -> None:
-        """See `TableFile.check_joined`; it has one group, which was read before."""
+        """See `TableFile.check_joined`; its only group has been read before."""
 
 
 _KINDS: dict[str, type[ParquetTable] | type[FeatherTable] | type[CsvTable]] = {
@@ -294,18 +295,18 @@ _KINDS: dict[str, type[ParquetTable] | type[FeatherTable] | type[CsvTable]] = {
 
 
 def _named(schema: pa.Schema) -> pa.Schema:
-    """The schema, once its names are known to be text; raises ValueError."""
-    definition_of(schema)  # decodes all that are ever looked at
+    """Return the schema after checking that its names are text; raises ValueError."""
+    definition_of(schema)  # decodes all names
     return schema
 
 
 def _whole(table: pa.Table, num_rows: int) -> pa.Table:
-    """The table, once its inner offsets are known to stay inside it.
+    """Return the table after checking that its inner offsets are valid.
 
     Raises:
-        ValueError: they don't, or rows are missing.
+        ValueError: they aren't, or rows are missing.
     """
     table.validate(full=True)
     if table.num_rows != num_rows:
-        raise ValueError(f"it holds {table.num_rows} rows where its index says {num_rows}")
+        raise ValueError(f"it has {table.num_rows} rows where its index has {num_rows}")
     return table

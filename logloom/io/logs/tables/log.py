@@ -1,10 +1,10 @@
-"""Logs made of tables: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
+"""Logs of tables: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
 
-Here: `TableLog`, which reads the row groups and columns that are asked for.
+Here: `TableLog`, which reads only requested row groups and columns.
 Elsewhere: its kind (reader), the files (files), columns as fields of messages (columns), times (times), files
-that are one message each (sweeps), which files are one log (logloom.io.logs.match).
-The time of a row (see times) is its log time; rows have no header. Files of one topic are joined in name
-order. The position of a row is (group number << 32) | row in its group, groups counted over these files.
+with one message each (sweeps), grouping files to logs (logloom.io.logs.match). The time of a row (see times)
+is its log time; rows have no header. Files of one topic are joined in name order. The position of a row is
+(group number << 32) | row in its group, groups counted over these files.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from logloom.io.storage.lru_cache import LruCache
 from logloom.schema import BYTES, ColumnType
 from logloom.text import some_of
 
-KEPT_BYTES = 64 << 20  # of columns read last, since rows are taken block by block
+KEPT_BYTES = 64 << 20  # of columns read last, as rows are taken block by block
 
 _REMEDY = "fill in or drop these rows"
 
 
 @dataclass(frozen=True)
 class TableTopic:
-    """The files of one topic, and when each row was.
+    """The files of one topic, and the time of each row.
 
     Attributes:
         groups: (file, group in it) of each group, in position order.
-        time: (N,) of every row; `MIN_TIME` where it has none.
+        time: (N,) of every row; `MIN_TIME` if it has none.
         group: (N,) the number of each row's group; row: (N,) the row in it.
     """
 
@@ -97,7 +97,7 @@ class TableMessages:
 
 
 class TableLog:
-    """See `Log`. Keeps no file open; pickles as what it was opened with; serves many threads."""
+    """See `Log`. Keeps no file open; pickles as its arguments; thread-safe."""
 
     def __init__(self, uris: Sequence[str], options: OpenOptions):
         """
@@ -133,7 +133,7 @@ class TableLog:
 
     @lazy
     def _recorded(self) -> RecordedTime:
-        """When it was recorded. Rows of a table have no order but that of their times."""
+        """Recording times. Rows of a table have no order apart from their times."""
         times = {name: topic.time[topic.time != MIN_TIME] for name, topic in self._topics.items()}
         return recorded(MessageTimes.of(times)).within(*self._options.extent)
 
@@ -157,7 +157,7 @@ class TableLog:
             topic, request = self._topics[name], requests[name]
             if self.time_source(name, request.time) is None:
                 raise UsageError(
-                    f"{topic.files[0].uri}: rows of tables have no header; they have a log time: add log"
+                    f"{topic.files[0].uri}: rows of tables have no header, only a log time: add log"
                 )
             wanted = within(topic.time, request.start, request.stop) & (topic.time != MIN_TIME)
             if self._recorded.strays and not (request.with_strays or is_static(name)):
@@ -184,16 +184,16 @@ class TableLog:
         return self._messages(topic, usable[-1:])
 
     def take(self, topic: str, spec: FieldSpec, position: NDArray[np.int64]) -> Values:
-        """What a column takes from the rows at these positions.
+        """Take a column's values from the rows at these positions.
 
         Raises:
-            LogReadError: a file is damaged, or a row lacks what the column needs.
+            LogReadError: a file is damaged, or a row lacks a value that the column needs.
         """
         ctype = self.column_type(topic, spec)
         if len(position) == 0:
             return blocks.empty(ctype)
         group, row = position >> 32, position & 0xFFFFFFFF
-        # Each group is read once; then the rows go back to where they were asked for.
+        # Each group is read once; then rows are put in the requested order.
         order = np.argsort(group, kind="stable")
         numbers, starts = np.unique(group[order], return_index=True)
         parts = [
@@ -226,7 +226,7 @@ class TableLog:
         return Ragged.from_bytes(named_files.read_named(file.uri.rsplit("/", 1)[0], names, self._options))
 
     def _columns(self, file: TableFile, group: int, names: Sequence[str]) -> pa.Table:
-        """Columns of a group, of which those read last are kept."""
+        """Return columns of a group; the latest are cached."""
         found = {name: self._kept.get((file.uri, group, name)) for name in names}
         missing = [name for name, column in found.items() if column is None]
         if missing:
@@ -237,7 +237,7 @@ class TableLog:
         return pa.table(found)
 
     def _content_id(self, files: Sequence[LogFile]) -> str:
-        """That of the tables, and where they name files the sizes of these, which columns may take."""
+        """Content id of the tables, and, if they name files, of their sizes, which columns may read."""
         named = [
             named_files.sizes(file, self._topics[name].root, self._options)
             for name in sorted(self._topics)
@@ -262,7 +262,7 @@ class TableLog:
 
     @lazy
     def _damage(self) -> list[Refusal]:
-        """What can't be used, as far as the times show; empty unless salvaging."""
+        """Find unusable rows, as far as their times show them; empty unless salvaging."""
         return self._opened[1]
 
     @lazy
@@ -297,7 +297,7 @@ class TableLog:
         return topics, damage
 
     def _spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(C, 2) first and last time of each group that has any, and (C,) its bytes."""
+        """(C, 2) first and last time of each group with times, and (C,) its bytes."""
         spans: list[tuple[int, int]] = []
         sizes: list[int] = []
         for name in sorted(self._topics):
@@ -316,10 +316,10 @@ class TableLog:
 
 
 def _times(file: TableFile) -> list[NDArray[np.int64]]:
-    """The times of each group of a file.
+    """Return the times of each group of a file.
 
     Raises:
-        LogReadError: it has none, or they can't be read.
+        LogReadError: there are none, or they can't be read.
     """
     if isinstance(file, sweeps.SweepFile):
         return [np.array([file.time])]
@@ -337,7 +337,7 @@ def _times(file: TableFile) -> list[NDArray[np.int64]]:
 
 
 def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]]) -> TableTopic:
-    """Raises LogReadError where files of a topic have different columns."""
+    """Join files of a topic; raise LogReadError if their columns differ."""
     files = [file for file, _ in whole]
     definitions = [definition_of(file.schema) for file in files]
     for file, definition in zip(files, definitions, strict=True):
@@ -366,7 +366,7 @@ def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]])
 
 
 def _without_strays(topic: TableTopic, recorded: RecordedTime) -> TopicInfo:
-    """A topic as the summary has it, with the times of those rows that are no strays."""
+    """Return a topic for the summary, with the times of rows that aren't strays."""
     strays = 0 if is_static(topic.info.topic) else recorded.num_strays(topic.info.topic)
     if not strays:
         return topic.info
@@ -376,7 +376,7 @@ def _without_strays(topic: TableTopic, recorded: RecordedTime) -> TopicInfo:
 
 
 def _untimed(topic: TableTopic) -> list[Refusal]:
-    """The rows that have no time."""
+    """Return the rows without a time."""
     made = []
     for row in np.flatnonzero(topic.time == MIN_TIME).tolist():
         at, group = topic.groups[topic.group[row]]

@@ -1,8 +1,8 @@
-"""Times in names of files, where a table is one message: `lidar_{ns}` says where in a name its time stands.
+"""Times in names of files: in `lidar_{ns}` a placeholder marks the time of a table that is one message.
 
-Here: `name_problem`, what is wrong with such a pattern, `time_in`, the time that a name says, and
-`timing_names`, which names say something that no file holds.
-Elsewhere: which tables are messages (sweeps), times within tables (times), the recipe's key for it
+Here: `name_problem` checks a pattern, `time_in` returns the time in a name, `timing_names` the names with
+times that files don't contain.
+Elsewhere: finding tables that are messages (sweeps), times within tables (times), the recipe's key for it
 (logloom.recipe.model).
 """
 
@@ -22,26 +22,26 @@ from logloom.io.storage.filesystems import file_name_of
 # Nanoseconds in a unit.
 UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
-STAMP = re.compile(r"[1-9][0-9]{8,18}")  # what a table is called by whose name is its time
+STAMP = re.compile(r"[1-9][0-9]{8,18}")  # the name of a table that is only a time
 
 _PART = re.compile(r"\{[^{}]*\}|\*|[^{}*]+|.", re.DOTALL)
-_RUN = re.compile(r"\}[0-9*]*\{")  # nothing tells where the number before ends
+_RUN = re.compile(r"\}[0-9*]*\{")  # nothing marks the end of the number before
 _MAX_STARS = 2
-_HOW = "write where the time stands as {ns}, {us}, {ms} or {s}, as in lidar_{ns}"
+_HOW = "mark the time by {ns}, {us}, {ms} or {s}, as in lidar_{ns}"
 
 
 def name_problem(pattern: str) -> str | None:
-    """What is wrong with a pattern; None where nothing is."""
+    """Describe what is wrong with a pattern; None if it is valid."""
     parts = _PART.findall(pattern)
     units = [part[1:-1] for part in parts if part.startswith("{") and part.endswith("}")]
     wrong = [part for part in parts if part in "{}"] + [f"{{{u}}}" for u in units if u not in UNITS]
     if wrong or not units:
-        return f"{wrong[0]} has no meaning here; {_HOW}" if wrong else f"{pattern!r} says no time; {_HOW}"
+        return f"{wrong[0]} is unknown; {_HOW}" if wrong else f"{pattern!r} has no time; {_HOW}"
     lengths = [UNITS[unit] for unit in units]
     if sorted(set(lengths), reverse=True) != lengths:
-        return f"{pattern!r}: units stand from long to short, each once, as in {{s}}_{{ns}}"
+        return f"{pattern!r}: order units from long to short, each once, as in {{s}}_{{ns}}"
     if _RUN.search(pattern):
-        return f"{pattern!r}: text has to stand between two units, as in {{s}}_{{ns}}"
+        return f"{pattern!r}: put text between two units, as in {{s}}_{{ns}}"
     if "/" in pattern:
         return f"{pattern!r}: is compared with names of files, which have no /"
     if parts.count("*") > _MAX_STARS:
@@ -50,7 +50,7 @@ def name_problem(pattern: str) -> str | None:
 
 
 def timing_names(uris: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """The names of a log's files where they may say times: these are no part of what the files hold.
+    """Return the names of a log's files that may contain times, which aren't part of the files' content.
 
     >>> timing_names(["/lidar/1700000000.feather"], ())
     ['1700000000.feather']
@@ -63,13 +63,13 @@ def timing_names(uris: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def time_in(uri: str, patterns: Iterable[str]) -> int | None:
-    """The time that a file's name says, in ns since the Unix epoch, by the first pattern that fits it; None
-    where none does. Patterns may leave the suffix out.
+    """Return the time in a file's name, in ns since the Unix epoch, by the first matching pattern; None if
+    none matches. Patterns may omit the suffix.
 
     A time of several parts is their sum: {s}_{ns} are whole seconds and the rest. Decimals count exactly.
 
     Raises:
-        LogReadError: a pattern fits, and what it finds is no time.
+        LogReadError: a pattern matches, but not a valid time.
         UsageError: there are patterns, and the package google-re2 is missing.
 
     >>> time_in("drive/lidar_1700000000.25.feather", ["lidar_{s}"])
@@ -90,7 +90,7 @@ def time_in(uri: str, patterns: Iterable[str]) -> int | None:
 
 @functools.lru_cache(maxsize=64)
 def _compiled(pattern: str) -> tuple[Sequence[str], Any]:
-    """The units of a pattern, and what finds their numbers in the bytes of a name, in linear time.
+    """Return the units of a pattern, and a linear-time search for their numbers in the bytes of a name.
 
     Raises:
         UsageError: the package google-re2 is missing.
@@ -111,7 +111,7 @@ def _compiled(pattern: str) -> tuple[Sequence[str], Any]:
             expression += re.escape(_bytes(part))
     options = re2.Options()
     options.log_errors = False
-    options.encoding = re2.Options.Encoding.LATIN1  # names of disks may be no text
+    options.encoding = re2.Options.Encoding.LATIN1  # names on disks may be invalid text
     return tuple(units), re2.compile(expression, options)
 
 
@@ -126,13 +126,13 @@ def _time(uri: str, pattern: str, units: Sequence[str], numbers: Sequence[str]) 
         own = int(whole) * UNITS[unit] + int(decimals or "0") * UNITS[unit] // 10 ** len(decimals)
         if longer and own >= longer:
             raise LogReadError(
-                f"{uri}: by the pattern {pattern} its name says {number} {unit}, which is more than one of "
-                "the unit before; units of one name add up"
+                f"{uri}: by the pattern {pattern} its name has {number} {unit}, more than one of the unit "
+                "before; units of one name add up"
             )
         total, longer = total + own, UNITS[unit]
     if total > MAX_TIME:
         raise LogReadError(
-            f"{uri}: by the pattern {pattern} its name says {' + '.join(numbers)} {units[-1]}, which lies "
-            "after the year 2262. Write another unit, or leave it out."
+            f"{uri}: by the pattern {pattern} its name has {' + '.join(numbers)} {units[-1]}, which is after "
+            "the year 2262; use another unit, or leave it out"
         )
     return total

@@ -1,9 +1,9 @@
-"""Files that the rows of a table name: images, point clouds and the like, as their bytes (`as: file`).
+"""Files that rows of a table name: images, point clouds and the like, as bytes (`as: file`).
 
-Here: reading them, never outside the folder that the table lies in; and their sizes, which are part of a
-log's content id, so that a build notices files that came, went or grew.
-Elsewhere: tables (log), what the bytes mean (whoever reads the dataset).
-A column of text names files where one of its first few texts is the name of a file that is there.
+Here: reading them, never outside the table's folder; and their sizes, which are part of a log's content id,
+so that a build detects added, removed and grown files.
+Elsewhere: tables (log), the format of the bytes (readers of the dataset).
+A column of text names files if one of its first few texts is the name of an existing file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRIED = 4  # texts of a column that are tried as names
 
 
 def check(spec: FieldSpec, root: Struct) -> None:
-    """Raises a UsageError unless the spec names one column of text."""
+    """Raise a UsageError unless the spec names one column of text."""
     if len(spec.paths) != 1:
         raise UsageError(f"as {NAME}: reads the files that one field names, not {len(spec.paths)}")
     selection = select(root, spec.paths[0])
@@ -44,10 +44,10 @@ def check(spec: FieldSpec, root: Struct) -> None:
 
 
 def read_named(folder: str, names: Sequence[str], options: OpenOptions) -> list[bytes]:
-    """The bytes of the files of these names, which start from `folder`.
+    """Read the files of these names, relative to `folder`.
 
     Raises:
-        LogReadError: a name leaves the folder, or its file is missing or larger than `max_chunk_bytes`.
+        LogReadError: a name is outside the folder, or its file is missing or larger than `max_chunk_bytes`.
     """
     return list(read_ahead(lambda name: _read(folder, name, options), names))
 
@@ -64,26 +64,26 @@ def _uri(folder: str, name: str) -> str:
     if any(part in ("", ".", "..") for part in parts) or any(
         mark in name for mark in ("\\", "\0", ":", "?", "#")
     ):
-        raise LogReadError(f"{folder}: a row names the file {name!r}, which is no name within this folder")
+        raise LogReadError(f"{folder}: a row names the file {name!r}, which is not a name within this folder")
     uri = f"{folder}/{name}"
     if is_local(uri):
         root = os.path.realpath(folder.split("://", 1)[-1])
         path = os.path.realpath(uri.split("://", 1)[-1])
-        if os.path.commonpath([root, path]) != root:  # a link that leads elsewhere
-            raise LogReadError(f"{folder}: a row names the file {name!r}, which lies outside this folder")
+        if os.path.commonpath([root, path]) != root:  # a link to the outside
+            raise LogReadError(f"{folder}: a row names the file {name!r}, which is outside this folder")
     return uri
 
 
 def text_columns(root: Struct) -> list[str]:
-    """The columns of a table that may name files, be these there now or later."""
+    """Return the columns of a table that may name files, existing or not."""
     found = ((path, select(root, path)) for path in paths(root))
     return [path for path, field in found if isinstance(field.type, Text) and field.array is None]
 
 
 def sizes(file: TableFile, root: Struct, options: OpenOptions) -> dict[str, int]:
-    """The sizes of all files that a table names, by name; -1 for those that are missing.
+    """Return the sizes of all files that a table names, by name; -1 for missing ones.
 
-    Costs a listing of each folder that they lie in, and reads the columns that name them.
+    Lists each of their folders, and reads the columns that name them.
     """
     folder = file.uri.rpartition("/")[0]
     named: set[str] = set()
@@ -99,7 +99,7 @@ def sizes(file: TableFile, root: Struct, options: OpenOptions) -> dict[str, int]
 
 
 def with_sizes(content_id: str, named: Sequence[Mapping[str, int]]) -> str:
-    """A content id that tells which files each table names, and how large they are."""
+    """Extend a content id by the files that each table names, and their sizes."""
     digest = blake3(content_id.encode())
     for number, files in enumerate(named):
         for name in sorted(files):
@@ -108,7 +108,7 @@ def with_sizes(content_id: str, named: Sequence[Mapping[str, int]]) -> str:
 
 
 def with_contents(content_id: str, table: TableFile, named: Mapping[str, int], options: OpenOptions) -> str:
-    """A content id that tells all bytes of the files that a table names, those that are missing left out."""
+    """Extend a content id by all bytes of the files that a table names, without missing ones."""
     folder = table.uri.rpartition("/")[0]
     files = [
         LogFile(_uri(folder, name), options.storage_options) for name in sorted(named) if named[name] >= 0
@@ -120,13 +120,13 @@ def with_contents(content_id: str, table: TableFile, named: Mapping[str, int], o
 
 
 def _texts(file: TableFile, path: str, root: Struct) -> Iterator[str]:
-    """The texts of a column, in the order of rows; nothing of groups where some are missing."""
+    """Return the texts of a column in row order; nothing for groups with missing ones."""
     spec = FieldSpec((path,))
     for group in range(len(file.groups)):
         try:
             values = values_of(file.read(group, top_level(spec, root)), spec, root)
         except (UnfitError, pa.ArrowException):
-            continue  # whoever takes the column will be told
+            continue  # reading the column reports it
         yield from (value.tobytes().decode() for value in values)
 
 
@@ -146,7 +146,7 @@ def _safe_uri(folder: str, name: str) -> str | None:
 
 
 def _listed(folder: str, options: OpenOptions) -> dict[str, int]:
-    """The sizes of the files in a folder, by URI."""
+    """Return the sizes of the files in a folder, by URI."""
     fs, path = filesystem(folder, options.storage_options)
     try:
         entries = fs.ls(path, detail=True)

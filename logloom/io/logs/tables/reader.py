@@ -1,6 +1,6 @@
 """Tables as logs: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
 
-Here: their kind, which costs nothing to look up.
+Here: their kind, kept apart for fast imports.
 Elsewhere: the log (log), the files (files), columns as fields of messages (columns).
 """
 
@@ -21,7 +21,7 @@ class TablesKind:
     is_generic = True
 
     def files_in(self, names: Sequence[str]) -> list[str]:
-        """The tables in a folder, which are one log; none where a metadata.yaml says otherwise."""
+        """Return the tables in a folder, which are one log; none if it has a metadata.yaml."""
         return [] if METADATA in names else [name for name in names if name.endswith(SUFFIXES)]
 
     def matches(self, uri: str, head: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What tells that a file is a table: its first bytes, and how names end."""
+"""First bytes and suffixes of tables."""
 
 PARQUET, FEATHER = b"PAR1", b"ARROW1"
 SUFFIXES = (".parquet", ".feather", ".csv")

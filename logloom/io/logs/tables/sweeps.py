@@ -1,13 +1,12 @@
-"""Tables that are one message each: those of a folder whose files are called by their times, and those whose
-names fit a pattern of the recipe.
+"""Sweeps, tables that are one message each: named by their times, or by a pattern of the recipe.
 
     lidar/315968434060167000.feather    a sweep: each row a point, and the whole table a message of /lidar
     lidar/315968434159632000.feather
 
-Here: which files these are, and `SweepFile`, which shows one as a table of a single row with a list of all.
-Elsewhere: patterns (name_times), times within tables (times), rows as messages (log).
-Without a pattern a name is its time as an integer since the Unix epoch, in that unit in which all names of
-the folder lie between March 1973 and 2262, and of tables that have times of their own no name counts.
+Here: finding them, and `SweepFile`, a view of one as a table of a single row with a list of all.
+Elsewhere: patterns (name_times), times within tables (times), rows as messages (log). Without a pattern a
+name is its time as an integer since the Unix epoch, in the unit for which all names of the folder are between
+March 1973 and 2262; names of tables that contain times are ignored.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _SHOWN = 20
 ROWS = "rows"
 WAY_OUT = (
     "Rename the column that holds their times, or leave them out by a pattern: "
-    'logs: [DRIVES, "!**/NAME.feather"]; where each is a sweep, the recipe says how names tell when: '
+    'logs: [DRIVES, "!**/NAME.feather"]; if each is a sweep, declare the times in their names: '
     'time: {name: "lidar_{ns}"}.'
 )
 
 
 class SweepFile:
-    """A table as one row, whose one column `rows` is a list of all rows of the table; see `TableFile`.
+    """A table as one row, whose only column `rows` is a list of all rows of the table; see `TableFile`.
 
     Attributes:
         time: ns since the Unix epoch.
@@ -62,7 +61,7 @@ class SweepFile:
         return [Group(0, 1, sum(group.num_bytes for group in self._table.groups))]
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
-        """See `TableFile.read`; there is one group, of one column."""
+        """See `TableFile.read`; the only group has one column."""
         fields = self._fields
         names = [field.name for field in fields]
         self.check_joined(columns)
@@ -85,16 +84,16 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_sweeps(files: Sequence[TableFile], patterns: Sequence[str] = ()) -> list[TableFile]:
-    """The tables of a log, of which those that a pattern fits, and those without times of their own where all
-    such tables of a folder are called by times, are taken as sweeps.
+    """Return the tables of a log, treating as sweeps those that match a pattern, and those without times if
+    all such tables of their folder are named by times.
 
-    A file that can't be read stays as it is, for whoever reads it to say so.
+    Unreadable files are unchanged; reading them reports the error.
 
     Args:
         patterns: see `names`.
 
     Raises:
-        LogReadError: a name that fits a pattern says no time, or the one that another file has.
+        LogReadError: a name that matches a pattern has no valid time, or that of another file.
     """
     times = {file.uri: time for file in files if (time := time_in(file.uri, patterns)) is not None}
     _check_names(files, times)
@@ -112,19 +111,22 @@ def with_sweeps(files: Sequence[TableFile], patterns: Sequence[str] = ()) -> lis
 
 def _check_names(files: Sequence[TableFile], times: Mapping[str, int]) -> None:
     """
+    Check names for conflicts.
+
     Args:
-        times: that patterns found, by URI.
+        times: found by patterns, by URI.
 
     Raises:
-        LogReadError: two files of a folder have one time, or one that no pattern fits has what sweeps have.
+        LogReadError: two files of a folder have the same time, or one that matches no pattern has the columns
+            of sweeps.
     """
     seen: dict[tuple[str, int], str] = {}
     for uri, time in times.items():
         other = seen.setdefault((folder_of(uri), time), uri)
         if other != uri:
             raise LogReadError(
-                f"{uri}: its name says the time of {file_name_of(other)}, {time} ns, and both would be "
-                "messages of one topic. Keep each sensor in a folder of its own, or leave one out."
+                f"{uri}: its name has the time of {file_name_of(other)}, {time} ns, and both would be "
+                "messages of one topic; use a folder for each sensor, or leave one out"
             )
     sweeps: dict[str, TableFile] = {}
     for file in files:
@@ -135,7 +137,7 @@ def _check_names(files: Sequence[TableFile], times: Mapping[str, int]) -> None:
         if sweep is not None and file.uri not in times and _are_alike(file, sweep):
             raise LogReadError(
                 f"{file.uri}: has the columns of {file_name_of(sweep.uri)}, which is a sweep by its name, "
-                "and a name that doesn't fit. Rename it, write a pattern that fits, or leave it out."
+                "and a name that doesn't match; rename it, write a pattern that matches, or leave it out"
             )
 
 
@@ -143,11 +145,11 @@ def _are_alike(one: TableFile, other: TableFile) -> bool:
     try:
         return definition_of(one.schema) == definition_of(other.schema)
     except LogReadError:
-        return False  # whoever reads it says so
+        return False  # reading it reports the error
 
 
 def stamps_of(names: Sequence[str]) -> list[int] | None:
-    """The times that names say, in ns since the Unix epoch; None unless all do, in one unit.
+    """Return the times in names, in ns since the Unix epoch; None unless all have one, in one unit.
 
     >>> stamps_of(["1700000000", "1700000001"])
     [1700000000000000000, 1700000001000000000]
@@ -164,19 +166,21 @@ def stamps_of(names: Sequence[str]) -> list[int] | None:
 
 
 def stem_of(file: TableFile) -> str:
-    """What a table is called, without its suffix."""
+    """Return the name of a table without its suffix."""
     return file_name_of(file.uri).rsplit(".", 1)[0]
 
 
 def topic_of(file: TableFile) -> str:
-    """The topic whose messages a table holds: it is called after the table, or after the folder of sweeps."""
+    """Return the topic of a table: the name of the table, or of the folder of sweeps."""
     return "/" + (file_name_of(folder_of(file.uri)) if isinstance(file, SweepFile) else stem_of(file))
 
 
 def check_folders(topic: str, files: Sequence[TableFile]) -> None:
     """
+    Check for overlapping folders of sweeps.
+
     Raises:
-        LogReadError: sweeps of one topic lie in folders whose times overlap: they are of several sensors.
+        LogReadError: sweeps of one topic are in folders whose times overlap, so they are of several sensors.
     """
     spans: dict[str, list[int]] = {}
     for file in files:
@@ -186,13 +190,15 @@ def check_folders(topic: str, files: Sequence[TableFile]) -> None:
     for (_, last, one), (first, _, other) in pairwise(ordered):
         if first <= last:
             raise LogReadError(
-                f"{one} and {other}: both hold tables that are called by their times, which overlap, and "
-                f"both would be topic {topic}. Give the folders other names, or the logs other log_ids."
+                f"{one} and {other}: both contain tables named by times, which overlap, and both would be "
+                f"topic {topic}; rename the folders, or give the logs other log_ids"
             )
 
 
 def check_times(files: Sequence[TableFile]) -> None:
     """
+    Check that tables have times.
+
     Raises:
         LogReadError: several tables have no times; lists them.
     """
@@ -207,7 +213,7 @@ def check_times(files: Sequence[TableFile]) -> None:
 
 
 def is_untimed(file: TableFile) -> bool:
-    """Whether a table has no column that can hold times, as one of floats can't. A damaged one has."""
+    """Return whether a table has no possible time column, which excludes floats; false if it is damaged."""
     name = _time_column(file)
     return name is None or (name != "" and pa.types.is_floating(file.schema.field(name).type))
 

@@ -1,11 +1,11 @@
-"""The times of a table's rows: which column holds them, and in which unit.
+"""The times of a table's rows: their column and unit.
 
 Here: `time_column`, and pure functions from Arrow columns to int64 nanoseconds since the Unix epoch.
 Elsewhere: reading the column (log).
 
-Timestamps bring their unit. Integers have that of their column's name (`timestamp_us`), else the one in which
-all times of the file lie between March 1973 and 2286: in seconds they have 9 or 10 digits, in milliseconds 12
-or 13, in microseconds 15 or 16, in nanoseconds 18 or 19. Where that tells none, nobody guesses.
+Timestamps have a unit. Integers have that of their column's name (`timestamp_us`), else the one for which all
+times of the file are between March 1973 and 2286: in seconds they have 9 or 10 digits, in milliseconds 12 or
+13, in microseconds 15 or 16, in nanoseconds 18 or 19. Otherwise the unit is unknown, which is an error.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Times = NDArray[np.int64]
 
 
 def time_column(names: Sequence[str]) -> str | None:
-    """The column that holds the times of a table; None where there is none."""
+    """Return the name of the time column of a table; None if it has none."""
     return next((name for name in TIME_COLUMNS if names.count(name) == 1), None)
 
 
 def times_of(name: str, columns: Sequence[pa.ChunkedArray]) -> list[Times]:
-    """(N,) int64 ns of each group of rows of a time column; `MIN_TIME` where it is null.
+    """(N,) int64 ns of each group of rows of a time column; `MIN_TIME` for null.
 
     Raises:
-        UsageError: the column is of a type that is no time, its unit is unclear, or times don't fit 64 bits.
+        UsageError: the column's type isn't a time, its unit is unclear, or times don't fit 64 bits.
         pyarrow.ArrowInvalid: a time doesn't fit 64 bits.
     """
     plain = [_plain(column) for column in columns]
@@ -52,15 +52,17 @@ def times_of(name: str, columns: Sequence[pa.ChunkedArray]) -> list[Times]:
 
 
 def unit_of(lowest: int, highest: int) -> str | None:
-    """The unit in which integers from lowest to highest lie between March 1973 and 2286; None if none is."""
+    """Return the unit for which integers from lowest to highest are between March 1973 and 2286; None if
+    none.
+    """
     return next((u for u, ns in UNITS.items() if 10**17 <= lowest * ns <= highest * ns < 10**19), None)
 
 
 def _unit(name: str, lowest: int, highest: int) -> str:
-    """The unit of integer times.
+    """Return the unit of integer times.
 
     Raises:
-        UsageError: neither name nor size tells.
+        UsageError: neither name nor size determines it.
     """
     named = name.rpartition("_")[2]
     if named in UNITS:
@@ -70,13 +72,13 @@ def _unit(name: str, lowest: int, highest: int) -> str:
         return unit
     names = ", ".join(f"timestamp_{unit}" for unit in UNITS)
     raise UsageError(
-        f"its times are the integers {lowest} to {highest}, and nothing tells their unit: "
-        f"name the column after it ({names}), or write timestamps"
+        f"its times are the integers {lowest} to {highest}, of unknown unit; name the column after it "
+        f"({names}), or write timestamps"
     )
 
 
 def _plain(column: pa.ChunkedArray) -> Times:
-    """Times as int64, those of timestamps in ns; `MIN_TIME` where it is null."""
+    """Return times as int64, those of timestamps in ns; `MIN_TIME` for null."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("ns", kind.tz)).cast(pa.int64())

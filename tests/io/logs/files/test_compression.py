@@ -62,7 +62,7 @@ def test_a_flipped_bit_is_refused_by_the_checksum() -> None:
 
 
 def test_another_size_than_the_frame_claims_is_refused() -> None:
-    with pytest.raises(ValueError, match="claims 600000 bytes, 600001 are promised"):
+    with pytest.raises(ValueError, match="declares 600000 bytes, 600001 are expected"):
         decompress("zstd", packed(plain(600_000)), 600_001)
 
 

@@ -76,7 +76,7 @@ def test_fetched_bytes_are_those_of_the_file(tmp_path, counting, is_local):
     found = [bytes(fetch()) for fetch in fetches(file, starts, stops, Scratch())]
     assert found == [data[a:b] for a, b in zip(starts, stops, strict=True)]
     assert file.size == pickle.loads(pickle.dumps(file)).size == 5000
-    with pytest.raises(LogReadError, match="only 10 are there"):
+    with pytest.raises(LogReadError, match="only 10 of bytes"):
         file.read(4990, 5010)
 
 
@@ -93,7 +93,7 @@ def test_local_ranges_are_read_into_memory_that_was_given_back(tmp_path):
     assert third.obj is memory
     assert (bytes(third), bytes(second)) == (bytes(range(50, 120)), bytes(range(100, 190)))
     assert bytes(scratch.read(file, 0, 200)) == bytes(range(200))
-    with pytest.raises(LogReadError, match="only 10 are there"):
+    with pytest.raises(LogReadError, match="only 10 of bytes"):
         scratch.read(file, 190, 210)
 
 

@@ -304,7 +304,7 @@ def test_a_zstd_frame_that_claims_more_than_the_chunk_is_refused_before_allocati
     chunk = chunk_offsets(path)[0]
     data[chunk + 25 : chunk + 33] = (100).to_bytes(8, "little")  # uncompressed size in the chunk
     path.write_bytes(data)
-    with pytest.raises(LogReadError, match=r"claims .* bytes, 100 are promised"):
+    with pytest.raises(LogReadError, match=r"declares .* bytes, 100 are expected"):
         read_all(open_log([str(path)]))
 
 

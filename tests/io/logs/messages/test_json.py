@@ -132,7 +132,7 @@ def test_a_column_of_json_without_a_schema_says_its_dtype():
     messages = [{"a": {"b": 3}, "list": [1, 2], "objects": [{"v": 1.5}], "t": "x", "raw": "AAE="}]
     with pytest.raises(UsageError, match=r"/topic.*'a.b'.*without a schema.*say dtype.*\[\]"):
         decoder.column_type(FieldSpec(("a.b",)))
-    with pytest.raises(UsageError, match=r"as navsat: JSON messages without a schema.*say their dtype"):
+    with pytest.raises(UsageError, match=r"as navsat: JSON messages without a schema.*and their dtype"):
         decoder.column_type(FieldSpec(adapter="navsat"))
     assert taken(decoder, messages, "a.b", dtype="uint8") == [3]
     assert taken(decoder, messages, "list[]", dtype="int32")[0].tolist() == [1, 2]

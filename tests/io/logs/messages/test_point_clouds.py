@@ -360,7 +360,7 @@ def test_a_topic_without_clouds_cant_tell_their_fields():
     decode = CdrDecoder(topic(CLOUD))
     with pytest.raises(UsageError, match=r"/topic has none; name them: points\[x,y,z\]"):
         settled(LogOf(decode, []), "/topic", WHOLE)
-    with pytest.raises(UsageError, match=r"name them, as in points\[x,y,z\], or give the spec"):
+    with pytest.raises(UsageError, match=r"name them, as in points\[x,y,z\], or use the spec"):
         decode.column_type(WHOLE)
     for words in ("x:float16", "x", "x:float32,x:float32", "x:float32[9999999]"):
         with pytest.raises(UsageError, match="are no fields of points"):

@@ -181,7 +181,7 @@ def test_a_bag_cut_before_its_index_says_so(tmp_path):
     path = write_bag(tmp_path / "drive.bag", ros1_messages())
     path.write_bytes(path.read_bytes()[:9000])
     with pytest.raises(
-        TruncatedLogError, match=r"drive.bag: ends at byte 9000, before its index at byte \d+"
+        TruncatedLogError, match=r"drive.bag: truncated at byte 9000, before its index at byte \d+"
     ):
         open_log([str(path)]).summary  # noqa: B018
 

@@ -3,7 +3,7 @@
 Here: `CdrDecoder` and `Ros1Decoder`, over all messages of a topic at once.
 Elsewhere: the layout compiler (layout_compiler), paths (logloom.io.logs.messages.fields), images, clouds and
 the like (logloom.io.logs.messages.adapters), containers.
-No object is ever made for a message; see `cursor` for how that works.
+No objects are made of messages; see `cursor`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.messages.ros.layout_compiler import compile_layout
 from logloom.io.logs.messages.ros.wire import CDR, ROS1, Fixed, Repeated, Wire
 
-_RETRIES = 8  # rounds in which misfits leave a batch, before its messages are tried one by one
+_RETRIES = 8  # rounds of removing misfits from a batch, before its messages are tried one by one
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ class _LayoutDecoder(TypedDecoder):
         self._layout = compile_layout(self.root, self.wire)
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
-        """(N,) header stamps in ns; a message too short to hold one gets `MIN_TIME`."""
+        """(N,) header stamps in ns; `MIN_TIME` for messages too short to have one."""
         times = np.full(len(raw), MIN_TIME, np.int64)
         stamp = self._stamp()
         if stamp is None:
@@ -85,14 +85,16 @@ class _LayoutDecoder(TypedDecoder):
             ) from error
 
     def _read(self, raw: RawMessages, paths: Sequence[str], width: int) -> list[Values]:
-        """The fields at some paths, of all messages in their order."""
+        """Read the fields at some paths, of all messages in order."""
         wants: dict[Hashable, Selection] = {
             slot: select(self.root, path, width) for slot, path in enumerate(paths)
         }
         parts: list[tuple[Cursor, dict[Hashable, Values]]] = []
         for cursor in cursors(raw, self.encapsulated):
             if isinstance(cursor, MisfitError):
-                raise MisfitError(cursor.rows, cursor.reason)  # afresh: a traceback would keep the buffers
+                raise MisfitError(
+                    cursor.rows, cursor.reason
+                )  # new cursors: a traceback would keep the buffers
             parts.append((cursor, self._visit(cursor, wants)))
         rows = np.concatenate([cursor.rows for cursor, _ in parts])
         pieces = [[found[slot] for _, found in parts] for slot in wants]
@@ -103,7 +105,7 @@ class _LayoutDecoder(TypedDecoder):
         return [blocks.take(column, back) for column in columns]
 
     def _visit(self, cursor: Cursor, wants: Mapping[Hashable, Selection]) -> dict[Hashable, Values]:
-        """What is wanted of some messages, whose lengths must be those of their definition."""
+        """Read the wanted fields of messages whose length must be that of their definition."""
         found: dict[Hashable, Values] = {}
         end = self._layout.visit(cursor, 0, wants, found)
         if not isinstance(end, int) or cursor.shortest < end or cursor.longest > end + self.wire.padding:
@@ -112,7 +114,7 @@ class _LayoutDecoder(TypedDecoder):
         return found
 
     def _read_stamp(self, cursor: Cursor, stamp: Selection) -> NDArray[np.int64]:
-        """The stamps, read no further than they lie."""
+        """Read the stamps, and nothing after them."""
         found: dict[Hashable, Values] = {}
         at: At = 0
         for names, node in self._layout.parts:
@@ -144,7 +146,7 @@ class Ros1Decoder(_LayoutDecoder):
 
 
 def _attempt(start: Cursor | MisfitError, read: Callable[[Cursor], _T]) -> list[tuple[Cursor, _T]]:
-    """What `read` gives for those messages that fit; the others are left out."""
+    """Return what `read` returns for the messages that fit; the others are left out."""
     if isinstance(start, MisfitError):
         return []
     cursor = start

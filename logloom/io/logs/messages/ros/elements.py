@@ -1,12 +1,12 @@
-"""Where the elements of an array lie that differ in size, as structs with text in them do.
+"""Find the elements of arrays whose elements differ in size, such as structs with text.
 
 Here: `element_places`.
 Elsewhere: the nodes that are walked (wire), reading bytes (logloom.io.logs.messages.cursor).
 The second element starts where the first one ends, so finding them takes a step for each. But topics repeat
-themselves: messages of one size mostly have their elements at the same places. So of the messages that look
-alike one is walked, and its places are tried on the others, all at once: if each element, read from where it
-should start, ends where the next one should, then by induction all of them do lie there. Messages of which
-that isn't so are walked.
+themselves: messages of one size mostly have their elements at the same places. So one of several similar
+messages is walked, and its places are tried on the others, all at once: if each element, read from its
+expected start, ends where the next one is expected, then by induction all places are right. Other messages
+are walked.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 Int64s = NDArray[np.int64]
 
-_FEW_ROWS = 4  # so many messages or fewer go one by one, where a place is a plain int
+_FEW_ROWS = 4  # up to this many messages are walked one by one, so that a place is a plain int
 _GUESSES = 4  # several publishers may send messages of one size
 _MIXERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
 def element_places(element: Node, cursor: Cursor, at: At, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Where each element starts, those of all messages end to end, and the places behind the arrays.
+    """Return where each element starts, for all messages concatenated, and the places after the arrays.
 
     Args:
-        at: where the first element of each message starts, (n,) or one for all.
+        at: start of the first element of each message, (n,) or one for all.
         counts: (n,) elements of each message.
 
     Returns:
         (total,) and (n,).
 
     Raises:
-        MisfitError: elements reach beyond their messages.
+        MisfitError: elements exceed their messages.
     """
     key = (element, at) if isinstance(at, int) else None
     if key is not None and key in cursor.places:
@@ -72,7 +72,7 @@ def element_places(element: Node, cursor: Cursor, at: At, counts: Int64s) -> tup
 
 
 def _alike(cursor: Cursor, at: Int64s, counts: Int64s, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """The first of each kind of messages that look alike, and of which kind each of `rows` is."""
+    """Group messages that look alike: the first of each kind, and the kind of each of `rows`."""
     looks = np.stack([cursor.size[rows], at[rows], counts[rows]]).view(np.uint64)
     if (looks == looks[:, :1]).all():
         return rows[:1], np.zeros(len(rows), np.int64)
@@ -86,7 +86,7 @@ def _alike(cursor: Cursor, at: Int64s, counts: Int64s, rows: Int64s) -> tuple[In
 def _tried(
     element: Node, cursor: Cursor, rows: Int64s, guess: Int64s, counts: Int64s
 ) -> tuple[NDArray[np.bool_], Int64s]:
-    """Of which messages the elements do start where they should, and the places behind their arrays.
+    """Check guessed places: a mask of the messages they fit, and the places after their arrays.
 
     Args:
         rows: the messages, each with elements.
@@ -114,7 +114,7 @@ def _tried(
 
 
 def _walked(element: Node, cursor: Cursor, at: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """As `element_places`, where all have elements: the first of each message, then the second, and so on."""
+    """`element_places` by walking: the first element of each message, then the second, and so on."""
     starts, ends = np.empty(int(counts.sum()), np.int64), at.copy()
     before = np.cumsum(counts) - counts
     live, done, some = np.arange(len(cursor)), 0, cursor

@@ -36,7 +36,7 @@ _NUMBERS = {
 
 
 def declarations(root: str, text: str) -> Declarations:
-    """The fields of each struct in `text`, the root first.
+    """Parse the fields of each struct in `text`, the root first.
 
     Raises:
         ValueError: the text breaks the grammar, or doesn't define the root.
@@ -61,7 +61,7 @@ def _tokens(text: str) -> list[str]:
 
 
 class _IdlParser:
-    """Recursive descent over tokens. A typedef stays a `Declared` without a name, put in where it is used."""
+    """Recursive descent over tokens. A typedef is a `Declared` without a name, inserted where it is used."""
 
     def __init__(self, tokens: list[str]):
         self.tokens = tokens
@@ -132,7 +132,7 @@ class _IdlParser:
             for field_name, item in self.declarators(self.resolved(self.type(), scope)):
                 fields.append(replace(item, name=field_name))
             self.expect(";")
-        # What ROS 2 writes into a message without fields; it is one byte on the wire either way.
+        # ROS 2 writes this into a message without fields; it is one byte on the wire either way.
         if [field.name for field in fields] == ["structure_needs_at_least_one_member"]:
             fields = []
         self.structs[short_name("/".join((*scope, name)))] = fields
@@ -175,7 +175,7 @@ class _IdlParser:
         return Declared("", self.next() if word == "::" else word)
 
     def resolved(self, kind: Declared, scope: tuple[str, ...]) -> Declared:
-        """What a typedef stands for; others as they are. (Typedefs were resolved when they were defined.)"""
+        """Resolve a typedef; return other types unchanged."""
         for depth in range(len(scope), -1, -1):
             found = self.typedefs.get("::".join((*scope[:depth], kind.type)))
             if found:

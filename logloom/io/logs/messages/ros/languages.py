@@ -1,6 +1,6 @@
-"""The languages in which logs define the messages of ROS.
+"""The definition languages of ROS messages.
 
-Here: `parse`, from what a log holds to the tree of types; `definition_of`, which asks its decoders, too.
+Here: `parse`, from a definition to the tree of types; `definition_of`, which checks the decoder first.
 Elsewhere: the grammars (rosmsg, idl), the tree (logloom.io.logs.messages.definitions), types that logs leave
 undefined (known_types).
 """
@@ -22,23 +22,23 @@ _GRAMMARS = {
 
 
 def definition_of(log: Log, topic: str) -> Struct | None:
-    """The type of a topic's messages; None where only its decoder knows.
+    """Return the type of a topic's messages; None if only its decoder knows it.
 
     Raises:
         LogloomError: nothing decodes the topic, or its definition can't be read.
     """
-    log.time_source(topic, ("log",))  # as the first who ask for a message do
+    log.time_source(topic, ("log",))  # as for reading messages
     decoder = getattr(log, "decoder", None)
     root = getattr(decoder(topic), "root", None) if decoder else parse(log.summary.topics[topic])
     return root if isinstance(root, Struct) else None
 
 
 def parse(info: TopicInfo) -> Struct:
-    """The type of a topic's messages.
+    """Return the type of a topic's messages.
 
     Raises:
-        UnknownEncodingError: the definition is in another language, doesn't parse, lacks a type it uses,
-            or is recursive or absurdly large.
+        UnknownEncodingError: the definition is in another language, doesn't parse, lacks a type it uses, or
+            is recursive or too large.
     """
     if not info.definition_encoding and info.encoding == "cdr":
         info = known_types.described(info)
@@ -52,7 +52,7 @@ def parse(info: TopicInfo) -> Struct:
 
 @functools.lru_cache(maxsize=256)
 def _parse(kind: str, language: str, definition: bytes) -> Struct:
-    """The type that a definition says; of the thousands of topics of a fleet, many have the same."""
+    """Parse a definition; cached, as many of a fleet's thousands of topics have the same."""
     declarations, primitives = _GRAMMARS[language]
     try:
         return link(declarations(short_name(kind), definition.decode("utf-8")), primitives)

@@ -1,7 +1,7 @@
 """The layout compiler: from a definition to the nodes that walk its messages.
 
-Here: sizes, alignment and numpy dtypes of what is fixed in size; fields of fixed size that follow each other
-become one run, of which any part is fetched by one dtype.
+Here: sizes, alignment and numpy dtypes of fixed size; consecutive fields of fixed size become one run, read
+by one dtype.
 Elsewhere: the nodes (wire), definitions (logloom.io.logs.messages.definitions).
 """
 
@@ -18,7 +18,7 @@ from logloom.io.logs.messages.ros.wire import Characters, Fixed, Node, Record, R
 
 @functools.lru_cache(maxsize=256)
 def compile_layout(root: Struct, wire: Wire) -> Record:
-    """How messages of one type lie in bytes."""
+    """Return the layout of messages of one type."""
     return _Compiler(wire).record(root)
 
 
@@ -39,7 +39,7 @@ class _Compiler:
         return self.done[kind]
 
     def number(self, dtype: np.dtype[Any], count: int | None = None) -> Fixed:
-        """A number, or an array of numbers; with a dtype of any byte order and "u1" for bool."""
+        """Return a number, or an array of numbers; with a dtype of any byte order and "u1" for bool."""
         align = dtype.itemsize if self.wire.aligned and count != 0 else 1
         plain = np.dtype("u1") if dtype.kind == "b" else dtype
         size = dtype.itemsize * (1 if count is None else count)
@@ -83,12 +83,12 @@ class _Compiler:
                 run = []
             parts.append((frozenset([field.name]), node))
         if not struct.fields:
-            # The name can't be that of a field, so nothing finds it.
+            # A name that no field can have, so nothing finds it.
             run = [("", self.number(np.dtype("u1"), self.wire.empty_bytes))]
         return Record(struct, [*parts, self.run(run)] if run else parts)
 
     def run(self, members: list[tuple[str, Fixed]]) -> tuple[frozenset[str], Fixed]:
-        """Fields of fixed size one behind the other."""
+        """Consecutive fields of fixed size."""
         align = max(node.align for _, node in members)
 
         def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:

@@ -1,7 +1,7 @@
 """The grammar of .msg text, ROS 1 and ROS 2, with the messages it uses appended after lines of `=`.
 
 Here: text to declarations. Elsewhere: linking these into a tree (logloom.io.logs.messages.definitions).
-Constants and default values don't lie in messages; they are recognised and passed over.
+Constants and default values aren't part of messages; they are parsed and ignored.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _FIELD = re.compile(
 
 
 def declarations(root: str, text: str) -> Declarations:
-    """The fields of each message in `text`, the root first.
+    """Parse the fields of each message in `text`, the root first.
 
     Raises:
-        ValueError: a line that is no field; the message holds its number.
+        ValueError: a line isn't a field; the message has its number.
     """
     found: dict[str, list[Declared]] = {root: []}
     fields = found[root]
@@ -40,7 +40,7 @@ def declarations(root: str, text: str) -> Declarations:
 
 
 def _field(words: str, line: int) -> Declared | None:
-    """The field declared on a line; None for a constant."""
+    """Parse the field declared on a line; None for a constant."""
     match = _FIELD.match(words)
     if not match:
         raise ValueError(f"line {line} is neither a field nor a constant: {words[:80]!r}")

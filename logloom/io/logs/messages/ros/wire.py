@@ -1,15 +1,14 @@
-"""How values lie in bytes, as CDR and as ROS 1 serialise them, and how to read them.
+"""The CDR and ROS 1 encodings of values, and reading them.
 
-Here: the two encodings and the nodes of a layout; a node is walked in all payloads of a cursor at once, and
-gives what is wanted of it.
-Elsewhere: making nodes of a definition (layout_compiler), reading bytes (logloom.io.logs.messages.cursor),
-what to read (logloom.io.logs.messages.fields), making values of it (logloom.io.logs.messages.values), the
+Here: the two encodings and the nodes of a layout; a node is read in all payloads of a cursor at once.
+Elsewhere: making nodes from a definition (layout_compiler), reading bytes (logloom.io.logs.messages.cursor),
+selections (logloom.io.logs.messages.fields), converting values (logloom.io.logs.messages.values), the
 decoders (decoders).
 
-CDR aligns numbers to their size, counted from the start of the body, so where a field lies depends on the
-*phase* at which it starts, its place modulo 8; text and arrays move everything behind them. ROS 1 doesn't
-align. Structs have no alignment of their own and no padding behind them: a node's size counts the padding
-before each number, from where the thing before it ended.
+CDR aligns numbers to their size, counted from the start of the body, so the place of a field depends on the
+*phase* at which it starts, its place modulo 8; text and arrays shift everything after them. ROS 1 doesn't
+align. Structs have no alignment of their own and no padding after them: a node's size includes the padding
+before each number.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ from logloom.io.logs.messages.values import (
 
 @dataclass(frozen=True)
 class Wire:
-    """How an encoding differs from the others.
+    """Differences between the encodings.
 
     Attributes:
-        aligned: numbers lie at multiples of their size.
+        aligned: numbers are at multiples of their size.
         terminated: text ends with a zero byte that its length counts.
-        empty_bytes: what a message without fields takes.
+        empty_bytes: size of a message without fields.
         padding: how many bytes may follow the last field.
     """
 
@@ -60,7 +59,7 @@ class Wire:
 CDR = Wire(aligned=True, terminated=True, empty_bytes=1, padding=3)
 ROS1 = Wire(aligned=False, terminated=False, empty_bytes=0, padding=0)
 
-Wants = Mapping[Hashable, Selection]  # by slot: what to read, seen from a node
+Wants = Mapping[Hashable, Selection]  # by slot: what to read, relative to a node
 Found = dict[Hashable, Values]  # by slot: (n, *shape), or n ragged rows; text as UTF-8 rows
 
 
@@ -68,11 +67,11 @@ Make = Callable[[int, str], tuple[int, np.dtype[Any]]]
 
 
 class Node(ABC):
-    """A value, an array or a struct as it lies in a payload.
+    """A value, an array or a struct in a payload.
 
     Attributes:
-        least: bytes it takes at the least.
-        is_bounded: whether visiting it takes little memory even where it doesn't lie.
+        least: its minimum size in bytes.
+        is_bounded: whether visiting it takes little memory even at a wrong place.
     """
 
     least: int
@@ -80,21 +79,21 @@ class Node(ABC):
 
     @abstractmethod
     def visit(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> At:
-        """Reads what is wanted of the node at `at` and gives the place behind it."""
+        """Read what is wanted of the node at `at`, and return the place after it."""
 
 
 class Fixed(Node):
-    """What has the same size in every message: a number, an array of numbers, a run of such fields."""
+    """A node of the same size in every message: a number, an array of numbers, a run of such fields."""
 
     def __init__(self, align: int, sizes: Sequence[int], make: Make, leads: bool):
         """
         Args:
             align: of its most aligned number.
             sizes: bytes it takes from each phase below `align`.
-            make: from (phase, byte order) to the padding before it and its dtype.
-            leads: whether a most aligned number comes first, so that what depends on the phase is padding
-                before it and nothing else. If its size is a multiple of `align` too, it *tiles*: elements of
-                an array of it lie at equal distances, whatever the phase of the first.
+            make: maps (phase, byte order) to the padding before it and its dtype.
+            leads: whether a most aligned number comes first, so that only the padding before it depends on
+                the phase. If its size is a multiple of `align` too, it *tiles*: elements of an array are at
+                equal distances, regardless of the phase of the first.
         """
         self.align = align
         self.sizes = tuple(sizes)
@@ -109,7 +108,7 @@ class Fixed(Node):
     def stride(self) -> int:
         """From the end of one element of an array to the end of the next.
 
-        Wherever an element starts, its most aligned number brings its end into one and the same phase.
+        The most aligned number of an element makes its end have the same phase, wherever it starts.
         """
         return self.sizes[self.sizes[0] % self.align]
 
@@ -145,7 +144,7 @@ class Fixed(Node):
         return end
 
     def _read(self, cursor: Cursor, at: At, phase: int, wants: Wants) -> dict[Hashable, Array]:
-        """What is wanted where all places have one phase."""
+        """Read what is wanted if all places have the same phase."""
         before, whole_dtype = self.layout(phase, cursor.order)
         places = {slot: _follow(whole_dtype, selection, cursor.order) for slot, selection in wants.items()}
         start = min(offset for offset, _ in places.values())
@@ -153,7 +152,7 @@ class Fixed(Node):
         if span > 2 * sum(dtype.itemsize for _, dtype in places.values()):
             sources = {slot: cursor.items(at + before + o, dtype) for slot, (o, dtype) in places.items()}
             return {slot: settled(sources[slot], selection) for slot, selection in wants.items()}
-        # Fields that lie close together are fetched together, since the way to memory is what costs.
+        # Fields that are close together are fetched together, as memory access dominates.
         names = [f"f{i}" for i in range(len(places))]
         fields = {
             "names": names,
@@ -208,7 +207,7 @@ class Repeated(Node):
         self.is_bounded = isinstance(element, Fixed)
 
     def counted(self, cursor: Cursor, at: At) -> tuple[At, At]:
-        """How many elements there are, and the place behind the word that says so."""
+        """Return the number of elements, and the place after the count."""
         if self.length is not None:
             return self.length, at
         at = _aligned(at, 4 if self.wire.aligned else 1)
@@ -220,7 +219,7 @@ class Repeated(Node):
         return count, at + 4
 
     def visit_first(self, cursor: Cursor, at: At, wants: Wants, found: Found) -> None:
-        """Reads the first element of each message; `wants` are seen from there."""
+        """Read the first element of each message; `wants` are relative to it."""
         count, at = self.counted(cursor, at)
         cursor.refuse(count < 1, "an array has no elements")
         self.element.visit(cursor, at, wants, found)
@@ -258,7 +257,7 @@ class Repeated(Node):
         return settle(end) if isinstance(end, np.ndarray) else end
 
     def _rows(self, selection: Selection, values: Array, counts: NDArray[np.int64]) -> Values:
-        """The elements of all messages as a row each."""
+        """Return the elements of each message as a row."""
         if self.length is None:
             return Ragged(values, counts)
         rows = values.reshape(len(counts), self.length, *values.shape[1:])
@@ -266,13 +265,13 @@ class Repeated(Node):
 
 
 class Record(Node):
-    """A struct in which something has a length of its own."""
+    """A struct in which something has a variable length."""
 
     def __init__(self, struct: Struct, parts: Sequence[tuple[frozenset[str], Node]]):
         """
         Args:
-            parts: its fields in order; those of fixed size that follow each other are one `Fixed`, in which
-                they are named; any other stands alone.
+            parts: its fields in order; consecutive ones of fixed size are one `Fixed`, in which they are
+                named; others are separate.
         """
         self.struct = struct
         self.parts = parts
@@ -295,7 +294,7 @@ class Record(Node):
         return at
 
     def _leaves(self, selection: Selection) -> Mapping[tuple[str, ...], Selection]:
-        """By path, the fields that a structured value is made of; those of a `Record` in it one by one."""
+        """Return the fields of a structured value by path; those of a `Record` in it one by one."""
         key = selection.packed, selection.width
         if key not in self._wholes:
             leaves: dict[tuple[str, ...], Selection] = {}
@@ -312,7 +311,7 @@ class Record(Node):
         return self._wholes[key]
 
     def _structured(self, cursor: Cursor, slot: Hashable, selection: Selection, read: Found) -> Array:
-        # Zeroed, so that of short text only the characters must be written.
+        # Zeroed, so that only the characters of short text must be written.
         values = np.zeros(len(cursor), selection.packed)
         for path in self._leaves(selection):
             field = read.pop((slot, path))
@@ -343,13 +342,13 @@ def _without_zero(cursor: Cursor, start: At, length: At) -> At:
 
 
 def _follow(dtype: np.dtype[Any], selection: Selection, order: str) -> tuple[int, np.dtype[Any]]:
-    """Where a selected field lies in a structured dtype, and its own dtype."""
+    """Return the place of a selected field in a structured dtype, and its dtype."""
     offset = 0
     for name in selection.names:
         assert dtype.fields is not None
         dtype, more = dtype.fields[name][:2]
         offset += more
-    # A sub-message that becomes a vector, and lies in messages as one, is fetched as one.
+    # A sub-message that becomes a vector, and is one in messages, is fetched as one.
     if selection.flatten and selection.inner is None and dtype.newbyteorder("<") == selection.packed:
         numbers = flat(selection.packed) if dtype.names else None
         if numbers is not None:
@@ -358,7 +357,7 @@ def _follow(dtype: np.dtype[Any], selection: Selection, order: str) -> tuple[int
 
 
 def _elements(element: Fixed, cursor: Cursor, at: At, count: At, inner: Selection | None) -> Array:
-    """What is selected of each element of an array, all messages end to end: (total, *shape)."""
+    """Read a selection of each element of an array, all messages concatenated: (total, *shape)."""
     assert inner is not None
     _, dtype = element.layout(element.sizes[0], cursor.order)
     counts = spread(count, len(cursor))
@@ -370,7 +369,7 @@ def _elements(element: Fixed, cursor: Cursor, at: At, count: At, inner: Selectio
         elif count == 0:
             start = at
         return selected(_viewed(cursor.runs(start, count * element.stride), dtype), inner)
-    # The first elements start in a phase of their own, so other padding may lie in them.
+    # The first elements start in another phase, so they may have other padding.
     more = np.maximum(counts - 1, 0)
     start = np.where(counts > 0, first, at)
     others = selected(_viewed(cursor.runs(start, more * element.stride), dtype), inner)
@@ -391,7 +390,7 @@ def _viewed(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> Array:
 
 
 def _fixed(values: Values | None, selection: Selection) -> Array:
-    """Elements of all messages, text among them as wide as columns have it; None where there are none."""
+    """Return elements of all messages, with text as wide as in columns; None if there are none."""
     assert not isinstance(values, Ragged)
     dtype, shape = value_type(selection)
     if values is not None and values.dtype.kind != "S":
