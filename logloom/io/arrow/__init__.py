@@ -1,1 +1,1 @@
-"""Rows as Arrow tables and back: what Parquet, Lance and LeRobot share."""
+"""Rows as Arrow tables and back, shared by Parquet, Lance and LeRobot."""

@@ -1,8 +1,8 @@
-"""Values as Arrow arrays: the way out to whatever speaks Arrow.
+"""Conversion of values to Arrow arrays.
 
 Here: `type_of` and `stored_type`, the Arrow types of columns, and `fixed_array`, `ragged_array` and
 `stored_array`.
-Elsewhere: the way back (columns), tables as outputs (layout), batches as record batches
+Elsewhere: the inverse (columns), tables as outputs (layout), batches as record batches
 (logloom.datasets.arrow).
 
 An axis of fixed length is a fixed-size list, a ragged one a list; bytes are binary, structured values
@@ -23,7 +23,7 @@ _TIMES = ("s", "ms", "us", "ns")
 
 
 def type_of(ctype: ColumnType) -> Any:
-    """The Arrow type of a column's values."""
+    """Return the Arrow type of a column's values."""
     if ctype.kind != "array":
         return pa.string() if ctype.kind == "string" else pa.binary()
     found = leaf_type(ctype.dtype)
@@ -33,9 +33,9 @@ def type_of(ctype: ColumnType) -> Any:
 
 
 def stored_type(ctype: ColumnType) -> Any:
-    """The Arrow type that keeps a column's values and shapes, as tables store it.
+    """Return the Arrow type that preserves a column's values and shapes, for tables.
 
-    As `type_of`; but lists of lists have no place for the shape of a row without elements, such as (0, 3).
+    Like `type_of`, but lists of lists lose the shape of a row without elements, such as (0, 3).
     So several ragged axes are a struct of `data`, all elements in one list, and `shape`: the storage of
     Arrow's variable-shape tensors.
     """
@@ -69,7 +69,7 @@ def _field_type(dtype: np.dtype[Any]) -> Any:
 
 
 def fixed_array(values: Array) -> Any:
-    """(n, *shape) values, an entry for each of the n."""
+    """(n, *shape) values as an array of n entries."""
     found = _leaves(values.reshape(-1))
     for axis in range(values.ndim - 1, 0, -1):
         rows, length = int(np.prod(values.shape[:axis])), values.shape[axis]
@@ -103,7 +103,7 @@ def _leaves(values: Array) -> Any:
 # outer offsets        0        2      3         which inner lists each row has
 # inner offsets        0   3    6      8         which values each inner list has
 def ragged_array(values: Array, lengths: Array) -> Any:
-    """n rows of `values`, by their (n,) lengths, or (n, r) of r ragged axes."""
+    """n rows of `values` as an array, by their (n,) lengths, or (n, r) of r ragged axes."""
     shapes = lengths.reshape(len(lengths), -1).astype(np.int64)
     found = fixed_array(values)
     for axis in range(shapes.shape[1] - 1, -1, -1):
@@ -114,10 +114,10 @@ def ragged_array(values: Array, lengths: Array) -> Any:
 
 
 def stored_array(values: Values, ctype: ColumnType) -> Any:
-    """The values of a column as tables store them.
+    """Convert the values of a column to arrays for tables.
 
     Raises:
-        ValueError: a text is no UTF-8, or rows have more than 2 GiB together.
+        ValueError: a text isn't UTF-8, or rows have more than 2 GiB together.
     """
     if not isinstance(values, Ragged):
         return fixed_array(values)

@@ -1,9 +1,9 @@
-"""Arrow columns as columns of logloom: what Parquet files and Lance tables have in common.
+"""Conversion of Arrow columns, of Parquet files and Lance tables, to columns of logloom.
 
-Here: `columns_of`, which types Arrow's become, `raw_columns`, and `typed_values`, where the type is known.
-Elsewhere: opening files (logloom.io.formats.parquet, logloom.io.formats.lance), the way there (arrays).
+Here: `columns_of` for types, `raw_columns` for values, and `typed_values` for values of known types.
+Elsewhere: opening files (logloom.io.formats.parquet, logloom.io.formats.lance), the inverse (arrays).
 
-Numbers, text, bytes and lists are what they say; times are int64 ns; a struct of numbers is a structured
+Numbers, text, bytes and lists keep their types; times are int64 ns; a struct of numbers is a structured
 value, any other struct a column for each field (`image.bytes`). A null is a row without a value: NaN, NaT
 (its bits, in int64), 0 or empty.
 """
@@ -34,9 +34,9 @@ class ArrowColumn:
     """A column of a table.
 
     Attributes:
-        name: with a struct's fields joined by dots.
+        name: fields of structs are joined by dots.
         path: from the table's column down to a struct's field.
-        ctype: None where values tell the shape (lists of text, lists of lists).
+        ctype: None if the shape depends on values (lists of text, lists of lists).
         problem: why it can't be read, or "".
     """
 
@@ -48,7 +48,7 @@ class ArrowColumn:
 
 
 def columns_of(schema: pa.Schema) -> list[ArrowColumn]:
-    """The columns that a table becomes, those that can't be read among them."""
+    """Return the columns of a table, including unreadable ones."""
     found: list[ArrowColumn] = []
     twice = _repeated(schema.names)
     for field in schema:
@@ -58,7 +58,7 @@ def columns_of(schema: pa.Schema) -> list[ArrowColumn]:
             found += _columns(field, (field.name,))
         except ValueError as error:
             found.append(ArrowColumn(field.name, (field.name,), field.type, None, str(error)))
-    # A struct's field may be called as a column beside it is.
+    # A struct's field may have the same name as another column.
     same = _repeated(column.name for column in found)
     return [
         replace(column, problem=_TWICE) if column.name in same and not column.problem else column
@@ -71,10 +71,10 @@ def _repeated(names: Iterable[str]) -> set[str]:
 
 
 def chosen(columns: Sequence[ArrowColumn], names: Sequence[str] | None, place: str) -> list[ArrowColumn]:
-    """The columns of these names; None is all.
+    """Return the columns of these names; None for all.
 
     Raises:
-        UsageError: one of them can't be read; names all such.
+        UsageError: one of them can't be read; lists all of them.
     """
     found = [column for column in columns if names is None or column.name in names]
     problems = [f"{place}: column {column.name}: {column.problem}" for column in found if column.problem]
@@ -104,10 +104,10 @@ def _columns(field: pa.Field, path: tuple[str, ...]) -> Iterator[ArrowColumn]:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
-    """The type of which an extension's values are stored.
+    """Return the storage type of an extension type.
 
     Raises:
-        ValueError: their axes would stand in another order.
+        ValueError: their axes are permuted.
     """
     if isinstance(kind, pa.FixedShapeTensorType) and list(order := kind.permutation or ()) != sorted(order):
         raise ValueError(
@@ -117,7 +117,7 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether values have a numpy dtype of fixed size: numbers, fixed lists and structs of these."""
+    """Return whether values have a numpy dtype of fixed size: numbers, fixed lists and structs of these."""
     try:
         _element(kind)
     except ValueError:
@@ -162,7 +162,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether values are lists whose length the type doesn't say."""
+    """Return whether values are lists of unknown length."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
@@ -170,7 +170,7 @@ def _element(kind: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """dtype and shape of values of fixed size.
 
     Raises:
-        ValueError: there is none.
+        ValueError: not supported.
     """
     kind = _storage(kind)
     if pa.types.is_fixed_size_list(kind):
@@ -188,11 +188,11 @@ def _element(kind: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def raw_columns(batch: pa.RecordBatch, columns: Sequence[ArrowColumn]) -> dict[str, RawColumn]:
-    """Some rows.
+    """Read the values of some rows.
 
     Raises:
-        ValueError: a null within a list or struct, lists of lists that make no array, a text in a list that
-            ends in zeros, a time out of range; a column isn't there.
+        ValueError: a null within a list or struct, lists of lists that aren't arrays, a text in a list that
+            ends in zeros, a time out of range, or a missing column.
     """
     found = {}
     for column in columns:
@@ -214,7 +214,7 @@ def _raw(array: Any, column: ArrowColumn) -> RawColumn:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()  # whose values may be null, too
+        array = array.dictionary_decode()  # whose values may be null, as well
     available = np.asarray(array.is_valid()) if array.null_count else None
     ctype = column.ctype
     if ctype is None:
@@ -243,7 +243,7 @@ def _raw(array: Any, column: ArrowColumn) -> RawColumn:
 
 
 def typed_values(array: Any, ctype: ColumnType) -> Values:
-    """The values of a column that `stored_array` made (logloom.io.arrow.arrays), to the bit.
+    """Return the values of a column that `stored_array` made (logloom.io.arrow.arrays), bit by bit.
 
     Raises:
         ValueError: a null, a shape that doesn't fit the elements, a text longer than the type is wide.
@@ -266,13 +266,13 @@ def typed_values(array: Any, ctype: ColumnType) -> Values:
 
 
 def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
-    """Lists of lists, or of text, as an array a row; None where a row has no inner lists.
+    """Convert lists of lists, or of text, to an array per row; None if a row has no inner lists.
 
     Returns:
         The rows, and the type of any such rows.
 
     Raises:
-        ValueError: lists that make no array, or a null within one.
+        ValueError: lists that aren't arrays, or a null within one.
     """
     lengths: list[Array] = []
     bounds: list[Array] = []
@@ -292,10 +292,10 @@ def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
 
 
 def _nested_rows(lengths: Sequence[Array], bounds: Sequence[Array], leaves: Array) -> list[Array | None]:
-    """The arrays that the lists of each row are.
+    """Convert the lists of each row to an array.
 
     Args:
-        lengths, bounds: of the lists of each level: how many items, and where these begin.
+        lengths, bounds: of the lists of each level: number of items, and their start.
     """
     low = np.arange(len(lengths[0]))
     high = low + 1
@@ -314,7 +314,7 @@ def _nested_rows(lengths: Sequence[Array], bounds: Sequence[Array], leaves: Arra
 
 
 def _joined(array: Any) -> Ragged:
-    """Text or bytes of all rows; nulls are empty."""
+    """Return text or bytes of all rows concatenated; nulls are empty."""
     if array.null_count:
         array = array.fill_null(b"")
     offsets = np.frombuffer(array.buffers()[1], "<i8")[array.offset : array.offset + len(array) + 1]
@@ -338,7 +338,7 @@ def _numbers(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], nulls: bo
     """(n, *shape) values of fixed size.
 
     Args:
-        nulls: whether rows may be null; their values mean nothing.
+        nulls: whether rows may be null; their values are arbitrary.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -362,7 +362,7 @@ def _numbers(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], nulls: bo
     if pa.types.is_temporal(kind):
         array = _nanoseconds(array)
     if array.null_count:
-        # Arrow can't fill halves; a null's bits are there, whatever they are.
+        # Arrow can't fill halves; a null's bits exist, with arbitrary values.
         kind = array.type
         zero = pa.scalar(np.float16(0), kind) if pa.types.is_float16(kind) else pa.scalar(0).cast(kind)
         array = pc.if_else(array.is_valid(), array, zero)
@@ -385,7 +385,7 @@ def _structured(array: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _texts(array: Any, dtype: np.dtype[Any]) -> Array:
-    """(n,) texts of a width; of the widest where the dtype has none."""
+    """(n,) texts of a width; of the widest if the dtype has none."""
     texts = array.to_pylist()
     if None in texts:
         raise ValueError(_NULL_WITHIN)
@@ -397,7 +397,7 @@ def _texts(array: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _nanoseconds(array: Any) -> Any:
-    """Times and durations as int64 ns; those out of range are an error."""
+    """Convert times and durations to int64 ns; those out of range are an error."""
     kind = array.type
     if pa.types.is_date(kind):
         array = array.cast(pa.timestamp("ns"))

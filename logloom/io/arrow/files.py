@@ -1,7 +1,7 @@
-"""Files that Arrow reads: those of Parquet, Feather and CSV, of datasets, tables' indices and logs.
+"""Open Parquet, Feather and CSV files with Arrow, for datasets, tables' indices and logs.
 
-Here: `arrow_file`, and what such files can't hold (`text_problems`).
-Elsewhere: what they hold (columns, logloom.io.formats.parquet, logloom.io.formats.table.index.files,
+Here: `arrow_file`, and a check of names (`text_problems`).
+Elsewhere: their contents (columns, logloom.io.formats.parquet, logloom.io.formats.table.index.files,
 logloom.io.logs.tables).
 """
 
@@ -30,19 +30,19 @@ def arrow_file(
     missing: Callable[[str], LogloomError] = DatasetError,
     **opening: Any,
 ) -> Iterator[Any]:
-    """An open file; what Arrow, or a check, refuses within the block becomes an error that names it.
+    """Open a file; errors of Arrow, or of a check, in the block become an error with the file's name.
 
     Args:
-        damaged: makes the error of a file that isn't what it should be, given why.
-        missing: makes the error of a file that isn't there.
-        opening: how a file in an object store is opened; see `stored_file`.
+        damaged: makes the error of an invalid file from a reason.
+        missing: makes the error of a missing file.
+        opening: how to open a file in an object store; see `stored_file`.
 
     Raises:
         StorageError: the disk or the store refused.
     """
     try:
         if is_local(uri):
-            opened = pa.OSFile(os.fsencode(path_of(uri)))  # bytes, since a name may be no UTF-8
+            opened = pa.OSFile(os.fsencode(path_of(uri)))  # bytes, as a name may not be UTF-8
         else:
             opened = stored_file(uri, options, **opening)
         with opened as file:
@@ -55,9 +55,9 @@ def arrow_file(
 
 
 def text_problems(log_id: str, log_uri: str) -> list[str]:
-    """Why a file of Arrow's can't hold a log of this name: texts are UTF-8 there."""
+    """Explain why a file of Arrow can't contain a log of this name, as its texts are UTF-8."""
     try:
         log_id.encode()
     except UnicodeEncodeError as error:
-        return [f"{log_uri}: log_id {log_id!r} is no UTF-8 ({error}); name it by `log_id` of the recipe"]
+        return [f"{log_uri}: log_id {log_id!r} is not UTF-8 ({error}); set `log_id` in the recipe"]
     return []

@@ -1,10 +1,10 @@
-"""Images in Arrow tables as the hub of Hugging Face has them: a struct of `bytes` and `path`.
+"""Images in Arrow tables in the layout of Hugging Face: a struct of `bytes` and `path`.
 
-Here: `image_array`, `image_values`, and which columns can be images.
+Here: `image_array`, `image_values`, and a check of columns.
 Elsewhere: the tables (layout).
 
-Bytes are stored as they are; without any, the image is null. Pixels are stored as PNG, which keeps them.
-`path` is null: the bytes are all there is. See https://huggingface.co/docs/datasets/image_dataset
+Bytes are stored unchanged; without any, the image is null. Pixels are stored as lossless PNG. `path` is
+always null. See https://huggingface.co/docs/datasets/image_dataset
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from logloom.schema import BYTES, ColumnType
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 FORMS = ("bmp", "gif", "jpeg", "jpg", "png", "tif", "tiff", "webp")
-MAX_PIXELS = 1 << 27  # a few bytes may claim any size
+MAX_PIXELS = 1 << 27  # a few bytes can declare any size
 _CHANNELS = (1, 3, 4)
 _NO_IMAGE = b""
 
 
 def image_problem(ctype: ColumnType, form: str) -> str:
-    """Why a column can't hold images of a kind, or ""."""
+    """Explain why a column can't contain images of a kind; "" if it can."""
     if ctype.kind == "bytes":
         return ""
     dtype, shape = ctype.dtype.str, ctype.shape
@@ -42,7 +42,7 @@ def image_problem(ctype: ColumnType, form: str) -> str:
 
 
 def image_array(values: Values, ctype: ColumnType) -> Any:
-    """n images.
+    """Convert n images.
 
     Raises:
         ValueError: pixels that PNG can't hold.
@@ -56,7 +56,7 @@ def image_array(values: Values, ctype: ColumnType) -> Any:
 
 
 def image_values(array: Any, ctype: ColumnType) -> Values:
-    """The values that `image_array` was given.
+    """Inverse of `image_array`.
 
     Raises:
         ValueError: no image, or one of another shape.
@@ -98,7 +98,7 @@ def _pixels(data: Array, ctype: ColumnType) -> Array:
             if image.width * image.height > MAX_PIXELS:
                 raise ValueError(f"it claims {image.height} x {image.width} pixels")
             pixels = np.asarray(image)
-    except Exception as error:  # Pillow raises many kinds
+    except Exception as error:  # Pillow raises many types of errors
         raise ValueError(f"an image that doesn't decode ({error})") from error
     if pixels.ndim == 2 and len(ctype.shape) == 3:
         pixels = pixels[:, :, None]

@@ -1,12 +1,12 @@
-"""Rows as a plain Arrow table, which any reader of Parquet or Lance takes without help; and back, to the bit.
+"""Rows as a plain Arrow table for any reader of Parquet or Lance; and back, bit by bit.
 
-Here: `ArrowLayout`, `ImageOptions`, which the options of such outputs are, and `layout_problems`.
+Here: `ArrowLayout`, `ImageOptions`, the base of options of such outputs, and `layout_problems`.
 Elsewhere: the arrays (arrays, columns), images (images), the files (logloom.io.formats.parquet).
 
 A table has `log_id`, `timestamp` (int64 ns since the Unix epoch), the columns, and of those that come from a
-topic `<column>.age` and `<column>.available`. What isn't usable is NaN, 0 or empty, as in every format. Only
-an image that isn't there is null, since readers decode images. The metadata of the schema holds two texts:
-`logloom`, the columns' own types, and `huggingface`, which of them are images:
+topic `<column>.age` and `<column>.available`. Missing values are NaN, 0 or empty, as in every format. Only a
+missing image is null, since readers decode images. The metadata of the schema has two texts: `logloom`, the
+columns' own types, and `huggingface`, the columns with images:
 https://huggingface.co/docs/datasets/about_dataset_features
 """
 
@@ -40,8 +40,8 @@ class ImageOptions(ChosenColumns):
     """Options of outputs that are plain tables.
 
     Attributes:
-        images: which columns are images, and of which kind: {camera.front: jpg}. Bytes are stored as they
-            are; pixels (uint8, or uint16 of one channel) as `png`, from which they come back.
+        images: columns of images and their kinds: {camera.front: jpg}. Bytes are stored unchanged; pixels
+            (uint8, or uint16 of one channel) as lossless `png`.
     """
 
     images: dict[str, str] = Field(default_factory=dict)
@@ -49,11 +49,11 @@ class ImageOptions(ChosenColumns):
 
 @dataclass(frozen=True)
 class ArrowLayout:
-    """How the rows of a schema lie in a table.
+    """Layout of the rows of a schema in a table.
 
     Attributes:
-        images: which of its columns are images, and of which kind.
-        dot: what stands in the table's names for the dots of columns.
+        images: columns of images and their kinds.
+        dot: replaces the dots of columns in the table's names.
     """
 
     schema: Schema
@@ -62,14 +62,14 @@ class ArrowLayout:
 
     @classmethod
     def of(cls, arrow: Any, place: str) -> ArrowLayout | None:
-        """The layout that a table's schema tells of; None where it isn't one of ours, or no longer is.
+        """Return the layout declared in a table's schema; None if logloom didn't write it, or it was changed.
 
         Args:
             arrow: pyarrow's schema.
             place: for messages.
 
         Raises:
-            DatasetError: what is stored makes no sense.
+            DatasetError: the stored layout is invalid.
         """
         text = (arrow.metadata or {}).get(_OURS)
         if text is None:
@@ -89,7 +89,7 @@ class ArrowLayout:
 
     @cached_property
     def types(self) -> dict[str, ColumnType]:
-        """All columns of the table by their own names."""
+        """Types of all columns of the table by their own names."""
         return {**_KEYS, **self.schema.all}
 
     @cached_property
@@ -109,7 +109,7 @@ class ArrowLayout:
         return pa.schema(fields, metadata)
 
     def stored(self, name: str) -> str:
-        """The table's name of a column."""
+        """Return the table's name of a column."""
         return name.replace(".", self.dot)
 
     def table(self, block: Block) -> Any:
@@ -134,10 +134,10 @@ class ArrowLayout:
         return pa.Table.from_arrays(arrays, schema=self.arrow)
 
     def values(self, table: Any, names: Sequence[str]) -> dict[str, Values]:
-        """Columns of a table, and `timestamp`.
+        """Return columns of a table, and `timestamp`.
 
         Raises:
-            ValueError: they aren't what `table` made.
+            ValueError: not data of `table`.
         """
         found = {}
         for name in names:
@@ -151,7 +151,7 @@ class ArrowLayout:
         return found
 
     def log_runs(self, table: Any) -> list[tuple[str, int]]:
-        """The log_id of each stretch of rows, and the row behind its last one.
+        """Return the log_id of each run of rows, and the row after its last one.
 
         Raises:
             ValueError: a row without a log_id.
@@ -171,7 +171,7 @@ class ArrowLayout:
 
 
 def layout_problems(schema: Schema, images: Mapping[str, str]) -> list[str]:
-    """What a table can't hold, one line each."""
+    """List what a table can't contain, one line each."""
     problems = []
     for name, ctype in schema.columns.items():
         try:
@@ -182,19 +182,19 @@ def layout_problems(schema: Schema, images: Mapping[str, str]) -> list[str]:
         if 0 in ctype.tail and ctype.num_ragged > 1:
             why = "an axis of length 0 behind ragged ones"
         if why:
-            problems.append(f"column {name}: {why} has no place in a table; cast it")
+            problems.append(f"column {name}: {why} is not supported in tables; cast it")
     for name, form in images.items():
         if name not in schema.columns:
             problems.append(f"images: no column {name!r} in this output")
         elif form not in FORMS:
-            problems.append(f"images: {name}: {form!r} is no image; known are {', '.join(FORMS)}")
+            problems.append(f"images: {name}: unknown kind of image {form!r}; known are {', '.join(FORMS)}")
         elif problem := image_problem(schema.columns[name], form):
             problems.append(f"images: {name} {problem}")
     return problems
 
 
 def _unfit(dtype: np.dtype[Any]) -> str:
-    """What of a dtype has no Arrow type from which it comes back as it was; "" for nothing."""
+    """Describe the part of a dtype that no Arrow type preserves; "" if there is none."""
     base = dtype.base
     if base.names is not None:
         return next((why for name in base.names if (why := _unfit(base[name]))), "") or (

@@ -1,4 +1,4 @@
-"""The rows of a file that holds an Arrow table and says what its columns were.
+"""Rows of a file with an Arrow table that declares its columns' types.
 
 Here: `TableReader`: a file as groups of rows, and their blocks.
 Elsewhere: Arrow and values (layout), the files (logloom.io.formats.parquet, logloom.io.formats.lance).
@@ -31,7 +31,7 @@ class TableReader(RowSource):
     """The rows of one file. Keeps no file open; pickles, serves many threads, crosses a fork.
 
     Attributes:
-        group_name: what messages call a group; "" for the rows that it has.
+        group_name: name of a group in messages; "" to name its rows.
     """
 
     group_name: ClassVar[str] = ""
@@ -43,21 +43,20 @@ class TableReader(RowSource):
         layout: ArrowLayout | None = None,
         entry: Mapping[str, Any] | None = None,
     ):
-        """Nothing is opened yet.
+        """Prepare reading, without opening anything yet.
 
         Args:
             store, name: a folder, and the file in it.
-            layout: of the rows; None is what the file says, where it says something.
-            entry: what the writer's `close` gave; the number of rows is held against it. Without rows there
-                is no file.
+            layout: of the rows; None for the one in the file, if any.
+            entry: result of the writer's `close`, to check the number of rows. Without rows there is no file.
         """
         self.place = store.uri_of(name)
         self._store, self._name, self._known, self._entry = store, name, layout, entry
-        self._token = object()  # whose rows are whose, in caches of this process
+        self._token = object()  # identifies rows in caches of this process
 
     @property
     def own_layout(self) -> ArrowLayout | None:
-        """What the file says of its columns; None where it says nothing that holds."""
+        """Return the layout declared in the file; None if it has no valid one."""
         return None
 
     @abc.abstractmethod
@@ -70,7 +69,7 @@ class TableReader(RowSource):
 
     @abc.abstractmethod
     def _table(self, group: int, start: int, stop: int, columns: list[str]) -> Any:
-        """The columns, by their names in the table, of a group, whose rows are [start, stop) of the file's.
+        """Return columns by their names in the table, of a group with the rows [start, stop) of the file.
 
         Raises:
             DatasetError, ValueError, KeyError, IndexError: the file is damaged.
@@ -80,7 +79,7 @@ class TableReader(RowSource):
     def _layout(self) -> ArrowLayout:
         layout = self._known or self.own_layout
         if layout is None:
-            raise DatasetError(f"{self.place}: doesn't say what its columns are; convert its folder")
+            raise DatasetError(f"{self.place}: has no types of its columns; convert its folder")
         return layout
 
     @property
@@ -102,11 +101,11 @@ class TableReader(RowSource):
         return int(self._bounds[-1])
 
     def content(self) -> tuple[str, int]:
-        """What tells the file from others, and its bytes; see `content_of` (logloom.io.storage.folders)."""
+        """Identifies the file and its bytes; see `content_of` (logloom.io.storage.folders)."""
         return content_of(self._store, [self._name])
 
     def groups(self) -> list[tuple[str, int, int]]:
-        """(place, start, stop) of rows that are read, or damaged, alone: groups with a name, else all.
+        """List (place, start, stop) of rows that are read, or damaged, alone: groups with a name, else all.
 
         Raises:
             DatasetError: the file is damaged.
@@ -131,8 +130,8 @@ class TableReader(RowSource):
             last, done = log_id, done + len(block)
 
     def _pieces(self, names: Sequence[str], max_bytes: int, start: int, stop: int) -> Iterator[_Piece]:
-        """Rows [start, stop), each piece of one group and one log, and of about `max_bytes` at most."""
-        # Not an array of all these positions: a file may claim any number of rows.
+        """Split rows [start, stop) into pieces of one group and one log, of about `max_bytes` at most."""
+        # Not an array of all these positions: a file may declare any number of rows.
         for group, (first_row, end_row) in enumerate(itertools.pairwise(self._bounds.tolist())):
             low, high = max(start - first_row, 0), min(stop, end_row) - first_row
             if low >= high:
@@ -162,10 +161,10 @@ class TableReader(RowSource):
     def _values(
         self, what: str, names: Sequence[str], rows: int, read: Callable[[list[str]], Any]
     ) -> dict[str, Any]:
-        """Columns of a table of `rows` rows, which `read` gives for names in the table; `log_id` as `Runs`.
+        """Read columns of a table of `rows` rows with `read`; `log_id` as `Runs`.
 
         Raises:
-            DatasetError: they aren't what was written; names `what`.
+            DatasetError: not as written; names `what`.
         """
         layout = self._layout
         try:
@@ -181,7 +180,7 @@ class TableReader(RowSource):
 
 
 def logs_at(runs: Runs, rows: Ints) -> list[str]:
-    """The log_id of each of some rows."""
+    """Return the log_id of each of some rows."""
     ends = np.array([end for _, end in runs])
     return [runs[number][0] for number in ends.searchsorted(rows, side="right").tolist()]
 
@@ -191,7 +190,7 @@ def _weight(columns: Mapping[str, Values]) -> int:
 
 
 def _joined(pieces: Iterator[_Piece], max_bytes: int) -> Iterator[_Piece]:
-    """Neighbours of one log as one, up to `max_bytes`."""
+    """Join neighbours of one log, up to `max_bytes`."""
     log_id, held, weight = "", list[dict[str, Values]](), 0
     for own, found in pieces:
         size = _weight(found)

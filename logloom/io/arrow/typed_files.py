@@ -1,8 +1,8 @@
-"""Files of Arrow tables that say what their columns were, piece by piece: damaged ones can be left out.
+"""Files of Arrow tables that declare their columns' types, piece by piece: damaged ones can be left out.
 
 Here: `TypedFiles`.
-Elsewhere: the rows of one file (reader), going through the pieces (logloom.io.rows.inference.first_pass,
-logloom.io.rows.inference.source), files of others (logloom.io.formats.parquet.foreign_files,
+Elsewhere: the rows of one file (reader), iterating the pieces (logloom.io.rows.inference.first_pass,
+logloom.io.rows.inference.source), foreign files (logloom.io.formats.parquet.foreign_files,
 logloom.io.formats.lance.foreign_tables).
 """
 

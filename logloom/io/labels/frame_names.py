@@ -2,7 +2,7 @@
 
     log_id, percent-encoded but for letters, digits, . _ - | @ | timestamp in ns | suffix
 
-Here: `frame_name`, `key_of`, and `SentFrames`, a table of the same, for tools that name frames anew.
+Here: `frame_name`, `key_of`, and `SentFrames`, a table of the same, for tools that rename frames.
 Elsewhere: writing frames (logloom.pipelines.label.export_frames), files of tools
 (logloom.io.labels.tools.coco, logloom.io.labels.tools.cvat, logloom.io.labels.tools.kitti,
 logloom.io.labels.tools.segments).
@@ -24,11 +24,11 @@ from logloom.uris import shown
 Key = tuple[str, int]  # log_id and timestamp
 
 _NAME = re.compile(r"([A-Za-z0-9._~%-]+)@(-?[0-9]{1,19})")
-_LONGEST = 240  # bytes of a name, which disks hold with its suffix
+_LONGEST = 240  # bytes of a name, within the limit of disks including its suffix
 
 
 def frame_name(log_id: str, timestamp: int) -> str:
-    """A frame's name without suffix.
+    """Return a frame's name without suffix.
 
     Raises:
         UsageError: it would be longer than disks allow.
@@ -42,21 +42,21 @@ def frame_name(log_id: str, timestamp: int) -> str:
 
 
 def parts_of(name: str, place: str) -> tuple[str, ...]:
-    """The parts of an image's path as a tool wrote it, the last one without suffix.
+    """Split an image's path as written by a tool into parts, the last one without suffix.
 
     Raises:
-        DatasetError: the path leaves the folder of the images.
+        DatasetError: the path is outside the folder of the images.
     """
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or not parts[0] or re.match(r"[A-Za-z]:", parts[0]) or "\0" in name:
-        raise DatasetError(f"{place}: the image's name {name!r:.200} leaves the folder of images")
+        raise DatasetError(f"{place}: the image's name {name!r:.200} is outside the folder of images")
     stem, dot, suffix = parts[-1].rpartition(".")
     last = stem if dot and re.fullmatch(r"[A-Za-z]{3,5}", suffix) else parts[-1]
     return (*(part for part in parts[:-1] if part not in ("", ".")), last)
 
 
 def key_of(stem: str) -> Key | None:
-    """The key in a frame's name without suffix; None where it holds none."""
+    """Return the key in a frame's name without suffix; None if there is none."""
     found = _NAME.fullmatch(stem)
     if found is None or not -MAX_TIME <= int(found[2]) <= MAX_TIME:
         return None
@@ -65,7 +65,7 @@ def key_of(stem: str) -> Key | None:
 
 @dataclass(frozen=True)
 class SentFrames:
-    """The frames that were sent out.
+    """The frames that were exported.
 
     Attributes:
         by_name: the key of each, by the parts of its path without suffix, under the last of them.
@@ -80,7 +80,7 @@ class SentFrames:
         """Reads `keys.parquet` of an export. Frames of several sensors may have one key.
 
         Raises:
-            UsageError, LogReadError: it is no such table, or gives two keys to one name.
+            UsageError, LogReadError: not such a table, or a name has two keys.
         """
         choice = LabelChoice(fields=("file",), one=True, may_repeat=True)
         table = LabelTable([uri], choice, storage_options)
@@ -93,8 +93,8 @@ class SentFrames:
                 parts = parts_of(name, shown(uri))
                 if found.setdefault(parts, (log_id, time)) != (log_id, time):
                     raise UsageError(
-                        f"{shown(uri)}: {name!r}, without its suffix, stands there with two keys; give each "
-                        "frame a name of its own"
+                        f"{shown(uri)}: {name!r}, without its suffix, has two keys; give each frame a unique "
+                        "name"
                     )
         by_name: dict[str, dict[tuple[str, ...], Key]] = {}
         for parts, key in found.items():
@@ -102,13 +102,13 @@ class SentFrames:
         return cls(by_name, [found[parts] for parts in sorted(found)])
 
     def find(self, image: str | int, place: str) -> Key | None:
-        """The key of an image by its name, or by its number; None where nothing tells.
+        """Find the key of an image by its name, or by its number; None if unknown.
 
-        Tools may put folders before a name, or leave them out.
+        Tools may add or omit folders before a name.
 
         Raises:
-            DatasetError: the name leaves its folder.
-            UsageError: frames of several folders may be meant.
+            DatasetError: the name is outside its folder.
+            UsageError: frames of several folders match.
         """
         if isinstance(image, int):
             return self.frames[image] if 0 <= image < len(self.frames) else None
@@ -118,7 +118,7 @@ class SentFrames:
             return key_of(parts[-1])
         if len(named) == 1:
             return next(iter(named.values()))
-        for start in range(len(parts)):  # as it was sent, whatever stands before
+        for start in range(len(parts)):  # as exported, with any prefix
             if parts[start:] in named:
                 return named[parts[start:]]
         ending = [key for sent, key in named.items() if sent[-len(parts) :] == parts]

@@ -1,11 +1,10 @@
-"""Tables of labels, as people deliver them: a row for each label, with the log and the time that it is of.
+"""Tables of labels as delivered: a row per label, with its log and time.
 
-Here: `LabelTable`, which reads the files of one table whole and gives each log its labels.
-Elsewhere: files of tables (logloom.io.logs.tables), what a root keeps of labels (logloom.io.catalog.labels).
-Integer times are nanoseconds, as rows have them, unless the column's name ends in `_us`, `_ms` or `_s`;
-timestamps bring their unit.
-Where a row holds many labels, each list of a column has as many items as the first: pandas stores no lengths
-of lists, and labels side by side need one.
+Here: `LabelTable`, which loads the files of one table and returns the labels of each log.
+Elsewhere: files of tables (logloom.io.logs.tables), labels in a root (logloom.io.catalog.labels). Integer
+times are nanoseconds, as rows have them, unless the column's name ends in `_us`, `_ms` or `_s`; timestamps
+have a unit. If a row has many labels, each list of a column must have as many items as the first: pandas
+stores no lengths of lists, and arrays of labels need one.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ from logloom.uris import shown
 
 @dataclass(frozen=True)
 class LabelChoice:
-    """Which rows of a table are labels of which time of which log, and what is taken of them.
+    """Which rows of a table are labels of a log and time, and the values to take from them.
 
     Attributes:
         log_id, time: columns.
-        fields: columns that a label holds; () for all others.
-        one: a key may stand there once, and its label is the row's value; else all of a time make a row.
-        width: characters kept of text where a label holds several fields.
-        may_repeat: whether a key may stand there again, be it with one label a value.
+        fields: columns of a label; () for all that aren't keys.
+        one: keys must be unique, and a label is a row's value; else all labels of a time are.
+        width: characters kept of text if a label has several fields.
+        may_repeat: whether keys may repeat, even with one label per value.
     """
 
     log_id: str = "log_id"
@@ -67,15 +66,15 @@ class LabelTable:
     """
 
     def __init__(self, uris: Sequence[str], choice: LabelChoice, options: Mapping[str, Any] | None = None):
-        """Reads it.
+        """Read the table.
 
         Args:
             uris: of its files, at least one; their order is that of their names.
             options: for fsspec, by protocol.
 
         Raises:
-            UsageError: a column is missing or can't be held, files disagree, or a key stands there twice
-                where it may stand once; names the file and the key.
+            UsageError: a column is missing or unsupported, files disagree, or a key that must be unique is
+                repeated; names the file and the key.
             LogReadError: a file is damaged.
         """
         self._choice = choice
@@ -109,20 +108,22 @@ class LabelTable:
             self._refuse_repeated()
 
     def of(self, log_id: str) -> LogLabels | None:
-        """The labels of a log; None where it has none."""
+        """Return the labels of a log; None if it has none."""
         if log_id not in self._bounds:
             return None
         start, stop = self._bounds[log_id]
         return LogLabels(log_id, self.item, self._times[start:stop], take(self._values, slice(start, stop)))
 
     def times_of(self, log_id: str) -> dict[str, NDArray[np.int64]]:
-        """The times of a log's labels, by URI of the file that they stand in."""
+        """Return the times of a log's labels, by URI of their file."""
         start, stop = self._bounds.get(log_id, (0, 0))
         files, times = self._places[0][start:stop], self._times[start:stop]
         return {self._uris[number]: times[files == number] for number in np.unique(files).tolist()}
 
     def places(self, log_id: str, time: int) -> list[tuple[str, int]]:
-        """The file and the row of each label of a log at a time, rows from 0, in the order of its values."""
+        """Return the file and row of each label of a log at a time, rows from 0, in the order of its
+        values.
+        """
         start, stop = self._bounds.get(log_id, (0, 0))
         first, last = (
             start + np.searchsorted(self._times[start:stop], time, side) for side in ("left", "right")
@@ -139,8 +140,8 @@ class LabelTable:
             at = start + int(again[0])
             first, second = (self._place(row) for row in (at, at + 1))
             raise UsageError(
-                f"{second}: log {log_id!r} at {self._times[at]} ns has a label already ({first}), and "
-                "this column takes one (expect: one); leave one of both out, or write expect: many"
+                f"{second}: log {log_id!r} at {self._times[at]} ns has a label already ({first}), and this "
+                "column takes one (expect: one); leave one of the two out, or write expect: many"
             )
 
     def _place(self, row: int) -> str:
@@ -150,7 +151,7 @@ class LabelTable:
 
 @dataclass(frozen=True)
 class _LabelRows:
-    """A group of rows of a file: where they stand there, their keys and their labels."""
+    """A group of rows of a file: their place, keys and labels."""
 
     file: int
     rows: NDArray[np.int64]
@@ -160,7 +161,7 @@ class _LabelRows:
 
 
 def _lengths(files: Sequence[TableFile], choice: LabelChoice) -> dict[str, int]:
-    """How many items the first list has, of each column whose type doesn't say so; none of empty lists."""
+    """Return the length of the first list of each column without a declared length; none of empty lists."""
     found: dict[str, int] = {}
     for file in files:
         names = file.schema.names
@@ -180,7 +181,7 @@ def _lengths(files: Sequence[TableFile], choice: LabelChoice) -> dict[str, int]:
 
 
 def _tops(fields: Iterable[str]) -> list[str]:
-    """The columns of the table in which some fields lie."""
+    """Return the columns of the table that contain some fields."""
     return list(dict.fromkeys(field.split(".")[0].split("[")[0] for field in fields))
 
 
@@ -197,40 +198,39 @@ def _with_lengths(schema: pa.Schema, lengths: Mapping[str, int]) -> pa.Schema:
 def _root_of(
     file: TableFile, choice: LabelChoice, lengths: Mapping[str, int]
 ) -> tuple[Struct, tuple[str, ...]]:
-    """The definition of a file's columns, and those that a label holds.
+    """Return the definition of a file's columns, and the columns of a label.
 
     Args:
-        lengths: of lists whose type has none.
+        lengths: of lists without a declared length.
 
     Raises:
-        UsageError: a column is missing, or can't be held.
+        UsageError: a column is missing or unsupported.
     """
     names = list(file.schema.names)
     for name in (choice.log_id, choice.time):
         if names.count(name) != 1:
             raise UsageError(
-                f"{shown(file.uri)}: on: no column {name!r}, which says of what log or time a label is; "
-                f"there are {some_of(names, 20)}"
+                f"{shown(file.uri)}: on: no column {name!r} with the log or time of labels; there are "
+                f"{some_of(names, 20)}"
             )
     definition = definition_of(_with_lengths(file.schema, lengths)).encode()
     root = parse(TopicInfo("labels", TABLE_ROW, "table", "ros2msg", definition, 0, 0, 0))
     rest = tuple(name for name in names if name not in (choice.log_id, choice.time))
     if not rest:
-        raise UsageError(f"{shown(file.uri)}: has no column beside {choice.log_id} and {choice.time}")
+        raise UsageError(f"{shown(file.uri)}: has no columns apart from {choice.log_id} and {choice.time}")
     lost = [name for name in rest if root.field(name) is None]
     if lost and not choice.fields:
         raise UsageError(
-            f"{shown(file.uri)}: a row can't hold {', '.join(lost)} (its name or its type); name what to "
-            "take by `field`"
+            f"{shown(file.uri)}: unsupported name or type of {', '.join(lost)}; select columns by `field`"
         )
     return root, choice.fields or rest
 
 
 def _item(root: Struct, fields: Sequence[str], choice: LabelChoice) -> ColumnType:
-    """The type of one label.
+    """Return the type of one label.
 
     Raises:
-        UsageError: no such column, or one that labels can't hold.
+        UsageError: no such column, or an unsupported one.
     """
     if len(fields) == 1:
         found = adapters.column_type(FieldSpec(tuple(fields)), root)
@@ -245,13 +245,13 @@ def _item(root: Struct, fields: Sequence[str], choice: LabelChoice) -> ColumnTyp
         field = root.field(name)
         if field is not None and (path := _varying(field, name)):
             raise UsageError(
-                f"{path} has no fixed length, so a row can't hold many labels with it: {_ways(name)}"
+                f"{path} has no fixed length, so a row can't contain many labels with it: {_ways(name)}"
             )
     return ColumnType(structured_type(root, fields, choice.width))
 
 
 def _varying(field: Field, path: str) -> str | None:
-    """The first array in a column that has no fixed length; None where all have one."""
+    """Return the first array in a column without fixed length; None if all have one."""
     if field.array is not None and field.array.length is None:
         return path
     inside = field.type.fields if isinstance(field.type, Struct) else ()
@@ -259,7 +259,7 @@ def _varying(field: Field, path: str) -> str | None:
 
 
 def _same_item(files: Sequence[TableFile], choice: LabelChoice, lengths: Mapping[str, int]) -> ColumnType:
-    """The type of a label in all files.
+    """Return the type of a label in all files.
 
     Raises:
         UsageError: they disagree.
@@ -279,7 +279,7 @@ def _same_item(files: Sequence[TableFile], choice: LabelChoice, lengths: Mapping
 
 
 def _words(item: ColumnType) -> str:
-    """The type of a label, with its fields."""
+    """Describe the type of a label, with its fields."""
     fields: Any = dtype_to_json(item.dtype)
     if item.dtype.names:
         return ", ".join(f"{name} {base}{shape or ''}" for name, base, shape in fields)
@@ -317,7 +317,7 @@ def _refuse_other_lengths(table: pa.Table, lengths: Mapping[str, int]) -> None:
             here = counted(int(found[other[0]]), "item")
             raise UnfitError(
                 int(other[0]),
-                f"{name} has {here} here and {length} in the first label, so a row can't hold many labels "
+                f"{name} has {here} here and {length} in the first label, so a row can't contain many labels "
                 f"with it: {_ways(name)}",
             )
 

@@ -1,4 +1,4 @@
-"""What packets of AV1 say of themselves: keyframes, numbers of pictures, sizes.
+"""Parsing packets of AV1: keyframes, numbers of pictures, sizes.
 
 Here: OBUs, sequence headers, the start of frame headers; `Av1`.
 Elsewhere: decoding (frames).
@@ -23,7 +23,7 @@ _CHOSEN_BY_FRAME = 2  # SELECT_SCREEN_CONTENT_TOOLS, SELECT_INTEGER_MV
 
 @dataclass(frozen=True)
 class SequenceHeader:
-    """Of a sequence header, what frame headers need; and the size of pictures."""
+    """The fields of a sequence header that frame headers depend on; and the size of pictures."""
 
     width: int
     height: int
@@ -37,10 +37,10 @@ class SequenceHeader:
 
 
 def sequence_header(data: bytes) -> SequenceHeader:
-    """What a sequence header OBU says (5.5.1), given its payload.
+    """Parse the payload of a sequence header OBU (5.5.1).
 
     Raises:
-        ValueError: it is cut, or says what can't be.
+        ValueError: it is truncated or invalid.
     """
     bits = Bits(data[:MAX_SEQUENCE_BYTES])
     bits.read(4)
@@ -72,7 +72,9 @@ def sequence_header(data: bytes) -> SequenceHeader:
 
 
 def _skip_operating_points(bits: Bits) -> tuple[int, bool]:
-    """The bits of presentation times in frame headers, and whether there is a decoder model."""
+    """Skip operating points; return the bits of presentation times in frame headers, and whether there is
+    a decoder model.
+    """
     delay_bits = time_bits = 0
     has_model = equal_steps = False
     if bits.flag():
@@ -100,7 +102,7 @@ def _skip_operating_points(bits: Bits) -> tuple[int, bool]:
 
 
 def units_of(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(type, start, start of its payload, end) of each OBU of a packet.
+    """List (type, start, start of its payload, end) of each OBU of a packet.
 
     Raises:
         ValueError: sizes don't fit, or there are too many.
@@ -118,7 +120,7 @@ def units_of(data: bytes) -> Iterator[tuple[int, int, int, int]]:
             raise ValueError("an OBU of it is cut")
         count += 1
         if count > MAX_UNITS:
-            raise ValueError(f"it holds more than {MAX_UNITS} OBUs")
+            raise ValueError(f"it has more than {MAX_UNITS} OBUs")
         yield head >> 3 & 15, start, at, at + size
         at += size
 
@@ -138,7 +140,7 @@ def _leb128(data: bytes, at: int) -> tuple[int, int]:
 
 @dataclass
 class _Frame:
-    """The start of a frame header. `order` is -1 where it isn't told."""
+    """The start of a frame header. `order` is -1 if unknown."""
 
     is_shown: bool
     is_key: bool = False
@@ -148,14 +150,14 @@ class _Frame:
 class Av1:
     """See `PacketReader`.
 
-    Where a sequence has order hints, shown pictures are numbered one by one, so that a lost one leaves a gap.
+    If a sequence has order hints, shown pictures are numbered consecutively, so that a lost one leaves a gap.
     Everything after it is refused, up to a keyframe that is shown itself.
     """
 
     def __init__(self) -> None:
         self._sequence: SequenceHeader | None = None
         self._config: tuple[bytes, ...] = ()
-        self._slots = [-1] * _SLOTS  # order hints of the frames kept; -1 where unknown
+        self._slots = [-1] * _SLOTS  # order hints of the stored frames; -1 if unknown
         self._order = -1  # of the picture shown last
         self._why = NO_KEYFRAME
 
@@ -179,13 +181,13 @@ class Av1:
                 self._sequence, self._config = sequence_header(data[body:stop]), (data[start:stop],)
             elif kind in (_FRAME_HEADER, _FRAME):
                 if self._sequence is None:
-                    raise ValueError("it needs a sequence header, which no packet before it brings")
+                    raise ValueError("it needs a sequence header, which no packet before it has")
                 frames.append(self._frame(Bits(data[body : min(stop, body + HEAD_BYTES)]), self._sequence))
         shown = [frame for frame in frames if frame.is_shown]
         if not frames:
             return Look()
         if len(shown) != 1:
-            raise ValueError(f"it shows {len(shown)} pictures, and a message is one")
+            raise ValueError(f"it shows {len(shown)} pictures, but a message must have one")
         return self._look_at(frames[0], shown[0])
 
     def _look_at(self, first: _Frame, shown: _Frame) -> Look:
@@ -203,7 +205,7 @@ class Av1:
     def _frame(self, bits: Bits, sequence: SequenceHeader) -> _Frame:
         if sequence.is_still:
             return _Frame(True, True)
-        if bits.flag():  # shows a frame that is there
+        if bits.flag():  # shows an existing frame
             return _Frame(True, False, self._slots[bits.read(3)])
         kind, is_shown = bits.read(2), bits.flag()
         if is_shown:
@@ -223,7 +225,7 @@ class Av1:
         order = bits.read(sequence.order_bits)
         if not (kind in (_KEY, _INTRA_ONLY) or resilient):
             bits.read(3)
-        if sequence.has_model:  # times of removal stand here, of a length that its frames tell
+        if sequence.has_model:  # skip the times of removal, whose length depends on its frames
             self._slots = [-1] * _SLOTS
             return _Frame(is_shown, kind == _KEY, order)
         kept = 255 if kind == _SWITCH or (kind == _KEY and is_shown) else bits.read(8)

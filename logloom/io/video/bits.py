@@ -1,7 +1,7 @@
-"""Bits of headers, as the standards of video write them; and what a packet says of itself.
+"""Reading bits of headers in the standards' notation; and properties of packets.
 
-Here: `Bits`, NAL units of H.264 and H.265 in Annex B, what readers of both share (`SetReader`), `Look`.
-Elsewhere: what the bits mean (h264, h265, av1, vp9).
+Here: `Bits`, NAL units of H.264 and H.265 in Annex B, the base of their readers (`SetReader`), `Look`.
+Elsewhere: parsing packets (h264, h265, av1, vp9).
 Sources: ITU-T H.264 (08/2021), 7.3.1, 9.1 and Annex B; H.265 (08/2021), 7.3.1, 9.2 and Annex B.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 MAX_PIXELS = 1 << 26  # of a picture; level 6.2 of H.264 and H.265 ends at 35 651 584
 MAX_UNITS = 4096  # NAL units or OBUs of a packet
-SLICE_BYTES = 512  # of a slice, that may hold its header as far as it is read here
+SLICE_BYTES = 512  # of a slice, enough for its header as far as it is read here
 MAX_SET_BYTES = 4096  # of a parameter set
 START_CODE = b"\0\0\1"
 
@@ -23,16 +23,16 @@ LEADING = "it needs packets from before its keyframe, which are lost"
 
 
 class Look(NamedTuple):
-    """What a packet says of itself.
+    """Properties of a packet.
 
     Attributes:
-        pictures: how many it shows: 1; or 0, of parameters alone.
-        key: `CLOSED` where decoding may begin with it; `OPEN` where it may, but for the leading pictures
-            that follow; else `NO_KEY`.
+        pictures: number of shown pictures: 1; or 0 for parameters only.
+        key: `CLOSED` if decoding may begin with it; `OPEN` if it may, except for the leading pictures that
+            follow; else `NO_KEY`.
         leading: whether it follows an open keyframe and is shown before that one.
-        reason: why its picture can't be right; "" where it can.
-        repeats: whether it has the number of the picture before, as where two streams share a topic.
-        size: (width, height) of its picture; (0, 0) where unknown.
+        reason: why its picture can't be right; "" if it can.
+        repeats: whether it has the number of the previous picture, as when two streams share a topic.
+        size: (width, height) of its picture; (0, 0) if unknown.
     """
 
     pictures: int = 0
@@ -44,29 +44,29 @@ class Look(NamedTuple):
 
 
 class PacketReader(Protocol):
-    """Looks at the packets of one topic, in their order; remembers what later ones need."""
+    """Parses the packets of one topic in order, with the state that later ones need."""
 
     @property
     def config(self) -> tuple[bytes, ...]:
-        """The parameters in force, as a decoder wants them before a keyframe, start codes included."""
+        """The current parameters in the form that decoders need before a keyframe, including start codes."""
 
     @property
     def horizon(self) -> int:
-        """So many packets lost in a row show no gap in the numbers of the others."""
+        """Number of consecutive lost packets that leaves no gap in the numbers of the others."""
 
     def look(self, data: bytes) -> Look:
-        """What a packet says of itself; a whole one costs its search for start codes and some bits.
+        """Parse a packet; the cost is the search for start codes and some bits.
 
         Raises:
-            ValueError: it is no packet of the codec, or is cut; says what is wrong.
+            ValueError: not a packet of the codec, or truncated.
         """
 
     def lose(self, why: str) -> None:
-        """Takes note that a packet can't be used, so that none that may need it is."""
+        """Record that a packet can't be used, so that packets that may need it aren't either."""
 
 
 class SetReader:
-    """What the readers of H.264 and of H.265 have in common: parameter sets that packets bring."""
+    """Base of the readers of H.264 and H.265: parameter sets in packets."""
 
     def __init__(self) -> None:
         self._sets: dict[tuple[int, int], bytes] = {}
@@ -84,7 +84,7 @@ class SetReader:
 class Bits:
     """Bits of bytes, from the first one's highest on.
 
-    Every method raises a ValueError where bits end early.
+    Every method raises a ValueError if bits end early.
     """
 
     __slots__ = ("_left", "_value")
@@ -94,7 +94,7 @@ class Bits:
         self._left = 8 * len(data)
 
     def read(self, count: int) -> int:
-        """An unsigned number of so many bits."""
+        """Read an unsigned number of this many bits."""
         if count > self._left:
             raise ValueError("its header ends early")
         self._left -= count
@@ -104,32 +104,32 @@ class Bits:
         return bool(self.read(1))
 
     def ue(self, most: int = (1 << 32) - 2) -> int:
-        """An Exp-Golomb number, `most` at most."""
+        """Read an Exp-Golomb number, `most` at most."""
         zeros = 0
         while not self.read(1):
             zeros += 1
             if zeros > 32:
-                raise ValueError("its header holds a number of more than 32 bits")
+                raise ValueError("its header has a number of more than 32 bits")
         value = (1 << zeros) - 1 + self.read(zeros)
         if value > most:
-            raise ValueError(f"its header says {value} where at most {most} can stand")
+            raise ValueError(f"its header has {value}, more than the maximum {most}")
         return value
 
     def se(self) -> int:
-        """A signed Exp-Golomb number."""
+        """Read a signed Exp-Golomb number."""
         value = self.ue()
         return (value + 1) // 2 if value % 2 else -(value // 2)
 
 
 def nal_units(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where the NAL units of a byte stream start and end, without start codes and zeros around them.
+    """Find the NAL units of a byte stream, without start codes and zeros around them.
 
     Raises:
         ValueError: there is no start code, or there are too many.
     """
     at = data.find(b"\0\0\1")
     if at < 0 or data[:at].strip(b"\0"):
-        raise ValueError("it doesn't start with a start code, as Annex B wants it")
+        raise ValueError("it doesn't start with a start code, which Annex B requires")
     count = 0
     while at >= 0:
         start = at + 3
@@ -140,22 +140,22 @@ def nal_units(data: bytes) -> Iterator[tuple[int, int]]:
         if stop > start:
             count += 1
             if count > MAX_UNITS:
-                raise ValueError(f"it holds more than {MAX_UNITS} NAL units")
+                raise ValueError(f"it has more than {MAX_UNITS} NAL units")
             yield start, stop
 
 
 def unescaped(data: bytes) -> bytes:
-    """The payload of a NAL unit, without the bytes that keep start codes out of it."""
+    """Return the payload of a NAL unit without the bytes that prevent start codes in it."""
     return data.replace(b"\0\0\3", b"\0\0")
 
 
 def order_behind(upper: int, before: int, lower: int, bits: int) -> int:
-    """A picture's place in the order of showing, of which it tells `bits` lower bits: the nearest such place.
+    """Return a picture's place in display order from its `bits` lower bits: the nearest such place.
 
     H.264, 8.2.1.1, and H.265, 8.3.1.
 
     Args:
-        upper, before: of the picture before, the upper bits of its place and the lower ones.
+        upper, before: upper and lower bits of the previous picture's place.
     """
     size = 1 << bits
     if lower < before and before - lower >= size // 2:
@@ -167,9 +167,11 @@ def order_behind(upper: int, before: int, lower: int, bits: int) -> int:
 
 def checked_size(width: int, height: int) -> tuple[int, int]:
     """
+    Check the size of pictures.
+
     Raises:
-        ValueError: no decoder gets that much memory.
+        ValueError: it exceeds the limit of memory for decoders.
     """
     if width < 1 or height < 1 or width * height > MAX_PIXELS:
-        raise ValueError(f"it claims pictures of {width} x {height} pixels")
+        raise ValueError(f"it declares pictures of {width} x {height} pixels")
     return width, height

@@ -1,4 +1,4 @@
-"""The codecs of video that logs hold: by what messages call them, who reads their packets, who decodes them.
+"""Video codecs in logs: their names in messages, packet readers and decoders.
 
 Elsewhere: the packets (h264, h265, av1, vp9), decoding (frames).
 """
@@ -22,9 +22,9 @@ class Codec:
 
     Attributes:
         name: for people, and in sidecar indices.
-        words: what messages call it, its encoders included: "h264", "avc1", "libx264", "hevc_nvenc".
-        decoder: FFmpeg's name of what decodes it.
-        reader: makes what looks at the packets of a topic.
+        words: its names in messages, including encoders: "h264", "avc1", "libx264", "hevc_nvenc".
+        decoder: FFmpeg's name of its decoder.
+        reader: makes the reader for packets of a topic.
     """
 
     name: str
@@ -45,7 +45,7 @@ CODECS = {
 
 
 def codec_named(words: str) -> Codec | None:
-    """The codec that a message's format or encoding names; None where it is none of these.
+    """Return the codec of a message's format or encoding; None if it is unknown.
 
     >>> codec_named("libx264").name, codec_named("hevc;yuv420p;bgr8;bgr8").name
     ('h264', 'h265')

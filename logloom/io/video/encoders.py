@@ -1,4 +1,4 @@
-"""Opening encoders of video without what they do to the process.
+"""Open video encoders without their side effects on the process.
 
 Elsewhere: encoding (logloom.io.formats.lerobot.video_encoder, logloom.io.formats.bags.codecs), decoding
 (frames).
@@ -15,11 +15,10 @@ _TASKS = pathlib.Path("/proc/self/task")  # Linux: a folder for each thread of t
 
 
 def open_encoder(context: Any) -> None:
-    """Opens an encoder of PyAV, and leaves all threads with the scheduling policy that this one has.
+    """Open an encoder of PyAV without changing the scheduling policy of threads.
 
-    SVT-AV1, run by root, makes the thread that opens it real-time, with the highest priority, and so its own
-    threads and all that this process starts later: whatever else runs on the machine would get next to none
-    of the processor.
+    SVT-AV1, run by root, makes the opening thread real-time with the highest priority, and so its own threads
+    and all that this process starts later, which starves all other processes of the machine.
 
     Args:
         context: an av.CodecContext, made for writing and not opened.

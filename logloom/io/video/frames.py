@@ -1,12 +1,12 @@
-"""Pictures of packets: decoded forward, once, from the keyframe that each needs.
+"""Decode pictures of packets forward, once, from the keyframe that each needs.
 
 Here: `Frames`, by PyAV.
-Elsewhere: which packets have a right picture, and where decoding begins (index), columns of pictures
+Elsewhere: packets with a right picture, and where decoding begins (index), columns of pictures
 (logloom.transforms.rows.video_columns).
 
-Decoders run in one thread and on the processor, so that pictures have the same bits each time. A picture is
-known by its packet's number, which passes through the decoder as its time stamp: decoders give none, one or
-several pictures a packet, in the order of showing.
+Decoders run in one thread and on the CPU, so that pictures have the same bits each time. A picture is
+identified by its packet's number, which passes through the decoder as its time stamp: decoders return none,
+one or several pictures per packet, in display order.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from logloom.io.video.index import VideoIndex, packet_bytes
 READ_BYTES = 32 << 20  # of packets that are read at a time
 READ_PACKETS = 512
 UNDECODABLE = "its picture can't be decoded"
-MAX_DELAY = 64  # packets that a decoder is fed beyond the picture asked for; none reorders over more than 16
-# Errors aren't concealed: a picture is right, or there is none. Without `strict`, the order of showing is
-# guessed where H.264 doesn't tell it, and pictures that prove the guess wrong are dropped.
+MAX_DELAY = 64  # packets to feed beyond the requested picture; no decoder reorders over more than 16
+# Errors aren't concealed: a picture is right, or missing. Without `strict`, decoders guess the display order
+# that H.264 doesn't declare, and drop pictures that prove the guess wrong.
 _OPTIONS = {"err_detect": "explode", "strict": "1"}
 _BY_CODEC: dict[str, dict[str, str]] = {"av1": {}}
 
@@ -39,7 +39,7 @@ _BY_CODEC: dict[str, dict[str, str]] = {"av1": {}}
 class Frames:
     """Decodes packets of a topic in ascending order; keeps its decoder from call to call.
 
-    Not for several threads.
+    Not thread-safe.
     """
 
     def __init__(self, log: Log, topic: str, index: VideoIndex):
@@ -50,9 +50,9 @@ class Frames:
         self._log, self._topic, self._index = log, topic, index
         self._packets = Packets(log, topic, index)
         self._decoder: Any = None
-        self._first = self._next = 0  # the packet that the decoder began with, and the one to feed now
-        self._wanted = 0  # the picture asked for now; those before it aren't kept
-        self._asked = -1  # the last picture that was given
+        self._first = self._next = 0  # the packet that the decoder began with, and the next one to feed
+        self._wanted = 0  # the requested picture; earlier ones aren't kept
+        self._asked = -1  # the last picture that was returned
         self._ready: dict[int, Any] = {}
         self._damaged: list[int] = []
         self.num_decoded = 0  # packets that were fed, for tests and benchmarks
@@ -61,7 +61,7 @@ class Frames:
             check_decoder(index.codec)
 
     def each(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any | None]]:
-        """The pictures of packets, as av.VideoFrame; None where there is none that is right.
+        """Yield the pictures of packets, as av.VideoFrame; None for those that aren't right.
 
         Args:
             numbers: of packets that aren't refused, ascending.
@@ -69,7 +69,7 @@ class Frames:
         Raises:
             LogReadError: the log is damaged, under `on_error` fail.
         """
-        # Pictures that lead a keyframe need an earlier one, so whoever begins looks ahead.
+        # Pictures that lead a keyframe need an earlier one, so look ahead when starting.
         start = self._index.packets["start"][np.asarray(numbers, np.intp)]
         begins = np.minimum.accumulate(start[::-1])[::-1].tolist()
         for number, begin in zip(numbers, begins, strict=True):
@@ -91,14 +91,14 @@ class Frames:
             self._step(number)
 
     def _is_awaited(self, number: int) -> bool:
-        """Whether the decoder may still give a picture: else all the rest would be decoded, and kept."""
+        """Return whether the decoder may still return a picture; else the rest would be decoded and kept."""
         is_open = number not in self._ready and not self._is_damaged(number)
         return is_open and self._decoder is not None and self._next <= number + MAX_DELAY
 
     def _is_damaged(self, number: int) -> bool:
-        """Whether a packet that the picture may need couldn't be decoded.
+        """Return whether a packet that the picture may need couldn't be decoded.
 
-        It doesn't need those that lead its keyframe, which whoever begins there doesn't feed.
+        It doesn't need those that lead its keyframe, which aren't fed when starting there.
         """
         starts = self._index.packets["start"]
         start = int(starts[number])
@@ -106,7 +106,7 @@ class Frames:
         return any(starts[damaged] >= start for damaged in self._damaged[at:stop])
 
     def _seek(self, number: int, begin: int) -> None:
-        """Begins anew where the decoder can't go on to a picture, or would only pass over others."""
+        """Restart if the decoder can't continue to a picture, or would only skip others."""
         if self._decoder is not None and self._asked < number and self._first <= begin <= self._next:
             return
         self._drain()
@@ -123,7 +123,7 @@ class Frames:
         return context
 
     def _step(self, number: int) -> None:
-        """Feeds one packet more; or takes what the decoder holds, where nothing may follow."""
+        """Feed one more packet; or drain the decoder if nothing may follow."""
         packets = self._index.packets
         fed = self._next
         is_refused = fed < len(packets) and packets["start"][fed] < 0 and not packets["feeds"][fed]
@@ -131,7 +131,7 @@ class Frames:
             self._drain()
             return
         self._next += 1
-        # Neither what is refused nor what leads the keyframe that the decoder began with can be decoded.
+        # Neither refused packets nor those leading the keyframe that the decoder began with can be decoded.
         if is_refused or 0 <= packets["start"][fed] < self._first:
             return
         data = self._packets.read(fed)
@@ -147,7 +147,7 @@ class Frames:
             self._drain()
 
     def _drain(self) -> None:
-        """Takes what the decoder still holds, and leaves it."""
+        """Drain the decoder and discard it."""
         if self._decoder is None:
             return
         with contextlib.suppress(self._av.error.FFmpegError, ValueError):  # what is missing is unavailable
@@ -165,25 +165,25 @@ class Frames:
 
 
 class Packets:
-    """Bytes of packets, read a stretch at a time."""
+    """Bytes of packets, read in batches."""
 
     def __init__(self, log: Log, topic: str, index: VideoIndex):
         self._log, self._topic, self._index = log, topic, index
         self._found: dict[int, bytes] = {}
 
     def read(self, number: int) -> bytes:
-        """One packet, and those behind it for next time.
+        """Read one packet, and those after it for later calls.
 
         Raises:
-            LogReadError: the log is damaged, or not what it was when its index was made.
+            LogReadError: the log is damaged, or changed since its index was made.
         """
         if number not in self._found:
             self._found = self._stretch(number)
         if number not in self._found:
             uri = self._log.summary.uris[0]
             raise LogReadError(
-                f"{uri}: {self._topic}: its index tells of a packet that isn't there (number {number}). Was "
-                "the log changed? Remove index/ in the root and build again"
+                f"{uri}: {self._topic}: packet {number} of its index doesn't exist, so the log has changed; "
+                "remove index/ in the root and build again"
             )
         return self._found[number]
 
@@ -201,6 +201,8 @@ class Packets:
 
 def pyav() -> Any:
     """
+    Import PyAV.
+
     Raises:
         UsageError: it isn't installed; names the extra.
     """
@@ -212,6 +214,8 @@ def pyav() -> Any:
 
 def check_decoder(codec: str) -> None:
     """
+    Check that PyAV has a decoder.
+
     Raises:
         UsageError: PyAV was built without a decoder of the codec.
     """
@@ -219,11 +223,11 @@ def check_decoder(codec: str) -> None:
     if name not in av.codecs_available:
         raise UsageError(
             f"PyAV {av.__version__} has no decoder of {codec} ({name}); pip install 'logloom[video]' "
-            "brings one that has"
+            "installs one that has"
         )
 
 
 def rgb(frame: Any, reformatter: Any) -> NDArray[np.uint8]:
-    """(height, width, 3) of a picture, as frame.to_ndarray(format="rgb24") gives it."""
+    """Convert a picture to (height, width, 3), as frame.to_ndarray(format="rgb24") does."""
     pixels: NDArray[np.uint8] = reformatter.reformat(frame, format="rgb24").to_ndarray()
     return pixels

@@ -1,4 +1,4 @@
-"""What packets of H.264 say of themselves: keyframes, lost packets, sizes.
+"""Parsing packets of H.264: keyframes, lost packets, sizes.
 
 Here: sequence and picture parameter sets, the start of slice headers, recovery points; `H264`.
 Elsewhere: decoding (frames).
@@ -35,7 +35,7 @@ _WITH_CHROMA = (100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135)  #
 
 @dataclass(frozen=True)
 class H264Sequence:
-    """Of a sequence parameter set, what slice headers need; and the size of pictures."""
+    """The fields of a sequence parameter set that slice headers depend on; and the size of pictures."""
 
     id: int
     width: int
@@ -48,10 +48,10 @@ class H264Sequence:
 
 
 def sequence_parameters(data: bytes) -> H264Sequence:
-    """Those of a sequence parameter set (without its first byte).
+    """Parse a sequence parameter set (without its first byte).
 
     Raises:
-        ValueError: it is cut, or says what can't be.
+        ValueError: it is truncated or invalid.
     """
     bits = Bits(unescaped(data[:MAX_SET_BYTES]))
     profile = bits.read(8)
@@ -73,7 +73,8 @@ def sequence_parameters(data: bytes) -> H264Sequence:
         for _ in range(bits.ue(255)):
             bits.se()
     bits.ue(16)
-    bits.flag()  # gaps may be on purpose; encoders say so that leave none, so one counts as loss all the same
+    # gaps may be intended; encoders declare so that leave none, so a gap counts as loss all the same
+    bits.flag()
     width, height = 16 * (bits.ue() + 1), 16 * (bits.ue() + 1)
     frames_only = bits.flag()
     height *= 1 if frames_only else 2
@@ -103,9 +104,8 @@ def _skip_scaling(bits: Bits, lists: int) -> None:
 
 
 def recovers_at_once(data: bytes) -> bool:
-    """Whether supplemental information (without its first byte) says that all is right from this picture on.
-
-    A damaged one says nothing.
+    """Return whether supplemental information (without its first byte) declares all right from this
+    picture on.
     """
     data = unescaped(data)
     at = 0
@@ -135,13 +135,13 @@ class _Slice:
     is_reference: bool
     is_intra: bool
     frame_num: int
-    order: int  # the lower bits of the picture's place in the order of showing
+    order: int  # the lower bits of the picture's place in display order
 
 
 class H264(SetReader):
     """See `PacketReader`.
 
-    Reference pictures are numbered (frame_num), so a packet that others need leaves a gap where it is lost.
+    Reference pictures are numbered (frame_num), so a lost packet that others need leaves a gap.
     Everything after it is refused, up to a keyframe.
     """
 
@@ -172,11 +172,11 @@ class H264(SetReader):
                 if bits.ue() == 0:
                     heads.append((data[start], bits))
             elif kind in _PARTITIONS:
-                raise ValueError("its slices are partitioned, which no decoder here reads")
+                raise ValueError("its slices are partitioned, which decoders don't support")
         if not heads:
             return Look()
         if len(heads) > 1:
-            raise ValueError(f"it holds {len(heads)} pictures, and a message is one")
+            raise ValueError(f"it has {len(heads)} pictures, but a message must have one")
         return self._look_at(self._slice(*heads[0]), recovers)
 
     def _take_sequence(self, unit: bytes) -> None:
@@ -199,12 +199,12 @@ class H264(SetReader):
         kind, number = bits.ue(9), bits.ue(255)
         sequence = self._sequences.get(self._of_picture.get(number, -1))
         if sequence is None:
-            raise ValueError("it needs parameters (SPS, PPS) that no packet before it brings")
+            raise ValueError("it needs parameters (SPS, PPS), which no packet before it has")
         if sequence.has_planes:
             bits.read(2)
         frame_num = bits.read(sequence.frame_num_bits)
         if not sequence.frames_only and bits.flag():
-            raise ValueError("it holds a single field, and a message is a whole picture")
+            raise ValueError("it has a single field, but a message must have a whole picture")
         is_idr = first & 31 == _IDR
         if is_idr:
             bits.ue()
@@ -236,7 +236,7 @@ class H264(SetReader):
         return Look(1, key, leading, self._why or (self._leading if leading else ""), repeats, size)
 
     def _order_of(self, head: _Slice) -> int:
-        """Its place in the order of showing; packets come in that order where it isn't told."""
+        """Return its place in display order; that of packets if it isn't declared."""
         if head.sequence.order_type != 0:
             return 0
         return order_behind(*self._order, head.order, head.sequence.order_bits)

@@ -1,4 +1,4 @@
-"""What packets of H.265 say of themselves: keyframes, missing references, sizes.
+"""Parsing packets of H.265: keyframes, missing references, sizes.
 
 Here: video, sequence and picture parameter sets, slice headers as far as they name references; `H265`.
 Elsewhere: decoding (frames).
@@ -32,15 +32,15 @@ from logloom.io.video.bits import (
 
 _VPS, _SPS, _PPS = 32, 33, 34
 _FIRST_KEY, _LAST_KEY, _IDR = 16, 23, (19, 20)
-_BROKEN_LINKS = (16, 17, 18)  # whose leading pictures nobody can show
+_BROKEN_LINKS = (16, 17, 18)  # whose leading pictures can't be shown
 _LEADING_KINDS = (6, 7, 8, 9)  # RADL, RASL
 _NEEDY_LEADING = (8, 9)  # RASL
 _LAST_SLICE = 31
-_LAST_SUB_LAYER = 15  # up to it, even numbers are of pictures that no other of their layer refers to
+_LAST_SUB_LAYER = 15  # up to it, even numbers are of pictures that no others of their layer refer to
 
 
 class Reference(NamedTuple):
-    """A picture that another one's header names: by its distance in the order of showing."""
+    """A picture that another one's header refers to, by its distance in display order."""
 
     distance: int
     is_used: bool  # by this picture; else by later ones only
@@ -48,7 +48,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class H265Sequence:
-    """Of a sequence parameter set, what slice headers need; and the size of pictures."""
+    """The fields of a sequence parameter set that slice headers depend on; and the size of pictures."""
 
     id: int
     width: int
@@ -68,10 +68,10 @@ class PictureParameters:
 
 
 def sequence_parameters(data: bytes) -> H265Sequence:
-    """Those of a sequence parameter set (without its two first bytes).
+    """Parse a sequence parameter set (without its two first bytes).
 
     Raises:
-        ValueError: it is cut, or says what can't be.
+        ValueError: it is truncated or invalid.
     """
     bits = Bits(unescaped(data[:MAX_SET_BYTES]))
     bits.read(4)
@@ -134,7 +134,9 @@ def _skip_scaling(bits: Bits) -> None:
 def _reference_set(
     bits: Bits, index: int, count: int, before: Sequence[tuple[Reference, ...]]
 ) -> tuple[Reference, ...]:
-    """A short-term set of reference pictures (7.3.7), those shown before the picture first, nearest first."""
+    """Parse a short-term set of reference pictures (7.3.7), those shown before the picture first, nearest
+    first.
+    """
     if index and bits.flag():
         return _predicted_set(bits, index, count, before)
     earlier, later = bits.ue(16), bits.ue(16)
@@ -150,7 +152,7 @@ def _reference_set(
 def _predicted_set(
     bits: Bits, index: int, count: int, before: Sequence[tuple[Reference, ...]]
 ) -> tuple[Reference, ...]:
-    """A set told by its difference from another one (7.4.8)."""
+    """Parse a set given by its difference from another one (7.4.8)."""
     back = bits.ue(index - 1) + 1 if index == count else 1
     negative = bits.flag()
     delta = (bits.ue(1 << 15) + 1) * (-1 if negative else 1)
@@ -168,8 +170,8 @@ def _predicted_set(
 class H265(SetReader):
     """See `PacketReader`.
 
-    Each picture names those that must be there: one whose references are all right is right. So a lost packet
-    costs those that need it, and no others.
+    Each picture lists its references, and is right if these are. So a lost packet affects only those that
+    need it.
     """
 
     def __init__(self) -> None:
@@ -199,7 +201,7 @@ class H265(SetReader):
         if not heads:
             return Look()
         if len(heads) > 1:
-            raise ValueError(f"it holds {len(heads)} pictures, and a message is one")
+            raise ValueError(f"it has {len(heads)} pictures, but a message must have one")
         return self._look_at(*heads[0])
 
     def _take_set(self, kind: int, unit: bytes) -> None:
@@ -227,7 +229,7 @@ class H265(SetReader):
         picture = self._pictures.get(bits.ue(63))
         sequence = self._sequences.get(picture.sequence) if picture else None
         if picture is None or sequence is None:
-            raise ValueError("it needs parameters (VPS, SPS, PPS) that no packet before it brings")
+            raise ValueError("it needs parameters (VPS, SPS, PPS), which no packet before it has")
         size = sequence.width, sequence.height
         if kind in _IDR:
             self._there, self._order, self._why = {0: True}, 0, ""
@@ -259,12 +261,12 @@ class H265(SetReader):
 
 
 def _named(bits: Bits, sequence: H265Sequence, order: int, there: Mapping[int, bool]) -> dict[int, bool]:
-    """The pictures that a slice header says are there, by their order, and whether this one may use them."""
+    """Return the pictures that a slice header lists, by their order, and whether this one may use them."""
     sets = sequence.sets
     if bits.flag():
         index = bits.read(math.ceil(math.log2(len(sets)))) if len(sets) > 1 else 0
         if index >= len(sets):
-            raise ValueError("it names a set of references that its parameters lack")
+            raise ValueError("it refers to a set of references that its parameters lack")
         chosen = sets[index]
     else:
         chosen = _reference_set(bits, len(sets), len(sets), sets)
@@ -287,7 +289,7 @@ def _named_long_term(
         if i < listed:
             index = bits.read(math.ceil(math.log2(len(known)))) if len(known) > 1 else 0
             if index >= len(known):
-                raise ValueError("it names a reference that its parameters lack")
+                raise ValueError("it refers to a reference that its parameters lack")
             lower, is_used = known[index]
         else:
             lower, is_used = bits.read(sequence.order_bits), bits.flag()

@@ -1,7 +1,7 @@
-"""The index of a topic of video: of each packet where decoding must begin for its picture to be right.
+"""The index of a video topic: where decoding must begin for each packet's picture to be right.
 
-Here: `VideoIndex`, and `video_index`, which reads a topic once and keeps what it found as a sidecar.
-Elsewhere: what single packets say of themselves (h264, h265, av1, vp9), decoding (frames).
+Here: `VideoIndex`, and `video_index`, which reads a topic once and stores its index as a sidecar.
+Elsewhere: parsing single packets (h264, h265, av1, vp9), decoding (frames).
 
 Packets are ordered by (log time, position): the order in which they were recorded. One whose picture can't be
 right is refused; so *pictures = packets - refused*.
@@ -28,26 +28,26 @@ from logloom.io.logs.interface import MAX_TIME, FieldSpec, Log, LogSummary, Mess
 from logloom.io.video.bits import NO_KEYFRAME, OPEN, Look, PacketReader
 from logloom.io.video.codecs import CODECS, codec_named
 
-VERSION = 1  # counts up when an index would hold other things
+VERSION = 1  # incremented when the content of an index changes
 WINDOW_BYTES = 64 << 20  # of messages that are read at a time, about
 PACKET = np.dtype(
     [
         ("position", "<i8"),
         ("log_time", "<i8"),
-        ("start", "<i4"),  # the packet with which decoding must begin; -1 where it is refused
+        ("start", "<i4"),  # the packet with which decoding must begin; -1 if it is refused
         ("size", "<u4"),  # bytes
         ("key", "u1"),  # NO_KEY, CLOSED or OPEN
-        ("reason", "u1"),  # why it is refused, as the index's `reasons` say; 0 where it isn't
-        ("feeds", "?"),  # refused, but only since it shows nothing: it brings parameters
+        ("reason", "u1"),  # why it is refused, an item of the index's `reasons`; 0 if it isn't
+        ("feeds", "?"),  # refused only because it shows nothing: it has parameters
     ]
 )
 KEY = np.dtype([("packet", "<i4"), ("config", "<i4")])
 MAX_REASONS = 200
 MAX_CONFIG_BYTES = 16 << 20  # of the parameters of all keyframes, each change counted
-NO_PICTURE = "it holds no picture, but parameters of others"
-TWO_STREAMS = "its picture's number comes twice: packets of two streams seem to share the topic"
+NO_PICTURE = "it has no picture, only parameters of others"
+TWO_STREAMS = "its picture's number is repeated: packets of two streams seem to share the topic"
 UNREAD = "messages before it, which it may need, can't be read"
-SILENCE = "the silence before it is longer than its numbers tell of, so packets that it needs may be lost"
+SILENCE = "the silence before it is longer than its numbers can show, so packets that it needs may be lost"
 _OTHERS = "it is damaged"
 _STAMPS = ("header.stamp", "timestamp")
 _AROUND = 31  # steps between packets, whose median is the usual one
@@ -55,10 +55,10 @@ _AROUND = 31  # steps between packets, whose median is the usual one
 
 @dataclass(frozen=True)
 class Config:
-    """What keyframes have in common.
+    """Parameters that keyframes share.
 
     Attributes:
-        units: parameters that a decoder wants before the keyframe, as packets hold them.
+        units: parameters that a decoder needs before the keyframe, as in packets.
     """
 
     width: int
@@ -66,7 +66,7 @@ class Config:
     units: tuple[bytes, ...]
 
     def missing_from(self, data: bytes) -> bytes:
-        """Those parameters that a keyframe doesn't bring itself."""
+        """Return the parameters that a keyframe lacks."""
         return b"" if all(unit in data for unit in self.units) else b"".join(self.units)
 
 
@@ -75,9 +75,9 @@ class VideoIndex:
     """See the module.
 
     Attributes:
-        codec: a name in `CODECS`; "" where no packet names one.
+        codec: a name in `CODECS`; "" if no packet has one.
         packets: (N,) of dtype PACKET, in order.
-        keys: (K,) of dtype KEY, those that decoding may begin with; `config` counts `configs`.
+        keys: (K,) of dtype KEY, those that decoding may begin with; `config` is an index of `configs`.
     """
 
     codec: str
@@ -88,7 +88,7 @@ class VideoIndex:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all that it refers to is there, whoever wrote it."""
+        """Return whether all its references are valid, for untrusted indices."""
         packets, keys = self.packets, self.keys
         starts, times, number = packets["start"], packets["log_time"], np.arange(len(packets))
         needed = np.append(starts[starts >= 0], np.flatnonzero(packets["key"]))
@@ -104,7 +104,7 @@ class VideoIndex:
         )
 
     def numbers_of(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Which packets lie at these positions in the log; -1 where none does."""
+        """Return the numbers of packets at these positions in the log; -1 for none."""
         if len(self.packets) == 0:
             return np.full(len(positions), -1, np.intp)
         order = self._by_position
@@ -117,11 +117,11 @@ class VideoIndex:
         return np.argsort(self.packets["position"], kind="stable")
 
     def reason(self, number: int) -> str:
-        """Why packet `number` is refused; "" where it isn't."""
+        """Return why packet `number` is refused; "" if it isn't."""
         return self.reasons[int(self.packets["reason"][number])]
 
     def config_of(self, number: int) -> Config:
-        """That of the keyframe `number`."""
+        """Return the parameters of keyframe `number`."""
         at = int(np.searchsorted(self.keys["packet"], number))
         return self.configs[int(self.keys["config"][at])]
 
@@ -143,7 +143,7 @@ class VideoIndex:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> VideoIndex | None:
-        """None where it was made by another version, or isn't what `to_data` gives."""
+        """Return None if it has another version, or isn't data of `to_data`."""
         try:
             if data["version"] != VERSION or (data["codec"] and data["codec"] not in CODECS):
                 return None
@@ -158,11 +158,11 @@ class VideoIndex:
 
 
 def video_index(log: Log, topic: str) -> VideoIndex:
-    """The index of a topic: from a sidecar, or made by reading all its messages.
+    """Return the index of a topic: from a sidecar, or made by reading all its messages.
 
     Raises:
         LogReadError: the log is damaged, under `on_error` fail.
-        UsageError: messages of the topic are no packets.
+        UsageError: messages of the topic aren't packets.
     """
     summary = log.summary
     return _kept_index(_Topic(summary.content_id, summary.uris, topic, summary.pass_positions, log))
@@ -180,7 +180,7 @@ class _Topic:
 
     @property
     def sidecar(self) -> str:
-        """The name of the sidecar that keeps its index."""
+        """Return the name of the sidecar with its index."""
         of_pass = "" if self.pass_positions is None else f"\0{self.pass_positions}"
         return f"{self.content_id}.{blake3((self.topic + of_pass).encode()).hexdigest(length=8)}.video"
 
@@ -198,14 +198,14 @@ def _kept_index(key: _Topic) -> VideoIndex:
 
 
 def sidecars_of(log: Log) -> Sidecars:
-    """Where a log keeps its sidecar indices; a log that doesn't say so keeps none."""
+    """Return where a log stores its sidecar indices; nowhere if it doesn't define that."""
     found = getattr(log, "sidecars", None)
     return found if isinstance(found, Sidecars) else Sidecars(None, {})
 
 
 @dataclass
 class _Building:
-    """An index on its way."""
+    """An index being made."""
 
     codec: str = ""
     reader: PacketReader | None = None
@@ -218,7 +218,7 @@ class _Building:
     horizon: int = 1
 
     def add(self, row: tuple[int, int, int], beat: int, words: str, data: bytes) -> None:
-        """Takes a packet: its position and log time, its place in time, what names its codec, its bytes."""
+        """Add a packet: its position and log time, its place in time, the name of its codec, its bytes."""
         look = self._look(words, data)
         if look.key and self.reader is not None:
             look = self._keep_key(look, self.reader.config)
@@ -231,7 +231,7 @@ class _Building:
     def _look(self, words: str, data: bytes) -> Look:
         codec = codec_named(words)
         if codec is None:
-            return self._lost(f"its format {words[:40]!r} is no video that can be decoded")
+            return self._lost(f"its format {words[:40]!r} is not a video format that can be decoded")
         if self.reader is None:
             self.codec, self.reader = codec.name, codec.reader()
         if codec.name != self.codec:
@@ -242,7 +242,7 @@ class _Building:
             return self._lost(str(error))
 
     def _keep_key(self, look: Look, units: tuple[bytes, ...]) -> Look:
-        """The keyframe; refused where its parameters are more than an index holds."""
+        """Return the keyframe; refused if its parameters exceed the limits of an index."""
         config = Config(*look.size, units)
         if config not in self.configs:
             self.config_bytes += sum(map(len, units))
@@ -265,12 +265,12 @@ def made_index(
     window_bytes: int = WINDOW_BYTES,
     max_bytes: int | None = None,
 ) -> VideoIndex:
-    """As `video_index`, always made anew.
+    """`video_index` without a sidecar.
 
     Args:
-        num_keys: stop once so many keyframes were seen.
-        window_bytes: of messages that are read at a time, about.
-        max_bytes: stop once so many were read.
+        num_keys: stop after this many keyframes.
+        window_bytes: approximate size of the messages read at a time.
+        max_bytes: stop after this many.
     """
     if topic not in log.summary.topics:
         return _finished(_Building(), [])
@@ -287,10 +287,10 @@ def made_index(
 
 
 def windows(summary: LogSummary, topic: str | None, num_bytes: int) -> Iterator[tuple[int, int]]:
-    """Ranges of log time that share out a topic, each of about so many bytes of the log's messages.
+    """Split a topic into ranges of log time, each of about this many bytes of the log's messages.
 
     Args:
-        topic: None for all of the log.
+        topic: None for the whole log.
     """
     first, last = summary.first, summary.last
     if topic is not None:
@@ -305,7 +305,7 @@ def windows(summary: LogSummary, topic: str | None, num_bytes: int) -> Iterator[
 
 @dataclass(frozen=True)
 class _Fields:
-    """The fields of packets: what names the codec, the bytes, and what may number or time them."""
+    """The fields of packets: the name of the codec, the bytes, and what may number or time them."""
 
     words: str
     beat: str  # "" without
@@ -313,14 +313,16 @@ class _Fields:
     @classmethod
     def of(cls, log: Log, topic: str) -> _Fields:
         """
+        Find the fields in the messages of a topic.
+
         Raises:
-            UsageError: messages of the topic are no packets.
+            UsageError: messages of the topic aren't packets.
         """
         has = functools.partial(_has, log, topic)
         words = next((name for name in ("format", "encoding") if has(name)), None)
         if words is None or not has("data"):
             raise UsageError(
-                f"topic {topic}: its messages have no format or encoding, and data, as packets do"
+                f"topic {topic}: its messages lack the fields of packets: format or encoding, and data"
             )
         return cls(words, next((path for path in ("pts", *_STAMPS) if has(path)), ""))
 
@@ -348,7 +350,7 @@ def _add_messages(building: _Building, messages: Messages, fields: _Fields) -> N
 
 
 def packet_bytes(data: Values, row: int) -> bytes:
-    """The bytes of message `row`."""
+    """Return the bytes of message `row`."""
     return bytes(np.ascontiguousarray(data[row]).data)
 
 
@@ -385,9 +387,9 @@ def _reason(look: Look) -> str:
 
 
 def _silences(packets: NDArray[Any], beats: Sequence[int], horizon: NDArray[np.int64]) -> list[int]:
-    """Packets before which so many may be lost that numbers don't tell.
+    """Find packets before which so many may be lost that numbers don't show it.
 
-    Where packets have no numbers, one missing step of their pts or stamps counts; else the log times say.
+    Without numbers, one missing step of their pts, stamps or log times counts.
     """
     if len(packets) < 3:
         return []
@@ -402,7 +404,9 @@ def _silences(packets: NDArray[Any], beats: Sequence[int], horizon: NDArray[np.i
 
 
 def _break_at(reasons: list[str], looks: Sequence[Look], numbers: Sequence[int], why: str) -> None:
-    """Refuses what may need packets from before each of these: up to a keyframe, and those that lead it."""
+    """Refuse packets that may need others from before each of these: up to a keyframe, and those that lead
+    it.
+    """
     breaks, is_broken, is_behind = set(numbers), False, False
     for i, look in enumerate(looks):
         is_broken |= i in breaks
@@ -413,9 +417,9 @@ def _break_at(reasons: list[str], looks: Sequence[Look], numbers: Sequence[int],
 
 
 def _refuse_doubtful(reasons: list[str], looks: Sequence[Look]) -> None:
-    """Refuses all pictures of a GOP in which a number comes twice: who knows whose they are.
+    """Refuse all pictures of a GOP with a repeated number, as they may be of either stream.
 
-    With them go those that lead the next keyframe, which need them.
+    Also refuse those that lead the next keyframe, which need them.
     """
     gop: list[int] = []
     was_doubtful = False
@@ -431,7 +435,7 @@ def _refuse_doubtful(reasons: list[str], looks: Sequence[Look]) -> None:
 
 
 def _starts(reasons: list[str], looks: Sequence[Look]) -> list[int]:
-    """By packet, where decoding must begin; pictures leading an open keyframe need the one before it."""
+    """Find by packet where decoding must begin; pictures leading an open keyframe need the previous one."""
     starts = []
     before = key = -1
     for i, look in enumerate(looks):

@@ -1,4 +1,4 @@
-"""A look at the beginning of a topic of video: its codec, its size, how far apart keyframes are.
+"""A preview of a video topic: its codec, its size, the distance of keyframes.
 
 Here: `glimpse`, which reads a bounded part of a log.
 Elsewhere: the index of all packets (index).
@@ -17,16 +17,16 @@ from logloom.io.logs.interface import FieldSpec, Log
 WINDOW_BYTES = 8 << 20
 MAX_BYTES = 256 << 20  # of messages of the log, until two keyframes were seen
 PACKETS = re.compile(r"CompressedVideo|FFMPEGPacket", re.IGNORECASE)  # types whose messages are packets
-_EITHER = re.compile(r"CompressedImage", re.IGNORECASE)  # an image or a packet, as its format says
+_EITHER = re.compile(r"CompressedImage", re.IGNORECASE)  # an image or a packet, depending on its format
 
 
 @dataclass(frozen=True)
 class VideoGlimpse:
-    """What the beginning of a topic tells.
+    """Properties of the beginning of a topic.
 
     Attributes:
-        gop: packets from a keyframe to the next, the most seen; where no next one was, those up to the end of
-            what was looked at.
+        gop: largest number of packets from a keyframe to the next; without a next one, those up to the end of
+            the preview.
         gop_ns: the same in time.
         is_whole: whether a next keyframe was seen, so that GOPs are known to end.
     """
@@ -46,7 +46,7 @@ class VideoGlimpse:
 
 
 def holds_video(log: Log, topic: str) -> bool:
-    """Whether the messages of a topic are packets: by their type, or by what the last one says of itself.
+    """Return whether a topic's messages are packets: by their type, or by the last message.
 
     Raises:
         LogReadError: the last one can't be read.
@@ -64,7 +64,7 @@ def holds_video(log: Log, topic: str) -> bool:
 
 
 def glimpse(log: Log, topic: str) -> VideoGlimpse | None:
-    """None where a topic holds no video, or nothing of what is looked at can be decoded."""
+    """Preview a topic; None if it has no video, or nothing in the preview can be decoded."""
     try:
         if not holds_video(log, topic):
             return None
@@ -72,7 +72,7 @@ def glimpse(log: Log, topic: str) -> VideoGlimpse | None:
 
         index = made_index(log, topic, num_keys=3, window_bytes=WINDOW_BYTES, max_bytes=MAX_BYTES)
     except (LogReadError, UsageError):
-        return None  # whoever reads the topic says so
+        return None  # reading the topic reports it
     keys = index.keys["packet"]
     if len(keys) == 0:
         return None

@@ -1,4 +1,4 @@
-"""What packets of VP9 say of themselves: keyframes and sizes.
+"""Parsing packets of VP9: keyframes and sizes.
 
 Here: superframes and the start of frame headers; `Vp9`.
 Elsewhere: lost packets, which VP9 doesn't number (index); decoding (frames).
@@ -16,7 +16,7 @@ _SRGB = 7
 
 
 class Vp9:
-    """See `PacketReader`. A keyframe needs nothing beside it, and nothing tells of what is lost."""
+    """See `PacketReader`. A keyframe needs no parameters, and losses can't be detected."""
 
     config: tuple[bytes, ...] = ()
     horizon = 1
@@ -35,18 +35,18 @@ class Vp9:
             is_shown, size = _head(bits)
             shown += is_shown
             if size is not None:
-                if number == 0:  # what comes before a keyframe in a packet would be shown without one
+                if number == 0:  # frames before a keyframe in a packet would be shown without one
                     key, self._why = CLOSED, ""
                 self._size = size
         if shown == 0:
             raise ValueError("it shows no picture")
         if shown > 1:
-            raise ValueError(f"it holds {shown} pictures, and a message is one")
+            raise ValueError(f"it has {shown} pictures, but a message must have one")
         return Look(1, key or NO_KEY, reason=self._why, size=self._size)
 
 
 def frames_of(data: bytes) -> list[tuple[int, int]]:
-    """Where the frames of a packet start and end: several in a superframe, whose index ends it.
+    """Find the frames of a packet: several in a superframe, which ends with an index.
 
     Raises:
         ValueError: it is empty, or its index doesn't fit it.
@@ -72,13 +72,13 @@ def frames_of(data: bytes) -> list[tuple[int, int]]:
 
 
 def _head(bits: Bits) -> tuple[bool, tuple[int, int] | None]:
-    """Whether a frame is shown; and of a keyframe its (width, height)."""
+    """Return whether a frame is shown; and for a keyframe (width, height)."""
     if bits.read(2) != 2:
         raise ValueError("it doesn't start as a frame of VP9 does")
     profile = bits.read(1) + 2 * bits.read(1)
     if profile == 3 and bits.flag():
         raise ValueError("it is of a profile that VP9 doesn't have")
-    if bits.flag():  # shows a frame that is there
+    if bits.flag():  # shows an existing frame
         bits.read(3)
         return True, None
     is_key, is_shown, _ = not bits.flag(), bits.flag(), bits.flag()

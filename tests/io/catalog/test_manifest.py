@@ -245,7 +245,7 @@ OF_MANIFESTS = [
     (
         ("schema", "columns"),
         [{"name": "a", "dtype": "O", "shape": [], "kind": "array"}],
-        "schema: column 'a': no dtype of a column: 'O'",
+        "schema: column 'a': not a dtype of a column: 'O'",
     ),
     (("recipe", "columns"), [], r"recipe\.columns: "),
     (("totals", "rows"), None, r"totals\.rows: expected a whole number, got null"),

@@ -154,7 +154,10 @@ def test_packets_of_two_streams_on_one_topic_give_no_wrong_picture(tmp_path, cod
 def test_other_codecs_on_one_topic_are_refused(tmp_path):
     log, index = opened(tmp_path, stream("h264"), words="theora")
     assert index.codec == ""
-    assert set(index.reasons[1:]) == {"it is damaged", "its format 'theora' is no video that can be decoded"}
+    assert set(index.reasons[1:]) == {
+        "it is damaged",
+        "its format 'theora' is not a video format that can be decoded",
+    }
     assert given(log, index) == {}
 
 

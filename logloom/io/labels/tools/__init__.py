@@ -1,1 +1,1 @@
-"""Importers of what labelling tools write."""
+"""Importers of labelling tools' files."""

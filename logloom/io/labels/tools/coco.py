@@ -3,7 +3,7 @@
     {"images": [{"id", "file_name"}], "categories": [{"id", "name"}],
      "annotations": [{"image_id", "category_id", "bbox": [x, y, width, height], "segmentation": [[x, y, …]]}]}
 
-Format: https://cocodataset.org/#format-data. `score`, `track_id` and `attributes` are what many tools add.
+Format: https://cocodataset.org/#format-data. Many tools add `score`, `track_id` and `attributes`.
 A label without `bbox` has the box around its polygon.
 Masks, of run lengths or of several polygons, are counted and left out; their boxes are kept.
 """
@@ -47,13 +47,13 @@ class _Coco:
 
 
 def read_coco(data: bytes, place: str) -> ToolFile:
-    """The labels of a COCO file.
+    """Read the labels of a COCO file.
 
     Args:
         place: names the file in messages.
 
     Raises:
-        DatasetError: it is no such file, is cut, or names what it doesn't have.
+        DatasetError: not such a file, truncated, or it refers to missing items.
     """
     content = checked(_Coco, parsed(data, place, _WAY_OUT), place, _WAY_OUT)
     images = _by_id(((image.id, image.file_name) for image in content.images), "images", place)
@@ -89,6 +89,8 @@ def read_coco(data: bytes, place: str) -> ToolFile:
 
 def _by_id(pairs: Iterable[tuple[Id, str]], what: str, place: str) -> dict[Id, str]:
     """
+    Index items by id.
+
     Raises:
         DatasetError: two have one id.
     """
@@ -101,7 +103,7 @@ def _by_id(pairs: Iterable[tuple[Id, str]], what: str, place: str) -> dict[Id, s
 
 
 def _polygon(segmentation: Any) -> tuple[float, ...]:
-    """A segmentation that is one polygon; () for any other."""
+    """Return a segmentation that is one polygon; () for any other."""
     if not isinstance(segmentation, list) or len(segmentation) != 1 or not isinstance(segmentation[0], list):
         return ()
     numbers = segmentation[0]

@@ -4,11 +4,10 @@
       <image name="…"> <box label xtl ytl xbr ybr> <polygon label points="x,y;x,y"> <tag label> …
       <track id label> <box frame outside xtl ytl xbr ybr> …
 
-Format: https://docs.cvat.ai/docs/dataset_management/formats/format-cvat/.
-Boxes, polygons and tags are labels, each with its `<attribute name>`s; other shapes are counted and left out.
-A box that is rotated becomes the box around it, and keeps its corners as a polygon.
-A box of a track that is outside is none. A file that declares a document type is refused: entities in it
-could expand without end, or name other files.
+Format: https://docs.cvat.ai/docs/dataset_management/formats/format-cvat/. Boxes, polygons and tags are
+labels, each with its `<attribute name>`s; other shapes are counted and left out. A rotated box becomes the
+box around it, with its corners as a polygon. A box of a track that is outside is ignored. A file that
+declares a document type is refused: entities in it could expand without end, or name other files.
 """
 
 from __future__ import annotations
@@ -26,16 +25,17 @@ _TAKEN = ("box", "polygon", "tag")
 
 
 def read_cvat(data: bytes, place: str) -> ToolFile:
-    """The labels of a CVAT file.
+    """Read the labels of a CVAT file.
 
     Args:
         place: names the file in messages.
 
     Raises:
-        DatasetError: it is no such file, is cut, or declares a document type.
+        DatasetError: not such a file, truncated, or it declares a document type.
     """
     reading = _CvatReading(place)
-    parser = xml.parsers.expat.ParserCreate("utf-8")  # CVAT's; Python fails on others that files may claim
+    # CVAT's own; Python fails on others that files may declare
+    parser = xml.parsers.expat.ParserCreate("utf-8")
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = reading.refuse
     parser.StartElementHandler = reading.start
@@ -50,7 +50,7 @@ def read_cvat(data: bytes, place: str) -> ToolFile:
 
 
 class _CvatReading:
-    """A file on its way into labels."""
+    """A CVAT file being parsed."""
 
     def __init__(self, place: str):
         self.found = ToolFile()
@@ -123,7 +123,7 @@ class _CvatReading:
         self.found.labels.append(ToolLabel(image, label, box, polygon, track, attributes=every))
 
     def _box(self, attrs: dict[str, str]) -> tuple[Box, tuple[float, ...]]:
-        """A box, and the corners of one that is rotated, which the box is around."""
+        """Return a box, and the corners of a rotated one, whose bounding box it is."""
         x0, y0, x1, y1 = (self._number(attrs, key) for key in ("xtl", "ytl", "xbr", "ybr"))
         turn = math.radians(self._number(attrs, "rotation")) if attrs.get("rotation") else 0.0
         if turn == 0:

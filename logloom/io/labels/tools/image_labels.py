@@ -1,4 +1,4 @@
-"""What labelling tools say of images, whichever tool it was, and the table that it becomes.
+"""Labels of images from any labelling tool, and their table.
 
 Here: `ToolLabel`, `LabelImporter`, and `label_table`.
 Elsewhere: the files of single tools, a module each, the keys of images
@@ -37,12 +37,12 @@ class ToolLabel:
     """One label of one image.
 
     Attributes:
-        image: its name as the tool has it, or its number among all images.
+        image: its name in the tool, or its number among all images.
         name: the class.
         box: x_min, y_min, x_max, y_max in pixels; None for a label of the whole image.
         polygon: x, y, x, y, … in pixels.
-        track: what is one thing in several images; -1 where the tool doesn't say.
-        attributes: whatever else people said of it, as JSON.
+        track: identifies an object across images; -1 if unknown.
+        attributes: other attributes, as JSON.
         numbers: further columns of float32, each of as many numbers in all labels.
     """
 
@@ -58,11 +58,11 @@ class ToolLabel:
 
 @dataclass
 class ToolFile:
-    """What a file of a tool says.
+    """Contents of a tool's file.
 
     Attributes:
-        images: names of all images that it lists, labelled or not.
-        skipped: labels that a table can't hold, by kind.
+        images: names of all its images, labelled or not.
+        skipped: unsupported labels, by kind.
     """
 
     labels: list[ToolLabel] = field(default_factory=list)
@@ -91,13 +91,13 @@ def box_around(polygon: Iterable[float]) -> Box:
 
 
 def label_table(labels: Iterable[tuple[Key, ToolLabel]]) -> pa.Table:
-    """Labels as a table, by log_id and time; those of one image stand in the tool's order.
+    """Make a table of labels by log_id and time; those of one image are in the tool's order.
 
-    Columns log_id, timestamp (ns), class and bbox (4 float32, NaN for none); and where any label says it
-    track, score, attributes (JSON), polygon and what else the tool has.
+    Columns log_id, timestamp (ns), class and bbox (4 float32, NaN for none); and if any label has them track,
+    score, attributes (JSON), polygon and other columns of the tool.
 
     Raises:
-        ValueError: text that is no UTF-8, or a number beyond 32 bits of a float.
+        ValueError: text that isn't UTF-8, or a number beyond 32 bits of a float.
         OverflowError: a track beyond 64 bits.
     """
     rows = sorted(labels, key=lambda pair: pair[0])
@@ -124,10 +124,10 @@ def label_table(labels: Iterable[tuple[Key, ToolLabel]]) -> pa.Table:
 
 
 def _float32s(name: str, rows: Sequence[Sequence[float]], length: int) -> pa.Array:
-    """A column of so many numbers a row, of any number for -1; of plain numbers for 1.
+    """Make a column with this number of values per row, any number for -1; plain numbers for 1.
 
     Raises:
-        ValueError: a number is beyond what float32 holds.
+        ValueError: a number is beyond float32.
     """
     wide = np.fromiter(itertools.chain.from_iterable(rows), np.float64)
     with np.errstate(over="ignore"):

@@ -24,7 +24,7 @@ def read_kitti(data: bytes, place: str) -> ToolFile:
         place: the file's URI, also for messages.
 
     Raises:
-        DatasetError: it is no such file, or is cut.
+        DatasetError: not such a file, or truncated.
     """
     name = file_name_of(place)
     stem, _, suffix = name.rpartition(".")
@@ -33,12 +33,12 @@ def read_kitti(data: bytes, place: str) -> ToolFile:
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{place}: no text (byte {error.start} is no UTF-8)") from error
+        raise DatasetError(f"{place}: not text (byte {error.start} is not UTF-8)") from error
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words:
             continue
-        wrong = f"{place}: line {number}: a class and 14 or 15 finite numbers stand there, not {line!r:.80}"
+        wrong = f"{place}: line {number}: expected a class and 14 or 15 finite numbers, got {line!r:.80}"
         try:
             values = [float(word) for word in words[1:]]
         except ValueError:

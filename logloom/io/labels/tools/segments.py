@@ -5,10 +5,10 @@
                      [{"category_id", "type": "bbox" | "polygon", "points": [[x, y], …], "track_id"}]},
                      "label_status": "REVIEWED" | …}}}]}}
 
-Format: https://docs.segments.ai/reference/label-types, and its release files.
-A sample has a label in each label set, of which one is taken. Boxes and polygons are labels; other types are
-counted and left out, and so are frames of sequences, and labels that nobody stands by. Bitmaps of
-segmentations lie in files of their own, and are no labels here.
+Format: https://docs.segments.ai/reference/label-types, and its release files. A sample has a label in each
+label set, of which one is used. Boxes and polygons are labels; other types are counted and left out, and so
+are frames of sequences, and labels that weren't approved. Bitmaps of segmentations are in separate files, and
+not supported.
 """
 
 from __future__ import annotations
@@ -72,15 +72,14 @@ class _Release:
 
 
 def read_segments(data: bytes, place: str, label_set: str = LABEL_SET) -> ToolFile:
-    """The labels of a release.
+    """Read the labels of a release.
 
     Args:
         place: names the file in messages.
-        label_set: which of them to take.
+        label_set: the label set to use.
 
     Raises:
-        DatasetError: it is no such file, is cut, has other label sets alone, or names a category that it
-            doesn't list.
+        DatasetError: not such a file, truncated, without the label set, or it refers to a missing category.
     """
     dataset = checked(_Release, parsed(data, place, _WAY_OUT), place, _WAY_OUT).dataset
     names = {category.id: category.name for category in dataset.task_attributes.categories}
@@ -109,8 +108,10 @@ def read_segments(data: bytes, place: str, label_set: str = LABEL_SET) -> ToolFi
 
 def _label(one: _Shape, image: str, names: Mapping[Id, str], place: str) -> ToolLabel:
     """
+    Convert an annotation.
+
     Raises:
-        DatasetError: its category isn't listed, or its points are none.
+        DatasetError: its category is missing, or its points are invalid.
     """
     if one.category_id not in names:
         raise DatasetError(f"{place}: no category {one.category_id}")
