@@ -1,18 +1,18 @@
-"""Filters over all rows of a log, by what is known of them: `for`, `within`, `delta`, `count`, `any`, `all`.
+"""Filters over all rows of a log with unknown values: `for`, `within`, `delta`, `count`, `any`, `all`.
 
-Here: `Bounds`, which leaves of a filter gather from blocks of rows; `evaluate`, which then says where the
-filter holds, and where it may.
+Here: `Bounds`, which are gathered for leaves of a filter from blocks of rows; `evaluate`, which returns where
+the filter holds, and where it may hold.
 Elsewhere: the language and filters of single rows (where), reading the rows
 (logloom.datasets.search.log_matches).
 
-Logic has three values: what compares with an unavailable value is neither true nor false. A truth is a pair
-of bounds, false below true, and so is a count of elements of which some aren't known:
+Logic has three values: comparing with an unavailable value is neither true nor false. A truth is a pair
+of bounds, false below true, and so is a count of elements with unknown ones:
 
     known true     low True,  high True         `not` swaps and negates, `and` and `or` go bound by bound,
     unknown        low False, high True         and so do `for` and `within`, which only grow with what they
     known false    low False, high False        look at
 
-Whatever looks at other rows is told all rows of a log, however these were cut into partitions and blocks.
+Functions of other rows get all rows of a log, regardless of partitions and blocks.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
 from logloom.windows import run_numbers
 
 Ints = NDArray[np.int64]
-_WHOLE = 2**62  # whole numbers below it differ by what int64 holds
+_WHOLE = 2**62  # whole numbers below this differ within int64
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of a value of each row.
+    """Bounds of a value of each row.
 
     Attributes:
-        low, high: (n,) or one for all; where nothing is in doubt they are the same object.
-        known: (n,) or one for all; nothing is known of the others.
+        low, high: (n,) or one for all; if nothing is in doubt they are the same object.
+        known: (n,) or one for all; the others are unknown.
     """
 
     low: Any
@@ -74,7 +74,7 @@ class Bounds:
 
     @classmethod
     def of(cls, values: Any, known: Any = True) -> Bounds:
-        """Values that are known, but for NaN."""
+        """Return known values, with NaN unknown."""
         if getattr(values, "dtype", np.dtype(bool)).kind == "f":
             known = known & ~np.isnan(values)
         return cls(values, values, known)
@@ -84,7 +84,7 @@ class Bounds:
         return self.low is self.high
 
     def as_truth(self) -> Bounds:
-        """What isn't known may be true or false."""
+        """Return truths; unknown ones may be true or false."""
         if self.known is True:
             return self
         return Bounds(self.low & self.known, self.high | ~self.known)
@@ -95,12 +95,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class WholeLog:
-    """The rows of a log, all of them.
+    """All rows of a log.
 
     Attributes:
         stamps: (n,) ns, ascending.
-        starts: (R + 1,) where runs begin: rows side by side without a gap.
-        saved: gives (n,) whether rows lie in intervals of a name.
+        starts: (R + 1,) where runs begin: consecutive rows without a gap.
+        saved: returns (n,) whether rows are in intervals of a name.
     """
 
     stamps: Ints
@@ -109,7 +109,7 @@ class WholeLog:
 
 
 def leaves(root: Node) -> list[ColumnName | Available | Quantified]:
-    """What is gathered from rows; told apart by where each stands in the text."""
+    """Return the parts of a filter to gather from rows, identified by their place in the text."""
     return [node for node in nodes(root) if isinstance(node, ColumnName | Available | Quantified)]
 
 
@@ -118,10 +118,10 @@ def gather(
     columns: Mapping[str, Values | Categories],
     types: Mapping[str, ColumnType],
 ) -> Bounds:
-    """What some rows say of a leaf.
+    """Gather a leaf's values from some rows.
 
     Args:
-        columns: of these rows: those that the leaf names, with availabilities where there are some.
+        columns: the leaf's columns of these rows, with availabilities if they exist.
     """
     if isinstance(leaf, Available):
         return Bounds.of(columns[f"{leaf.name}.available"])
@@ -135,7 +135,7 @@ def gather(
 
 
 def _counted(leaf: Quantified, values: Any, ctype: ColumnType) -> Bounds:
-    """Of each row how many elements the condition holds for, at least and at most; or whether it does."""
+    """For each row, the least and the most elements that meet the condition; or whether any or all do."""
     if isinstance(values, Ragged):
         flat, offsets = values.values, values.offsets
     else:
@@ -168,14 +168,14 @@ def _field(flat: Any, node: ColumnName, ctype: ColumnType) -> Any:
 
 
 def _sums(mask: Mask, offsets: Ints) -> Ints:
-    """(n,) how many are true between each two offsets."""
+    """(n,) how many are true between consecutive offsets."""
     total = np.zeros(len(mask) + 1, np.int64)
     np.cumsum(mask, out=total[1:])
     return np.asarray(total[offsets[1:]] - total[offsets[:-1]])
 
 
 def joined(parts: Sequence[Bounds], num_rows: Sequence[int]) -> Bounds:
-    """What blocks of rows say, one after the other.
+    """Join the values of blocks of rows.
 
     Args:
         num_rows: of each block.
@@ -200,10 +200,10 @@ def _concatenated(parts: Sequence[Any]) -> Any:
 
 
 def evaluate(root: Node, found: Mapping[int, Bounds], rows: WholeLog) -> tuple[Mask, Mask]:
-    """Where a filter holds, and where it may: (n,) each.
+    """Return where a filter holds, and where it may hold: (n,) each.
 
     Args:
-        found: what all rows say of each leaf, by where it stands.
+        found: values of each leaf for all rows, by its place.
     """
     truth = _truth(root, found, rows)
     count = len(rows.stamps)
@@ -277,7 +277,8 @@ def _compared(word: str, a: Bounds, b: Bounds) -> Bounds:
 def _member(value: Bounds, node: Membership) -> Bounds:
     if value.is_exact:
         return Bounds.of(np.asarray(is_member(value.low, node), np.bool_), np.asarray(value.known))
-    # Counts and truths, which are in the list if they are one of its numbers, and may be if one lies between.
+    # Counts and truths, which are in the list if they equal one of its numbers, and may be if one is between
+    # the bounds.
     items = np.sort(np.array([float(item.value) for item in node.items], np.float64))
     low, high = (np.asarray(bound, np.float64) for bound in (value.low, value.high))
     high_is = items.searchsorted(low, side="left") < items.searchsorted(high, side="right")
@@ -290,7 +291,7 @@ def _member(value: Bounds, node: Membership) -> Bounds:
 # rows      0  1  2  3 | 4  5  6        runs begin at 0 and 4
 # mask      .  x  x  x | x  .  x        stretches: 1 to 3, 4, 6
 def stretches(mask: Mask, starts: Ints) -> tuple[Ints, Ints]:
-    """(S,) the first and the last row of each stretch of a run in which a mask is true.
+    """(S,) the first and the last row of each stretch of true values within a run.
 
     >>> mask = np.array([False, True, True, True, True, False, True])
     >>> [rows.tolist() for rows in stretches(mask, np.array([0, 4, 7]))]
@@ -305,7 +306,7 @@ def stretches(mask: Mask, starts: Ints) -> tuple[Ints, Ints]:
 
 
 def lasting(mask: Mask, rows: WholeLog, ns: int) -> Mask:
-    """(n,) whether a row is of a stretch whose last row comes at least `ns` after its first."""
+    """(n,) whether a row is in a stretch whose last row is at least `ns` after its first."""
     first, last = stretches(mask, rows.starts)
     # Two's complement: the difference of any two ascending int64 is right as uint64.
     long_enough = (rows.stamps[last].view(np.uint64) - rows.stamps[first].view(np.uint64)) >= np.uint64(ns)
@@ -316,14 +317,14 @@ def lasting(mask: Mask, rows: WholeLog, ns: int) -> Mask:
 
 
 def nearby(mask: Mask, rows: WholeLog, ns: int) -> Mask:
-    """(n,) whether the mask is true of a row at most `ns` away."""
+    """(n,) whether the mask is true for a row at most `ns` away."""
     hits = rows.stamps[mask]
     first = hits.searchsorted(shifted(rows.stamps, -ns), side="left")
     return np.asarray(hits.searchsorted(shifted(rows.stamps, ns), side="right") > first)
 
 
 def shifted(stamps: Ints, ns: int) -> Ints:
-    """(n,) times later by so much, within what int64 holds."""
+    """(n,) shifted times, clipped to int64."""
     least, most = max(MIN_TIME, MIN_TIME - ns), min(MAX_TIME, MAX_TIME - ns)
     return np.asarray(np.clip(stamps, least, most) + ns)
 
@@ -332,7 +333,7 @@ def changed(value: Bounds, rows: WholeLog, ns: int | None) -> Bounds:
     """(n,) by how much each row's value differs from an earlier one's of its run.
 
     Args:
-        ns: the earlier one is the latest row at least so long ago; None: the row before.
+        ns: use the latest row at least this long ago; None for the previous row.
     """
     count = len(rows.stamps)
     if ns is None:

@@ -1,7 +1,7 @@
 """The grammar of filters: the text of a `where` as a tree.
 
-Here: `parse_tree`, which knows no columns, and `parse_duration`.
-Elsewhere: the nodes (tree), what they mean, and whether they fit the columns (where, bounds).
+Here: `parse_tree`, independent of columns, and `parse_duration`.
+Elsewhere: the nodes (tree), evaluation, and checks against columns (where, bounds).
 
     either     = both {"or" both}
     both       = timed {"and" timed}
@@ -15,9 +15,9 @@ Elsewhere: the nodes (tree), what they mean, and whether they fit the columns (w
     literal    = ["-" | "+"] number | 'text' | "text" | true | false
     duration   = number ("ns" | "us" | "ms" | "s" | "min" | "h" | "d")
 
-Comparisons chain as in mathematics (0 < speed < 3). Lists may stand in square brackets and braces, too, and
-names in backticks: `in` is a column. The names of functions are columns where no bracket follows. Numbers
-are written as in Python, texts as they are: a backslash means itself. A number that float64 cannot hold is
+Comparisons chain as in mathematics (0 < speed < 3). Lists may be in square brackets or braces as well, and
+names in backticks: `in` is a column. The names of functions are columns if no bracket follows. Numbers are
+written as in Python, texts without escapes: a backslash means itself. A number that float64 cannot hold is
 refused. Within count, any and all the columns are the fields of an element, or its `value`.
 """
 
@@ -47,7 +47,7 @@ from logloom.query.tree import (
 )
 from logloom.text import printable
 
-MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may name all logs of a table
+MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may contain all logs of a table
 MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ns, ten years: times plus any duration still fit in int64
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
 UNITS = {
@@ -78,10 +78,10 @@ _QUANTIFIERS = ("count", "any", "all")
 
 
 def parse_tree(text: str) -> Node:
-    """Parses a filter.
+    """Parse a filter.
 
     Raises:
-        UsageError: the text breaks the grammar; says at which character.
+        UsageError: the text breaks the grammar; the message has the character's position.
     """
     if len(text) > MAX_LENGTH:
         raise UsageError(f"where: {len(text)} characters, more than {MAX_LENGTH}")
@@ -93,10 +93,10 @@ def parse_tree(text: str) -> Node:
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of a text such as "300ms".
+    """Parse a text such as "300ms" to nanoseconds.
 
     Raises:
-        UsageError: it is none; says at which character.
+        UsageError: not a duration; the message has the character's position.
     """
     parser = _WhereParser(text)
     ns = parser.duration()
@@ -127,7 +127,7 @@ class _WhereParser:
     def _timed(self) -> Node:
         at, node = self.at, self._negated()
         if self.word in ("for", "within") and self._within:
-            self.fail(f"an element has no time; {self.word!r} stands outside of {self._within}(…)")
+            self.fail(f"an element has no time; {self.word!r} belongs outside of {self._within}(…)")
         if self._skip("for"):
             node = Lasting(node, self.duration(), at)
         if self._skip("within"):
@@ -174,7 +174,7 @@ class _WhereParser:
             self._expect(")")
             return inner
         if self.word in ("available", "in") and self._within and self.kind == "name":
-            self.fail(f"an element has fields alone; {self.word!r} stands outside of {self._within}(…)")
+            self.fail(f"an element only has fields; {self.word!r} belongs outside of {self._within}(…)")
         if self._skip("available"):
             self._expect("(")
             name = self._name()
@@ -189,7 +189,7 @@ class _WhereParser:
         name = self._name()
         if word in (*_QUANTIFIERS, "delta") and self._skip("("):
             if self._within:
-                refuse(self.text, at, f"{word}(…) can't stand within {self._within}(…)")
+                refuse(self.text, at, f"{word}(…) isn't allowed within {self._within}(…)")
             if word == "delta":
                 return self._delta(at)
             return self._elements(cast(Literal["count", "any", "all"], word), at)
@@ -213,7 +213,7 @@ class _WhereParser:
         self._within = ""
         self._expect(")")
         if not conditions and word != "count":
-            refuse(self.text, start, f"{word}(…) wants a condition, as in {word}({name}, distance < 15)")
+            refuse(self.text, start, f"{word}(…) needs a condition, as in {word}({name}, distance < 15)")
         several = Join("and", tuple(conditions), at) if len(conditions) > 1 else None
         return Quantified(word, name, several or next(iter(conditions), None), at, name_at)
 
@@ -232,7 +232,7 @@ class _WhereParser:
         return Saved(name, at)
 
     def duration(self) -> int:
-        """Nanoseconds."""
+        """Parse a duration to nanoseconds."""
         start = self.at
         if self.kind != "number":
             self.fail("expected a duration such as 300ms")
@@ -310,14 +310,14 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
             continue
         found = _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
-            refuse(text, at, f"{text[at]!r} has no meaning here")
+            refuse(text, at, f"unexpected {text[at]!r}")
         yield found.lastgroup, found.group(), at
         at = found.end()
     yield "end", "", len(text)
 
 
 def refuse(text: str, at: int, problem: str) -> NoReturn:
-    """Says where in the filter a problem is; a note of the error points there.
+    """Raise an error for a problem at a place in the filter, with a note that points there.
 
     Raises:
         UsageError: always.
@@ -327,6 +327,6 @@ def refuse(text: str, at: int, problem: str) -> NoReturn:
     shown = f"…{part}…" if len(text) > 100 else part
     error = UsageError(f"where, character {at + 1} of {shown!r}: {problem}")
     line = printable(re.sub(r"\s", " ", part))
-    if len(line) == len(part):  # else signs that can't be shown would move what is below
+    if len(line) == len(part):  # else unprintable characters would shift what is below
         error.add_note(f"    {line}\n    {' ' * (at - first)}^")
     raise error

@@ -1,6 +1,6 @@
-"""Filters as trees: what a `where` says, before it is known which columns there are.
+"""Filters as trees, independent of existing columns.
 
-Elsewhere: the text of them (grammar), what they mean (where, bounds).
+Elsewhere: their text (grammar), evaluation (where, bounds).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Literal
 
 from logloom.caching import cached_property
 
-# `at`: the character of the text at which what a node stands for begins, for messages.
+# `at`: the position of a node's first character in the text, for messages.
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Quantified:
-    """How many elements of a column's value a condition holds for, or whether it does for any or all."""
+    """How many elements of a column's value meet a condition, or whether any or all do."""
 
     word: Literal["count", "any", "all"]
     name: str
@@ -83,7 +83,7 @@ class Quantified:
 
 @dataclass(frozen=True)
 class Delta:
-    """By how much a number changed since the row before, or since the latest row `ns` ago or more."""
+    """The change of a number since the previous row, or since the latest row `ns` ago or more."""
 
     column: ColumnName
     ns: int | None
@@ -92,7 +92,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Lasting:
-    """Rows side by side for all of which a condition holds, the last at least `ns` after the first."""
+    """Consecutive rows that all meet a condition, the last at least `ns` after the first."""
 
     inner: Node
     ns: int
@@ -101,7 +101,7 @@ class Lasting:
 
 @dataclass(frozen=True)
 class Nearby:
-    """Rows of which one for which a condition holds is at most `ns` away."""
+    """Rows at most `ns` from one that meets a condition."""
 
     inner: Node
     ns: int
@@ -110,7 +110,7 @@ class Nearby:
 
 @dataclass(frozen=True)
 class Saved:
-    """Rows in intervals that were saved by this name."""
+    """Rows in saved intervals of this name."""
 
     name: str
     at: int

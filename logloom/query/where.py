@@ -62,11 +62,11 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Categories:
-    """Texts of rows, each distinct one once, so that a comparison looks at it once.
+    """Texts of rows with each distinct one stored once, so that comparisons evaluate it once.
 
     Attributes:
         texts: (K,) bytes objects.
-        codes: (N,) which of them each row has.
+        codes: (N,) index of each row's text.
     """
 
     texts: NDArray[np.object_]
@@ -79,13 +79,13 @@ class Categories:
 
     @classmethod
     def found_in(cls, rows: Iterable[str | bytes]) -> Categories:
-        """Those of the texts of rows."""
+        """Select those of the texts that rows have."""
         places: dict[str | bytes, int] = {}
         codes = [places.setdefault(text, len(places)) for text in rows]
         return cls.of(places, np.array(codes, np.int64))
 
     def __getitem__(self, rows: Any) -> Categories:
-        """Some rows, and of the texts those that they have."""
+        """Select rows, and the texts that they have."""
         used, codes = np.unique(self.codes[rows], return_inverse=True)
         return Categories(self.texts[used], codes)
 
@@ -101,7 +101,7 @@ class Filter:
     """A parsed filter.
 
     Attributes:
-        root: what it says.
+        root: its tree.
     """
 
     text: str
@@ -109,22 +109,22 @@ class Filter:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns whose values it looks at, `c.available` for available(c); sorted."""
+        """The columns whose values it needs, `c.available` for available(c); sorted."""
         return tuple(sorted({name for name, _ in _names(self.root)}))
 
     @property
     def beyond(self) -> tuple[Quantified | Delta | Lasting | Nearby | Saved, ...]:
-        """What looks at elements, at other rows or at saved intervals, for which `where_bounds` is needed."""
+        """The part about elements, other rows or saved intervals, which needs `where_bounds`."""
         return tuple(node for node in nodes(self.root) if isinstance(node, _BEYOND))
 
     def check_names(self, names: Iterable[str], *, is_search: bool = False) -> None:
-        """Checks that every column is one of `names`.
+        """Check that every column is one of `names`.
 
         Args:
-            is_search: whether it may look beyond single values of a row.
+            is_search: whether it may depend on more than single values of a row.
 
         Raises:
-            UsageError: says where the unknown column stands and which is nearest.
+            UsageError: has the place of the unknown column and suggests the nearest.
         """
         known = list(names)
         for name, at in _names(self.root):
@@ -142,14 +142,14 @@ class Filter:
         refuse(self.text, at, f"no {what} {name!r}{near_to(name, known)}")
 
     def check(self, types: Mapping[str, ColumnType], *, is_search: bool = False) -> None:
-        """Checks names and types.
+        """Check names and types.
 
         Args:
-            types: of every column that there is, `timestamp` among them.
+            types: of all columns, including `timestamp`.
             is_search: see `check_names`.
 
         Raises:
-            UsageError: says where what does not fit.
+            UsageError: has the place and the problem.
         """
         self.check_names(types, is_search=is_search)
         kind = self._kind(self.root, types)
@@ -203,7 +203,7 @@ class Filter:
     def _check_elements(self, ctype: ColumnType, condition: Node | None, at: int) -> None:
         fields = element_types(ctype)
         if fields is None:
-            refuse(self.text, at, f"only lists and vectors have elements to look at, this is {ctype}")
+            refuse(self.text, at, f"only lists and vectors have elements, this is {ctype}")
         if condition is None:
             return
         for name, place in _names(condition):
@@ -234,7 +234,7 @@ class Filter:
 
 
 def parse(text: str) -> Filter:
-    """Parses a filter; which columns there are is checked later.
+    """Parse a filter; columns are checked later.
 
     Args:
         text: the filter; docs/rows.md explains the language.
@@ -243,7 +243,7 @@ def parse(text: str) -> Filter:
         The filter, which knows its columns and evaluates batches of rows.
 
     Raises:
-        UsageError: the text breaks the grammar; says at which character.
+        UsageError: the text breaks the grammar; the message has the character's position.
     """
     return Filter(text, parse_tree(text))
 
@@ -291,7 +291,7 @@ def _constant(column: str, sign: str, value: Any, at: int) -> Constant:
 
 
 def nodes(node: Node) -> Iterator[Node]:
-    """A node and all below it, those of elements' conditions left out."""
+    """Return a node and all below it, without those of elements' conditions."""
     yield node
     match node:
         case Not(inner) | Membership(inner) | Lasting(inner) | Nearby(inner) | Delta(inner):
@@ -311,21 +311,21 @@ def _names(root: Node) -> Iterator[tuple[str, int]]:
 
 
 def element_types(ctype: ColumnType) -> dict[str, ColumnType] | None:
-    """What elements of a value hold: fields, or `value`; None where the column has no elements."""
+    """Return the types of a value's elements: fields, or `value`; None if the column has no elements."""
     if ctype.kind != "array" or len(ctype.shape) != 1:
         return None
     return {path: ctype for path, _, ctype in _fields((), ctype.dtype, ())}
 
 
 def field_names(dtype: np.dtype[Any]) -> dict[str, tuple[str, ...]]:
-    """By what a filter calls it, the names of the fields in which a field lies; () for `value`."""
+    """Map the names of fields in a filter to the path of the field; () for `value`."""
     return {path: names for path, names, _ in _fields((), dtype, ())}
 
 
 def _fields(
     names: tuple[str, ...], dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> Iterator[tuple[str, tuple[str, ...], ColumnType]]:
-    """Fields of fields are called as columns are, `pose.x`; texts have one width in all."""
+    """Name nested fields like columns, `pose.x`; texts have the same width."""
     if dtype.names and not shape:
         for name in dtype.names:
             base, inner = dtype[name].subdtype or (dtype[name], ())
@@ -336,7 +336,7 @@ def _fields(
 
 
 def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
-    """What a node of a filter that isn't `beyond` says of rows.
+    """Evaluate a node of a filter that isn't `beyond`.
 
     Returns:
         A truth, a number or text (0-d, a bytes object), or an array of them or `Categories`.
@@ -358,11 +358,11 @@ def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
             return functools.reduce(np.logical_and, (compare(*pair) for pair in pairs))
         case Membership(operand):
             return is_member(evaluate(operand, columns), node)
-    raise AssertionError(f"{node} is beyond a row")
+    raise AssertionError(f"{node} depends on more than a row")
 
 
 def is_member(value: Any, node: Membership) -> Any:
-    """What comparing with each item gives. Lists may be long: texts and integers are looked up in them."""
+    """Compare with each item. Lists may be long: texts and integers are looked up."""
     if isinstance(value, Categories):
         return is_member(value.texts, node)[value.codes]
     if isinstance(value, np.ndarray) and value.dtype.kind == "O" and node.types == {bytes}:
@@ -378,7 +378,7 @@ def is_member(value: Any, node: Membership) -> Any:
 
 
 def comparable(values: Values | Categories, index: tuple[int, ...] = ()) -> Any:
-    """What comparisons of a column see: one number, truth or text a row."""
+    """Return the values of a column for comparisons: one number, truth or text per row."""
     if isinstance(values, Categories):
         return values
     if not isinstance(values, np.ndarray):
@@ -395,7 +395,7 @@ def _objects(texts: list[bytes]) -> NDArray[np.object_]:
 
 
 def compare(word: str, a: Any, b: Any) -> Any:
-    """What a comparison says; false of NaN."""
+    """Compare; NaN gives false."""
     if isinstance(a, Categories) and isinstance(b, np.ndarray) and not b.ndim:
         return _COMPARE[word](a.texts, b)[a.codes]
     if isinstance(b, Categories) and isinstance(a, np.ndarray) and not a.ndim:

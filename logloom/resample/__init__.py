@@ -1,1 +1,1 @@
-"""The resample policies: which messages they use, how far they look, and their arithmetic."""
+"""The resample policies: the messages they use, their reach, and their arithmetic."""

@@ -1,6 +1,6 @@
-"""Angles that wrap: whether consecutive values jump by a whole turn, and whether values fit into one.
+"""Detection of angles that wrap: consecutive values jump by a whole turn, and all fit into one.
 
-Here: `TurnEvidence` of one number, which adds up over parts of a log, and what it shows.
+Here: `TurnEvidence` of one number, which can be added over parts of a log.
 Elsewhere: interpolating angles (kernels), suggestions (logloom.transforms.suggest.samples), warnings
 (logloom.transforms.rows.plan.column_warnings).
 
@@ -23,9 +23,10 @@ from logloom.resample.kernels import TURN
 
 TURNS: Mapping[str, float] = MappingProxyType({"rad": TURN, "deg": 360.0})
 MAX_NUMBERS = 16  # of a value; longer ones are hardly angles
-_NEAR = 1 / 8  # of a turn: so far from none or one a difference may be that counts as a step or a jump
+# of a turn: the largest distance from none or one of a difference that counts as a step or a jump
+_NEAR = 1 / 8
 _ROUNDING = 1e-6  # of a turn; float32 has half of it
-_REST = 0.01  # of a turn, by which jumps may miss it whatever the steps beside them are
+_REST = 0.01  # of a turn, by which jumps may miss it regardless of the steps beside them
 _TURNED = 3  # turns that show a rotation
 _ONE_WAY = 20  # steps forward for each one backward, or the other way round, that make a rotation
 _SPAN = 1.02  # turns that values which wrap may span
@@ -38,12 +39,12 @@ class Jumps:
     """Differences between consecutive values, for one length of a turn.
 
     Attributes:
-        whole: how many are near a whole turn.
-        other: how many are near neither none nor one.
-        rest: the least by which a whole one misses a turn; the turn itself where there is none.
+        whole: number near a whole turn.
+        other: number near neither none nor one.
+        rest: the smallest deviation of a whole one from a turn; the turn itself if there is none.
         step: the largest of those near none.
-        forward, backward: how many go up, and down, the shorter way round.
-        turned: how many are longer than half a turn, so that their shorter way is the other one.
+        forward, backward: number of ascending and descending ones, on the shorter way.
+        turned: number of those longer than half a turn, whose shorter way is the other one.
         longest: the longest shorter way of these.
         pace: the largest of the others.
     """
@@ -72,18 +73,20 @@ class Jumps:
         )
 
     def is_rotation(self, slack: float) -> bool:
-        """Whether values turn one way all the time, and leave a turn by no more than they move otherwise."""
+        """Return whether values always turn one way, and deviate from a turn by no more than their usual
+        steps.
+        """
         one_way = _ONE_WAY * min(self.forward, self.backward) <= max(self.forward, self.backward)
         return self.turned >= _TURNED and one_way and self.longest <= self.pace + slack
 
 
 @dataclass(frozen=True)
 class TurnEvidence:
-    """What values of messages show of one number; sums don't depend on the order of the parts.
+    """Evidence from values of messages for one number; sums don't depend on the order of the parts.
 
     Attributes:
         low, high: the extent of finite values.
-        beyond: how many lie beyond half a turn of radians, which `angle` would change.
+        beyond: number beyond half a turn of radians, which `angle` would change.
         rad, deg: differences.
     """
 
@@ -106,7 +109,7 @@ class TurnEvidence:
         return self.rad if unit == "rad" else self.deg
 
     def wraps(self, unit: str) -> bool:
-        """Whether values stay within one turn, and jump by a whole one where they would leave it."""
+        """Return whether values stay within one turn, and jump by a whole one at its ends."""
         found, turn = self.jumps(unit), TURNS[unit]
         is_smooth = found.whole >= found.other and found.rest <= 2 * found.step + _REST * turn
         is_angle = (found.whole > 0 and is_smooth) or found.is_rotation(_REST * turn)
@@ -125,12 +128,12 @@ class TurnEvidence:
 
 
 def turn_evidence(values: Array, own: Mask, paired: Mask) -> tuple[TurnEvidence, ...]:
-    """What values of consecutive messages show, of each of their numbers.
+    """Collect evidence from values of consecutive messages, for each of their numbers.
 
     Args:
         values: (n, ...) numbers in time order.
-        own: (n,) those whose extent counts.
-        paired: (n - 1,) whether the difference between a value and the next counts.
+        own: (n,) mask of values to include in the extent.
+        paired: (n - 1,) mask of differences to the next value to include.
 
     >>> heading = np.array([2.9, 3.0, 3.1, -3.1, -3.0])
     >>> (found,) = turn_evidence(heading, np.ones(5, bool), np.ones(4, bool))
@@ -147,7 +150,7 @@ def turn_evidence(values: Array, own: Mask, paired: Mask) -> tuple[TurnEvidence,
 
 
 def added(parts: Iterable[tuple[TurnEvidence, ...]]) -> tuple[TurnEvidence, ...]:
-    """The evidence of all parts, number by number."""
+    """Add the evidence of all parts, number by number."""
     found: tuple[TurnEvidence, ...] = ()
     for part in parts:
         found = tuple(a + b for a, b in zip(found, part, strict=True)) if found else part

@@ -1,14 +1,14 @@
-"""Deskewing: a lidar's points as they would lie had all been measured at one time.
+"""Deskewing: move a lidar's points to where they would be if measured at one time.
 
 Here: `deskewed`, pure arithmetic on one cloud.
-Elsewhere: which clouds, and what rows hold of them (logloom.transforms.rows.deskew), poses
+Elsewhere: clouds of rows (logloom.transforms.rows.deskew), poses
 (logloom.resample.poses).
 
 A lidar measures points one after the other while it moves. With T(t) the pose of the lidar at time t in a
-frame that stands still, a point p of time t would have been measured at time r as T(r)^-1 T(t) p. What moves
-itself stays smeared: nothing tells how it moved. As in `poses`, only operations that IEEE 754 rounds are
-used, and a point's place depends on nothing but itself, so bits are the same on every CPU and in any block.
-Times are int64 nanoseconds since the Unix epoch.
+static frame, a point p of time t would have been measured at time r as T(r)^-1 T(t) p. Moving objects stay
+smeared, as their motion is unknown. As in `poses`, only operations that IEEE 754 rounds are used, and each
+point is computed independently, so bits are the same on every CPU and in any block. Times are int64
+nanoseconds since the Unix epoch.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from logloom.resample.kernels import Floats
 from logloom.resample.poses import compose, inverse, rows_of_matrices
 
 Lookup = Callable[[Times], tuple[Floats, NDArray[np.uint8]]]
-BLOCK = 4096  # points at a time, whose arrays then stay in the processor's cache
+BLOCK = 4096  # points at a time, so that arrays stay in the CPU cache
 _BIN_BITS = 17  # a sweep of 100 ms in bins of a microsecond
 
 
 def deskewed(points: Floats, times: Times, to: int, lookup: Lookup) -> tuple[Floats, int]:
-    """The points as they would have been measured at one time.
+    """Move points to where they would have been measured at one time.
 
     Args:
         points: (3, n) x, y, z in the lidar's frame at the time of each.
         times: (n,) in any order.
         to: the one time.
-        lookup: the poses (7, m) of the lidar at m times and why one is missing; see `FrameTree.lookup`. Asked
-            once, for each distinct time once.
+        lookup: the poses (7, m) of the lidar at m times and why one is missing; see `FrameTree.lookup`.
+            Called once, with distinct times.
 
     Returns:
-        (3, n), and `FOUND`; or the points as they were, and why the first of the poses is missing.
+        (3, n), and `FOUND`; or the unchanged points, and why the first of the poses is missing.
     """
     distinct, which = _distinct(times)
     poses, reasons = lookup(np.append(distinct, to))
@@ -59,8 +59,8 @@ def deskewed(points: Floats, times: Times, to: int, lookup: Lookup) -> tuple[Flo
 
 
 def _ways(last: Floats, poses: Floats) -> Floats:
-    """(12, n) what takes points from where they were measured to where the last pose would have."""
-    # The way between two places on a map may be a millionth of their coordinates: it is taken first.
+    """(12, n) transforms of points from where they were measured to the last pose."""
+    # The difference of two places on a map may be a millionth of their coordinates: it is computed first.
     poses, last = poses.copy(), last.copy()
     poses[:3] -= last[:3]
     last[:3] = 0
@@ -70,7 +70,9 @@ def _ways(last: Floats, poses: Floats) -> Floats:
 # times   5 5 5 7 7 5      runs    5 7 5  of lengths 3 2 1
 # distinct    5 7          which   0 1 0  and for each point 0 0 0 1 1 0
 def _distinct(times: Times) -> tuple[Times, Indices | None]:
-    """The distinct times, ascending, and for each time which of them it is; None where each is itself."""
+    """Return the distinct times, ascending, and each time's index among them; None if all are distinct and
+    ascending.
+    """
     is_new = times[1:] != times[:-1]
     starts = np.append(0, np.flatnonzero(is_new) + 1) if len(times) else np.empty(0, np.intp)
     runs = times[starts]
@@ -86,9 +88,9 @@ def _distinct(times: Times) -> tuple[Times, Indices | None]:
 
 
 def _found_in_bins(times: Times) -> tuple[Times, Indices] | None:
-    """As `np.unique`, without sorting; None where two times may fall into one bin, or lie far from others.
+    """`np.unique` without sorting; None if two times may share a bin, or times are far apart.
 
-    A lidar's clouds often come beam by beam, so that the times of its columns repeat in turns.
+    A lidar's clouds are often ordered by beam, so that the times of its columns repeat cyclically.
     """
     first, last = int(times.min()), int(times.max())
     shift = max(0, (last - first).bit_length() - _BIN_BITS)

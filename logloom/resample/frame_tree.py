@@ -1,11 +1,10 @@
-"""Frames of reference: the tree of transforms that a log tells, and the pose of one frame in another at any
-time.
+"""The tree of a log's transforms, and poses of one frame in another at any time.
 
 Here: `FrameTree`, of arrays; many lookups at once.
-Elsewhere: poses (logloom.resample.poses), transforms out of messages (logloom.transforms.rows.frames), what
-is strange about them (logloom.transforms.rows.frame_notes).
+Elsewhere: poses (logloom.resample.poses), transforms in messages (logloom.transforms.rows.frames), notes on
+anomalies (logloom.transforms.rows.frame_notes).
 
-Each transform tells the pose of a child frame in its parent at its stamp, or of a static one for ever.
+Each transform is the pose of a child frame in its parent at its stamp, or at all times if static.
 Between two of a child's stamps the pose is interpolated. A *lookup* goes up from both frames to the first
 that they share:
 
@@ -15,7 +14,7 @@ that they share:
      |  /tf, 100 Hz
     base --- lidar, camera: /tf_static
 
-The rules are those of tf2's buffer, but that nothing depends on what was received when: a transform is
+The rules are those of tf2's buffer, except that nothing depends on the time of reception: a transform is
 known at all times within `cache` of its stamp. Times are int64 nanoseconds since the Unix epoch.
 """
 
@@ -38,20 +37,20 @@ Rows = Indices | slice
 # Why a lookup fails; tf2 raises ConnectivityException or LookupException, and ExtrapolationException.
 FOUND, NO_PATH, PAST, FUTURE = 0, 1, 2, 3
 REASONS = ("", "no path", "past", "future")
-BLOCK = 3072  # lookups at a time, whose arrays then stay in the processor's cache
+BLOCK = 3072  # lookups at a time, so that arrays stay in the CPU cache
 
 
 @dataclass(frozen=True)
 class TransformTable:
-    """What messages say, in the order of the log.
+    """Transforms in messages, in the order of the log.
 
     Attributes:
         names: of frames.
         child, parent: (n,) positions in `names`.
-        stamp: (n,) when each holds; of no meaning for static ones.
+        stamp: (n,) time of each; meaningless for static ones.
         pose: (7, n) of the child in its parent.
         is_static: (n,).
-        log_time: (n,) of the message that each stands in.
+        log_time: (n,) of each one's message.
     """
 
     names: tuple[str, ...]
@@ -65,11 +64,11 @@ class TransformTable:
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """How far lookups reach beside a frame's transforms.
+    """How far lookups reach beyond a frame's transforms.
 
     Attributes:
-        cache: ns; how far a transform may lie from the time that is looked up.
-        kind: what stands beyond a frame's last and before its first transform: nothing, the nearest ("hold"),
+        cache: ns; the largest distance of a transform from the time that is looked up.
+        kind: the value beyond a frame's last and before its first transform: nothing, the nearest ("hold"),
             or the motion of the nearest two going on ("linear").
         limit: ns; how far beyond.
     """
@@ -84,8 +83,8 @@ class Hop:
     """A step of a lookup, from a frame to its parent.
 
     Attributes:
-        child, parent: frames; "" where the child has no parent at that time.
-        rows: of the table: the transform that holds, or the two that the time lies between or beside; of a
+        child, parent: frames; "" if the child has no parent at that time.
+        rows: of the table: the transform that is used, or the two between or beside which the time is; of a
             child without a parent those nearest to the time.
     """
 
@@ -97,15 +96,16 @@ class Hop:
 class FrameTree:
     """The transforms of a log, or of a part of it.
 
-    Of several static transforms of one child the last in the log counts, and where there is one, dynamic
-    ones of this child don't. Of several with one stamp the first counts, as in tf2.
+    Of several static transforms of one child the last in the log is used, and dynamic ones of this child are
+    ignored. Of several with one stamp the first is used, as in tf2.
     """
 
     def __init__(self, table: TransformTable):
         self.names = table.names
         self._number = {name: number for number, name in enumerate(table.names)}
         static = np.flatnonzero(table.is_static)
-        self._static = dict(zip(table.child[static].tolist(), static.tolist(), strict=True))  # the last stays
+        # the last one wins
+        self._static = dict(zip(table.child[static].tolist(), static.tolist(), strict=True))
         dynamic = np.flatnonzero(~table.is_static & ~np.isin(table.child, table.child[static]))
         dynamic = dynamic[np.lexsort((table.stamp[dynamic], table.child[dynamic]))]  # which is stable
         child, stamp = table.child[dynamic], table.stamp[dynamic]
@@ -114,7 +114,7 @@ class FrameTree:
         self._stamp = table.stamp[self._order]
         self._parent = table.parent[self._order]
         pose = table.pose[:, self._order]
-        # From each to the next, which may be of another child, and is then not asked for.
+        # From each to the next, which may be of another child, and is unused then.
         self._ways = arcs(pose, np.concatenate([pose[:, 1:], pose[:, -1:]], axis=1))
         self._bounds = np.searchsorted(table.child[self._order], np.arange(len(table.names) + 1))
         self._length = np.diff(self._stamp, append=self._stamp[-1:])
@@ -124,19 +124,21 @@ class FrameTree:
         self._table = table
 
     def _gap(self, child: int) -> int | None:
-        """The longest time between two transforms of a child; None unless it has several, of one parent."""
+        """Return the longest time between two transforms of a child; None unless it has several, of one
+        parent.
+        """
         first, stop = self._bounds[child : child + 2].tolist()
         parents = self._parent[first:stop]
         if stop - first < 2 or (parents != parents[0]).any():
             return None
-        # Unsigned: between a negative stamp and a time the distance may outgrow int64.
+        # Unsigned: between a negative stamp and a time the distance may exceed int64.
         return int(np.diff(self._stamp[first:stop].view(np.uint64)).max())
 
     def __contains__(self, name: str) -> bool:
         return name in self._number
 
     def edges(self) -> Iterator[tuple[str, str, int, Times | None]]:
-        """Each child, its last parent, how many it had in turn, and stamps; None if static."""
+        """List each child, its last parent, its number of successive parents, and stamps; None if static."""
         for number, name in enumerate(self.names):
             lo, hi = self._bounds[number : number + 2]
             if number in self._static:
@@ -149,8 +151,8 @@ class FrameTree:
     def lookup(
         self, source: str, target: str, times: Times, rule: Extrapolation
     ) -> tuple[Floats, NDArray[np.uint8]]:
-        """The poses of one frame in another: p_target = pose(p_source), as tf2's lookupTransform(target,
-        source).
+        """Look up poses of one frame in another: p_target = pose(p_source), as lookupTransform(target,
+        source) of tf2.
 
         Args:
             times: (n,) in any order.
@@ -160,7 +162,7 @@ class FrameTree:
         """
         poses = np.empty((7, len(times)))
         reasons = np.full(len(times), NO_PATH, np.uint8)
-        # Frames that nobody knows are two different ones without a parent.
+        # Unknown frames are two different ones without a parent.
         ends = self._number.get(source, -1), self._number.get(target, -2)
         with np.errstate(all="ignore"):
             for at in range(0, len(times), BLOCK):
@@ -169,7 +171,7 @@ class FrameTree:
         return poses, reasons
 
     def hops(self, source: str, target: str, time: int, rule: Extrapolation) -> tuple[list[Hop], int]:
-        """The transforms that one lookup uses, from the source up and down to the target.
+        """Return the transforms that one lookup uses, from the source up and down to the target.
 
         Returns:
             The hops; and `FOUND`, or why the lookup fails, a position in `REASONS`: then the hops are those
@@ -179,7 +181,7 @@ class FrameTree:
         chains = [self._number.get(source, -1)], [self._number.get(target, -2)]
         with np.errstate(all="ignore"):
             up, down = (self._climb(chain, slice(None), times, rule, edges) for chain in chains)
-        assert isinstance(up, int)  # at one time nothing forks
+        assert isinstance(up, int)  # at a single time nothing forks
         assert isinstance(down, int)
         shared = next((frame for frame in chains[0] if frame in chains[1]), None)
         reason = FOUND if shared is not None else next((end for end in (down, up) if end != NO_PATH), NO_PATH)
@@ -212,7 +214,7 @@ class FrameTree:
         poses: Floats,
         reasons: NDArray[np.uint8],
     ) -> None:
-        """Fills in lookups in the order of their times, by which a child's transforms are found at once."""
+        """Compute lookups sorted by time, by which a child's transforms are found at once."""
         if (times[1:] >= times[:-1]).all():
             self._fill(*ends, times, rule, poses, reasons)
             return
@@ -233,8 +235,7 @@ class FrameTree:
         poses: Floats,
         reasons: NDArray[np.uint8],
     ) -> None:
-        """Fills in lookups of ascending times. Where a frame has several parents in them, each group of those
-        that are equal goes on alone."""
+        """Compute lookups of ascending times; if a frame has several parents in them, recurse for each."""
         edges: dict[int, _Edge] = {}
         groups: list[tuple[Rows, list[int], list[int]]] = [(slice(None), [source], [target])]
         while groups:
@@ -260,7 +261,7 @@ class FrameTree:
     def _climb(
         self, chain: list[int], rows: Rows, times: Times, rule: Extrapolation, edges: dict[int, _Edge]
     ) -> int | NDArray[np.int64]:
-        """Goes on with a chain up to where it ends, and says why it does; or the parents where it forks.
+        """Extend a chain up to its end, and return the reason of the end; or the parents at a fork.
 
         Args:
             chain: frames, each the parent of the one before in all of these lookups.
@@ -278,13 +279,13 @@ class FrameTree:
             parent = int(parents[0]) if edge.only is None else edge.only
             if parent < 0:
                 return -parent
-            if parent in passed:  # a loop, which leads nowhere
+            if parent in passed:  # a loop, which has no end
                 return NO_PATH
             chain.append(parent)
             passed.add(parent)
 
     def _chained(self, chain: list[int], rows: Rows, edges: dict[int, _Edge]) -> Floats:
-        """The pose of the first frame of a chain in the parent of its last."""
+        """Compute the pose of the first frame of a chain in the parent of its last."""
         pose = IDENTITY
         for frame in chain:
             own = self._pose_of(frame, edges[frame], rows)
@@ -323,7 +324,7 @@ class FrameTree:
         has_before = (before >= 0) & _within(stamps[lo], times, rule.cache)
         has_after = (is_exact | (after < len(stamps))) & _within(times, stamps[hi], rule.cache)
         if has_before.all() and has_after.all():
-            hi = np.where(parents[lo] == parents[hi], hi, lo)  # a new parent holds from its own stamp on
+            hi = np.where(parents[lo] == parents[hi], hi, lo)  # a new parent is used from its own stamp on
             return _Edge.of(parents[lo], first + lo, _weights(stamps, times, lo, hi))
         parent = np.where(has_before, np.where(has_after, parents[lo], -FUTURE), -NO_PATH)
         parent = np.where(has_after & ~has_before, -PAST, parent)
@@ -348,7 +349,7 @@ class FrameTree:
         rule: Extrapolation,
         found: tuple[NDArray[np.int64], Indices, Indices],
     ) -> None:
-        """Fills in what stands beside a child's first and last transform."""
+        """Extrapolate beyond a child's first and last transform."""
         (stamps, parents), (parent, lo, hi) = known, found
         rows = np.flatnonzero(wanted)
         if rule.kind == "hold":
@@ -368,10 +369,10 @@ class _Edge:
     """A child's transform at some times.
 
     Attributes:
-        parent: (n,) its parent; below zero where it has none, the reason: `-PAST`.
-        only: the parent at all of these times; None where there are several.
+        parent: (n,) its parent; below zero if it has none, the reason: `-PAST`.
+        only: the parent at all of these times; None if there are several.
         lo: (n,) the transform before it, as a position in the tree's order.
-        w: (n,) how far it lies on the way to the next; 0 where that is of another parent.
+        w: (n,) the relative distance to the next; 0 if that has another parent.
     """
 
     parent: NDArray[np.int64]
@@ -395,7 +396,7 @@ class _Edge:
 # cuts         | 2  |      | 5  5      of the stamps from the first time on, in times
 # until      1  1   2   2   2   4
 def _num_until(stamps: Times, times: Times) -> Indices:
-    """How many of ascending stamps lie at or before each of ascending times."""
+    """Count ascending stamps at or before each of ascending times."""
     first, stop = np.searchsorted(stamps, times[[0, -1]], "right").tolist()
     if stop - first > len(times):
         return np.searchsorted(stamps, times, "right")
@@ -411,7 +412,7 @@ def _weights(stamps: Times, times: Times, lo: Indices, hi: Indices) -> Floats:
 
 
 def _within(earlier: Times, later: Times, limit: int) -> NDArray[np.bool_]:
-    # Unsigned: between a negative stamp and a time the distance may outgrow int64.
+    # Unsigned: between a negative stamp and a time the distance may exceed int64.
     return (earlier <= later) & (later.view(np.uint64) - earlier.view(np.uint64) <= np.uint64(limit))
 
 

@@ -1,11 +1,11 @@
 """Arithmetic on sampled values, the same to the bit on every CPU.
 
 Here: interpolation (linear, slerp, angle), reduction of windows, and casts.
-Elsewhere: which messages take part (logloom.transforms.rows.resample).
+Elsewhere: selecting messages (logloom.transforms.rows.resample).
 
 Values are (N, ...) arrays. Only separate additions, subtractions, multiplications, divisions, square roots,
-floors and comparisons are used, each rounded as IEEE 754 says: numpy's transcendental functions, its pairwise
-sums and its BLAS give other bits on other CPUs. Whoever calls silences floating point warnings.
+floors and comparisons are used, each rounded according to IEEE 754: numpy's transcendental functions, its
+pairwise sums and its BLAS give different bits on different CPUs. Callers silence floating point warnings.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def linear(a: Floats, b: Floats, w: Floats) -> Floats:
 
 
 def angle(a: Floats, b: Floats, w: Floats) -> Floats:
-    """Radians along the shorter arc from a to b, positive where they are exactly half a turn apart.
+    """Interpolate radians along the shorter arc from a to b, the positive one if they are exactly half a turn
+    apart.
 
     >>> angle(np.array([3.0]), np.array([-3.0]), np.array([0.5])).round(3).tolist()  # through pi, not 0
     [3.142]
@@ -118,11 +119,11 @@ def has_zero_norm(quaternions: Array) -> Mask:
 def arc_angles(dot: Floats, half_chord: Floats) -> tuple[Floats, Floats]:
     """The angles of great arcs between two unit quaternions, and their sines.
 
-    Unlike `slerp` it has no chord that stands for short arcs, so it is right to the last digits at any angle.
+    Unlike `slerp` it doesn't replace short arcs by chords, so it is exact to the last digits at any angle.
 
     Args:
         dot: (n,) cosines of the angles between them, 0 to 1: b's sign is such that the arc is the shorter.
-        half_chord: (n,) |b - a| / 2, which tells small angles better than their cosines do.
+        half_chord: (n,) |b - a| / 2, which is more precise for small angles than cosines.
     """
     # The sine of half the angle is half the chord. Halved twice more it is at most sin(pi / 16) < 0.2.
     sine, cosine = half_chord, np.sqrt((1 + dot) * 0.5)
@@ -303,7 +304,7 @@ def _halve(step: Step, values: Array) -> Array:
 
 
 def first_misfit(values: Array, dtype: np.dtype[Any]) -> int | None:
-    """The flat index of the first number that the integer type can't hold; None where all fit.
+    """Return the flat index of the first number beyond the integer type; None if all fit.
 
     >>> first_misfit(np.array([1.0, 300.0]), np.dtype("u1"))
     1
@@ -322,9 +323,9 @@ def first_misfit(values: Array, dtype: np.dtype[Any]) -> int | None:
 
 
 def cast(values: Array, dtype: np.dtype[Any]) -> Array:
-    """The values in another type: to integers half to even, to bool whether they differ from zero.
+    """Cast values to another type: to integers half to even, to bool whether they differ from zero.
 
-    Numbers that an integer type can't hold must be excluded before (see `first_misfit`).
+    Numbers beyond an integer type must be excluded before (see `first_misfit`).
 
     >>> cast(np.array([0.5, 1.5, 2.6]), np.dtype("u1")).tolist()
     [0, 2, 3]

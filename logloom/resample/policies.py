@@ -1,8 +1,9 @@
-"""Resample policies, one table: what each may use of the messages around a tick, and what it makes of them.
+"""The table of resample policies: the messages around a tick that each uses, and its result.
 
-Here: `POLICIES`. A policy is added here, and said once more, slowly, in tests/transforms/reference.py.
-Elsewhere: arithmetic (kernels), applying a policy (logloom.transforms.rows.resample), what recipes say beside
-it (logloom.recipe.columns), what is said of a missing message (logloom.transforms.rows.lineage).
+Here: `POLICIES`. A new policy is added here, and a second, slow implementation in
+tests/transforms/reference.py.
+Elsewhere: arithmetic (kernels), applying a policy (logloom.transforms.rows.resample), related keys of recipes
+(logloom.recipe.columns), lineage of missing messages (logloom.transforms.rows.lineage).
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ Find = Callable[[Times, Times, int, tuple[int, int]], Range]
 
 @dataclass(frozen=True)
 class ResamplePolicy:
-    """What a policy uses and gives.
+    """The messages that a policy uses, and its result.
 
     Attributes:
-        uses: one message, the two around the tick, a window of them, all at the tick, or the topic's last,
-            whatever its time.
-        takes: which values: any; fixed, of one length in all messages; numbers; quaternions (..., 4); or
-            nothing, for it only counts.
-        before, after: whether messages before and after the tick are used, as far as `tolerance` reaches.
+        uses: one message, the two around the tick, a window of them, all at the tick, or the topic's last, at
+            any time.
+        takes: supported values: any; fixed, of one length in all messages; numbers; quaternions (..., 4); or
+            nothing if it only counts.
+        before, after: whether messages before and after the tick are used, within `tolerance`.
         result: the dtype of a row's value; None: the message's.
         find: the messages of each tick.
-        between: for two messages, the kernel (a, b, weight) and what it gives at the very time of one.
+        between: for two messages, the kernel (a, b, weight) and its value at the exact time of one.
         reduce: for windows, the kernel (values, starts, lengths); None keeps all values.
         by_clock: whether the clock chooses the message, by its time.
     """
@@ -57,7 +58,7 @@ class ResamplePolicy:
 
     @property
     def tolerates(self) -> bool:
-        """Whether a tolerance bounds it that columns say."""
+        """Whether a tolerance of columns bounds its reach."""
         return (self.before or self.after) and not self.by_clock
 
     @property
@@ -67,7 +68,7 @@ class ResamplePolicy:
 
     @property
     def keeps_rotations(self) -> bool:
-        """Whether a quaternion stays one."""
+        """Whether a quaternion remains one."""
         return self.takes in ("any", "fixed", "quaternions")
 
 
@@ -124,7 +125,7 @@ def _one(at: Indices, usable: Mask) -> Range:
 _NEVER = np.iinfo(np.uint64).max
 
 
-# Distances are unsigned: between a negative stamp and a tick they may outgrow int64.
+# Distances are unsigned: between a negative stamp and a tick they may exceed int64.
 def _gap_back(times: Times, ticks: Times, at: Indices) -> NDArray[np.uint64]:
     """(T,) from message `at` forward to the tick; the largest number where `at` is -1."""
     gap = ticks.view(np.uint64) - times[np.maximum(at, 0)].view(np.uint64)
@@ -138,7 +139,7 @@ def _gap_forward(times: Times, ticks: Times, at: Indices) -> NDArray[np.uint64]:
 
 
 def shifted(times: Times, by: int) -> Times:
-    """times + by, held within int64.
+    """times + by, clipped to int64.
 
     >>> shifted(np.array([5, MAX_TIME]), 7).tolist() == [12, MAX_TIME]
     True

@@ -1,13 +1,12 @@
-"""Poses: how one frame of reference lies in another, many of them at a time.
+"""Poses of frames of reference in others, as arrays.
 
 Here: composing, inverting and interpolating them, and their matrices.
-Elsewhere: which poses lie between two frames of a log (logloom.resample.frame_tree), arithmetic of the arc
+Elsewhere: poses between frames of a log (logloom.resample.frame_tree), arithmetic of the arc
 between two rotations (kernels).
 
 Poses are (7, n) float64 arrays: rows x, y, z of the child's origin in the parent, then the quaternion x, y,
-z, w of norm one that turns the child's vectors into the parent's: p_parent = q p_child q* + t. An n of 1
-goes with any other. As in `kernels`, only operations that IEEE 754 rounds are used, so bits are the same on
-every CPU.
+z, w of norm one that turns the child's vectors into the parent's: p_parent = q p_child q* + t. An n of 1 is
+broadcast. As in `kernels`, only operations that IEEE 754 rounds are used, so bits are the same on every CPU.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ IDENTITY = np.array([[0.0], [0], [0], [0], [0], [0], [1]])
 
 
 def poses_of(translations: NDArray[Any], rotations: NDArray[Any]) -> tuple[Floats, Mask]:
-    """Poses of what messages hold, and which of them are any.
+    """Make poses from values of messages, with a mask of valid ones.
 
     Args:
         translations: (n, 3).
         rotations: (n, 4) quaternions x, y, z, w of any norm but zero.
 
     Returns:
-        (7, n), and (n,) whether all numbers are finite and the rotation is one.
+        (7, n), and (n,) whether all numbers are finite and the rotation is valid.
     """
     poses = np.empty((7, len(translations)))
     poses[:3] = np.asarray(translations, np.float64).T
@@ -73,7 +72,7 @@ def between(a: Floats, b: Floats, w: Floats) -> Floats:
     return along(arcs(a, b), w)
 
 
-# What is known of the way from a pose to the next, whatever the time between them: its rows.
+# Precomputed data of the interpolation from a pose to the next: its rows.
 _STEP, _STOP, _THETA, _SINE = slice(7, 10), slice(10, 14), 14, 15
 
 
@@ -111,7 +110,7 @@ def along(ways: Floats, w: Floats) -> Floats:
         made[3:, inside] = _rotated(ways[:, inside], w[inside])
     else:
         made[3:] = _rotated(ways, w)
-    # What a message says is what is there at its time, to the bit.
+    # At the time of a message the result is its value, bit by bit.
     exact = np.flatnonzero(w == 0)
     if len(exact):
         made[:, exact] = ways[:7, exact]

@@ -1,15 +1,15 @@
 """Matched sets: one message of each of some topics, close together in time, each message in one set at most.
 
-Here: `match`, a pure function over the times of each topic, and how far what it knows of a log suffices.
-Elsewhere: reading these times (logloom.transforms.rows.sync_clock), what a set becomes
+Here: `match`, a pure function of the times of each topic, which also returns where the result is certain.
+Elsewhere: reading these times (logloom.transforms.rows.sync_clock), columns of sets
 (logloom.transforms.rows.topic_columns).
 
 A set's *spread* is the time from its earliest message to its latest, its *distance* the sum of distances to
 the message of the topic that stamps it. Sets come in the order of (spread, distance, times); the first is
 matched, then each next one that shares no message with those matched before, and crosses none: of two sets
-one has the earlier message of every topic. So what is matched depends on sets nearby alone, and on those
-further off only as long as ever tighter sets push each other aside.
-Times are int64 nanoseconds, distinct and ascending in each topic; what isn't known is never matched.
+one has the earlier message of every topic. So matching depends only on nearby sets, and on distant ones only
+through chains of ever tighter sets. Times are int64 nanoseconds, distinct and ascending in each topic;
+unknown times are never matched.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _FAR = 1 << 61  # further than any recipe's `within`; twice it fits in int64
 
 @dataclass(frozen=True)
 class Matched:
-    """Sets that were matched among the messages of a stretch of a log.
+    """Matched sets among the messages of a stretch of a log.
 
     Attributes:
         sets: (S, K) indices into the times of each topic; ascending in every column.
-        first, stop: sets whose stamp lies in [first, stop) are those that the whole log has there.
+        first, stop: sets whose stamp is in [first, stop) are the same as for the whole log.
     """
 
     sets: Indices
@@ -47,13 +47,13 @@ class Matched:
 def match(
     times: Sequence[Times], stamp: int, within: int, start: int = MIN_TIME, stop: int = MAX_TIME
 ) -> Matched:
-    """Matches the messages of a stretch of a log.
+    """Match the messages of a stretch of a log.
 
     Args:
-        times: (N_k,) of each topic, distinct and ascending: all that the log has in [start, stop).
-        stamp: the topic whose message gives a set its time.
+        times: (N_k,) of each topic, distinct and ascending: all in [start, stop) of the log.
+        stamp: the topic whose message provides the time of a set.
         within: the largest spread of a set.
-        start, stop: `MIN_TIME` and `MAX_TIME` where the log has nothing before and after.
+        start, stop: `MIN_TIME` and `MAX_TIME` if the log has nothing before and after.
 
     Returns:
         The sets, and how far messages outside [start, stop) could change them.
@@ -66,7 +66,7 @@ def match(
 
 
 class _CandidateSet(NamedTuple):
-    """What a stamping message may become next: a set, or, once its best set is uncertain, any other."""
+    """The next possible set of a stamping message, or, once its best set is uncertain, any other."""
 
     spread: int
     distance: int
@@ -111,7 +111,7 @@ class _Matching:
         return Matched(np.array(rows, np.intp).reshape(-1, len(self._times)), first, stop)
 
     def _step(self, entry: _CandidateSet) -> Iterator[_CandidateSet]:
-        """Matches a set, or leaves it; yields what its stamping message may become instead."""
+        """Match a set, or skip it; yield other candidates of its stamping message."""
         pivot, (is_left, is_right) = entry.pivot, self._exposed(entry.pivot)
         if not entry.picked:
             at = int(self._times[self._stamp][pivot])
@@ -134,19 +134,19 @@ class _Matching:
             yield _CandidateSet(max(entry.spread, nearest), 0, (), pivot)
 
     def _exposed(self, pivot: int) -> tuple[bool, bool]:
-        """Whether no certain set shields a message from what lies before, and after, the stretch."""
+        """Return whether no certain set shields a message from what is before, and after, the stretch."""
         chosen = self._chosen
         return not (chosen and chosen[0] < pivot), not (chosen and chosen[-1] > pivot)
 
     def _blur(self, first: int, last: int, is_left: bool, is_right: bool) -> None:
-        """Makes uncertain what meets an uncertain set that begins and ends at these times."""
+        """Mark as uncertain what meets an uncertain set that begins and ends at these times."""
         if is_left:
             self.left = max(self.left, last + 1)
         if is_right:
             self.right = min(self.right, first)
 
     def _room(self, pivot: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Between which messages of each topic, [lo, hi), the sets beside leave room."""
+        """Return the range of messages of each topic, [lo, hi), that neighbouring sets leave free."""
         at = bisect.bisect(self._chosen, pivot)
         lo, hi = (0,) * len(self._times), tuple(len(times) for times in self._times)
         if at:
@@ -156,7 +156,9 @@ class _Matching:
         return lo, hi
 
     def _nearest_other(self, pivot: int, picked: Sequence[int], lo: Sequence[int], hi: Sequence[int]) -> int:
-        """How far from a stamping message the nearest one lies that its best set has not; `_FAR` for none."""
+        """Return the distance of a stamping message to the nearest one outside its best set; `_FAR` for
+        none.
+        """
         at, nearest = int(self._times[self._stamp][pivot]), _FAR
         for k, times in enumerate(self._times):
             if k == self._stamp:
@@ -167,14 +169,14 @@ class _Matching:
         return nearest
 
     def _best(self, pivots: Indices, lo: Sequence[int], hi: Sequence[int]) -> list[_CandidateSet]:
-        """The first set, in the order of sets, of each of some stamping messages that have any.
+        """Return the first set, in the order of sets, of each of some stamping messages that have any.
 
         Args:
             pivots: (P,) messages of the stamping topic.
-            lo, hi: (K,) between which messages of each topic, [lo, hi).
+            lo, hi: (K,) range of messages of each topic, [lo, hi).
         """
         at = self._times[self._stamp][pivots]
-        # Of each topic the nearest message on either side is all that a tightest set can have.
+        # A tightest set only has nearest messages of each topic on either side.
         before, after = np.zeros((2, len(self._times), len(pivots)), np.intp)
         back, ahead = np.full((2, len(self._times), len(pivots)), _FAR)
         for k, times in enumerate(self._times):

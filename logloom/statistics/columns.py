@@ -1,8 +1,8 @@
-"""All that is known of rows, by column: merging it, and its bytes.
+"""Statistics of rows by column: merging and serialization.
 
-Here: `Statistics`, a Parquet file with a row for each lane.
-Elsewhere: lanes (logloom.statistics.series), making them (logloom.statistics.rows), what people see of them
-(logloom.statistics.summary), which files of a root hold them (logloom.io.catalog.log_statistics).
+Here: `Statistics`, stored as a Parquet file with a row per lane.
+Elsewhere: lanes (logloom.statistics.series), making them (logloom.statistics.rows), their summary for people
+(logloom.statistics.summary), their files in a root (logloom.io.catalog.log_statistics).
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _MAX_BYTES = 1 << 30
 
 
 class Key(NamedTuple):
-    """Which lane: its column, the path of its field (of structured ones), what is counted, and its number."""
+    """Key of a lane: its column, the path of its field (of structured ones), what is counted, and its
+    number.
+    """
 
     column: str
     field: str
@@ -43,49 +45,49 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known of some rows.
+    """Statistics of some rows.
 
     Attributes:
         lanes: sorted by key. Of ROWS, `count` rows are available and `nan` aren't, and `left_out` positions
-            of large values weren't looked at.
+            of large values weren't sampled.
     """
 
     lanes: Mapping[Key, Lane]
 
     @classmethod
     def of(cls, known: Mapping[Key, Sequence[Lane]]) -> Self:
-        """From what is known of each lane's parts."""
+        """Merge the parts of each lane."""
         return cls({key: merged_lanes(known[key]) for key in sorted(known)})
 
     @classmethod
     def merged(cls, parts: Iterable[Statistics]) -> Self:
-        """What is known of the rows of all parts: the same in any order, and however rows were parted."""
+        """Merge statistics of parts; the result is the same in any order and for any split into parts."""
         known: dict[Key, list[Lane]] = {}
         for number, part in enumerate(parts, 1):
             for key, lane in part.lanes.items():
                 known.setdefault(key, []).append(lane)
-            if number % _AT_ONCE == 0:  # so that many parts take no more room than some
+            if number % _AT_ONCE == 0:  # so that many parts take no more memory than a few
                 known = {key: [merged_lanes(lanes)] for key, lanes in known.items()}
         return cls.of(known)
 
     def part(self, columns: Iterable[str]) -> Statistics:
-        """Of some columns and their ages."""
+        """Select some columns and their ages."""
         own = {name for column in columns for name in (column, f"{column}.age")}
         return Statistics({key: lane for key, lane in self.lanes.items() if key.column in own})
 
     def only(self, column: str) -> Mapping[Key, Lane]:
-        """The lanes of a column."""
+        """Select the lanes of a column."""
         return {key: lane for key, lane in self.lanes.items() if key.column == column}
 
     def columns(self) -> Iterator[str]:
-        """The names of columns, ages among them."""
+        """The names of columns, including ages."""
         return iter(dict.fromkeys(key.column for key in self.lanes))
 
     def to_bytes(self, log_id: str = "") -> bytes:
-        """A Parquet file; equal for equal statistics.
+        """Serialize to a Parquet file; equal for equal statistics.
 
         Args:
-            log_id: whose they are, so that no two logs have one file; "" where nothing is to say so.
+            log_id: makes files of different logs differ; "" to omit it.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -112,11 +114,11 @@ class Statistics:
         """The inverse of `to_bytes`.
 
         Args:
-            brief: without squares, cells and texts, which take most of the time: lanes tell how many values
-                there are, the least, the greatest and their sum.
+            brief: skip squares, cells and texts, which take most of the time: lanes then have the number of
+                values, their extent and sum.
 
         Raises:
-            DatasetError: the file is damaged, or holds something else; names `place`.
+            DatasetError: the file is damaged, or not statistics; names `place`.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -124,11 +126,11 @@ class Statistics:
         try:
             with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
                 if file.schema_arrow != _schema():
-                    raise ValueError("its columns are others")
+                    raise ValueError("its columns differ")
                 sizes = [file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups)]
                 if file.metadata.num_rows > _MAX_LANES or sum(sizes) > _MAX_BYTES:
                     raise ValueError("it is too large")
-                # Arrow's threads would let go of Python's bytes a little later, which aborts a process that
+                # Arrow's threads would release Python's bytes a little later, which aborts a process that
                 # ends.
                 names = [name for name in _schema().names if not (brief and name in _DETAILS)]
                 table = file.read(names, use_threads=False)
@@ -137,7 +139,7 @@ class Statistics:
             raise DatasetError(f"{place}: not statistics of columns ({error})") from error
 
 
-_AT_ONCE = 64  # statistics that are merged at once
+_AT_ONCE = 64  # statistics merged at once
 
 
 @functools.cache
@@ -171,7 +173,7 @@ def _lanes(table: pa.Table) -> Iterator[tuple[Key, Lane]]:
         table: with the details of all lanes, or of none.
 
     Raises:
-        ValueError: a row says what no lane is.
+        ValueError: a row isn't a valid lane.
     """
     lists = [name for name in ("cells", "counts") if name in table.column_names]
     rows = table.drop_columns(lists).to_pylist()
@@ -186,7 +188,7 @@ def _lanes(table: pa.Table) -> Iterator[tuple[Key, Lane]]:
     for row, (cells, counts) in zip(rows, details, strict=True):
         key = Key(row["column"], row["field"], row["part"], row["lane"])
         if before is not None and not before < key:
-            raise ValueError(f"{key} stands after {before}")
+            raise ValueError(f"{key} comes after {before}")
         before = key
         try:
             lane = _texts(row, counts) if row["level"] is None else _numbers(row, cells, counts, is_sound)
@@ -200,7 +202,7 @@ def _lanes(table: pa.Table) -> Iterator[tuple[Key, Lane]]:
 
 @dataclass(frozen=True)
 class _Lists:
-    """A column of lists: its numbers end to end, and where each list ends."""
+    """A column of lists: its numbers concatenated, and the end of each list."""
 
     flat: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -218,7 +220,7 @@ class _Lists:
             begin = end
 
     def ascend(self) -> bool:
-        """Whether the numbers of each list ascend."""
+        """Return whether the numbers of each list ascend."""
         follows = self.flat[1:] > self.flat[:-1]
         borders = self.ends[(self.ends > 0) & (self.ends < len(self.flat))] - 1
         follows[borders] = True
@@ -228,9 +230,9 @@ class _Lists:
 def _numbers(row: Mapping[str, Any], numbers: Any, counts: Any, is_sound: bool) -> Numbers:
     """
     Args:
-        numbers, counts: of the cells; None of brief statistics.
-        is_sound: whether all cells are known to ascend, and all counts to be above 0: looked at together,
-            these take a tenth of the time.
+        numbers, counts: of the cells; None for brief statistics.
+        is_sound: whether all cells are known to ascend, and all counts to be above 0: checked together, these
+            take a tenth of the time.
     """
     tallies = {name: row[name] for name in _COUNTS}
     low, high = (None if row[name] is None else Dyadic.parse(row[name]) for name in ("low", "high"))
@@ -240,7 +242,7 @@ def _numbers(row: Mapping[str, Any], numbers: Any, counts: Any, is_sound: bool) 
     total = Dyadic.parse(row["total"])
     lane = Numbers(**tallies, low=low, high=high, total=total, squares=squares, cells=cells)
     if min(tallies.values()) < 0 or lane.finite < 0:
-        raise ValueError("its counts make no sense")
+        raise ValueError("its counts are invalid")
     num = 0 if row["part"] == ROWS else lane.finite
     if not _are_sums(lane, num, is_brief):
         raise ValueError("its sums don't fit its range")
@@ -254,18 +256,18 @@ def _numbers(row: Mapping[str, Any], numbers: Any, counts: Any, is_sound: bool) 
         raise ValueError("its cells don't fit its counts")
     end = end_of(level)
     if num and not -end <= int(numbers[0]) <= int(numbers[-1]) < end:
-        raise ValueError("it has cells beyond all numbers")
+        raise ValueError("it has cells beyond the range of floats")
     return lane
 
 
 def _are_sums(lane: Numbers, num: int, is_brief: bool) -> bool:
-    """Whether so many numbers may have this range and these sums, of which brief statistics have one."""
+    """Return whether this many numbers may have this range and these sums, one sum for brief statistics."""
     low, high = lane.low, lane.high
     if not num or low is None or high is None:
         return num == 0 and low is None and high is None and lane.total == lane.squares == Dyadic()
     if any(end.e + end.m.bit_length() > FLOAT_BITS for end in (low, high)):
         return False
-    # As whole numbers of 2**e, and squares of 2**f: some thousand lanes of a version are looked at so.
+    # As whole numbers of 2**e, and squares of 2**f: fast enough for thousands of lanes of a version.
     e = min(low.e, high.e, lane.total.e)
     least, most, total = (one.m << (one.e - e) for one in (low, high, lane.total))
     if not num * least <= total <= num * most:
@@ -281,7 +283,7 @@ def _are_sums(lane: Numbers, num: int, is_brief: bool) -> bool:
 def _texts(row: Mapping[str, Any], counts: Any) -> Texts:
     texts, count = row.get("texts"), row["count"]
     if count < 0:
-        raise ValueError("its counts make no sense")
+        raise ValueError("its counts are invalid")
     if texts is None:
         return Texts(count, None)
     known = dict(zip(texts, counts.tolist(), strict=True))

@@ -1,7 +1,7 @@
-"""Sums of floats without any rounding, so that they don't depend on the order in which values come.
+"""Exact sums of floats, which don't depend on the order of values.
 
 Here: numbers `m * 2**e` of any size (`Dyadic`), and the sums of the rows of a matrix and of their squares.
-Elsewhere: what is made of them (logloom.statistics.series).
+Elsewhere: their use (logloom.statistics.series).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Dyadic:
         """The inverse of `str`.
 
         Raises:
-            ValueError: it says no number.
+            ValueError: not a number.
         """
         match = _TEXT.fullmatch(text)
         if match is None:
@@ -67,7 +67,7 @@ class Dyadic:
 
     @classmethod
     def total(cls, numbers: Iterable[Dyadic]) -> Self:
-        """The sum, which is the same in any order."""
+        """Return the sum, which is the same in any order."""
         known = list(numbers)
         least = min((one.e for one in known), default=0)
         return cls.scaled(sum(one.m << (one.e - least) for one in known), least)
@@ -97,12 +97,12 @@ class Dyadic:
 
 
 def mean_of(total: Dyadic, count: int) -> float:
-    """The mean, rounded once."""
+    """Return the mean, rounded once."""
     return float(total.fraction / count)
 
 
 def std_of(total: Dyadic, squares: Dyadic, count: int) -> float:
-    """The standard deviation (of the values themselves, as numpy's), off by an ulp or two at most.
+    """Return the population standard deviation, like numpy's, with an error of at most an ulp or two.
 
     >>> bool(std_of(Dyadic.of(6), Dyadic.of(14), 3) == np.std([1, 2, 3]))
     True
@@ -117,12 +117,11 @@ def std_of(total: Dyadic, squares: Dyadic, count: int) -> float:
         return sys.float_info.max
 
 
-# value     = q0 * 2**s  +  q1 * 2**(s-20)  +  q2 * 2**(s-40) + …    q whole, at most 2**20
-# square    = q0*q0 * 2**2s  +  2*q0*q1 * 2**(2s-20)  +  …
-# Sums of at most 4096 such q, or products of two, are whole and below 2**53: floats hold them exactly,
-# whoever adds them up in whatever order. So BLAS may.
+# value     = q0 * 2**s  +  q1 * 2**(s-20)  +  q2 * 2**(s-40) + …    q whole, at most 2**20 square    = q0*q0
+# * 2**2s  +  2*q0*q1 * 2**(2s-20)  +  … Sums of at most 4096 such q, or products of two, are whole and below
+# 2**53: floats represent them exactly in any order of summation. So BLAS can be used.
 def sums_of(values: NDArray[np.float64]) -> tuple[list[Dyadic], list[Dyadic]]:
-    """The sums of rows, and of their squares.
+    """Sum rows, and their squares.
 
     Args:
         values: (L, n) finite, n at most CHUNK.
@@ -151,7 +150,7 @@ def sums_of(values: NDArray[np.float64]) -> tuple[list[Dyadic], list[Dyadic]]:
 
 
 def slow_sums(values: Iterable[float]) -> tuple[Dyadic, Dyadic]:
-    """The sum, and that of the squares, of ints or floats of any size."""
+    """Sum ints or floats of any size, and their squares."""
     numbers = [Dyadic.of(value) for value in values]
     return Dyadic.total(numbers), Dyadic.total(one.squared() for one in numbers)
 
@@ -182,7 +181,7 @@ def _limb_sums(
 
 
 def _joined(limbs: Iterable[int]) -> int:
-    """The whole number of limbs, the highest first."""
+    """Return the whole number of limbs, the highest first."""
     number = 0
     for limb in limbs:
         number = (number << _BITS) + limb

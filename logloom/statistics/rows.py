@@ -1,7 +1,7 @@
-"""The lanes of rows: which numbers and texts of each column are counted together.
+"""The lanes of rows: numbers and texts of a column that are counted together.
 
 Here: `RowStatistics`, which is fed blocks as they are written or read.
-Elsewhere: what is known of a lane (logloom.statistics.series), of all lanes (logloom.statistics.columns).
+Elsewhere: statistics of a lane (logloom.statistics.series), of all lanes (logloom.statistics.columns).
 
     one number                        a lane
     a vector or matrix, up to 64      a lane for each element
@@ -28,9 +28,9 @@ from logloom.statistics.columns import LENGTHS, ROWS, VALUES, Key, Statistics
 from logloom.statistics.exact_sums import CHUNK
 from logloom.statistics.series import Lane, Numbers, merged_lanes, numbers_of, texts_of, whole_numbers_of
 
-MAX_LANES = 64  # elements of a vector or matrix that have lanes of their own
+MAX_LANES = 64  # elements of a vector or matrix with separate lanes
 MAX_CHANNELS = 16  # of the last axis of larger ones
-SAMPLE = 64  # positions of a large value that are looked at
+SAMPLE = 64  # positions of a large value that are sampled
 _WAITING = 1 << 17  # numbers that wait to be counted together
 _AT_ONCE = 1 << 14  # numbers that are counted together, so that they stay in a processor's cache
 _MERGED = 64  # parts of a lane that wait to be merged
@@ -38,10 +38,10 @@ _WHOLE = 2**53
 
 
 class RowStatistics:
-    """Statistics of rows, fed block by block; where blocks are cut makes no difference.
+    """Statistics of rows, fed block by block; the result doesn't depend on how rows are split into blocks.
 
     Args:
-        every_value: whether to look at all of large values, not at a sample of their positions.
+        every_value: whether to count all of large values, not a sample of positions.
     """
 
     def __init__(self, schema: Schema, *, every_value: bool = False):
@@ -56,7 +56,7 @@ class RowStatistics:
         self._num_waiting = 0
 
     def update(self, block: Block) -> None:
-        """Takes the next rows."""
+        """Add the next rows."""
         for name, ctype in self._types.items():
             values = block.columns[name]
             self._rows[name] += len(values)
@@ -78,7 +78,7 @@ class RowStatistics:
             self._count()
 
     def close(self) -> Statistics:
-        """What is known of all rows."""
+        """Return the statistics of all rows."""
         self._count()
         for name, rows in self._rows.items():
             missing = self._missing[name]
@@ -119,7 +119,7 @@ class RowStatistics:
                 self._elements(name, "", positions[chosen])
 
     def _elements(self, name: str, field: str, values: Array) -> None:
-        """Takes (n, *shape) values: a lane for each element of the shape, or few where it is large."""
+        """Add (n, *shape) values: a lane for each element of the shape, or fewer if it is large."""
         dtype = values.dtype
         if dtype.names is not None:
             for part in dtype.names:
@@ -128,7 +128,7 @@ class RowStatistics:
             self._elements(name, f"{field}.real" if field else "real", values.real)
             self._elements(name, f"{field}.imag" if field else "imag", values.imag)
         elif dtype.kind == "U":
-            # Half of a surrogate pair is no text that a file could hold.
+            # Half of a surrogate pair can't be stored in a file.
             texts = (text.encode(errors="replace").decode() for text in values.reshape(-1).tolist())
             self._know(Key(name, field, VALUES, 0), texts_of(texts))
         elif dtype.kind in "biuf":
@@ -137,7 +137,7 @@ class RowStatistics:
             self._numbers(name, field, VALUES, values)
 
     def _numbers(self, name: str, field: str, part: str, values: Array) -> None:
-        """Takes (n, *shape) numbers, each element of the shape being a lane."""
+        """Add (n, *shape) numbers, with a lane for each element of the shape."""
         lanes = values.reshape(len(values), math.prod(values.shape[1:])).T
         if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and _are_large(values):
             for number, lane in enumerate(lanes):
@@ -148,7 +148,7 @@ class RowStatistics:
         self._num_waiting += values.size
 
     def _count(self) -> None:
-        """Counts all numbers that wait; those of many columns at once, where there are as many of each."""
+        """Count all waiting numbers; those of several columns at once if there are as many of each."""
         together: dict[int, list[tuple[Key, NDArray[np.float64]]]] = defaultdict(list)
         for (name, field, part, _), pieces in self._waiting.items():
             for number, lane in enumerate(np.concatenate(pieces, axis=1)):
@@ -166,20 +166,20 @@ class RowStatistics:
     def _know(self, key: Key, lane: Lane) -> None:
         known = self._known[key]
         known.append(lane)
-        if len(known) >= _MERGED:  # so that many rows take no more room than some
+        if len(known) >= _MERGED:  # so that many rows take no more memory than a few
             known[:] = [merged_lanes(known)]
 
 
 def channels_of(shape: tuple[int, ...]) -> int:
-    """How many lanes a large value of this shape has: those of its last axis, where these are few."""
+    """Return the number of lanes of a large value of this shape: those of its last axis, if these are few."""
     return shape[-1] if len(shape) > 1 and 0 < shape[-1] <= MAX_CHANNELS else 1
 
 
 @functools.lru_cache(maxsize=1024)
 def places(count: int, limit: int | None) -> NDArray[np.int64]:
-    """Which of `count` positions are looked at: all, or one of each of `limit` equal stretches of them.
+    """Select positions to sample of `count`: all, or one from each of `limit` equal parts.
 
-    Where in its stretch follows from its number alone, and in no rhythm that an image might have.
+    The place in a part depends on its number only, without a period that an image might have.
 
     >>> places(3, 8).tolist(), places(1000, 4).tolist()
     ([0, 1, 2], [0, 404, 559, 963])

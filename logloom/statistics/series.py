@@ -1,10 +1,9 @@
-"""Lanes: what is known of a series of numbers, or of texts, that can be merged with that of another.
+"""Lanes: mergeable statistics of a series of numbers, or of texts.
 
-Here: `Numbers` and `Texts`. Merging is exact, in any order and any grouping: what is known of a whole is the
-same to the bit, however it was parted.
-Elsewhere: exact sums (logloom.statistics.exact_sums), counts by cell (logloom.statistics.value_counts), which
-lanes the rows of a dataset have (logloom.statistics.rows), what people see of them
-(logloom.statistics.summary).
+Here: `Numbers` and `Texts`. Merging is exact, in any order and any grouping: the result is the same bit by
+bit, regardless of the parts.
+Elsewhere: exact sums (logloom.statistics.exact_sums), counts by cell (logloom.statistics.value_counts), the
+lanes of rows (logloom.statistics.rows), the summary for people (logloom.statistics.summary).
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from numpy.typing import NDArray
 from logloom.statistics.exact_sums import CHUNK, Dyadic, slow_sums, sums_of
 from logloom.statistics.value_counts import NO_CELLS, Cells, cells_of, floats_of, keys_of, merged_cells
 
-MAX_TEXTS = 256  # different ones that are counted
+MAX_TEXTS = 256  # limit of different ones that are counted
 MAX_TEXT = 256  # characters of one
 _WHOLE = 2**53  # floats hold all whole numbers up to it
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of a column, or of one element of it.
+    """Statistics of numbers of a column, or of one element of it.
 
     Attributes:
-        count: of all, but for NaN.
+        count: of all but NaN.
         nan: how many were NaN.
         below, above: how many of `count` were minus and plus infinity.
-        left_out: numbers of large values that nobody looked at, beside `count` and `nan`.
+        left_out: numbers of large values that weren't sampled, not in `count` and `nan`.
         low, high: least and greatest finite number; None without any.
         total, squares: the sum of finite numbers, and of their squares.
-        cells: the finite numbers by size; those beyond 2**53 that are whole are cut to 53 bits there.
+        cells: the finite numbers by size; whole ones beyond 2**53 are truncated to 53 bits there.
     """
 
     count: int = 0
@@ -56,11 +55,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts of a column.
+    """Statistics of texts of a column.
 
     Attributes:
         count: of all.
-        known: how often each occurs; None where there are more than MAX_TEXTS different ones, or long ones.
+        known: count by text; None if there are more than MAX_TEXTS different ones, or long ones.
     """
 
     count: int = 0
@@ -71,10 +70,10 @@ Lane = Numbers | Texts
 
 
 def numbers_of(values: NDArray[np.float64]) -> list[Numbers]:
-    """What is known of the numbers of each row.
+    """Return statistics of the numbers of each row.
 
     Args:
-        values: (L, n); NaN counts as NaN, whatever it stands for.
+        values: (L, n); NaN counts as NaN, whatever it means.
 
     >>> one = numbers_of(np.array([[3.0, np.nan, 1.0, 3.0]]))[0]
     >>> one.count, one.nan, float(one.low), float(one.total), one.cells.counts.tolist()
@@ -110,7 +109,7 @@ def numbers_of(values: NDArray[np.float64]) -> list[Numbers]:
 
 
 def whole_numbers_of(values: NDArray[Any]) -> Numbers:
-    """As `numbers_of`, for (n,) whole numbers that floats may not hold.
+    """`numbers_of` for (n,) whole numbers that floats may not represent.
 
     >>> float(whole_numbers_of(np.array([2**62, 1 - 2**62])).total)
     1.0
@@ -121,7 +120,7 @@ def whole_numbers_of(values: NDArray[Any]) -> Numbers:
     if max(-low, high) <= _WHOLE:
         return numbers_of(values.astype(np.float64)[None])[0]
     total, squares = slow_sums(values.tolist())
-    # To the side of zero, as all numbers of a cell are that is not a single one.
+    # Toward zero, like all numbers of a cell with several.
     cut = np.where(np.abs(values.astype(np.float64)) < _WHOLE, values, values - np.fmod(values, 4096))
     keys = np.sort(keys_of(cut.astype(np.float64) + 0.0))[None]
     (cells,) = cells_of(keys, np.array([len(values)]))
@@ -130,7 +129,7 @@ def whole_numbers_of(values: NDArray[Any]) -> Numbers:
 
 
 def texts_of(values: Iterable[str]) -> Texts:
-    """What is known of texts.
+    """Return statistics of texts.
 
     >>> texts_of(["car", "bus", "car"])
     Texts(count=3, known={'bus': 1, 'car': 2})
@@ -142,14 +141,14 @@ def texts_of(values: Iterable[str]) -> Texts:
 
 
 def texts_known(count: int, known: Mapping[str, int] | None) -> Texts:
-    """Texts that occur so often, which aren't known where they are too many or too long."""
+    """Return statistics from counts of texts, which are dropped if they are too many or too long."""
     if known is not None and (len(known) > MAX_TEXTS or any(len(text) > MAX_TEXT for text in known)):
         known = None
     return Texts(count, None if known is None else dict(sorted(known.items())))
 
 
 def merged_lanes(parts: Sequence[Lane]) -> Lane:
-    """What is known of all together; of one kind."""
+    """Merge lanes of one kind."""
     if len(parts) == 1:
         return parts[0]
     numbers = [part for part in parts if isinstance(part, Numbers)]
@@ -157,7 +156,7 @@ def merged_lanes(parts: Sequence[Lane]) -> Lane:
 
 
 def merged_numbers(parts: Sequence[Numbers]) -> Numbers:
-    """What is known of the numbers of all parts together."""
+    """Merge statistics of numbers."""
     if len(parts) == 1:
         return parts[0]
     return Numbers(

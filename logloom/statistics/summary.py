@@ -1,7 +1,7 @@
-"""What people see of statistics: one object for each column, in numbers that JSON holds.
+"""Summary of statistics for people: a JSON object per column.
 
-Here: `summary`; quantiles and histograms, with what is not known of them.
-Elsewhere: what is kept to make them from (logloom.statistics.series).
+Here: `summary`; quantiles and histograms, with their uncertainty.
+Elsewhere: the statistics behind them (logloom.statistics.series).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Histogram:
 
 
 def summary(statistics: Statistics, schema: Schema) -> dict[str, dict[str, Any]]:
-    """An object for each column, ages among them, in the schema's order.
+    """Return an object for each column, including ages, in the schema's order.
 
-    What has several numbers for each row, such as a vector or an image's channels, has lists.
+    Columns with several numbers per row, such as a vector or an image's channels, have lists.
     """
     own: dict[str, dict[Key, Lane]] = {}
     for key, lane in statistics.lanes.items():
@@ -92,13 +92,13 @@ def _field_dtype(dtype: np.dtype[Any], field: str) -> np.dtype[Any]:
 
 
 def _described(lanes: Sequence[Lane], dtype: np.dtype[Any], *, is_list: bool) -> dict[str, Any]:
-    """What is said of lanes, each value a list where they may be several."""
+    """Describe lanes, with a list for each value if there are several."""
     described = [describe(lane, dtype) for lane in lanes]
     return _listed(described) if is_list else described[0]
 
 
 def _listed(described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Objects as one object of lists, with None for what one of them lacks."""
+    """Join objects to one object of lists, with None for missing values."""
     names = dict.fromkeys(name for one in described for name in one)
     return {
         name: _listed([one.get(name, {}) for one in described])
@@ -109,10 +109,10 @@ def _listed(described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def describe(lane: Lane, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """What is said of one lane.
+    """Describe one lane.
 
     Args:
-        lane: of brief statistics, it is said how many values there are, their ends and their mean.
+        lane: for brief statistics, the result has the number of values, their extent and mean.
         dtype: of its values; whole numbers are shown as such.
     """
     if isinstance(lane, Texts):
@@ -155,21 +155,21 @@ def _number(number: Dyadic | None, is_whole: bool) -> float | int | None:
 
 
 def _is_cut(lane: Numbers) -> bool:
-    """Whether some of these whole numbers stand for others near them: floats hold all up to 2**53."""
+    """Return whether some of these whole numbers may be truncated: floats represent all up to 2**53."""
     return any(end is not None and abs(end.fraction) > _WHOLE for end in (lane.low, lane.high))
 
 
 def quantiles(
     lane: Numbers, shares: Sequence[float], *, is_whole: bool = False
 ) -> tuple[list[float | None], list[float | None]]:
-    """Quantiles of the finite numbers, between two by linear interpolation, as numpy's; and how far off each
-    may be, 0 for exact ones.
+    """Return quantiles of the finite numbers, interpolated linearly like numpy's, and the error bound of
+    each.
 
     Args:
-        is_whole: whether the numbers were integers, of which cells cut large ones.
+        is_whole: whether the numbers were integers, which cells truncate if large.
 
     Returns:
-        None for each where there are no numbers.
+        None for each if there are no numbers.
     """
     finite = lane.finite
     if not finite or lane.low is None or lane.high is None:
@@ -181,13 +181,13 @@ def quantiles(
     ends = np.cumsum(lane.cells.counts)
 
     def at(rank: int) -> tuple[float, float, float]:
-        """The least and the greatest that a number may be, and what it is if those of a cell lie evenly."""
+        """Return bounds of the number at a rank, and its value if those of a cell are evenly spaced."""
         cell = int(np.searchsorted(ends, rank, "right"))
         first, last, count = float(firsts[cell]), float(lasts[cell]), int(lane.cells.counts[cell])
         if first == last or rank in (0, finite - 1):
             end = first if first == last else (low if rank == 0 else high)
             return end, end, end
-        if max(-first, last) < _TINY:  # what else is there than zeros
+        if max(-first, last) < _TINY:  # only zeros are left
             return first, last, 0.0
         share = (rank - (int(ends[cell]) - count) + 0.5) / count
         return first, last, min(max(first + (last - first) * share, first), last)
@@ -205,14 +205,14 @@ def quantiles(
 
 
 def _between(a: float, b: float, share: float) -> float:
-    """As numpy interpolates, to the bit, but for numbers whose difference no float holds."""
+    """Interpolate like numpy, bit by bit, except for numbers whose difference is beyond floats."""
     if math.isinf(b - a):
         return a * (1 - share) + b * share
     return a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share)
 
 
 def histogram(cells: Cells, *, is_whole: bool = False) -> Histogram:
-    """The counts of cells, none of which lies across an edge.
+    """Count cells in bins, whose edges no cell crosses.
 
     Args:
         cells: at least one.

@@ -1,4 +1,4 @@
-"""Cells: how often which values occur, in bounded room, whatever the order in which they come.
+"""Cells: counts of values in bounded memory, independent of their order.
 
 Floats have an order that is also that of 64-bit whole numbers, their *keys*; a cell is all values whose keys
 share their upper bits. At level 0 a cell is one value, and each level joins two neighbours, until a power of
@@ -10,8 +10,8 @@ have cells as wide as its own.
     level 48 + k               [0, w)  [w, 2w)  …  up to 32 w = 2**(k - 1021), and from there on as above
 
 The level of many values is the least at which they fill no more than CELLS cells. As it depends on the values
-alone, and those of a part never need a higher one than the whole, counts are the same however values were
-parted, and in whichever order the parts were merged. Negative values lie in cells as their magnitudes do.
+alone, and a part never needs a higher one than the whole, counts are the same for any parts merged in any
+order. Cells of negative values mirror those of their magnitudes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cells:
     """Counts of values by cell.
 
     Attributes:
-        level: of all cells; at 0 each holds one value.
+        level: of all cells; at 0 each is one value.
         numbers: (k,) ascending; -1 is the one just below 0.
         counts: (k,) above 0.
     """
@@ -72,7 +72,7 @@ NO_CELLS = Cells(0, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def keys_of(values: NDArray[np.float64]) -> Ints:
-    """Whole numbers in the order of floats; NaNs without a sign come last.
+    """Map floats to whole numbers in the same order; NaNs without a sign come last.
 
     >>> keys_of(np.array([-1.0, 0.0, 1.0])).argsort().tolist()
     [0, 1, 2]
@@ -87,7 +87,7 @@ def floats_of(keys: Ints) -> NDArray[np.float64]:
 
 
 def end_of(level: int) -> int:
-    """The number after that of the last cell of a level, which finite floats end in."""
+    """Return the number after that of the last cell of finite floats at a level."""
     return _END >> level if level <= RELATIVE else (_END >> RELATIVE) - _CELLS * (level - RELATIVE)
 
 
@@ -95,7 +95,7 @@ def end_of(level: int) -> int:
 
 
 def _raised(numbers: Ints, level: int, higher: int) -> Ints:
-    """The numbers that cells of a level have at a higher one; both at most RELATIVE, or both at least."""
+    """Return the numbers of a level's cells at a higher one; both at most RELATIVE, or both at least."""
     if higher <= RELATIVE:
         return numbers >> (higher - level)
     negative = numbers < 0
@@ -127,7 +127,7 @@ def _bits_of(sizes: Ints, level: int) -> Ints:
 
 
 def _levels(steps: Ints, highest: int) -> Ints:
-    """(L,) the least level, up to `highest`, at which each row needs at most CELLS cells; `highest` if none.
+    """(L,) the lowest level, up to `highest`, at which each row needs at most CELLS cells; `highest` if none.
 
     Args:
         steps: (L, n) bits in which each number differs from the one before; 0 for the first.
@@ -153,7 +153,7 @@ def _bit_lengths(numbers: Ints) -> Ints:
 
 
 def _leveled(level: int, numbers: Ints, counts: Ints) -> Cells:
-    """Cells of a level, ascending, at the least level at which they are few enough."""
+    """Raise cells of a level, ascending, to the lowest level with few enough of them."""
     if len(numbers) > CELLS and level < RELATIVE:
         steps = np.zeros((1, len(numbers)), np.int64)
         steps[0, 1:] = numbers[1:] ^ numbers[:-1]
@@ -173,7 +173,7 @@ def _leveled(level: int, numbers: Ints, counts: Ints) -> Cells:
 
 
 def _joined(numbers: Ints, counts: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Ascending numbers, each once, and the sums of their counts."""
+    """Return ascending numbers, each once, and the sums of their counts."""
     if not len(numbers):
         return numbers, counts
     firsts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
@@ -184,11 +184,11 @@ def _joined(numbers: Ints, counts: NDArray[Any]) -> tuple[Ints, Ints]:
 
 
 def cells_of(keys: Ints, counts: Ints) -> list[Cells]:
-    """The cells of each row's values.
+    """Return the cells of each row's values.
 
     Args:
         keys: (L, n) ascending in each row.
-        counts: (L,) how many of a row's, the first ones, are meant.
+        counts: (L,) number of keys to use of each row.
     """
     rows, width = keys.shape
     if not width:
@@ -210,7 +210,7 @@ def cells_of(keys: Ints, counts: Ints) -> list[Cells]:
 
 
 def merged_cells(parts: Sequence[Cells]) -> Cells:
-    """The cells of all values together.
+    """Merge cells.
 
     >>> one, other = (cells_of(keys_of(np.array([[x, 2.0]])), np.array([2]))[0] for x in (1.0, 2.0))
     >>> merged_cells([one, other]).counts.tolist()
