@@ -1,13 +1,12 @@
-"""Accounts: what became of every message and every tick.
+"""Accounts: the use of every message and every tick.
 
-Here: the `Tally` of a partition, and `reconcile`, which adds up those of a log.
-Elsewhere: what is counted (logloom.transforms.rows.row_stream), who stores tallies
-(logloom.io.catalog.entries).
+Here: the `Tally` of a partition, and `reconcile`, which sums those of a log.
+Elsewhere: counting (logloom.transforms.rows.row_stream), storing tallies (logloom.io.catalog.entries).
 
 A message is counted by the span that owns its message time (without a column's offset), a refused one by the
-span that owns its log time. A column *uses* a message that stands in a row, so one that served only dropped
-ticks is not chosen. Spans know of the messages they use from other spans, and of their own ones that other
-spans may use; the union of both is taken when all spans are there.
+span that owns its log time. A column *uses* a message if a row contains it, so one used only by dropped ticks
+is not chosen. Spans record the messages they use from other spans, and their own ones that other spans may
+use; these are matched once all spans are complete.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from logloom.transforms.rows.spans import tick_ranges
 WHOLE_TOPIC = -1  # the position of a refusal of all messages of a topic, which a column can't take
 SET_BACK_REMEDY = (
     "`time: {set_back: first}` in the recipe keeps the messages before, `last` those after, `split` both as "
-    "logs of their own."
+    "separate logs."
 )
 
 Times = NDArray[np.int64]
@@ -40,13 +39,13 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ColumnTally:
-    """What a span knows of a column's messages.
+    """Counts of a column's messages in a span.
 
     Attributes:
         used: messages that the span owns and the column uses within it.
         used_outside: positions of messages that it uses but does not own, ascending.
         unused_edge: positions of messages that it owns and does not use, but other spans may; ascending.
-        refused: messages that the span owns and this column alone can't use.
+        refused: messages of the span that only this column can't use.
     """
 
     used: int = 0
@@ -57,13 +56,13 @@ class ColumnTally:
 
 @dataclass(frozen=True)
 class LabelTally:
-    """What a span knows of a column's labels; positions are those in the labels of the log.
+    """Counts of a column's labels in a span; positions are those in the labels of the log.
 
     Attributes:
-        owned: labels whose times lie in the span; used: of these, those that stand in a row of the span.
-        used_outside, unused_edge: as of messages, see `ColumnTally`.
-        unmatched: the first of those that the span owns and no span uses.
-        without: rows that have no label; without_at: ticks of the first.
+        owned: labels with times in the span; used: of these, those in a row of the span.
+        used_outside, unused_edge: as for messages, see `ColumnTally`.
+        unmatched: the first of those in the span that no span uses.
+        without: rows without a label; without_at: ticks of the first.
     """
 
     owned: int = 0
@@ -81,19 +80,19 @@ class Tally:
 
     Attributes:
         planned: ticks of the span.
-        rows: those that became rows.
-        dropped: those that did not, by reason, in the order of the recipe.
+        rows: ticks that became rows.
+        dropped: other ticks, by reason, in the order of the recipe.
         owned: usable messages that the span owns, by topic read.
-        lost: messages that the log's reader refused.
-        columns: by column that comes from a topic.
-        purged: messages that the span owns and that were erased from the log, by topic.
-        lacking: ticks without a pose, by column that is looked up and by reason.
-        notes: what is strange about frames, and how many transforms it concerns.
+        lost: messages refused by the log's reader.
+        columns: by column of a topic.
+        purged: erased messages of the span, by topic.
+        lacking: ticks without a pose, by column of poses and by reason.
+        notes: anomalies of frames, and the number of affected transforms.
         labels: by column of labels.
-        splits: where rows are split, the split of each and the number of rows, run after run.
-        last_at: of notes that concern messages the log time of the last of these, ns.
-        turns: by column whose values may wrap, what they show of that, number by number.
-        tried: ticks at which a pose was looked up, or points were to be moved, by column.
+        splits: if rows are split, runs of (split, number of rows).
+        last_at: log time of the last message of a note, ns.
+        turns: by column whose values may wrap, evidence of that, number by number.
+        tried: ticks of lookups of poses or deskewing of points, by column.
     """
 
     start: int
@@ -115,12 +114,12 @@ class Tally:
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        """All that was refused, by the reader or by a column."""
+        """All refusals, by the reader or by a column."""
         return _distinct([*self.lost, *(r for column in self.columns.values() for r in column.refused)])
 
     def to_json(self) -> dict[str, Any]:
         fields = asdict(self)
-        # As it was written before there could be any.
+        # omitted if there are none
         for name in ("purged", "lacking", "notes", "labels", "splits", "last_at", "turns", "tried"):
             if not fields[name]:
                 del fields[name]
@@ -129,17 +128,19 @@ class Tally:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], folder: str = "a unit") -> Tally:
         """
+        Inverse of `to_json`.
+
         Args:
             folder: URI of the unit's folder, for errors.
 
         Raises:
-            DatasetError: it isn't what `to_json` gives.
+            DatasetError: not data of `to_json`.
         """
         return checked(cls, data, f"{folder}: the unit's entry: tally", "remove this folder and build again")
 
 
 def dropped_of(tallies: Sequence[Tally]) -> dict[str, int]:
-    """How many rows partitions dropped together, by the reason."""
+    """Sum the dropped rows of partitions by reason."""
     dropped: Counter[str] = Counter()
     for tally in tallies:
         dropped.update(tally.dropped)
@@ -148,7 +149,7 @@ def dropped_of(tallies: Sequence[Tally]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Seen:
-    """A column's messages in one piece of a span; positions come with message times."""
+    """A column's messages in one piece of a span, with positions in order of message times."""
 
     used: int
     outside: tuple[Times, Times]
@@ -157,12 +158,12 @@ class Seen:
 
 
 def within(times: Times, span: Span) -> Mask:
-    """Which times a span owns; its ends may be open."""
+    """Select the times of a span, whose ends may be open."""
     return (times >= span.start) & ((times < span.stop) | (span.stop == MAX_TIME))
 
 
 def near_edge(times: Times, sampling: Sampling, span: Span) -> Mask:
-    """Which of its own message times ticks of other spans may reach."""
+    """Select own message times that ticks of other spans may reach."""
     # A tick before the span is start - 1 at most, and uses message times up to forward - offset beyond it.
     before, after = (
         span.start + sampling.forward - sampling.offset,
@@ -177,7 +178,7 @@ def near_edge(times: Times, sampling: Sampling, span: Span) -> Mask:
 
 
 def see(sampling: Sampling, span: Span, times: Times, positions: Times, used: Mask) -> Seen:
-    """Accounts for a column's messages in one piece of a span."""
+    """Count a column's messages in one piece of a span."""
     own = within(times, span)
     outside = used & ~own
     edge = own & ~used & near_edge(times, sampling, span)
@@ -185,7 +186,7 @@ def see(sampling: Sampling, span: Span, times: Times, positions: Times, used: Ma
 
 
 def add_up(seen: Sequence[Seen], sampling: Sampling, span: Span) -> ColumnTally:
-    """Accounts for a column in a span, from those of its pieces."""
+    """Sum a column's counts in a span from those of its pieces."""
     outside, outside_times = _joined([s.outside for s in seen])
     edge, edge_times = _joined([s.edge for s in seen])
     used_by_other_piece = np.isin(edge, outside)
@@ -206,7 +207,7 @@ def _joined(parts: Sequence[tuple[Times, Times]]) -> tuple[Times, Times]:
 
 @dataclass(frozen=True)
 class ColumnAccount:
-    """What became of the messages of a column's topic: used + not_chosen + refused are all that was kept."""
+    """Use of a column's topic: used + not_chosen + refused are all remaining messages."""
 
     used: int
     not_chosen: int
@@ -215,13 +216,13 @@ class ColumnAccount:
 
 @dataclass(frozen=True)
 class TopicAccount:
-    """What became of a topic's messages.
+    """Use of a topic's messages.
 
     Attributes:
         messages: in the log.
         refused: by the reader, or by a column.
         columns: of this topic.
-        purged: erased from the log, and read by nothing.
+        purged: erased from the log.
     """
 
     messages: int
@@ -231,25 +232,25 @@ class TopicAccount:
 
 
 def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> dict[str, TopicAccount]:
-    """Adds up a log's tallies, by topic in name order.
+    """Sum a log's tallies, by topic in name order.
 
     Args:
-        tallies: of all its partitions, in any order; none where the log has no ticks.
+        tallies: of all its partitions, in any order; none if the log has no ticks.
 
     Raises:
-        LogloomError: a partition is missing or twice there, or the sums don't meet.
+        LogloomError: a partition is missing or duplicated, or the sums don't match.
     """
     tallies = sorted(tallies, key=lambda tally: tally.start)
     place = summary.uris[0] if summary.uris else "log"
     _check_ticks(plan, summary, tallies, place)
     lost = _distinct([*summary.refusals, *(refusal for tally in tallies for refusal in tally.lost)])
-    # Where the log itself is damaged, its index can't be trusted to count what was lost.
+    # The index of a damaged log can't be trusted to count losses.
     damaged = bool(summary.refusals) or any(refusal.topic == "" for refusal in lost)
     topics = {c.topic for c in plan.columns} | {t for tally in tallies for t in tally.owned}
     accounts = {}
     for topic in sorted(topics & summary.topics.keys()):
         messages = summary.topics[topic].num_messages
-        if summary.pass_positions is not None:  # static columns take messages of other passes, too
+        if summary.pass_positions is not None:  # static columns use messages of other passes, as well
             messages = max([messages, *(_used_as_static(plan, topic, tally) for tally in tallies)])
         usable = messages
         refused = purged = 0
@@ -259,12 +260,12 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
             refused = sum(refusal.num_messages for refusal in mine)
             refused += summary.topics[topic].num_strays
             purged = sum(tally.purged.get(topic, 0) for tally in tallies)
-            # The reader lists no stray, so that this is a chunk with strays of which some are lost.
+            # The reader reports no strays, so this is a chunk with strays, some of which are lost.
             lost_at = np.array([refusal.log_time for refusal in mine], np.int64)
             if damaged or summary.recorded.are_strays(lost_at).any():
                 messages = max(messages, usable + refused + purged)
                 refused = messages - usable - purged
-            elif summary.pass_positions is not None and mine:  # a stretch may hold messages of two passes
+            elif summary.pass_positions is not None and mine:  # a stretch may contain messages of two passes
                 messages = max(messages, usable + refused + purged)
             elif messages != usable + refused + purged:
                 raise LogloomError(
@@ -278,15 +279,15 @@ def reconcile(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> d
 
 
 def _used_as_static(plan: RowPlan, topic: str, tally: Tally) -> int:
-    """How many messages of a topic static columns of a partition use."""
+    """Count the messages of a topic that static columns of a partition use."""
     own = [c.name for c in plan.columns if c.topic == topic and c.sampling.rules.uses == "topic"]
     return max((tally.columns[name].used for name in own if name in tally.columns), default=0)
 
 
 def strays_of(plan: RowPlan, summary: LogSummary) -> Iterator[Refusal]:
-    """The messages outside a log's recording, as one refusal for each topic and run.
+    """Return the messages outside a log's recording, as one refusal for each topic and run.
 
-    Topics that are used as static alone are exempt: their messages count at all times.
+    Topics used only as static are exempt: their messages apply to all times.
     """
     clock = clock_topics(plan.clock)
     columns = [(c.topic, c.sampling.rules.uses == "topic") for c in plan.columns]
@@ -303,16 +304,16 @@ def strays_of(plan: RowPlan, summary: LogSummary) -> Iterator[Refusal]:
 
 
 def check_clock(summary: LogSummary) -> None:
-    """Checks that the clock of a log's recorder wasn't set back.
+    """Check that the clock of a log's recorder wasn't set back.
 
     Raises:
-        LogReadError: it was: messages of overlapping passes would take turns in its rows.
+        LogReadError: it was, so its rows would mix messages of overlapping passes.
     """
     if places := summary.recorded.set_backs:
         where = ", ".join(place.words for place in places[:5]) + (" …" if len(places) > 5 else "")
         raise LogReadError(
-            f"{summary.uris[0]}: the clock was set back by {where} (in the order of the file), so messages "
-            f"before and after lie at the same times. {SET_BACK_REMEDY}"
+            f"{summary.uris[0]}: the clock was set back by {where} (in the order of the file), so times of "
+            f"messages before and after overlap. {SET_BACK_REMEDY}"
         )
 
 
@@ -325,8 +326,10 @@ def _topic_account(
     place: str,
 ) -> TopicAccount:
     """
+    Describe the use of a topic.
+
     Args:
-        lost: positions of what the reader refused.
+        lost: positions of messages that the reader refused.
     """
     messages, usable, refused = counts
     is_unfit = False
@@ -342,7 +345,7 @@ def _topic_account(
             columns[column.name] = ColumnAccount(0, 0, messages)
             continue
         if column.sampling.rules.uses == "topic":
-            # Stamps don't matter to it, so it may well use a message that other columns can't.
+            # It ignores stamps, so it may use a message that other columns can't.
             used = max((part.used for part in parts), default=0)
             unusable |= own
             columns[column.name] = ColumnAccount(used, messages - used - len(own), len(own))
@@ -364,7 +367,7 @@ def _topic_account(
 def _check_ticks(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally], place: str) -> None:
     bounds = [MIN_TIME, *(tally.stop for tally in tallies)]
     if tallies and (bounds[-1] != MAX_TIME or bounds[:-1] != [tally.start for tally in tallies]):
-        raise LogloomError(f"{place}: its {len(tallies)} partitions don't share out its time: one is missing")
+        raise LogloomError(f"{place}: its {len(tallies)} partitions don't cover its time: one is missing")
     planned = sum(tally.planned for tally in tallies)
     kept = sum(tally.rows + sum(tally.dropped.values()) for tally in tallies)
     if isinstance(plan.clock, RateClock) and summary.num_messages:

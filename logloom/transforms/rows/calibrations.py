@@ -1,7 +1,7 @@
-"""Calibrations of cameras over a log: which topics hold them, and whether they change.
+"""Calibrations of cameras in a log: their topics and changes.
 
-Here: pure functions of a log. A *calibration* is the matrix K, the distortion D, its model and the size that
-one message of sensor_msgs/CameraInfo or foxglove.CameraCalibration says.
+Here: pure functions of a log. A *calibration* is the matrix K, the distortion D, its model and the size in
+one message of sensor_msgs/CameraInfo or foxglove.CameraCalibration.
 Elsewhere: their columns (adapters camera_matrix and distortion), the recipe's `calibration`
 (logloom.recipe.calibration), the frame of a camera (logloom.transforms.rows.frames).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from logloom.resample.frame_tree import Times
     from logloom.transforms.rows.plan.row_plan import RowPlan, Span
 
-CALIBRATION = "the calibration on "  # the beginning of notes on calibrations
+CALIBRATION = "the calibration on "  # prefix of notes on calibrations
 
 _MATRIX = FieldSpec(adapter="camera_matrix")
 _PARTS = (
@@ -32,16 +32,16 @@ _PARTS = (
     FieldSpec(("height", "width")),
 )
 _AT_A_TIME = 4096  # messages
-MAX_TIMES = 5  # of changes, that people are told
+MAX_TIMES = 5  # of changes to report
 
 
 def camera_topics(log: Log) -> Iterator[str]:
-    """The topics of a log that hold calibrations, in name order."""
+    """Return the topics of a log with calibrations, in name order."""
     return (topic for topic in log.summary.topics if len(_parts(log, topic)) == len(_PARTS))
 
 
 def calibration_changes(log: Log, topic: str) -> Times:
-    """The log times of the messages whose calibration isn't that of the message before.
+    """Return the log times of messages whose calibration differs from the previous message's.
 
     Raises:
         LogReadError: damage, under `on_error` fail.
@@ -53,10 +53,10 @@ def calibration_changes(log: Log, topic: str) -> Times:
 
 
 def changes_in_words(times: Times) -> str:
-    """How often a calibration changes, and the first times.
+    """Describe how often a calibration changes, with the first times.
 
     Args:
-        times: (n,) log times, as `calibration_changes` gives them, n >= 1.
+        times: (n,) log times, of `calibration_changes`, n >= 1.
 
     Examples:
         >>> changes_in_words(np.array([1_700_000_000_500_000_000]))
@@ -67,7 +67,7 @@ def changes_in_words(times: Times) -> str:
 
 
 def ends_otherwise(log: Log, topic: str) -> bool:
-    """Whether the last calibration of a topic isn't its first; reads these two messages alone.
+    """Return whether the last calibration of a topic differs from its first; reads only these two messages.
 
     Raises:
         LogReadError: damage, under `on_error` fail.
@@ -81,8 +81,8 @@ def ends_otherwise(log: Log, topic: str) -> bool:
 
 
 def calibration_note(log: Log, topic: str, span: Span) -> dict[str, tuple[int, int]]:
-    """That messages of a span have another calibration than the topic's last one in the log: how many, and
-    the log time of the last.
+    """Note messages of a span whose calibration isn't the topic's last one in the log: their number, and the
+    last log time.
 
     Raises:
         LogReadError: damage, under `on_error` fail.
@@ -98,7 +98,7 @@ def calibration_note(log: Log, topic: str, span: Span) -> dict[str, tuple[int, i
 
 
 def calibration_notes(log: Log, plan: RowPlan, span: Span) -> dict[str, tuple[int, int]]:
-    """`calibration_note` of the topics whose calibration rows hold.
+    """Return `calibration_note` for topics whose calibration is in rows.
 
     Raises:
         LogReadError: damage, under `on_error` fail.
@@ -111,7 +111,7 @@ def calibration_notes(log: Log, plan: RowPlan, span: Span) -> dict[str, tuple[in
 
 
 def _parts(log: Log, topic: str) -> list[FieldSpec]:
-    """What messages of a topic say of a calibration."""
+    """Return the parts of a calibration in messages of a topic."""
     found = []
     for spec in _PARTS:
         try:
@@ -123,14 +123,14 @@ def _parts(log: Log, topic: str) -> list[FieldSpec]:
 
 
 def _recorded(log: Log, messages: Messages) -> list[bytes]:
-    """The calibration of each message, as bytes that are equal for equal ones; none of one that lacks it."""
+    """Serialize the calibration of each message, equal for equal ones; None for a message without one."""
     specs = _parts(log, messages.topic)
     found: list[bytes] = []
     for at in range(0, len(messages), _AT_A_TIME):
         rows = np.arange(at, min(at + _AT_A_TIME, len(messages)))
         try:
             found += _bytes_of(messages, specs, rows)
-        except LogReadError:  # as of a camera that isn't calibrated yet: no row may want it
+        except LogReadError:  # e.g. of a camera that isn't calibrated yet; rows may not need it
             found += [_bytes_or_none(messages, specs, row) for row in np.split(rows, len(rows))]
     return found
 

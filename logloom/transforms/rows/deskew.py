@@ -1,10 +1,10 @@
-"""Columns of points that are deskewed: what becomes of a row.
+"""Columns of deskewed points: computing a row.
 
-Here: `Deskewing`, of a column in a span, and its plan (`deskew_plan`).
-Elsewhere: the arithmetic (logloom.resample.deskew), which times points have (point_times), choosing clouds
-(topic_columns), the poses that a span knows (pose_lookups).
+Here: `Deskewing`, for a column in a span, and its plan (`deskew_plan`).
+Elsewhere: the arithmetic (logloom.resample.deskew), times of points (point_times), choosing clouds
+(topic_columns), poses of a span (pose_lookups).
 
-A row depends on its tick, its cloud and the transforms within `cache` and `around` of its message time alone,
+A row depends only on its tick, its cloud and the transforms within `cache` and `around` of its message time,
 so any partition gives the same rows.
 """
 
@@ -32,7 +32,7 @@ class Deskewing:
     """Deskews the clouds of a column.
 
     Attributes:
-        spec: what reads the times of points of a message.
+        spec: reads the times of points of a message.
     """
 
     def __init__(self, column: ColumnPlan, frames: SpanFrames, times: PointTimes):
@@ -44,11 +44,11 @@ class Deskewing:
         self.spec = self._fields.of_time(times.field, times.unit)
 
     def move(self, cloud: Array, read: Array, message_time: int, tick: int) -> tuple[Array, int]:
-        """A cloud deskewed, as a new array; or why it can't be, a position in `WHY`.
+        """Return a deskewed cloud as a new array; or why that isn't possible, a position in `WHY`.
 
         Args:
-            cloud: (n, k) or (n,) points as the column holds them.
-            read: (n,) what `spec` reads of its message.
+            cloud: (n, k) or (n,) points of the column.
+            read: (n,) values of `spec` for its message.
             message_time: of the cloud, with the column's offset.
         """
         plan = self._plan
@@ -57,12 +57,12 @@ class Deskewing:
         if len(measured) == 0:
             return cloud, FOUND
         own = self._fields.times(read, self._times.unit)[measured]
-        # Without overflow, whatever numbers stand in the message.
+        # Without overflow for any numbers in the message.
         start = message_time - self._offset if self._times.is_absolute else 0
         limit = plan.pose.around
         if ((own < start - limit) | (own > start + limit)).any():
             return cloud, FAR_TIME
-        own = own + (message_time - start)  # a sensor's delay is that of its points, too
+        own = own + (message_time - start)  # a sensor's delay is that of its points, as well
         to = tick if plan.to == "tick" else int(own.min() if plan.to == "start" else own.max())
         moved, reason = deskewed(points[:, measured], own, to, self._lookup)
         if reason != FOUND:
@@ -80,7 +80,7 @@ class Deskewing:
 
 
 def deskew_plan(column: ColumnPlan, wanted: Deskew, pose: TransformPlan) -> DeskewPlan:
-    """The plan of a column whose points are deskewed.
+    """Return the plan of a column with deskewed points.
 
     Args:
         pose: of the lidar at ticks.

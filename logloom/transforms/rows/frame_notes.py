@@ -1,9 +1,9 @@
-"""What is strange about the frames of a log: told by `logloom doctor`, and by versions of logs that they use.
+"""Notes on anomalies of a log's frames, for `logloom doctor` and records of versions.
 
-Here: `frame_notes`, which counts it for the messages of a span of log time, so that spans add up;
+Here: `frame_notes`, which counts anomalies in messages of a span of log time, so that spans can be added;
 `note_words`.
-Elsewhere: reading transforms (logloom.transforms.rows.frames), what lookups make of them
-(logloom.resample.frame_tree), notes of calibrations (logloom.transforms.rows.calibrations).
+Elsewhere: reading transforms (logloom.transforms.rows.frames), lookups in them (logloom.resample.frame_tree),
+notes of calibrations (logloom.transforms.rows.calibrations).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from logloom.transforms.rows.calibrations import CALIBRATION
 from logloom.transforms.rows.frames import LogFrames
 from logloom.transforms.rows.plan.row_plan import Span
 
-POINT_TIMES = "times of the points of "  # what notes of deskewed columns begin with; these count nothing
-MAX_NOTES = 20  # of one log; nobody reads more
+POINT_TIMES = "times of the points of "  # prefix of notes of deskewed columns; these have no counts
+MAX_NOTES = 20  # limit for one log
 MAX_NAMED = 20  # frames in one note
 
 
 def frame_notes(frames: LogFrames, span: Span) -> dict[str, int]:
-    """What is strange, and how many of the transforms in messages of a span it concerns; in a fixed order."""
+    """Return anomalies, and the number of affected transforms in messages of a span, in a fixed order."""
     counted = ((text, int(within(times, span).sum())) for text, times in _strange(frames))
     return dict([(text, count) for text, count in counted if count][:MAX_NOTES])
 
 
 def note_words(text: str, count: int, last_at: int | None = None) -> str:
-    """A note for people, with the number of what it concerns, and where given the log time of the last."""
+    """Describe a note with the number of affected items, and optionally the log time of the last."""
     if text.startswith(POINT_TIMES):
         return text
     what = counted(count, "message" if text.startswith(CALIBRATION) else "transform")
@@ -40,9 +40,9 @@ def note_words(text: str, count: int, last_at: int | None = None) -> str:
 
 
 def _strange(frames: LogFrames) -> Iterator[tuple[str, Times]]:
-    """What is strange, with the log time of each transform that is so."""
+    """Find anomalies, with the log time of each affected transform."""
     for name, times in sorted(frames.slashed.items()):
-        yield f"the name {name!r} begins with a slash, which is taken off", times
+        yield f"the name {name!r} begins with a slash, which is removed", times
     yield from sorted(frames.unusable.items(), key=lambda item: item[0])
     table = frames.table
     order = np.argsort(table.child, kind="stable")
@@ -61,7 +61,7 @@ def _of_child(frames: LogFrames, child: int, own: NDArray[np.intp]) -> Iterator[
     static = own[table.is_static[own]]
     changed = static[1:][_differ(frames, static[1:], static[:-1])]
     yield (
-        f"the static transform of frame {name} is sent again with other values; the last counts",
+        f"the static transform of frame {name} is sent again with other values; the last is used",
         times[changed],
     )
     dynamic = own[~table.is_static[own]]
@@ -70,7 +70,7 @@ def _of_child(frames: LogFrames, child: int, own: NDArray[np.intp]) -> Iterator[
     same_stamp = table.stamp[before] == table.stamp[after]
     twice = after[same_stamp & _differ(frames, before, after)]
     yield (
-        f"frame {name} has transforms that differ at one stamp: two publishers? The first counts",
+        f"frame {name} has different transforms at one stamp: two publishers? The first is used",
         times[twice],
     )
     turned = after[~same_stamp & (table.parent[before] != table.parent[after])]
@@ -87,11 +87,11 @@ def _differ(frames: LogFrames, a: NDArray[np.intp], b: NDArray[np.intp]) -> NDAr
 
 
 def _loops(frames: LogFrames) -> Iterator[tuple[str, Times]]:
-    """Frames that are above themselves by the last parent of each."""
+    """Find frames that are their own ancestors, by the last parent of each."""
     table = frames.table
     parents = {child: parent for child, parent, *_ in FrameTree(table).edges()}
     numbers = {name: number for number, name in enumerate(table.names)}
-    passed: dict[str, str] = {}  # frames, by the one that was started from when they were passed
+    passed: dict[str, str] = {}  # frames by the start of the walk that visited them
     for start in sorted(parents):
         frame = start
         while frame in parents and frame not in passed:

@@ -1,11 +1,10 @@
-"""Transforms out of messages: what the /tf and /tf_static topics of a log say of its frames.
+"""Transforms in messages: the frames in /tf and /tf_static topics of a log.
 
-Here: reading them (`read_frames`), which topics they are, and the frame that other messages are in.
-Elsewhere: the tree that they make, and lookups in it (logloom.resample.frame_tree), what is strange about
-them (frame_notes), columns (pose_lookups).
-Messages are tf2_msgs/TFMessage, tf/tfMessage, geometry_msgs/TransformStamped, nav_msgs/Odometry, and
-Foxglove's FrameTransform and FrameTransforms. A name's leading slash, a relic of tf's first version, is taken
-off, as tf2 does.
+Here: reading them (`read_frames`), finding their topics, and the frame of other messages.
+Elsewhere: the tree of transforms, and lookups in it (logloom.resample.frame_tree), anomalies (frame_notes),
+columns (pose_lookups). Messages are tf2_msgs/TFMessage, tf/tfMessage, geometry_msgs/TransformStamped,
+nav_msgs/Odometry, and Foxglove's FrameTransform and FrameTransforms. A name's leading slash, a relic of tf's
+first version, is removed, as in tf2.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from logloom.resample.frame_tree import Times, TransformTable
 from logloom.resample.poses import poses_of
 
 _FIRST_LOOK = 10 * 10**9  # ns
-_AT_A_TIME = 4096  # messages, whose names of frames are held as text
+_AT_A_TIME = 4096  # messages whose names of frames are in memory as text
 _FEW_NAMES = 64
 _NAMED = 20  # frames with one fault
 # In the order of the shapes that the adapter knows.
 _STAMPS = ("transforms[].header.stamp", "header.stamp", "transforms[].timestamp", "timestamp")
 _FRAMES = ("header.frame_id", "frame_id")
 _TRANSFORMS = FieldSpec(adapter="transforms", strings=64)
-_OF_ROW = FieldSpec()  # no field: the log knows the times of a table's rows, whatever their column and unit
+_OF_ROW = FieldSpec()  # no field: the log itself provides the times of a table's rows
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ class LogFrames:
     Attributes:
         topic: (n,) of each transform of `table`, as a position in `topics`.
         position: (n,) of its message, as of `Messages`.
-        unusable: what is wrong with transforms that can't be used, and the log times of their messages.
-        slashed: names as messages have them that begin with a slash, and likewise.
+        unusable: problems of unusable transforms, and the log times of their messages.
+        slashed: original names that begin with a slash, and the log times of their messages.
     """
 
     table: TransformTable
@@ -53,12 +52,12 @@ class LogFrames:
 
 
 def is_transform_topic(log: Log, topic: str) -> bool:
-    """Whether a topic that the log has holds transforms."""
+    """Return whether a topic of the log has transforms."""
     return _stamp_spec(log, topic) is not None
 
 
 def frame_topics(log: Log) -> tuple[list[str], list[str]]:
-    """The topics of a log that tell its frames, by their names: /tf, /robot1/tf; and static ones."""
+    """Return the topics of a log with transforms, by their names: /tf, /robot1/tf; and static ones."""
     named: dict[str, list[str]] = {"tf": [], "tf_static": []}
     for topic in log.summary.topics:
         last = topic.rpartition("/")[2]
@@ -77,16 +76,16 @@ def read_frames(
     *,
     takes_far: bool = False,
 ) -> LogFrames:
-    """The transforms of a log whose stamps lie in a range, and all static ones.
+    """Read the transforms of a log whose stamps are in a range, and all static ones.
 
     Args:
-        topics, static: those that the log lacks say nothing.
-        max_delay: the furthest a stamp may lie from its message's log time, in ns; None for any distance, for
+        topics, static: missing ones are ignored.
+        max_delay: ns; the largest distance of a stamp from its message's log time; None for any distance, for
             which the whole log is read.
-        takes_far: whether to take transforms that lie further from it, too, where they are read.
+        takes_far: whether to include transforms further from it, as far as they are read.
 
     Raises:
-        UsageError: a topic holds no transforms.
+        UsageError: a topic has no transforms.
         LogReadError: damage, under `on_error` fail.
     """
     if max_delay is None:
@@ -107,8 +106,8 @@ def read_frames(
 
 
 def frames_of(log: Log, topics: Sequence[str], static: Sequence[str], wanted: set[str]) -> set[str]:
-    """The names of the frames of a log: of its first seconds, if the wanted ones are among them, or of all
-    of it.
+    """Return names of a log's frames: in its first seconds if these include the wanted ones, else in all of
+    it.
 
     Raises:
         UsageError, LogReadError: as `read_frames`.
@@ -122,10 +121,10 @@ def frames_of(log: Log, topics: Sequence[str], static: Sequence[str], wanted: se
 
 
 def frame_named_by(log: Log, topic: str) -> str:
-    """The frame that a topic's last message is in; "" where the log has no such message.
+    """Return the frame of a topic's last message; "" if the log has no such message.
 
     Raises:
-        UsageError: messages of the topic name no frame.
+        UsageError: messages of the topic have no frame.
         LogReadError: the message is damaged, under `on_error` fail.
     """
     last = log.last_message(topic) if topic in log.summary.topics else None
@@ -140,22 +139,22 @@ def frame_named_by(log: Log, topic: str) -> str:
         if is_text:
             (name,) = last.take(spec, np.arange(1))
             return bytes(name).decode("utf-8", "replace").removeprefix("/")
-    raise UsageError(f"messages of {topic} ({log.summary.topics[topic].type}) name no frame")
+    raise UsageError(f"messages of {topic} ({log.summary.topics[topic].type}) have no frame")
 
 
 def no_transforms(log: Log, topic: str) -> str:
-    """That a topic holds no transforms, for people."""
+    """Explain that a topic has no transforms."""
     info = log.summary.topics[topic]
     if info.type != TABLE_ROW:
-        return f"{topic} holds no stamped transforms ({info.type})"
+        return f"{topic} has no stamped transforms ({info.type})"
     return (
-        f"{topic} holds no stamped transforms: a row of a table has parent_frame_id and child_frame_id, and "
+        f"{topic} has no stamped transforms: rows of a table need parent_frame_id and child_frame_id, and "
         "structs translation (x, y, z) and rotation (x, y, z, w)"
     )
 
 
 def _stamp_spec(log: Log, topic: str) -> FieldSpec | None:
-    """The field with the stamps of transforms; None where a topic holds none."""
+    """Return the field with the stamps of transforms; None if a topic has none."""
     try:
         log.column_type(topic, _TRANSFORMS)
     except UsageError:
@@ -175,9 +174,9 @@ def _stamp_spec(log: Log, topic: str) -> FieldSpec | None:
 def _pieces(
     log: Log, messages: Messages, stamp: FieldSpec, rows: NDArray[np.intp]
 ) -> Iterator[tuple[NDArray[np.intp], Ragged, Times]]:
-    """The transforms of some messages and their stamps, with those rows that are taken at a time.
+    """Yield the transforms of messages and their stamps, with the rows taken at a time.
 
-    Few are where names of frames are long: all take as much memory as the longest.
+    Fewer if names of frames are long: all take as much memory as the longest.
     """
     from logloom.transforms.suggest.samples import take_text  # most logs have no transforms
 
@@ -196,7 +195,7 @@ def _pieces(
 
 
 class _TransformReading:
-    """Transforms of several topics on their way into one table."""
+    """Transforms of several topics being collected in one table."""
 
     def __init__(self, topics: tuple[str, ...], static: frozenset[str], max_delay: int | None):
         self._topics, self._static, self._max_delay = topics, static, max_delay
@@ -243,18 +242,18 @@ class _TransformReading:
     ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         nameless = self._names.get("", -1)
         yield "lack a frame's name", (child == nameless) | (parent == nameless)
-        yield "have it as its own parent", child == parent
-        yield "are none: a number isn't finite, or the rotation's norm is zero", ~is_pose
+        yield "have their own frame as parent", child == parent
+        yield "are invalid: a number isn't finite, or the rotation's norm is zero", ~is_pose
         if topic in self._static:
             return
-        yield "have a stamp that is no time", (stamp == 0) | (stamp == MIN_TIME) | (stamp == MAX_TIME)
+        yield "have an invalid stamp", (stamp == 0) | (stamp == MIN_TIME) | (stamp == MAX_TIME)
         if self._max_delay is not None:
             latest = log_time + np.minimum(self._max_delay, MAX_TIME - log_time)
             is_far = (stamp < log_time - self._max_delay) | (stamp > latest)
-            yield "lie further from their log time than max_delay allows", is_far
+            yield "are further from their log time than max_delay allows", is_far
 
     def _numbered(self, texts: Array, log_time: Times) -> NDArray[np.intp]:
-        """Names as numbers; few of them are compared faster than they are sorted."""
+        """Return names as numbers; few of them are compared faster than sorted."""
         numbers = np.full(len(texts), -1, np.intp)
         left = np.arange(len(texts))
         for _ in range(_FEW_NAMES):
@@ -283,7 +282,7 @@ class _TransformReading:
         child, parent, stamp, pose, topic, log_time, position = (
             np.concatenate(parts) for parts in zip(empty, *self._parts, strict=True)
         )
-        order = np.argsort(position, kind="stable")  # those of one message stay as they stand in it
+        order = np.argsort(position, kind="stable")  # those of one message keep their order
         topic = topic[order]
         is_static = np.isin(topic, [i for i, name in enumerate(self._topics) if name in self._static])
         poses = np.ascontiguousarray(pose[order].T)

@@ -1,15 +1,13 @@
-"""Columns of labels: which labels a tick uses, what rows hold of them, and what became of each.
+"""Columns of labels: labels of a tick, values of rows, and the use of each label.
 
     ticks       0     100   200         tolerance 20
     labels     a b       c      d       at 5, 5, 115, 290
     row        [a b]  [c]   []          a, b and c are used; d matches no row; 200 has no label
 
 Here: `Labelled`, a column of a piece; the accounts of a span (`LabelCounts`) and of a log (`account`).
-Elsewhere: what a root keeps of labels (logloom.io.catalog.labels), the pieces that columns belong to
-(topic_columns).
-A tick uses the labels of the stamp closest to it, the earlier one on a tie, within `tolerance`. So a span
-needs no other ticks to make its rows. A label that two spans may use is accounted for when all are there, as
-messages are.
+Elsewhere: labels in a root (logloom.io.catalog.labels), the pieces of columns (topic_columns). A tick uses
+the labels of the stamp closest to it, the earlier one on a tie, within `tolerance`. So a span needs no other
+ticks to make its rows. A label that two spans may use is accounted for when all are complete, like messages.
 """
 
 from __future__ import annotations
@@ -29,15 +27,15 @@ from logloom.transforms.rows.accounts import LabelTally, Tally, near_edge, withi
 from logloom.transforms.rows.plan.row_plan import LabelPlan, RowPlan, Span
 from logloom.transforms.rows.resample import Indices, Mask, Times, choose
 
-MAX_LISTED = 20  # times of each kind that a log's record names
+MAX_LISTED = 20  # times of each kind that a log's record lists
 
 
 class Labelled:
-    """A column of a piece that comes from labels.
+    """A column of labels in a piece.
 
     Attributes:
-        used: (S,) which stamps of labels stand in rows.
-        without: ticks of rows that have no label.
+        used: (S,) stamps of labels in rows.
+        without: ticks of rows without a label.
     """
 
     def __init__(self, plan: LabelPlan, labels: LogLabels | None, ticks: Times):
@@ -53,7 +51,7 @@ class Labelled:
         return self._choice.available
 
     def rows(self, ticks: Indices) -> tuple[Values, Times, Mask]:
-        """The column at some of the piece's ticks: values, ages and availabilities."""
+        """Return the column at some of the piece's ticks: values, ages and availabilities."""
         choice, labels = self._choice.select(ticks), self._labels
         if not self._plan.many:
             return choice.apply(take(labels.values, choice.rows), self._plan.ctype, self._plan.name)
@@ -67,7 +65,7 @@ class Labelled:
         return Ragged(found, lengths), choice.age, available
 
     def keep(self, ticks: Indices) -> None:
-        """Notes that these ticks are rows."""
+        """Record that these ticks are rows."""
         choice = self._choice.select(ticks)
         self.used[choice.lo[choice.available]] = True
         self.without.append(self._ticks[ticks][~choice.available])
@@ -110,12 +108,12 @@ def _positions(mask: Mask) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class LabelAccount:
-    """What became of a log's labels in a column.
+    """Use of a log's labels in a column.
 
     Attributes:
-        labels: of the log; used: of these, those that stand in a row.
+        labels: of the log; used: of these, those in a row.
         unmatched: times of the first that match no row, ns.
-        rows: of the log; without: of these, those that have no label.
+        rows: of the log; without: of these, those without a label.
         without_at: times of the first of these, ns.
     """
 
@@ -129,7 +127,7 @@ class LabelAccount:
 
     @property
     def lines(self) -> Iterator[str]:
-        """What a log's record says of it."""
+        """Lines for a log's record."""
         if lost := self.labels - self.used:
             labels = f"{lost:,} of {counted(self.labels, 'label')} match no row"
             yield f"{self.name}: {labels}: at {_listed(self.unmatched)}"
@@ -146,14 +144,14 @@ def _listed(times: Sequence[int]) -> str:
 def account(
     plan: RowPlan, found: Mapping[str, LogLabels], tallies: Sequence[Tally]
 ) -> Iterator[LabelAccount]:
-    """Adds up what became of a log's labels.
+    """Sum the use of a log's labels.
 
     Args:
         found: its labels, by column.
-        tallies: of all its partitions; none where the log has no ticks.
+        tallies: of all its partitions; none if the log has no ticks.
 
     Raises:
-        LogloomError: the sums don't meet.
+        LogloomError: the sums don't match.
     """
     tallies = sorted(tallies, key=lambda tally: tally.start)
     rows = sum(tally.rows for tally in tallies)
@@ -184,6 +182,6 @@ def account(
 
 
 def _times(labels: LogLabels, positions: Sequence[int]) -> tuple[int, ...]:
-    """The times of labels, each once, as far as they are listed."""
+    """Return the times of labels, each once, as far as they are listed."""
     times: NDArray[np.int64] = np.unique(labels.times[np.array(positions, np.int64)])
     return tuple(times[:MAX_LISTED].tolist())

@@ -1,7 +1,7 @@
-"""Lineage: the messages of a log that stand behind one row, column by column.
+"""Lineage: the messages of a log that one row is made of, column by column.
 
-Here: `trace`, which chooses messages again as a build did, and says where each lies, or what was too far off.
-Elsewhere: the choice (resample), reading (topic_columns), what is shown of it (logloom.pipelines.head.why).
+Here: `trace`, which chooses messages like a build, and returns the place of each, or the nearest unused ones.
+Elsewhere: the choice (resample), reading (topic_columns), showing it (logloom.pipelines.head.why).
 Times are int64 nanoseconds since the Unix epoch.
 """
 
@@ -25,11 +25,11 @@ _FIRST_REACH, _LAST_REACH = 10**9, 1 << 61
 
 @dataclass(frozen=True)
 class Source:
-    """A message behind a value.
+    """A message that a value depends on.
 
     Attributes:
         time: its message time, without the column's offset; of a static column's message its log time.
-        age: the tick less that time, offset included.
+        age: the tick minus that time, including the offset.
     """
 
     time: int
@@ -40,7 +40,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Keyframe:
-    """What a picture of video is decoded from.
+    """The packets that a picture of video is decoded from.
 
     Attributes:
         key: the packet that decoding begins with.
@@ -53,13 +53,13 @@ class Keyframe:
 
 @dataclass(frozen=True)
 class Lineage:
-    """What stands behind a column's value at a tick.
+    """Messages behind a column's value at a tick.
 
     Attributes:
-        used: all messages that the value is made of, in the order of their times.
-        reason: why the value is unavailable; "" where it isn't.
-        nearest: of an unavailable value, the messages that came nearest to being used: one, or for a policy
-            that takes a message on either side of the tick, up to one on each side.
+        used: all messages of the value, in the order of their times.
+        reason: why the value is unavailable; "" if it isn't.
+        nearest: of an unavailable value, the nearest unused messages: one, or, for a policy with messages on
+            both sides of the tick, up to one on each side.
         keyframes: of pictures of video, one for each of `used`.
     """
 
@@ -71,10 +71,10 @@ class Lineage:
 
 
 def trace(log: Log, plan: RowPlan, tick: int) -> dict[str, Lineage]:
-    """The lineage of each column that comes from a topic, at one tick.
+    """Trace the lineage of each column of a topic at one tick.
 
     Raises:
-        LogReadError: the log is damaged, unless it is opened to be salvaged.
+        LogReadError: the log is damaged, unless it is opened for salvage.
     """
     span = Span(tick, tick + 1)
     found = log.read(requests_of(plan, log.summary, span))
@@ -91,6 +91,8 @@ def _trace(
     log: Log, column: ColumnPlan, found: Mapping[str, Messages], tick: int, span: Span, matched: Times
 ) -> Lineage:
     """
+    Trace one column.
+
     Args:
         matched: (1,) the time of the message that the clock chose of the topic, or (0,).
     """
@@ -153,7 +155,7 @@ def _keyframes(log: Log, column: ColumnPlan, positions: Times, tick: int) -> tup
 
 
 def _missing(sampling: Sampling) -> str:
-    """Why there is no message for a policy that had some to choose from."""
+    """Explain why there is no message for a policy that chooses among some."""
     tolerance = f"{sampling.tolerance / 1e6:g} ms"
     if sampling.rules.uses == "two":
         return f"no messages within {tolerance} on both sides of the tick"
@@ -162,13 +164,13 @@ def _missing(sampling: Sampling) -> str:
         side = "around" if back and forward else "before" if back else "after"
         return f"no message within {tolerance} {side} the tick"
     if sampling.rules.uses in ("one", "tick"):
-        return "no message at the very time of the tick"
+        return "no message at the exact time of the tick"
     first, last = (f"{edge / 1e6:g} ms" for edge in sampling.window)
     return f"no message in the window from {first} to {last}"
 
 
 def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
-    """What a policy would have used, had it come within reach; looked for ever further from the tick."""
+    """Find what a policy would have used without limit of distance, searching further and further."""
     sampling = column.sampling
     reach = max(_FIRST_REACH, 2 * sampling.back, 2 * sampling.forward)
     at = tick - sampling.offset
@@ -187,7 +189,7 @@ def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
 
 
 def _beside(usable: Indices, messages: Messages, at: int, sampling: Sampling) -> Indices:
-    """The last usable message up to a time and the first from there on; where one will do, the nearer."""
+    """Return the last usable message up to a time and the first after it; or the nearer of both."""
     times = messages.time[usable]
     before, after = usable[times <= at], usable[times >= at]
     rules = sampling.rules
@@ -204,7 +206,7 @@ def _beside(usable: Indices, messages: Messages, at: int, sampling: Sampling) ->
 
 
 def _is_all(log: Log, column: ColumnPlan, start: int, stop: int) -> bool:
-    """Whether a range of message times holds every message of the topic."""
+    """Return whether a range of message times includes every message of the topic."""
     info = log.summary.topics[column.topic]
     delay = _LAST_REACH if column.max_delay is None else column.max_delay
     return start <= max(MIN_TIME, info.first - delay) and stop > min(MAX_TIME - 1, info.last + delay)

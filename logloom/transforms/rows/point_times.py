@@ -1,12 +1,12 @@
-"""The times of a lidar's points: in which field of points they stand, in which unit, and since when.
+"""The times of a lidar's points: their field, unit and epoch.
 
-Here: `PointFields`, how the fields of a column's points are read, and `point_times`, what a sample of clouds
-over the whole log says of their times.
+Here: `PointFields`, which reads fields of a column's points, and `point_times`, which infers them from a
+sample of clouds over the whole log.
 Elsewhere: moving points to one time (deskew), clouds in bytes (logloom.io.logs.messages.point_clouds).
 
-Points lie in a message as the bytes of a cloud, or as elements of an array: rows of a table that is a sweep,
-points of Livox' messages. Each log's own clouds tell its times, so that its rows don't depend on which logs
-are built beside it.
+Points are in a message as the bytes of a cloud, or as elements of an array: rows of a table that is a sweep,
+points of Livox' messages. Times are inferred from each log's own clouds, so that its rows don't depend on
+other logs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan
 from logloom.transforms.rows.spans import ByteIndex
 
 AXES = ("x", "y", "z")
-_WINDOWS = 8  # parts of a log whose clouds are looked at, evenly spread over its bytes
-_WINDOW_CLOUDS = 3  # that a part is to hold, about: their distances are the period
-_CLOUDS = 32  # that are looked at
-_ENOUGH = 3  # clouds whose points have several times, if others have to be looked for
-_FIRST_REACH = 10**9  # ns; how far before its end a log is searched for these at first
-_MAX_READ = 64 << 20  # bytes of messages that are searched at a time
-# How long a sweep may last: in periods of its topic (one that is cut to its front or thinned lasts less, one
-# of several lidars more), or in ns where a topic has one message. Below a factor of 1000, so that no two
+_WINDOWS = 8  # parts of a log whose clouds are sampled, evenly spread over its bytes
+_WINDOW_CLOUDS = 3  # wanted clouds per part: their distances are the period
+_CLOUDS = 32  # limit of sampled clouds
+_ENOUGH = 3  # wanted clouds with several times, if others are needed
+_FIRST_REACH = 10**9  # ns; how far before its end a log is first searched for these
+_MAX_READ = 64 << 20  # bytes of messages searched at a time
+# Limits of a sweep's duration: in periods of its topic (one that is cut to its front or thinned lasts less,
+# one of several lidars more), or in ns if a topic has one message. Below a factor of 1000, so that no two
 # units fit.
 _OF_PERIOD = 0.005, 2.5
 _ALONE = 10e6, 250e6
@@ -49,7 +49,7 @@ Fields = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class PointFields:
-    """How single fields of a column's points are read.
+    """Reads single fields of a column's points.
 
     Attributes:
         spec: of the column.
@@ -63,10 +63,10 @@ class PointFields:
         return "" if self.spec.adapter else self.spec.paths[0].partition(_EACH)[0].removesuffix("[]")
 
     def axes(self, ctype: ColumnType) -> tuple[int, ...] | None:
-        """Where x, y and z stand in a point of numbers; None of one that has them by name.
+        """The places of x, y and z in a point of numbers; None if points have them by name.
 
         Raises:
-            UsageError: they can't be moved.
+            UsageError: points have no usable x, y and z.
         """
         dtype, words = ctype.dtype, self._words
         if dtype.names is not None:
@@ -76,41 +76,39 @@ class PointFields:
             raise UsageError(f"points have no x, y and z that are floats; they have {', '.join(dtype.names)}")
         is_of_points = ctype.is_ragged and ctype.tail == (len(words),) and {*AXES} <= {*words}
         if not is_of_points or dtype.kind != "f":
-            raise UsageError(
-                f"{', '.join(self.spec.paths)}: holds {ctype}, no points with x, y and z as floats"
-            )
+            raise UsageError(f"{', '.join(self.spec.paths)}: {ctype} has no points with x, y and z as floats")
         return tuple(words.index(axis) for axis in AXES)
 
     @property
     def _words(self) -> list[str]:
-        """The fields that the column names."""
+        """The names of fields in the column."""
         if self.spec.adapter:
             return point_clouds.named_fields(self.spec)
         return [path.rpartition(".")[2] for path in self.spec.paths if _EACH in path]
 
     def of_time(self, field: str, unit: str) -> FieldSpec:
-        """What reads the field of times; see `times`."""
+        """Return the spec that reads the field of times; see `times`."""
         if self.array:
             return FieldSpec((f"{self.array}{_EACH}{field}",))
         return point_clouds.times_spec(self.spec, field, unit)
 
     def times(self, values: Array, unit: str) -> Times:
-        """(n,) int64 ns, of what `of_time` reads."""
+        """(n,) int64 ns of the values of `of_time`."""
         return point_clouds.nanoseconds(values, unit) if self.array else values
 
     def dtype(self, log: Log, topic: str, whole: FieldSpec) -> np.dtype[np.void]:
         """All fields of a point.
 
         Raises:
-            UsageError: they are no points.
+            UsageError: not points.
         """
         found = log.column_type(topic, whole).dtype
         if found.names is None:
-            raise UsageError(f"{', '.join(self.spec.paths)} of {topic} are no points: they have no fields")
+            raise UsageError(f"{', '.join(self.spec.paths)} of {topic} are not points: they have no fields")
         return found
 
     def read(self, whole: FieldSpec, messages: Messages, row: int, fields: Sequence[str]) -> Fields:
-        """(n,) of some fields of the points of a message."""
+        """(n,) some fields of the points of a message."""
         rows = np.array([row])
         if not self.array:
             (cloud,) = messages.take(whole, rows)
@@ -120,7 +118,9 @@ class PointFields:
         return {field: messages.take(FieldSpec((path,)), rows)[0] for field, path in paths.items()}
 
     def whole(self, log: Log, topic: str, sample: Messages | None) -> FieldSpec:
-        """What reads points with all their fields, by the first of some clouds, or by the log's last one."""
+        """Return the spec for points with all their fields, by the first of some clouds, or by the log's
+        last one.
+        """
         if self.array:
             return FieldSpec((self.array,))
         return point_clouds.settled(
@@ -130,12 +130,12 @@ class PointFields:
 
 @dataclass(frozen=True)
 class PointTimes:
-    """What a log's clouds say of the times of their points.
+    """Times of points in a log's clouds.
 
     Attributes:
         field, unit: one of `TIME_UNITS` of logloom.io.logs.messages.point_clouds.
-        is_absolute: whether times are since the Unix epoch, or else since the message time.
-        words: all of it, for people.
+        is_absolute: whether times are since the Unix epoch, else since the message time.
+        words: a description.
     """
 
     field: str
@@ -149,7 +149,7 @@ class CloudTimes:
     """The times of the measured points of one cloud.
 
     Attributes:
-        low, high: the first and the last, as the message has them.
+        low, high: the first and the last in the message.
         count: of points, at least 1.
         stamp: log time of the message, ns.
     """
@@ -164,14 +164,14 @@ class CloudTimes:
         return self.high - self.low
 
 
-_known: LruCache[PointTimes] = LruCache(1000, size=lambda found: 1)  # each partition of a log asks
+_known: LruCache[PointTimes] = LruCache(1000, size=lambda found: 1)  # needed by each partition of a log
 
 
 def times_in(log: Log, plan: RowPlan) -> dict[str, PointTimes]:
-    """The times of points in a log, of each column that is deskewed and of which the log has messages.
+    """Return the times of points in a log, of each deskewed column with messages in the log.
 
     Raises:
-        LogReadError: its clouds give none, or are damaged.
+        LogReadError: unknown times, or damaged clouds.
     """
     found: dict[str, PointTimes] = {}
     for column in plan.columns:
@@ -186,11 +186,11 @@ def times_in(log: Log, plan: RowPlan) -> dict[str, PointTimes]:
 
 
 def point_times(log: Log, column: ColumnPlan) -> PointTimes:
-    """What the clouds of a log say of the times of a column's points.
+    """Infer the times of a column's points from the clouds of a log.
 
-    The field is the one that the recipe says, or the first that has a usual name; its unit the one that the
-    recipe says, or the one in which clouds over the whole log last about a period of their topic. It depends
-    on the log alone, so all its partitions use the same.
+    The field is that of the recipe, or the first with a usual name; its unit that of the recipe, or the one
+    in which clouds over the whole log last about a period of their topic. The result depends on the log only,
+    so all its partitions use the same.
 
     Raises:
         UsageError: there is no such field.
@@ -226,25 +226,25 @@ def _point_times(log: Log, column: ColumnPlan) -> PointTimes:
         raise LogReadError(f"{place}{error}") from error
     lasts = float(np.median([cloud.lasts for cloud in looked_at])) * point_clouds.TIME_UNITS[unit] / 1e6
     since = "since the Unix epoch" if is_absolute else "since the message time"
-    text = "as the recipe says" if column.deskew.unit else f"as sweeps of {lasts:.3g} ms show"
+    text = "as set in the recipe" if column.deskew.unit else f"as sweeps of {lasts:.3g} ms show"
     return PointTimes(name, unit, is_absolute, f"{name!r} of points, {dtype[name]} in {unit} {since}, {text}")
 
 
 def inferred_unit(
     looked_at: Sequence[CloudTimes], periods: Sequence[float], within: int, reach: int | None
 ) -> str:
-    """The unit of points' times, whatever the order of the clouds.
+    """Infer the unit of points' times, independent of the order of the clouds.
 
-    Clouds count by their points, so that a few of hardly any points decide nothing. It is the unit in which
-    more than half lie near their messages, as times since the Unix epoch; or in which more than half of those
-    with several times last about a period.
+    Clouds are weighted by their points, so that a few small ones don't matter. It is the unit in which more
+    than half are near their messages, as times since the Unix epoch; or in which more than half of those with
+    several times last about a period.
 
     Args:
-        periods: of the topic, in ns, the most trusted first; the next one is asked if no unit fits.
+        periods: of the topic, in ns, the most reliable first; the next one is tried if no unit fits.
         within, reach: see `are_absolute`.
 
     Raises:
-        ValueError: no unit fits; says why, and follows the name of the field.
+        ValueError: no unit fits; the message follows the name of the field.
 
     >>> ms = 10**6
     >>> full, short = CloudTimes(0, 99_800_000, 300, 0), CloudTimes(0, 400_000, 4, 0)
@@ -273,11 +273,11 @@ def inferred_unit(
 
 
 def are_absolute(looked_at: Sequence[CloudTimes], unit: str, within: int, reach: int | None) -> bool:
-    """Whether points' times are since the Unix epoch, or else since the message time.
+    """Decide whether points' times are since the Unix epoch, or else since the message time.
 
     Args:
-        within: how far a time since the message time may lie from it, ns.
-        reach: how far one since the epoch may lie from the log time; None for any distance.
+        within: largest distance from the message time, ns, if times are relative to it.
+        reach: largest distance from the log time if times are since the epoch; None for any.
 
     Raises:
         ValueError: most are neither.
@@ -306,17 +306,19 @@ def _is_near_stamp(cloud: CloudTimes, unit: str, reach: int | None) -> bool:
 
 
 def _are_most(some: Sequence[CloudTimes], every: Sequence[CloudTimes]) -> bool:
-    """Whether some clouds have more than half of the points of all."""
+    """Return whether some clouds have more than half of all points."""
     return 2 * sum(cloud.count for cloud in some) > sum(cloud.count for cloud in every)
 
 
 def are_measured(points: Floats) -> NDArray[np.bool_]:
-    """(n,) which of (3, n) points were; drivers write others as zeros or NaN, often without a time."""
+    """(n,) mask of measured points among (3, n); drivers write others as zeros or NaN, often without a
+    time.
+    """
     return np.logical_and(np.isfinite(points).all(axis=0), points.any(axis=0))
 
 
 class _CloudReader:
-    """Reads the times of the measured points of a topic's clouds, little of the log at a time."""
+    """Reads the times of the measured points of a topic's clouds, in small parts of the log."""
 
     def __init__(
         self,
@@ -331,7 +333,9 @@ class _CloudReader:
         self._sizes, self._whole = ByteIndex(log.summary), whole
 
     def sample(self) -> tuple[list[CloudTimes], list[float]]:
-        """Clouds over the whole log, and what may be the period: between neighbours, and on average."""
+        """Sample clouds over the whole log; also return candidates of the period: between neighbours, and
+        on average.
+        """
         windows = _windows(self._log.summary, self._topic)
         found: list[CloudTimes] = []
         times: list[NDArray[np.int64]] = []
@@ -349,9 +353,9 @@ class _CloudReader:
         return found, periods
 
     def search(self) -> list[CloudTimes]:
-        """Clouds from the end of the log on back, until some have points of several times.
+        """Search clouds backwards from the end of the log, until some have points of several times.
 
-        It is looked ever further back: a lidar that is shut down may go on without points.
+        The search goes back in growing steps: a lidar that is shut down may go on without points.
         """
         found: list[CloudTimes] = []
         info, reach = self._log.summary.topics[self._topic], _FIRST_REACH
@@ -370,7 +374,7 @@ class _CloudReader:
         return self._log.read({self._topic: TopicRequest(start, stop, ("log",))})[self._topic]
 
     def _cloud(self, messages: Messages, row: int) -> Iterator[CloudTimes]:
-        """The times of one cloud; none if no point was measured, or a build refuses the message."""
+        """Return the times of one cloud; None if no point was measured, or a build refuses the message."""
         try:
             found = self._fields.read(self._whole, messages, row, [*self._axes, self._name])
         except OF_CONTENT:
@@ -387,7 +391,9 @@ class _CloudReader:
 
 
 def _windows(summary: LogSummary, topic: str) -> list[tuple[int, int]]:
-    """Ranges of log time, evenly spread over the bytes of a topic's part of a log, of a few clouds each."""
+    """Yield ranges of log time, evenly spread over the bytes of a topic's part of a log, of a few clouds
+    each.
+    """
     info = summary.topics[topic]
     times = summary.chunk_times.reshape(-1, 2)
     has_some = np.flatnonzero((times[:, 1] >= info.first) & (times[:, 0] <= info.last))
@@ -411,7 +417,7 @@ def _windows(summary: LogSummary, topic: str) -> list[tuple[int, int]]:
 
 
 def _shortened(sizes: ByteIndex, start: int, stop: int) -> int:
-    """The end of a range of which no more is read than fits into memory."""
+    """Shorten a range so that its messages fit into memory."""
     while stop - start > 1 and sizes.between(start, stop) > _MAX_READ:
         stop = (start + stop) // 2
     return stop
@@ -420,11 +426,11 @@ def _shortened(sizes: ByteIndex, start: int, stop: int) -> int:
 def _fields_of(
     log: Log, topic: str, fields: PointFields, wanted: str
 ) -> tuple[FieldSpec, np.dtype[np.void], str]:
-    """What reads points, their fields, and the one with their times: by the last cloud; or, where that lacks
-    them, by the first that has them of some over the log, for drivers may end with a cloud of nothing.
+    """Find the fields of points, and the one with times: by the last cloud, or, as that may be empty, the
+    first with fields.
 
     Raises:
-        UsageError, LogReadError: none has them; what is wrong with the last.
+        UsageError, LogReadError: no cloud has them; the message is about the last.
     """
 
     def found_in(sample: Messages | None) -> tuple[FieldSpec, np.dtype[np.void], str]:
@@ -449,10 +455,10 @@ def _time_field(dtype: np.dtype[np.void], wanted: str) -> str:
     usual = point_clouds.time_names(names)
     if not wanted and not usual:
         raise UsageError(
-            f"points have no field with their times by a usual name; they have {', '.join(names)}. "
-            "Write `time: FIELD` if one holds them; without, nothing can be deskewed"
+            f"points have no field with a usual name for times; they have {', '.join(names)}. Set `time: "
+            "FIELD`; without times, nothing can be deskewed"
         )
     name = wanted or usual[0]
     if dtype[name].kind not in "iuf":
-        raise UsageError(f"field {name!r} of points is {dtype[name]}, which is no time")
+        raise UsageError(f"field {name!r} of points is {dtype[name]}, which is not a time")
     return name

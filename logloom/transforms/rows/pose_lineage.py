@@ -1,4 +1,4 @@
-"""Lineage of poses: the transforms of a log that stand behind a lookup, frame by frame.
+"""Lineage of poses: the transforms of a log that a lookup uses, frame by frame.
 
 Here: `trace_pose`, of a column of poses; `trace_motion`, of a cloud whose points are deskewed.
 Elsewhere: the lookups themselves (logloom.resample.frame_tree), the lineage of values of messages (lineage).
@@ -28,9 +28,9 @@ class HopLineage:
     """A frame's transforms in its parent.
 
     Attributes:
-        parent: "" where the frame has none at that time; `used` are then the transforms nearest to it.
+        parent: "" if the frame has none at that time; `used` are then the nearest transforms.
         topic: of the messages.
-        is_static: whether these hold at all times; their `Source.time` is then their log time.
+        is_static: whether these apply to all times; their `Source.time` is then their log time.
     """
 
     child: str
@@ -42,13 +42,13 @@ class HopLineage:
 
 @dataclass(frozen=True)
 class PoseLineage:
-    """What stands behind poses of one frame in another.
+    """Transforms behind poses of one frame in another.
 
     Attributes:
         source, target: frames.
-        times: that were looked up: one, or the first and the last.
+        times: of lookups: one, or the first and the last.
         hops: from the source to the target.
-        reason: why there is no pose; "" where there is one.
+        reason: why there is no pose; "" if there is one.
     """
 
     source: str
@@ -59,15 +59,15 @@ class PoseLineage:
 
 
 def trace_pose(log: Log, plan: TransformPlan, times: Sequence[int], tick: int) -> PoseLineage:
-    """The transforms by which poses are looked up.
+    """Return the transforms that lookups of poses use.
 
     Args:
-        times: one, or the first and the last of those between which poses are looked up.
-        tick: that ages are counted from.
+        times: one, or the first and the last time of lookups.
+        tick: reference of ages.
 
     Raises:
-        LogReadError: the log is damaged, unless it is opened to be salvaged.
-        UsageError: a topic holds no transforms, or its messages name no frame.
+        LogReadError: the log is damaged, unless it is opened for salvage.
+        UsageError: a topic has no transforms, or its messages have no frame.
     """
     source = frame_named_by(log, plan.source_topic) if plan.source_topic else plan.source
     target = frame_named_by(log, plan.target_topic) if plan.target_topic else plan.target
@@ -82,14 +82,14 @@ def trace_pose(log: Log, plan: TransformPlan, times: Sequence[int], tick: int) -
         reasons += [REASONS[reason]] if reason != FOUND else []
         for hop in steps:
             hops.setdefault((hop.child, hop.parent), []).extend(hop.rows)
-    # A frame without transforms tells nothing: the root of a tree has none.
+    # A frame without transforms is fine: the root of a tree has none.
     used = [Hop(*names, _between(found.table, rows)) for names, rows in hops.items() if rows]
     lineages = (_hop_lineage(log, found, hop, tick) for hop in used)
     return PoseLineage(source, target, tuple(times), tuple(lineages), reasons[0] if reasons else "")
 
 
 def _between(table: TransformTable, rows: Iterable[int]) -> tuple[int, ...]:
-    """Transforms of one frame, and those that lie between them; of equal stamps the first in the log."""
+    """Return transforms of one frame, and those between them; of equal stamps the first in the log."""
     some = np.unique(np.array([*rows], np.int64))
     if table.is_static[some[0]]:
         return tuple(some.tolist())
@@ -113,7 +113,7 @@ def _hop_lineage(log: Log, found: LogFrames, hop: Hop, tick: int) -> HopLineage:
 
 
 def trace_motion(log: Log, column: ColumnPlan, cloud: Source, tick: int) -> PoseLineage | None:
-    """The transforms by which a cloud's points are moved; None where it has none to move.
+    """Return the transforms that a cloud's points are moved by; None for no points.
 
     Args:
         column: with its `deskew`.
@@ -132,7 +132,7 @@ def trace_motion(log: Log, column: ColumnPlan, cloud: Source, tick: int) -> Pose
 
 
 def _times_of_points(log: Log, column: ColumnPlan, cloud: Source) -> Times:
-    """(n,) when the points of a cloud were measured, as far as their times lie within the recipe's bounds."""
+    """(n,) times of a cloud's points within the recipe's bounds."""
     assert column.deskew is not None
     times, fields = point_times(log, column), PointFields(column.spec)
     request = TopicRequest(cloud.time, cloud.time + 1, column.time, column.max_delay)

@@ -1,11 +1,11 @@
-"""Columns of poses: the lookups of a recipe's `tf` columns, and what rows hold of them.
+"""Columns of poses: the lookups of a recipe's `tf` columns, and their values.
 
-Here: reading what a span's lookups may use (`read_trees`), and `Looked`, a column of a piece.
-Elsewhere: the tree of frames and its lookups (logloom.resample.frame_tree), transforms out of messages
-(frames), the pieces that columns belong to (topic_columns).
+Here: reading transforms for a span's lookups (`read_trees`), and `Looked`, a column of a piece.
+Elsewhere: the tree of frames and its lookups (logloom.resample.frame_tree), transforms in messages (frames),
+the pieces of columns (topic_columns).
 
-A lookup at time t uses transforms within `cache` of t alone, so a span that reads so much around it gives
-the rows of the whole log.
+A lookup at time t only uses transforms within `cache` of t, so a span that reads this margin gives the same
+rows as the whole log.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from logloom.transforms.rows.plan.row_plan import RowPlan, Span, TransformPlan
 from logloom.transforms.rows.point_times import PointTimes
 from logloom.transforms.rows.resample import Indices, Mask, Times
 
-# What a row holds of a pose, and its shape.
+# Values of a pose in rows, and their shapes.
 FORMS = {"pose": (7,), "matrix": (4, 4), "position": (3,), "quaternion": (4,), "rotation_matrix": (3, 3)}
 
 
 @dataclass(frozen=True)
 class SpanFrames:
-    """What a span knows of the frames of its log.
+    """Frames of a log in a span.
 
     Attributes:
-        trees: by the topics that they are made of, `TransformPlan.topics` and `.static`.
-        named: the frames that topics name, by topic.
-        notes: what is strange in messages of the span, and how many transforms or messages it concerns.
-        last_at: of some notes the log time of the last of these messages.
+        trees: by the topics of their transforms, `TransformPlan.topics` and `.static`.
+        named: frames of topics' messages, by topic.
+        notes: anomalies in messages of the span, and the number of affected transforms or messages.
+        last_at: log time of the last of these messages, for some notes.
     """
 
     trees: Mapping[tuple[tuple[str, ...], tuple[str, ...]], FrameTree]
@@ -51,7 +51,7 @@ class SpanFrames:
     last_at: Mapping[str, int]
 
     def lookup(self, plan: TransformPlan, times: Times) -> tuple[Floats, NDArray[np.uint8]]:
-        """The poses that a plan asks for at some times; see `FrameTree.lookup`."""
+        """Look up the poses of a plan at some times; see `FrameTree.lookup`."""
         source = self.named[plan.source_topic] if plan.source_topic else plan.source
         target = self.named[plan.target_topic] if plan.target_topic else plan.target
         return self.trees[plan.topics, plan.static].lookup(source, target, times, plan.reach)
@@ -60,14 +60,14 @@ class SpanFrames:
 def read_trees(
     log: Log, plan: RowPlan, span: Span, point_times: Mapping[str, PointTimes] = MappingProxyType({})
 ) -> SpanFrames:
-    """The transforms that lookups of a span may use.
+    """Read the transforms that lookups of a span may use.
 
     Args:
-        point_times: of columns that are deskewed, which notes tell.
+        point_times: of deskewed columns, for notes.
 
     Raises:
         LogReadError: the log is damaged, under `on_error: fail`.
-        UsageError: a topic holds no transforms, or its messages name no frame.
+        UsageError: a topic has no transforms, or its messages have no frame.
     """
     trees: dict[tuple[tuple[str, ...], tuple[str, ...]], FrameTree] = {}
     changed = calibration_notes(log, plan, span)
@@ -91,7 +91,7 @@ def read_trees(
 
 
 def reach(plan: RowPlan, span: Span, topics: Iterable[str], static: Iterable[str]) -> tuple[int, int]:
-    """The stamps that lookups of a span's ticks may use, of transforms on some topics."""
+    """Return the range of stamps that lookups of a span's ticks may use, for some topics."""
     sampled = {column.name: column.sampling for column in plan.columns}
     back = forward = 0
     for column in plan.lookups:
@@ -105,7 +105,7 @@ def reach(plan: RowPlan, span: Span, topics: Iterable[str], static: Iterable[str
 
 
 class Looked:
-    """A column of a piece that is looked up.
+    """A column of looked up poses in a piece.
 
     Attributes:
         available: (T,) of the piece's ticks.
@@ -125,7 +125,7 @@ class Looked:
         self.available = known & (self._reasons == FOUND)
 
     def rows(self, ticks: Indices) -> tuple[Values, Times, Mask]:
-        """The column at some of the piece's ticks: values, ages and availabilities."""
+        """Return the column at some of the piece's ticks: values, ages and availabilities."""
         available = self.available[ticks]
         with np.errstate(all="ignore"):
             values = shown(self._poses[:, ticks], self._plan.form)
@@ -133,10 +133,10 @@ class Looked:
         return values, np.where(available, self._ages[ticks], NO_AGE), available
 
     def keep(self, ticks: Indices) -> None:
-        """Poses have no message of their own that a row could use."""
+        """Do nothing: poses have no messages of their own to count."""
 
     def lacking(self, among: Mask) -> dict[str, int]:
-        """How many of some ticks have no pose, by reason."""
+        """Count ticks without a pose, by reason."""
         counts = np.bincount(self._reasons[self._known & among], minlength=len(REASONS)).tolist()
         found = {reason: count for reason, count in zip(REASONS, counts, strict=True) if reason and count}
         without = int((~self._known & among).sum())
@@ -144,7 +144,7 @@ class Looked:
 
 
 def shown(poses: Floats, form: str) -> Array:
-    """Poses as a column holds them: (n, *FORMS[form]) float64."""
+    """Convert poses to values of a column: (n, *FORMS[form]) float64."""
     if form in ("matrix", "rotation_matrix"):
         made = matrices(poses)
         return made if form == "matrix" else np.ascontiguousarray(made[:, :3, :3])

@@ -1,11 +1,11 @@
-"""Resampling: which messages each tick uses, and what their values become.
+"""Resampling: choose messages for ticks, and combine their values.
 
 Here: `choose` and `Choice`, pure functions over arrays.
-Elsewhere: ticks (ticks), what each policy does (logloom.resample.policies), reading messages
+Elsewhere: ticks (ticks), policies (logloom.resample.policies), reading messages
 and making blocks (row_stream).
 
-Messages are ordered by (message time, position in the log). Policies of one or two messages see only the last
-of equal times; windows and counts see all. Times are int64 ns, those of messages with the column's offset.
+Messages are ordered by (message time, position in the log). Policies of one or two messages use only the last
+of equal times; windows and counts use all. Times are int64 ns, those of messages with the column's offset.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Choice:
         ticks: (T,) ascending.
         order: (M,) indices of messages in (message time, position) order.
         times: (M,) their message times.
-        lo, hi: (T,) ranges in `order`; empty where no message is usable.
+        lo, hi: (T,) ranges in `order`; empty if no message is usable.
     """
 
     policy: ResamplePolicy
@@ -52,7 +52,7 @@ class Choice:
 
     @property
     def age(self) -> Times:
-        """(T,) tick minus the time of the message used: the earlier of two, the latest of a window."""
+        """(T,) tick minus the time of the used message: the earlier of two, the latest of a window."""
         age = np.full(len(self.ticks), NO_AGE)
         used = np.flatnonzero(self.lo < self.hi)
         shown = self.lo if self.policy.uses == "two" else self.hi - 1
@@ -69,7 +69,7 @@ class Choice:
         return self.order[self.lo[tick] : self.hi[tick]]
 
     def select(self, ticks: Indices | Mask | slice) -> Choice:
-        """The same for some of the ticks."""
+        """Select some of the ticks."""
         return replace(self, ticks=self.ticks[ticks], lo=self.lo[ticks], hi=self.hi[ticks])
 
     def apply(
@@ -79,13 +79,13 @@ class Choice:
         name: str = "",
         adapt: Callable[[Values], Values] | None = None,
     ) -> tuple[Values, Times, Mask]:
-        """What the column holds at each tick.
+        """Return the column's values at each tick.
 
         Args:
-            values: of the messages `rows`, in that order. A count looks at none.
+            values: of the messages `rows`, in that order. A count ignores them.
             ctype: of a row.
             name: of the column, for messages.
-            adapt: from resampled values to what the column shows of them, before the cast to `ctype`.
+            adapt: converts resampled values, before the cast to `ctype`.
 
         Returns:
             (T, *shape) or T ragged values, (T,) ages in ns, (T,) availabilities.
@@ -105,7 +105,7 @@ class Choice:
         return _spread(usable, available, ctype), self.age, available
 
     def _needed(self) -> Indices:
-        """Where in `order` the messages lie that any tick uses, ascending."""
+        """Return the places in `order` of messages that any tick uses, ascending."""
         used = self.lo < self.hi
         lo, hi = self.lo[used], self.hi[used]
         if len(lo) == 0:
@@ -118,19 +118,19 @@ class Choice:
         return np.flatnonzero(depth) + base
 
     def _resample(self, values: Values) -> Values:
-        """One value for each tick, all of which are available."""
+        """Return one value for each tick, all of which are available."""
         if self.policy.takes == "nothing":
             return (self.hi - self.lo).astype(np.int64)
         needed = self._needed()
         base = int(needed[0]) if len(needed) else 0
-        # slots[i] is where the value of the message at `base + i` in order lies.
+        # slots[i] is the place of the value of message `base + i` in order.
         slots = np.zeros((int(needed[-1]) - base + 1) if len(needed) else 0, np.intp)
         slots[needed[np.argsort(self.order[needed])] - base] = np.arange(len(needed))
         lo, hi = self.lo - base, self.hi - base
         if self.policy.uses == "one":
             return take(values, slots[lo])
         if isinstance(values, Ragged):
-            raise LogloomError("values whose length differs by message can't be resampled like this")
+            raise LogloomError("values whose length differs by message can't be resampled by this policy")
         if self.policy.between is not None:
             return self._interpolate(*self.policy.between, values[slots[lo]], values[slots[hi - 1]])
         if self.policy.reduce is None:
@@ -144,7 +144,9 @@ class Choice:
         a: Array,
         b: Array,
     ) -> Array:
-        """Between the messages before and after each tick; where they are one, its value."""
+        """Interpolate between the messages before and after each tick; if they are the same, use its
+        value.
+        """
         before, after = self.times[self.lo], self.times[self.hi - 1]
         apart = np.flatnonzero(before != after)
         a = a.astype(np.float64)
@@ -155,7 +157,7 @@ class Choice:
 
 
 def choose(sampling: Sampling, times: Times, ticks: Times, wanted: Times | None = None) -> Choice:
-    """Finds the messages that each tick uses.
+    """Find the messages that each tick uses.
 
     Args:
         sampling: any policy but static.
@@ -164,7 +166,7 @@ def choose(sampling: Sampling, times: Times, ticks: Times, wanted: Times | None 
         wanted: (T,) for `matched`, the time of the message that the clock chose at each tick.
 
     Returns:
-        The messages that are read, and how they become rows: its `apply` takes their values.
+        The choice, whose `apply` takes the values of its messages.
     """
     if (times[1:] >= times[:-1]).all():
         order, ordered = np.arange(len(times)), times
@@ -186,10 +188,10 @@ def choose(sampling: Sampling, times: Times, ticks: Times, wanted: Times | None 
 
 
 def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> Values:
-    """The values in the column's dtype.
+    """Cast values to the column's dtype.
 
     Raises:
-        LogloomError: a number doesn't fit an integer type; names column and tick.
+        LogloomError: a number doesn't fit an integer type.
     """
     if values.dtype == ctype.dtype:
         return values
@@ -210,10 +212,10 @@ def cast_values(values: Values, ctype: ColumnType, name: str, ticks: Times) -> V
 
 
 def _fixed(texts: Ragged, ctype: ColumnType, name: str) -> Array:
-    """Texts of messages as the column keeps several in a row.
+    """Convert texts of messages for a column with several texts per row.
 
     Raises:
-        LogloomError: one is longer than that.
+        LogloomError: one is too long.
     """
     width = ctype.dtype.itemsize // 4
     lengths = text_lengths(texts)
@@ -227,7 +229,7 @@ def _fixed(texts: Ragged, ctype: ColumnType, name: str) -> Array:
 
 
 def _spread(usable: Values, available: Mask, ctype: ColumnType) -> Values:
-    """Lays the rows of available ticks among rows that hold nothing."""
+    """Place the rows of available ticks among empty rows."""
     if available.all():
         return usable
     if not isinstance(usable, Ragged):

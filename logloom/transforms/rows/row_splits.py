@@ -1,7 +1,7 @@
-"""The splits of rows that a build makes: which rows stay, and what their column says.
+"""Splits of rows in a build: dropping rows, and the column of splits.
 
-Here: `RowSplitter`, and how the splits of a log's rows are counted.
-Elsewhere: which split a row falls into (logloom.row_splits), what the recipe says of it (logloom.recipe),
+Here: `RowSplitter`, and counting the splits of a log's rows.
+Elsewhere: choosing a row's split (logloom.row_splits), the recipe (logloom.recipe),
 the rows (row_stream).
 """
 
@@ -18,10 +18,10 @@ from logloom.schema import STRING
 
 
 class RowSplitter:
-    """Says of rows which split each falls into.
+    """Assigns rows to splits.
 
     Attributes:
-        inputs: the columns that it looks at.
+        inputs: the columns that it needs.
         names: of the splits, by their numbers.
         reasons: why rows are in no split, by label.
     """
@@ -35,10 +35,10 @@ class RowSplitter:
         self._texts = Ragged.from_rows([np.frombuffer(name.encode(), "u1") for name in self.names], STRING)
 
     def labels(self, columns: Mapping[str, Values]) -> Labels:
-        """The labels of rows.
+        """Return the labels of rows.
 
         Args:
-            columns: `timestamp` and `inputs`, with their availabilities where they have some.
+            columns: `timestamp` and `inputs`, with their availabilities, if any.
         """
         split, values = self._split, columns.get(self._split.column)
         cell, gap = float(split.cell), float(split.gap)
@@ -60,15 +60,15 @@ class RowSplitter:
         return labels
 
     def column(self, labels: Labels) -> Values:
-        """What the rows' column says; none of them is in no split."""
+        """Return the column of splits for rows that are all in one."""
         return self._texts.take(labels)
 
     def dropped(self, labels: Labels) -> Counter[str]:
-        """How many rows are in no split, by reason."""
+        """Count rows in no split, by reason."""
         return Counter({why: int((labels == label).sum()) for label, why in self.reasons.items()})
 
     def runs(self, labels: Labels) -> Iterator[tuple[str, int]]:
-        """The split of each row and the number of rows, run after run, of rows that are in one."""
+        """Return the split of each row and the number of rows, as runs."""
         starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1])[: len(labels)])
         counts = np.diff(np.append(starts, len(labels)))
         for label, count in zip(labels[starts].tolist(), counts.tolist(), strict=True):
@@ -76,7 +76,7 @@ class RowSplitter:
 
 
 def joined_runs(runs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Runs of which no two neighbours are of one split.
+    """Join neighbouring runs of the same split.
 
     >>> joined_runs([("train", 3), ("train", 2), ("val", 1)])
     (('train', 5), ('val', 1))
@@ -90,7 +90,7 @@ def joined_runs(runs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 def rows_by_split(runs: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """How many rows each split has, of those that have some; by name."""
+    """Count the rows of each split that has some, by name."""
     counts: Counter[str] = Counter()
     for name, count in runs:
         counts[name] += count

@@ -1,10 +1,10 @@
 """Rows: from the messages of a span to blocks.
 
-Here: `build_blocks`, which works on a span piece by piece, so that memory stays bounded however long it is.
-Rows don't depend on how a log is cut into spans, pieces and blocks.
-Elsewhere: pieces and their columns (logloom.transforms.rows.topic_columns), where spans are cut (spans),
+Here: `build_blocks`, which works on a span piece by piece, so that memory is bounded for any length. Rows
+don't depend on spans, pieces and blocks.
+Elsewhere: pieces and their columns (logloom.transforms.rows.topic_columns), planning spans (spans),
 accounts (accounts), filters (logloom.query.where), derived columns (logloom.transforms.rows.derive.columns)
-and how much memory all streams share (logloom.transforms.build.memory_budget).
+and the memory shared by all streams (logloom.transforms.build.memory_budget).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from logloom.transforms.rows.spans import ByteIndex, cut
 from logloom.transforms.rows.topic_columns import Piece, Sampled, SpanValues, Static, read_statics
 from logloom.transforms.rows.video_columns import video_values
 
-# What the C library hands out again, once it was freed, are blocks of up to 32 MiB. Larger ones come as fresh
-# pages, and clearing these takes longer than filling them.
+# The C library reuses freed blocks of up to 32 MiB. Larger ones come as fresh pages, and clearing these takes
+# longer than filling them.
 BLOCK_BYTES = 24 << 20
-UNKNOWN_BYTES = 1 << 20  # guessed for one row's value of a column without fixed shape, until rows were seen
+UNKNOWN_BYTES = 1 << 20  # estimate for a row's value of a column without fixed shape, until rows were made
 
 
 def build_blocks(
@@ -56,13 +56,13 @@ def build_blocks(
     labels: Mapping[str, LogLabels] | None = None,
     on_error: OnError = "fail",
 ) -> RowStream:
-    """The rows of a span, to be iterated once.
+    """Yield the rows of a span, once.
 
     Args:
-        max_bytes: of the messages that are read at a time, and of a block, about. A block has at least one
+        max_bytes: approximate size of messages read at a time, and of a block. A block has at least one
             row, and with more than one no more than `BLOCK_BYTES`.
-        labels: of the log, by column; a column that isn't there has none.
-        on_error: whether messages that can't be decoded are refused ("salvage"; of pictures also "skip").
+        labels: of the log, by column; missing columns have none.
+        on_error: refuse messages that can't be decoded with "salvage", pictures also with "skip".
 
     Raises (while iterating):
         LogReadError: the log is damaged, under `on_error: fail`.
@@ -73,7 +73,7 @@ def build_blocks(
 
 
 class RowStream:
-    """Blocks of a span's rows; `tally` is complete when all were taken."""
+    """Blocks of a span's rows; `tally` is complete after the last one."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class RowStream:
         """The span's accounts.
 
         Raises:
-            UsageError: not all blocks were taken yet.
+            UsageError: not all blocks were consumed yet.
         """
         if self._tally is None:
-            raise UsageError("the tally of a span is known once all its blocks were taken")
+            raise UsageError("the tally of a span is available after its last block")
         return self._tally
 
     def account(self, rows: int, digests: RowsDigest) -> dict[str, Any]:
-        """The tally as entries hold it."""
+        """Return the tally for entries."""
         return self.tally.to_json()
 
     def __iter__(self) -> Iterator[Block]:
@@ -116,7 +116,7 @@ class RowStream:
         try:
             point_times = times_in(log, plan)
             frames = read_trees(log, plan, span, point_times)
-        except UsageError as error:  # what its frames or points are is of the log, not of the recipe
+        except UsageError as error:  # properties of frames or points are of the log, not of the recipe
             raise LogReadError(f"{log.summary.uris[0]}: {error}") from error
         videos = video_values(log, plan)
         shared = SpanValues(statics, frames, videos, self._labels, point_times, self._on_error)
@@ -124,7 +124,7 @@ class RowStream:
         accounts = _Accounts(plan, span, shared, unfit)
         for piece in cut(span, plan, log.summary, self._max_bytes, sizes):
             messages = sizes.between(piece.start, piece.stop)
-            # Whoever writes rows holds them once more.
+            # Writers of rows keep another copy.
             with memory_budget.ROWS.reserved(messages + 2 * self._budget.bytes_of(piece)):
                 yield from self._blocks_of(piece, plan, shared, accounts)
         self._tally = accounts.tally()
@@ -132,7 +132,7 @@ class RowStream:
     def _blocks_of(
         self, piece: Span, plan: RowPlan, shared: SpanValues, accounts: _Accounts
     ) -> Iterator[Block]:
-        """A method of its own, so that a piece is gone from memory before the next is read."""
+        """A separate method, so that a piece is freed before the next is read."""
         part = Piece(self._log, plan, piece, shared)
         for ticks in self._budget.groups(accounts.drop_unavailable(part)):
             group = accounts.drop_undecodable(part, ticks)
@@ -145,7 +145,7 @@ class RowStream:
 
 
 class _RowBudget:
-    """How many rows to make at a time, learnt from the rows made so far."""
+    """The number of rows to make at a time, learnt from previous rows."""
 
     def __init__(self, plan: RowPlan, max_bytes: int):
         self.max_bytes = min(max(1, max_bytes), BLOCK_BYTES)
@@ -155,13 +155,13 @@ class _RowBudget:
         self._group = 0
 
     def bytes_of(self, piece: Span) -> int:
-        """What the rows of a piece take at a time, about."""
+        """Estimate the bytes of a piece's rows at a time."""
         if piece.ticks is None:
             return self.max_bytes
         return min(self.max_bytes, (piece.ticks[1] - piece.ticks[0]) * self._row_bytes)
 
     def groups(self, ticks: Indices) -> Iterator[Indices]:
-        """Cuts ticks into groups whose rows are about as large as a block may be."""
+        """Split ticks into groups whose rows are about as large as a block may be."""
         at = 0
         while at < len(ticks):
             wanted = max(1, self.max_bytes // max(1, self._row_bytes))
@@ -170,7 +170,7 @@ class _RowBudget:
             at += self._group
 
     def blocks(self, columns: Mapping[str, Values]) -> Iterator[slice | None]:
-        """Cuts rows into blocks; None stands for all rows at once."""
+        """Split rows into blocks; None means all rows at once."""
         sizes = _row_bytes(columns)
         if len(sizes) == 0:
             return
@@ -199,7 +199,7 @@ def _row_bytes(columns: Mapping[str, Values]) -> NDArray[np.int64]:
 
 
 class _Accounts:
-    """What is counted while a span is made."""
+    """Counts made while a span is processed."""
 
     def __init__(self, plan: RowPlan, span: Span, shared: SpanValues, unfit: Mapping[str, Refusal]):
         self._plan, self._span, self._statics, self._unfit = plan, span, shared.statics, unfit
@@ -219,7 +219,7 @@ class _Accounts:
         self._tried: Counter[str] = Counter()
 
     def drop_unavailable(self, part: Piece) -> Indices:
-        """The piece's ticks at which all required columns are available."""
+        """Select the piece's ticks at which all required columns are available."""
         self.planned += len(part.ticks)
         self.dropped["purged"] += int(part.purged.sum())
         kept = ~part.purged
@@ -230,8 +230,7 @@ class _Accounts:
         return np.flatnonzero(kept)
 
     def drop_undecodable(self, part: Piece, ticks: Indices) -> Indices:
-        """Those of the ticks at which required values can be decoded, and clouds deskewed; only making them
-        tells."""
+        """Select ticks whose required values can be decoded, and clouds deskewed, by making them."""
         for name in self._plan.require:
             column = part.columns[name]
             if isinstance(column, Sampled) and column.may_lose and len(ticks):
@@ -241,7 +240,7 @@ class _Accounts:
         return ticks
 
     def close(self, part: Piece) -> None:
-        """Counts the messages of a piece whose rows are made."""
+        """Count the messages of a piece whose rows are made."""
         for topic, messages in part.messages.items():
             self._owned[topic] += int(within(messages.time, part.span).sum())
             self._purged[topic] += part.num_purged(topic)
@@ -299,7 +298,7 @@ def _tally_of_static(static: Static, rows: int) -> ColumnTally:
 
 
 class _RowMaker:
-    """Makes all columns of some ticks, those that the filter and the split look at first."""
+    """Makes all columns of some ticks, those for the filter and the split first."""
 
     def __init__(self, plan: RowPlan):
         self._plan = plan
@@ -312,8 +311,9 @@ class _RowMaker:
         self._splitter = RowSplitter(plan.split) if plan.split is not None else None
 
     def rows(self, part: Piece, ticks: Indices, accounts: _Accounts) -> dict[str, Values]:
-        """`timestamp` and every column of the schema, at those of the given ticks that pass the filter and
-        are in a split."""
+        """Return `timestamp` and every column of the schema, at the ticks that match the filter and are in
+        a split.
+        """
         columns: dict[str, Values] = {"timestamp": part.ticks[ticks]}
         if self._filter is not None:
             for name in self._filter.columns:
@@ -339,7 +339,7 @@ class _RowMaker:
     def _make(
         self, columns: dict[str, Values], name: str, part: Piece, ticks: Indices, needed_by: tuple[str, ...]
     ) -> None:
-        """Adds a column, and before it those that it is derived from."""
+        """Add a column, and before it those that it is derived from."""
         if name in columns:
             return
         plan = self._derived.get(name)
@@ -349,9 +349,7 @@ class _RowMaker:
             )
             return
         if name in needed_by:
-            raise UsageError(
-                f"columns are derived from each other in a circle: {' from '.join([*needed_by, name])}"
-            )
+            raise UsageError(f"columns are derived from each other: {' from '.join([*needed_by, name])}")
         for needed in plan.inputs:
             self._make(columns, _column_of(needed), part, ticks, (*needed_by, name))
         columns[name] = self._derive(plan, columns, part.ticks[ticks])
@@ -371,5 +369,5 @@ def _taken(columns: dict[str, Values], rows: Indices) -> dict[str, Values]:
 
 
 def _column_of(name: str) -> str:
-    """The column that a name belongs to: c for c.age and c.available."""
+    """Return the column of a name: c for c.age and c.available."""
     return name.removesuffix(".age").removesuffix(".available")

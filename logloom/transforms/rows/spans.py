@@ -1,7 +1,7 @@
-"""Partitions: how the ticks of a log are cut into spans, and a span into what is read at a time.
+"""Partitions: splitting the ticks of a log into spans, and a span into pieces to read at a time.
 
-Here: `plan_spans`, `cut` and the bytes of a time range by the index.
-Elsewhere: ticks (logloom.transforms.rows.ticks), what a span becomes (logloom.transforms.rows.row_stream).
+Here: `plan_spans`, `cut` and the bytes of a time range according to the index.
+Elsewhere: ticks (logloom.transforms.rows.ticks), making rows (logloom.transforms.rows.row_stream).
 All arithmetic is on integers, so a log gives the same spans everywhere.
 """
 
@@ -25,11 +25,13 @@ from logloom.transforms.rows.plan.row_plan import (
 from logloom.transforms.rows.ticks import tick_range, tick_time
 
 MAX_SPANS = 1_000_000
-BYTES_PER_TICK = 64  # what the choice of messages costs for each tick and column, beside values
+BYTES_PER_TICK = 64  # memory for the choice of messages for each tick and column, apart from values
 
 
 class ByteIndex:
-    """How many bytes of a log lie in a range of log time, each chunk's bytes spread evenly over its time."""
+    """Number of bytes of a log in a range of log time, with each chunk's bytes evenly spread over its
+    time.
+    """
 
     def __init__(self, summary: LogSummary):
         first, last = summary.chunk_times.reshape(-1, 2).T
@@ -58,20 +60,20 @@ class ByteIndex:
         return self.before(stop) - self.before(start)
 
     def chunks(self, start: int, stop: int) -> int:
-        """How many chunks have messages in [start, stop), by their first and last."""
+        """Count the chunks with messages in [start, stop), by their first and last."""
         begun = int(np.searchsorted(self._first, stop, "left"))
         ended = int(np.searchsorted(self._latest, start, "left"))
         return int((self._last[ended:begun] >= start).sum())
 
 
 def plan_spans(summary: LogSummary, plan: RowPlan) -> list[Span]:
-    """The partitions of a log, in time order; none where the log has no ticks.
+    """Plan the partitions of a log, in time order; none if the log has no ticks.
 
-    They share out all of time: the first is open to `MIN_TIME`, the last to `MAX_TIME`. A span of a rate
-    clock names just those of its ticks that are planned.
+    They cover all of time: the first is open to `MIN_TIME`, the last to `MAX_TIME`. A span of a rate clock
+    has only its planned ticks.
 
     Raises:
-        LogReadError: the log's extent asks for more than a million partitions.
+        LogReadError: the log's extent needs more than a million partitions.
         UsageError: the clock's rate is not usable.
     """
     if summary.num_messages == 0:
@@ -91,12 +93,12 @@ def plan_spans(summary: LogSummary, plan: RowPlan) -> list[Span]:
 
 
 def span_named(summary: LogSummary, plan: RowPlan, name: str) -> Span | None:
-    """The partition of a log that a unit's entry names; None where there is none."""
+    """Return the partition of a log that a unit's entry names; None if it doesn't exist."""
     return next((span for span in plan_spans(summary, plan) if span.name == name), None)
 
 
 class TickRange(NamedTuple):
-    """Ticks of a rate clock that follow each other.
+    """Consecutive ticks of a rate clock.
 
     Attributes:
         first, stop: the range of k.
@@ -109,9 +111,9 @@ class TickRange(NamedTuple):
 
 
 def tick_ranges(summary: LogSummary, plan: RowPlan) -> list[TickRange]:
-    """The ticks of a rate clock in a log's extent, without those in silences of over an hour.
+    """Return the ticks of a rate clock in a log's extent, without those in silences of over an hour.
 
-    In a silence there are only the ticks that a tolerance or window of a column reaches from a message.
+    A silence only has ticks within a column's tolerance or window of a message.
 
     Raises:
         UsageError: the clock's rate is not usable.
@@ -135,9 +137,9 @@ def tick_ranges(summary: LogSummary, plan: RowPlan) -> list[TickRange]:
 
 
 def _rate_spans(summary: LogSummary, plan: RowPlan, clock: RateClock) -> list[Span]:
-    """Spans of whole ticks: the grid of `plan.rows` ticks, halved where it holds too many bytes.
+    """Plan spans of whole ticks: the grid of `plan.rows` ticks, halved if there are too many bytes.
 
-    Where ticks are left out, a span ends, and owns the time up to the next one.
+    A span ends where ticks are left out, and includes the time up to the next one.
     """
     ranges = tick_ranges(summary, plan)
     grids = [range(one.first // plan.rows, -(-one.stop // plan.rows)) for one in ranges]
@@ -164,7 +166,7 @@ def _rate_spans(summary: LogSummary, plan: RowPlan, clock: RateClock) -> list[Sp
 
 
 def _topic_spans(summary: LogSummary, plan: RowPlan, info: TopicInfo) -> list[Span]:
-    """Spans of time in which the topic of the clock has about `plan.rows` ticks, halved like others."""
+    """Plan spans of time with about `plan.rows` ticks of the clock's topic, halved like others."""
     sizes = ByteIndex(summary)
     period = plan.rows * (info.last - info.first) // (info.num_ticks - 1) if info.num_ticks > 1 else 0
     if period > 0:
@@ -187,13 +189,13 @@ def _topic_spans(summary: LogSummary, plan: RowPlan, info: TopicInfo) -> list[Sp
 def cut(
     span: Span, plan: RowPlan, summary: LogSummary, max_bytes: int, sizes: ByteIndex | None = None
 ) -> list[Span]:
-    """Cuts a span into pieces that are read and resampled one after the other.
+    """Split a span into pieces that are read and resampled one after the other.
 
-    The pieces share out the span, in time order; each has at most `max_bytes` of messages by the index,
-    unless it is so short that most of what it reads is its halo.
+    The pieces cover the span, in time order; each has at most `max_bytes` of messages according to the index,
+    unless it is so short that it mostly reads its halo.
 
     Args:
-        sizes: of the same summary, when at hand.
+        sizes: of the same summary, if available.
     """
     sizes = sizes or ByteIndex(summary)
     runs = summary.recorded.read
@@ -223,7 +225,7 @@ def cut(
 def _halved(
     lo: int, hi: int, span_of: Callable[[int, int], Span | None], too_big: Callable[[Span], bool]
 ) -> Iterator[Span]:
-    """The span of [lo, hi), or those of its halves, and so on."""
+    """Return the span of [lo, hi), or recursively its halves."""
     span = span_of(lo, hi)
     if span is None:
         return

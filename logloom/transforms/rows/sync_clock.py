@@ -1,7 +1,7 @@
 """Ticks of a clock that matches messages of several topics, and the message of each topic at each tick.
 
-Here: how much of a log a stretch of ticks needs for its sets to be those of the whole log, and reading it.
-Elsewhere: which messages match (logloom.resample.sync), clocks of one topic and rates (ticks), columns
+Here: finding and reading the part of a log that gives the same sets as the whole log for a stretch of ticks.
+Elsewhere: matching (logloom.resample.sync), clocks of one topic and rates (ticks), columns
 (topic_columns).
 Times are int64 nanoseconds since the Unix epoch.
 """
@@ -21,11 +21,11 @@ from logloom.transforms.rows.plan.row_plan import RowPlan, Span, SyncClock
 from logloom.transforms.rows.resample import Times
 from logloom.transforms.rows.spans import cut
 
-MARGIN_BYTES = 64 << 20  # of messages read at a time where only their stamps matter
+MARGIN_BYTES = 64 << 20  # of messages read at a time if only their stamps matter
 _GROWTH = 4  # of the margins, until they suffice
-_WIDEST = 64  # times the margin at first; then the whole log is read, once in a process
-# The times of matched sets of whole logs, (K, S), where no less suffices: as of sensors that keep exactly
-# half a period apart, whose sets are all equally tight. Else each span would read the log anew.
+_WIDEST = 64  # times the margin at first; then the whole log is read, once per process
+# The times of matched sets of whole logs, (K, S), if less doesn't suffice: as for sensors that are exactly
+# half a period apart, whose sets are all equally tight. Else each span would read the log again.
 _whole_logs: LruCache[Times] = LruCache(64 << 20)
 
 
@@ -43,7 +43,7 @@ class Synced:
 
 
 def synced(log: Log, plan: RowPlan, clock: SyncClock, messages: Mapping[str, Messages], span: Span) -> Synced:
-    """The sets whose ticks lie in a span: those that the whole log has there.
+    """Return the sets with ticks in a span, the same as for the whole log.
 
     Args:
         messages: of the clock's topics, within `clock.margin` of the span.
@@ -54,7 +54,7 @@ def synced(log: Log, plan: RowPlan, clock: SyncClock, messages: Mapping[str, Mes
     times = [_stamps(messages.get(topic)) for topic in clock.topics]
     stamp, margin = clock.topics.index(clock.stamp), clock.margin
     start, stop = _bounds(log.summary, clock, span, margin)
-    # Times that names of files say are no content.
+    # Times in names of files aren't content.
     key = (log.summary.messages_id, log.summary.chunk_times.tobytes(), clock)
     while True:
         found = match(times, stamp, clock.within, start, stop)
@@ -85,14 +85,14 @@ def synced(log: Log, plan: RowPlan, clock: SyncClock, messages: Mapping[str, Mes
 
 
 def widened(span: Span, margin: int) -> tuple[int, int]:
-    """The times within `margin` of a span, whose open ends stay open."""
+    """Return the times within `margin` of a span, whose open ends stay open."""
     start = span.start if span.start == MIN_TIME else max(MIN_TIME, span.start - margin)
     stop = span.stop if span.stop == MAX_TIME else min(MAX_TIME, span.stop + margin)
     return start, stop
 
 
 def clock_requests(summary: LogSummary, clock: SyncClock, start: int, stop: int) -> dict[str, TopicRequest]:
-    """What reads the messages of a clock's topics in [start, stop)."""
+    """Return requests for the messages of a clock's topics in [start, stop)."""
     return {
         topic: TopicRequest(start, stop, time, clock.max_delay)
         for topic, time in zip(clock.topics, clock.times, strict=True)
@@ -101,14 +101,14 @@ def clock_requests(summary: LogSummary, clock: SyncClock, start: int, stop: int)
 
 
 def _stamps(messages: Messages | None) -> Times:
-    """Distinct times of a topic's messages, ascending; of those that are left where some were erased."""
+    """Return distinct times of a topic's messages, ascending, without erased ones."""
     return np.empty(0, np.int64) if messages is None else np.unique(messages.time)
 
 
 def _bounds(summary: LogSummary, clock: SyncClock, span: Span, margin: int) -> tuple[int, int]:
-    """The times within `margin` of a span; open where nothing of the log lies beyond them."""
+    """Return the times within `margin` of a span; open if the log has nothing beyond them."""
     start, stop = widened(span, margin)
-    if clock.max_delay is None:  # stamps may lie anywhere
+    if clock.max_delay is None:  # stamps may have any value
         return start, stop
     is_all_before = start <= summary.first - clock.max_delay
     is_all_after = stop > summary.last + clock.max_delay
@@ -116,13 +116,13 @@ def _bounds(summary: LogSummary, clock: SyncClock, span: Span, margin: int) -> t
 
 
 def _widest(summary: LogSummary, clock: SyncClock) -> int:
-    """The widest margin that is tried before the whole log is read."""
+    """Return the widest margin to try before the whole log is read."""
     widest = _WIDEST * clock.margin
     return min(widest, summary.last - summary.first) if clock.max_delay is None else widest
 
 
 def _read(log: Log, plan: RowPlan, clock: SyncClock, part: Span) -> list[Times]:
-    """The stamps of each of a clock's topics in a part of the log, of which little is held at a time."""
+    """Read the stamps of a clock's topics in a part of the log, with little memory."""
     found = [_stamps(None)] * len(clock.topics)
     for piece in cut(part, plan, log.summary, MARGIN_BYTES):
         messages = log.read(clock_requests(log.summary, clock, piece.start, piece.stop))

@@ -1,9 +1,9 @@
-"""The times of rows: which ticks a clock gives.
+"""The times of rows: ticks of a clock.
 
 Here: pure functions from a clock to ticks, in exact arithmetic.
-Elsewhere: how ticks are cut into partitions (logloom.transforms.rows.spans), what stands in a row
-(logloom.transforms.rows.resample).
-Ticks are int64 nanoseconds since the Unix epoch, ascending; ranges of k are half-open.
+Elsewhere: splitting ticks into partitions (logloom.transforms.rows.spans), values of rows
+(logloom.transforms.rows.resample). Ticks are int64 nanoseconds since the Unix epoch, ascending; ranges of k
+are half-open.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ SLOWEST, FASTEST = Decimal("1e-9"), Decimal("1e9")  # a tick in 31 years; a tick
 
 
 def tick_time(rate: Decimal, k: int) -> int:
-    """The time of tick k of a rate clock, floor(k * 10**9 / rate) ns.
+    """Return the time of tick k of a rate clock, floor(k * 10**9 / rate) ns.
 
     >>> [tick_time(Decimal(3), k) for k in (-1, 0, 1, 2)]
     [-333333334, 0, 333333333, 666666666]
 
     Raises:
-        UsageError: the rate lies outside 1e-9 to 1e9 Hz, as everywhere in this module.
+        UsageError: the rate is outside 1e-9 to 1e9 Hz, as everywhere in this module.
     """
     numerator, denominator = _step(rate)
     return k * numerator // denominator
 
 
 def tick_range(rate: Decimal, first: int, last: int) -> tuple[int, int]:
-    """The range of k whose ticks lie in [first, last], both ends included; empty as (k, k).
+    """Return the range of k with ticks in [first, last], both ends included; empty as (k, k).
 
     Args:
         rate: ticks a second.
         first: ns since the Unix epoch.
-        last: likewise.
+        last: ns since the Unix epoch.
 
     Returns:
         (start, stop): tick k is at ⌊k · 10⁹ / rate⌋ for start <= k < stop.
@@ -54,7 +54,7 @@ def tick_range(rate: Decimal, first: int, last: int) -> tuple[int, int]:
 
 
 def rate_ticks(rate: Decimal, start: int, stop: int) -> NDArray[np.int64]:
-    """The ticks of k in [start, stop).
+    """Return the ticks of k in [start, stop).
 
     Args:
         rate: ticks a second.
@@ -68,7 +68,7 @@ def rate_ticks(rate: Decimal, start: int, stop: int) -> NDArray[np.int64]:
     [333333333, 666666666, 1000000000]
     """
     numerator, denominator = _step(rate)
-    # k * numerator outgrows int64 within seconds of 1970, so only the way from tick `start` is vectorised.
+    # k * numerator exceeds int64 within seconds of 1970, so only the offset from tick `start` is vectorised.
     base, rest = divmod(start * numerator, denominator)
     whole, part = divmod(numerator, denominator)
     if (stop - start + 1) * denominator >= 2**63:
@@ -83,9 +83,9 @@ def topic_ticks(times: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(times)
 
 
-@functools.lru_cache(maxsize=16)  # plans of many partitions ask for the same one again and again
+@functools.lru_cache(maxsize=16)  # requested repeatedly in plans of many partitions
 def _step(rate: Decimal) -> tuple[int, int]:
-    """The time between ticks in ns, as a fraction in lowest terms."""
+    """Return the time between ticks in ns, as a fraction in lowest terms."""
     if not (rate.is_finite() and SLOWEST <= rate <= FASTEST):
-        raise UsageError(f"clock: the rate must lie between {SLOWEST} and {FASTEST} Hz, got {rate}")
+        raise UsageError(f"clock: the rate must be between {SLOWEST} and {FASTEST} Hz, got {rate}")
     return (10**9 / Fraction(rate)).as_integer_ratio()

@@ -1,9 +1,9 @@
-"""What is read of a log at a time: the ticks of a piece of a span, and the columns that topics give there.
+"""Pieces of a span, the parts of a log that are read at a time: their ticks, and columns of topics.
 
 Here: `Piece`, `Static` and `read_statics`.
-Elsewhere: how spans are cut into pieces (logloom.transforms.rows.spans), the choice of messages
+Elsewhere: splitting spans into pieces (logloom.transforms.rows.spans), the choice of messages
 (logloom.transforms.rows.resample), whole rows (logloom.transforms.rows.row_stream).
-Times are int64 nanoseconds since the Unix epoch; ranges are half-open, but a span's ends may be open.
+Times are int64 nanoseconds since the Unix epoch; ranges are half-open, and a span's ends may be open.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ Column = tuple[Values, Times, Mask]  # values, ages and availabilities
 
 @dataclass(frozen=True)
 class Static:
-    """A static column's value: of the topic's last message by position in the log.
+    """The value of a static column: that of the topic's last message by position in the log.
 
     Attributes:
-        value: one row of the column's type, or none where the log has no such message.
-        log_time: of the message; ages are counted from it, since a static message may have no stamp.
+        value: one row of the column's type, or none if the log has no such message.
+        log_time: of the message; reference of ages, as a static message may have no stamp.
         refused: the last messages of the topic that can't be used.
     """
 
@@ -68,10 +68,10 @@ class Static:
 
 
 def read_statics(log: Log, plan: RowPlan, on_error: OnError = "fail") -> dict[str, Static]:
-    """The static columns of a log, by name.
+    """Read the static columns of a log, by name.
 
     Raises:
-        LogReadError: a message doesn't fit its definition, and none may be refused.
+        LogReadError: a message doesn't fit its definition, and refusing isn't allowed.
         LogloomError: a value doesn't fit the column's dtype.
     """
     return {c.name: _read_static(log, c, on_error) for c in plan.columns if c.sampling.rules.uses == "topic"}
@@ -97,14 +97,14 @@ def _read_static(log: Log, column: ColumnPlan, on_error: OnError) -> Static:
 
 
 class SpanValues(NamedTuple):
-    """What all pieces of a span share.
+    """Values shared by all pieces of a span.
 
     Attributes:
         statics, videos: by column.
-        frames: the trees that poses are looked up in.
+        frames: the trees for lookups of poses.
         labels: of the log, by column.
-        point_times: of columns whose points are deskewed.
-        on_error: what becomes of a message that can't be decoded.
+        point_times: of deskewed columns.
+        on_error: how to treat messages that can't be decoded.
     """
 
     statics: Mapping[str, Static]
@@ -116,7 +116,7 @@ class SpanValues(NamedTuple):
 
 
 class Piece:
-    """What is read at a time: the ticks of a piece of a span, and the columns that come from topics."""
+    """A part of a span that is read at a time: its ticks, and its columns of topics."""
 
     def __init__(self, log: Log, plan: RowPlan, span: Span, shared: SpanValues):
         self.span = span
@@ -143,7 +143,7 @@ class Piece:
             self.columns[labels.name] = Labelled(labels, shared.labels.get(labels.name), self.ticks)
 
     def _ticks(self, log: Log, plan: RowPlan) -> tuple[Times, Mask, Mapping[str, Times]]:
-        """The ticks, which of them were erased from the log, and the times of the clock's messages."""
+        """Return the ticks, a mask of those erased from the log, and the times of the clock's messages."""
         if isinstance(plan.clock, RateClock):
             ticks = rate_ticks(plan.clock.rate, *(self.span.ticks or (0, 0)))
             return ticks, lie_in(ticks, log.ranges if isinstance(log, RedactedLog) else ()), {}
@@ -162,7 +162,7 @@ class Piece:
         return ticks, ~np.isin(ticks, times), {}
 
     def num_purged(self, topic: str) -> int:
-        """How many messages of a topic, which the piece owns, were erased from the log."""
+        """Count the piece's own messages of a topic that were erased from the log."""
         messages = self.messages[topic]
         if not isinstance(messages, RedactedMessages):
             return 0
@@ -173,13 +173,13 @@ class Piece:
 
 
 def _stated(log: Log, ticks: Times) -> Mask:
-    """Which ticks that messages tell lie in the extent that a recipe states; all where it states none."""
+    """Select ticks of messages within the extent that a recipe states; all if it states none."""
     first, last = log.summary.recorded.stated
     return (ticks >= (MIN_TIME if first is None else first)) & (ticks <= (MAX_TIME if last is None else last))
 
 
 def requests_of(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, TopicRequest]:
-    """The span itself and the halo of its columns, by topic."""
+    """Return requests for a span and the halo of its columns, by topic."""
     requests: dict[str, TopicRequest] = {}
     for topic, request in _wanted(plan, summary, span):
         known = requests.get(topic)  # nosec B113 # a dict
@@ -193,7 +193,7 @@ def requests_of(plan: RowPlan, summary: LogSummary, span: Span) -> dict[str, Top
 
 
 def _wanted(plan: RowPlan, summary: LogSummary, span: Span) -> Iterator[tuple[str, TopicRequest]]:
-    """What each column and the clock want, by topic."""
+    """Return the requests of each column and of the clock, by topic."""
     for column in plan.columns:
         if column.sampling.rules.uses != "topic" and column.topic in summary.topics:
             yield column.topic, TopicRequest(*_reach(column, span), column.time, column.max_delay)
@@ -205,7 +205,7 @@ def _wanted(plan: RowPlan, summary: LogSummary, span: Span) -> Iterator[tuple[st
 
 
 def _reach(column: ColumnPlan, span: Span) -> tuple[int, int]:
-    """The message times that ticks of the span may use, and those that it owns."""
+    """Return the message times that ticks of the span may use, and those in the span."""
     sampling = column.sampling
     start, stop = span.start, span.stop
     if start != MIN_TIME:
@@ -216,7 +216,7 @@ def _reach(column: ColumnPlan, span: Span) -> tuple[int, int]:
 
 
 class Sampled:
-    """A column of a piece that is resampled from messages."""
+    """A resampled column of a piece."""
 
     def __init__(
         self,
@@ -232,11 +232,12 @@ class Sampled:
     ):
         self._column, self._messages, self._span, self._uri = column, messages, span, uri
         self._video, self._deskewing, self._on_error = video, deskewing, on_error
-        self._made: tuple[Indices, Column] | None = None  # rows that were made only to know which there are
+        # rows that were made only to find the available ones
+        self._made: tuple[Indices, Column] | None = None
         self._lacking: Counter[str] = Counter()
         none = np.empty(0, np.int64)
         self._times = none if messages is None else messages.time
-        self.usable = np.arange(len(self._times))  # messages that may be used at all
+        self.usable = np.arange(len(self._times))  # messages that are usable at all
         self._refused: tuple[Refusal, ...] = ()
         rotates = column.sampling.rules.takes == "quaternions" or _adapter(column) is not None
         if rotates and not column.message_type.is_ragged and messages is not None and len(messages):
@@ -256,22 +257,22 @@ class Sampled:
         return self._choice.age
 
     def used(self, tick: int) -> Indices:
-        """The messages that a tick uses, in the order of their times."""
+        """Return the messages that a tick uses, in the order of their times."""
         return self.usable[self._choice.used(tick)]
 
     @property
     def may_lose(self) -> bool:
-        """Whether a tick with a message may turn out to be unavailable once its value is made."""
+        """Whether a tick with a message may become unavailable once its value is made."""
         is_lenient = self._messages is not None and may_refuse(self._column, self._on_error)
         return self._video is not None or self._column.deskew is not None or is_lenient
 
     def made_available(self, ticks: Indices) -> Mask:
-        """(n,) at which of some of the piece's ticks there is a value, kept until it is asked for."""
+        """(n,) mask of the piece's ticks with a value, which is kept for `rows`."""
         self._made = ticks, self._make(ticks)
         return self._made[1][2]
 
     def rows(self, ticks: Indices) -> Column:
-        """The column at some of the piece's ticks."""
+        """Return the column at some of the piece's ticks."""
         made, self._made = self._made, None
         if made is not None and np.isin(ticks, made[0]).all():
             if len(ticks) == len(made[0]):
@@ -302,13 +303,13 @@ class Sampled:
             self._lose(self._messages, reasons)
             choice, used = self._choice.select(ticks), used[is_right]
         if column.deskew is not None and self._deskewing is None:
-            raise LogReadError(f"{self._uri}: {column.topic}: no message tells the times of its points")
+            raise LogReadError(f"{self._uri}: {column.topic}: messages have no times of points")
         if self._deskewing is not None:
             return self._deskewed(self._deskewing, ticks, used, values)
         return choice.apply(values, column.ctype, column.name, _adapter(column))
 
     def _deskewed(self, deskewing: Deskewing, ticks: Indices, used: Indices, values: Values) -> Column:
-        """The column at some ticks, whose points are moved; ticks where they can't be are unavailable.
+        """Return the column at some ticks with moved points; other ticks are unavailable.
 
         Args:
             values: of the messages `used`.
@@ -342,18 +343,18 @@ class Sampled:
         return Ragged.from_rows(rows, column.ctype), ages, available
 
     def lacking(self) -> Mapping[str, int]:
-        """How many ticks have a cloud that can't be deskewed, by reason; of rows that were made."""
+        """Count ticks with a cloud that can't be deskewed, by reason, among rows that were made."""
         return self._lacking
 
     def turns(self) -> tuple[TurnEvidence, ...]:
-        """What the piece's messages show of angles that wrap."""
+        """Return the evidence of angles that wrap in the piece's messages."""
         if self._messages is None:
             return ()
         rows, times = self.usable[self._choice.order], self._choice.times
         return column_turns(self._column, self._messages, rows, times, self._span)
 
     def keep(self, ticks: Indices) -> None:
-        """Notes that the messages of these ticks stand in rows."""
+        """Record that rows use the messages of these ticks."""
         self._used[self.usable[self._choice.select(ticks).rows]] = True
 
     def seen(self) -> Seen:
@@ -362,7 +363,7 @@ class Sampled:
         return replace(seen, refused=self._refused)
 
     def _refuse_packets(self, messages: Messages, video: VideoValues) -> None:
-        """Leaves out packets that have no right picture, before neighbours are chosen."""
+        """Remove packets without a right picture, before neighbours are chosen."""
         reasons = video.refusals(messages.position)
         refused = np.array([bool(reason) for reason in reasons])
         own = np.flatnonzero(refused & within(self._times, self._span)).tolist()
@@ -370,17 +371,18 @@ class Sampled:
         self._refused = _refusals(self._uri, self._column, messages, {i: reasons[i] for i in own})
 
     def _lose(self, messages: Messages, reasons: Mapping[int, str]) -> None:
-        """Refuse messages that were chosen, and turn out to have no value.
+        """Refuse chosen messages that turn out to have no value.
 
-        Their neighbours don't take their place: a tick may not depend on what else was decoded. Windows of
-        several values go on without them.
+        Neighbours don't replace them: a tick must not depend on other decoded messages. Windows of several
+        values continue without them.
 
         Args:
             reasons: by the number of the message.
         """
         choice, rules = self._choice, self._column.sampling.rules
         at = np.flatnonzero(np.isin(self.usable[choice.order], list(reasons)))
-        lo, hi = np.searchsorted(at, choice.lo), np.searchsorted(at, choice.hi)  # how many lie before these
+        # number of these before each one
+        lo, hi = np.searchsorted(at, choice.lo), np.searchsorted(at, choice.hi)
         if rules.gathers or rules.takes == "numbers":
             self._choice = replace(
                 choice,
@@ -397,7 +399,7 @@ class Sampled:
         self._refused += _refusals(self._uri, self._column, messages, reasons)
 
     def _refuse_zero_norms(self, messages: Messages) -> None:
-        """Leaves out rotations that are none, before neighbours are chosen."""
+        """Remove invalid rotations, before neighbours are chosen."""
         column, every = self._column, self.usable
         found, is_right, reasons = _taken(column, messages, column.spec, every, self._on_error)
         values = empty(column.message_type) if found is None else _checked(column, found)
@@ -405,12 +407,12 @@ class Sampled:
         is_right[is_right] = ~kernels.has_zero_norm(values)
         self.usable = every[is_right]
         own = every[~is_right & within(self._times, self._span)].tolist()
-        why = {i: reasons.get(i, "a quaternion of norm zero is no rotation") for i in own}
+        why = {i: reasons.get(i, "the norm of a quaternion is zero") for i in own}
         self._refused = _refusals(self._uri, column, messages, why)
 
 
 class Still:
-    """A static column of a piece: one value at every tick."""
+    """A static column of a piece: the same value at every tick."""
 
     def __init__(self, column: ColumnPlan, static: Static, ticks: Times):
         self._column, self._static, self._ticks = column, static, ticks
@@ -431,7 +433,7 @@ class Still:
 
 
 def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
-    """What is done to resampled values before the cast; only rotations are shown otherwise than resampled."""
+    """Return the conversion of resampled values before the cast; only rotations have one."""
     if column.spec.adapter != "rotation_matrix" or column.message_type.shape[-1:] != (4,):
         return None
     from logloom.io.logs.messages.adapters import rotation_matrix
@@ -439,7 +441,7 @@ def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
     def to_matrices(values: Values) -> Values:
         flat = values.values if isinstance(values, Ragged) else values
         quaternions = flat.reshape(-1, 4).astype(np.float64)
-        # Squares of very small or large parts would leave the range of float64.
+        # Squares of very small or large parts would exceed the range of float64.
         largest = np.abs(quaternions).max(axis=1, initial=0)
         odd = ~((largest > 1e-100) & (largest < 1e100))
         quaternions[odd] = kernels.normalised(quaternions[odd])
@@ -453,7 +455,7 @@ def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
 
 
 def may_refuse(column: ColumnPlan, on_error: OnError) -> bool:
-    """Whether a column refuses messages that can't be decoded; else they are an error of their log."""
+    """Return whether a column refuses messages that can't be decoded; else they are an error of their log."""
     is_picture = column.decoded or column.spec.adapter == "image"
     return on_error == "salvage" or (on_error == "skip" and is_picture)
 
@@ -461,10 +463,10 @@ def may_refuse(column: ColumnPlan, on_error: OnError) -> bool:
 def _taken(
     column: ColumnPlan, messages: Messages, spec: FieldSpec, rows: Indices, on_error: OnError
 ) -> tuple[Values | None, Mask, Mapping[int, str]]:
-    """Values of messages of a column, without those that it refuses; see `take_partly`.
+    """Take values of a column's messages, without those that it refuses; see `take_partly`.
 
     Raises:
-        LogReadError: a message can't be decoded, and none may be refused.
+        LogReadError: a message can't be decoded, and refusing isn't allowed.
     """
     if not may_refuse(column, on_error):
         return messages.take(spec, rows), np.ones(len(rows), np.bool_), {}
@@ -481,7 +483,7 @@ def _taken(
 def _refusals(
     uri: str, column: ColumnPlan, messages: Messages, reasons: Mapping[int, str]
 ) -> tuple[Refusal, ...]:
-    """The refusals of messages by a column, by their numbers."""
+    """Return a column's refusals of messages, by their numbers."""
     return tuple(
         Refusal(
             uri,
@@ -496,7 +498,7 @@ def _refusals(
 
 
 def _checked(column: ColumnPlan, values: Values) -> Values:
-    """Values as a log gave them.
+    """Check the type of a log's values.
 
     Raises:
         LogloomError: they have another type than planned.
@@ -505,7 +507,7 @@ def _checked(column: ColumnPlan, values: Values) -> Values:
     tail = values.tail if isinstance(values, Ragged) else values.shape[1:]
     if (values.dtype, tail, isinstance(values, Ragged)) != (planned.dtype, planned.tail, planned.is_ragged):
         raise LogloomError(
-            f"column {column.name!r}: topic {column.topic} gives {values.dtype} of shape {tail} in this log, "
-            f"planned was {planned}. Logs of one recipe must agree about the fields it selects."
+            f"column {column.name!r}: topic {column.topic} has {values.dtype} of shape {tail} in this log, "
+            f"planned was {planned}. Logs of one recipe must agree about selected fields."
         )
     return values

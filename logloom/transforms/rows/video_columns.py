@@ -1,7 +1,7 @@
-"""Columns of compressed video: which packets have a picture, and the values made of pictures.
+"""Columns of compressed video: packets with a picture, and values of pictures.
 
-Here: which columns are video, `VideoValues`, which serves the pieces of a span one after the other.
-Elsewhere: packets and decoding (logloom.io.video), how pieces ask (logloom.transforms.rows.topic_columns),
+Here: finding columns of video, `VideoValues`, which serves the pieces of a span in order.
+Elsewhere: packets and decoding (logloom.io.video), pieces (logloom.transforms.rows.topic_columns),
 pixels (logloom.io.logs.messages.images).
 """
 
@@ -23,33 +23,35 @@ from logloom.io.video.index import VideoIndex, video_index
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan
 
 _UNKNOWN = "it isn't in the index of its topic"
-_NAME = "video"  # of the encoding of its pixels, for errors
+_NAME = "video"  # encoding of its pixels, for errors
 
 
 def is_video(column: ColumnPlan) -> bool:
-    """Whether its values are made of packets: pictures, the packets themselves, distances to keyframes."""
+    """Return whether a column's values are made of packets: pictures, the packets themselves, distances to
+    keyframes.
+    """
     return column.spec.adapter in (VIDEO, PACKETS, KEYFRAME)
 
 
 def video_topics(plan: RowPlan) -> list[str]:
-    """The topics whose packets are columns, in name order."""
+    """Return the topics of video columns, in name order."""
     return sorted({column.topic for column in plan.columns if is_video(column)})
 
 
 def video_values(log: Log, plan: RowPlan) -> dict[str, VideoValues]:
-    """The columns of video whose topics a log has, by name."""
+    """Return the video columns whose topics a log has, by name."""
     found = {column.name: video_of(log, column) for column in plan.columns}
     return {name: video for name, video in found.items() if video is not None}
 
 
 def video_of(log: Log, column: ColumnPlan) -> VideoValues | None:
-    """None where it isn't a column of video, or the log lacks its topic."""
+    """Return None if it isn't a column of video, or the log lacks its topic."""
     is_there = is_video(column) and column.topic in log.summary.topics
     return VideoValues(log, column) if is_there else None
 
 
 class VideoValues:
-    """What a column of video holds; pictures are decoded when asked for, and forward from piece to piece."""
+    """Values of a video column; pictures are decoded on demand, and forward from piece to piece."""
 
     def __init__(self, log: Log, column: ColumnPlan):
         self._log, self._column = log, column
@@ -61,19 +63,21 @@ class VideoValues:
     @property
     def index(self) -> VideoIndex:
         """
+        The index of the topic.
+
         Raises:
             LogReadError: the log is damaged, under `on_error` fail.
         """
         return video_index(self._log, self._column.topic)
 
     def refusals(self, positions: NDArray[np.int64]) -> list[str]:
-        """Why each packet is refused; "" where its picture is right, as far as headers tell."""
+        """Return why each packet is refused; "" if its picture is right, as far as headers show."""
         index, takes_all = self.index, self._column.spec.adapter == PACKETS
         numbers = index.numbers_of(positions).tolist()
         return [_UNKNOWN if n < 0 else "" if takes_all else index.reason(n) for n in numbers]
 
     def take(self, positions: NDArray[np.int64]) -> tuple[Values, NDArray[np.bool_]]:
-        """The pictures of packets that aren't refused, and which of them could be decoded.
+        """Return the pictures of packets that aren't refused, and which of them could be decoded.
 
         Returns:
             Values of those that could, in the order of `positions`; (n,) which these are.
@@ -96,7 +100,7 @@ class VideoValues:
         return values, np.array([value is not None for value in found], np.bool_)
 
     def _packet(self, number: int) -> bytes:
-        """A packet; before a keyframe the parameters that it needs, where it doesn't bring them."""
+        """Return a packet; before a keyframe the parameters that it needs, if it lacks them."""
         if self._packets is None:
             self._packets = Packets(self._log, self._column.topic, self.index)
         data = self._packets.read(number)
@@ -105,7 +109,7 @@ class VideoValues:
         return self.index.config_of(number).missing_from(data) + data
 
     def _decode(self, numbers: Sequence[int]) -> None:
-        """Keeps what was made last: the next piece begins with it, or its columns are asked for twice."""
+        """Decode, keeping the latest pictures: the next piece begins with them, or they are needed twice."""
         made = {number: self._made[number] for number in numbers if number in self._made}
         missing = [number for number in numbers if number not in made]
         if missing and self._frames is None:

@@ -1,1 +1,1 @@
-"""Recipes that are suggested for logs."""
+"""Suggested recipes for logs."""

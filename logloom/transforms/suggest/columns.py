@@ -1,10 +1,10 @@
-"""Which columns suit messages of a type, and how each may be resampled.
+"""Suggested columns for messages of a type, and their resample policies.
 
-Here: `candidates`, a function of a definition alone: what its names and sub-messages tell.
-Elsewhere: what the messages themselves hold against it (samples), the recipe around it (recipe).
-A position may be interpolated linearly, a rotation by slerp, a heading that its message defines by angle;
-integers, enums, booleans, matrices and whatever else a mean has no meaning for take the nearest message. A
-name alone makes no angle: a steering wheel may turn several times, and `angle` would bend its values.
+Here: `candidates`, a function of a definition only, from its names and sub-messages.
+Elsewhere: checks against messages (samples), the recipe around it (recipe). A position may be interpolated
+linearly, a rotation by slerp, a heading that its message defines by angle; integers, enums, booleans,
+matrices and other values without a meaningful mean take the nearest message. A name alone doesn't make an
+angle: a steering wheel may turn several times, and `angle` would bend its values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from logloom.io.logs.interface import TopicInfo
 from logloom.io.logs.messages.definitions import Field, Number, Struct, Text
 
 MAX_COLUMNS = 24  # of one topic
-MAX_DEPTH = 6  # of sub-messages that are looked into
+MAX_DEPTH = 6  # depth of sub-messages to search
 
 _AXES = ("x", "y", "z")
 _QUATERNION = ("x", "y", "z", "w")
-# Of sub-messages; they say nothing in a column's name.
+# Names of sub-messages that are omitted in a column's name.
 _WRAPPERS = frozenset({"pose", "twist", "accel", "wrench", "transform", "vector", "point"})
 _ROOT_TIMES = frozenset({"stamp", "timestamp"})
 
@@ -34,7 +34,7 @@ _HEADINGS: Mapping[str, str] = {
     "turtlesim/Pose": "theta",
     "vision_msgs/Pose2D": "theta",
 }
-# What no mean has a meaning for, though it may be written as floats.
+# Values without a meaningful mean, though they may be floats.
 _APART = frozenset(
     {
         "id", "ids", "mode", "status", "state", "type", "kind", "class", "label", "index", "flag", "flags",
@@ -79,7 +79,7 @@ _UNITS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A column that may be suggested; `keys` as a recipe has them, without topic and tolerance."""
+    """A column that may be suggested, with `keys` of a recipe, without topic and tolerance."""
 
     suffix: str
     keys: Mapping[str, Any]
@@ -89,17 +89,17 @@ class Candidate:
         return str(self.keys["resample"])
 
     def with_keys(self, **keys: Any) -> Candidate:
-        """The same with other keys; those that are None are dropped."""
+        """Replace keys; those that are None are dropped."""
         merged = {**self.keys, **keys}
         return replace(self, keys={key: value for key, value in merged.items() if value is not None})
 
 
 @dataclass
 class Candidates:
-    """What suits a topic.
+    """Suggested columns of a topic.
 
     Attributes:
-        left_out: names by the reason why they are no columns.
+        left_out: names by the reason why they aren't columns.
     """
 
     columns: list[Candidate] = field(default_factory=list)
@@ -110,28 +110,28 @@ class Candidates:
 
 
 def short_type(info: TopicInfo) -> str:
-    """pkg/Name, however the log writes it."""
+    """Return pkg/Name for any spelling in logs."""
     parts = re.split(r"/|::|\.", info.type)
     return "/".join(part for part in parts if part not in ("msg", "srv", ""))
 
 
 def known(info: TopicInfo) -> list[Candidate]:
-    """The columns of a type that an adapter reads, or of which few fields are worth a column."""
+    """Return the columns of a type that an adapter reads, or of which few fields are useful columns."""
     return list(_KNOWN.get(short_type(info).rsplit("/", 1)[-1], ()))
 
 
 def transforms() -> Candidate:
-    """The column of a topic on which transforms of several frames take turns."""
+    """Return the column of a topic with transforms of several frames."""
     return _nearest("", **{"as": "transforms", "strings": 64})
 
 
 def pictures() -> Candidate:
-    """The column of a topic whose messages are images of pixels, or packets of video."""
+    """Return the column of a topic with images of pixels, or packets of video."""
     return _nearest("", **{"as": "image"})
 
 
 def candidates(info: TopicInfo, root: Struct) -> Candidates:
-    """The columns that fields of a message make, and what is left out of it.
+    """Return the columns of a message's fields, and the fields that are left out.
 
     Args:
         root: of the topic's messages.
@@ -148,22 +148,22 @@ def candidates(info: TopicInfo, root: Struct) -> Candidates:
 
 @dataclass
 class _Walk:
-    """One walk through a definition."""
+    """A single walk through a definition."""
 
     info: TopicInfo
     found: Candidates
 
     @property
     def has_conventions(self) -> bool:
-        """Whether lengths are metres and angles radians, as ROS and Foxglove have them."""
+        """Whether lengths are metres and angles radians, as in ROS and Foxglove."""
         return self.info.encoding in ("cdr", "ros1") or self.info.type.startswith("foxglove.")
 
     def struct(self, struct: Struct, path: str, names: tuple[str, ...]) -> Iterator[Candidate]:
-        """Columns of a message or sub-message.
+        """Add columns of a message or sub-message.
 
         Args:
-            path: of the sub-message, with a dot at its end; "" of the message.
-            names: that a column's suffix starts with.
+            path: of the sub-message, with a dot at its end; "" for the message.
+            names: prefix of a column's suffix.
         """
         fields = [f for f in struct.fields if f.name != "header" and (path or not _is_stamp(f))]
         if vector := self._vector(fields, path, names, struct):
@@ -181,7 +181,7 @@ class _Walk:
     def _vector(
         self, fields: Sequence[Field], path: str, names: tuple[str, ...], struct: Struct
     ) -> Candidate | None:
-        """The one column of a sub-message (or message) that is a quaternion or a vector."""
+        """Return the only column of a sub-message (or message) that is a quaternion or a vector."""
         here = path.rstrip(".")
         quaternion = _quaternions(fields, alone=True).get("")
         if quaternion:
@@ -221,7 +221,7 @@ class _Walk:
             yield Candidate(_suffix((*names, item.name)), keys)
 
     def _inner_names(self, item: Field, owner: Struct, names: tuple[str, ...]) -> tuple[str, ...]:
-        """What the suffixes of a sub-message's columns start with."""
+        """Return the prefix of a sub-message's columns."""
         present = {f.name for f in owner.fields}
         if item.name in _WRAPPERS:
             return names
@@ -237,7 +237,7 @@ class _Walk:
 
 
 def _is_stamp(item: Field) -> bool:
-    """Whether a field of a message says when it was, as all rows do."""
+    """Return whether a field of a message is its time, which all rows have."""
     kind = item.type
     is_time = kind.is_time if isinstance(kind, Struct) else isinstance(kind, Number) and kind.dtype == "<i8"
     return is_time and item.name in _ROOT_TIMES
@@ -252,7 +252,7 @@ def _dtype(item: Field) -> str:
 
 
 def _may_interpolate(struct: Struct, depth: int = 0) -> bool:
-    """Whether a sub-message holds a float outside arrays, so that its fields are looked at one by one."""
+    """Return whether a sub-message has a float outside arrays, so that its fields are checked one by one."""
     if depth > MAX_DEPTH:
         return False
     return any(
@@ -263,7 +263,7 @@ def _may_interpolate(struct: Struct, depth: int = 0) -> bool:
 
 
 def _policy(item: Field, within: str, owner: Struct) -> str:
-    """How a field of numbers may be resampled, by its type, its name and its sub-message."""
+    """Return the policy for a field of numbers, by its type, its name and its sub-message."""
     ragged = item.array is not None and item.array.length is None
     if ragged or not _is_float(item) or set(_words(item.name)) & _APART:
         return "nearest"
@@ -273,12 +273,12 @@ def _policy(item: Field, within: str, owner: Struct) -> str:
 
 
 def _type_name(struct: Struct) -> str:
-    """pkg/Name of a message or sub-message."""
+    """Return pkg/Name of a message or sub-message."""
     return re.sub(r"[.]|::", "/", struct.name).replace("/msg/", "/")
 
 
 def _last(path: str) -> str:
-    """The name of the sub-message at the end of a path."""
+    """Return the name of the sub-message at the end of a path."""
     return path.rstrip(".").rpartition(".")[2]
 
 
@@ -291,7 +291,7 @@ def _snake(name: str) -> str:
 
 
 def _quaternions(fields: Sequence[Field], alone: bool) -> dict[str, list[str]]:
-    """Floats named {prefix}x, y, z and w, by prefix; without one only where there is nothing else."""
+    """Find floats named {prefix}x, y, z and w, by prefix; without one only if there is nothing else."""
     plain = {f.name for f in fields if _is_float(f) and f.array is None}
     found = {}
     for name in sorted(plain):
@@ -303,7 +303,7 @@ def _quaternions(fields: Sequence[Field], alone: bool) -> dict[str, list[str]]:
 
 
 def _suffix(names: Sequence[str]) -> str:
-    """Names of fields as parts of a column's name."""
+    """Convert names of fields to parts of a column's name."""
     parts = [re.sub(r"[^a-z0-9_]", "_", _snake(name))[:60] for name in names if name]
     return ".".join(f"_{part}" if part[0].isdigit() else part for part in parts)
 

@@ -1,8 +1,8 @@
-"""A recipe for logs that nobody wrote a recipe for yet; it builds as it stands.
+"""Suggest a recipe for logs, which builds without changes.
 
-Here: which clock, tolerances and max_delay suit what the logs hold, which columns can be built, and the text.
-Elsewhere: columns by the types of messages (columns), those of video (video), what is asked
-of the messages themselves (samples), what a recipe means (logloom.transforms.rows.plan.resolve).
+Here: clock, tolerances and max_delay for the logs, columns that can be built, and the text.
+Elsewhere: columns by the types of messages (columns), those of video (video), samples of messages (samples),
+resolving a recipe (logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from logloom.transforms.suggest.columns import Candidate, Candidates, candidates
 from logloom.transforms.suggest.samples import Sample, sample
 from logloom.transforms.suggest.video import video_column
 
-RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; nobody is surprised by rows at these
-MIN_TICKS = 10  # a log shorter than this many ticks gets its rows from a topic
+RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; usual rates of rows
+MIN_TICKS = 10  # a log with fewer ticks gets its rows from a topic
 MAX_NAME = 120  # characters of a column's name that come from its topic
 MAX_COMMENT = 300  # characters
 MAX_NAMED = 12  # fields in one comment
 _MS = 1_000_000
 _NICE = (1, 2, 5)
-_OUTPUT = "tar"  # which holds columns of any type, and opens with whatever opens archives
+_OUTPUT = "tar"  # which supports columns of any type
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _SuggestedTopic:
     Attributes:
         info, log: of the first log that has messages of it.
         messages: in all logs.
-        period: ns between messages, in the log where that is longest; 0 where there are fewer than two.
+        period: ns between messages, in the log where that is longest; 0 if there are fewer than two.
     """
 
     info: TopicInfo
@@ -60,13 +60,13 @@ class _SuggestedTopic:
 
     @property
     def base(self) -> str:
-        """What the columns of the topic start with."""
+        """Prefix of the topic's columns."""
         parts = [re.sub(r"[^a-z0-9_]", "_", part.lower()) for part in self.name.split("/") if part]
         name = ".".join(f"_{part}" if part[0].isdigit() else part for part in parts)
         return name[:MAX_NAME].rstrip(".") or "topic"
 
     def spread(self, per_time: float) -> _SuggestedTopic:
-        """The same where so many messages share a time: the period is that between times."""
+        """Return the topic for when this many messages share a time: the period is that between times."""
         return replace(self, period=round(self.period * per_time))
 
 
@@ -80,25 +80,25 @@ def suggest(
     on_left_out: OnMessage = ignore_message,
     set_back: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """A recipe, as YAML, whose URIs are absolute; every column has a comment that says where it comes from.
+    """Suggest a recipe as YAML with absolute URIs; every column has a comment with its source.
 
     Args:
-        logs: by log_id, opened with on_error "skip" or "salvage". Some messages are looked at, for their
-            stamps, encodings and values.
+        logs: by log_id, opened with on_error "skip" or "salvage". Some messages are sampled for their stamps,
+            encodings and values.
         storage_options: for fsspec, by protocol.
         on_error: the recipe's.
-        skipped: by log_id, the URIs of logs that the recipe names, too, though they can't be opened.
-        on_skipped: called with which other logs are damaged, under on_error "skip".
-        on_left_out: called with which topics can't be used, and why.
-        set_back: by log_id, where its recorder's clock was set back; of these logs the first part counts.
+        skipped: by log_id, the URIs of unreadable logs that the recipe includes as well.
+        on_skipped: called with other damaged logs, under on_error "skip".
+        on_left_out: called with unusable topics, and why.
+        set_back: by log_id, where its recorder's clock was set back; of these logs the first part is used.
 
     Raises:
-        UsageError: no log, or none with messages that a column can hold.
-        LogReadError: what was looked at is damaged, and not to be skipped; or all logs are.
+        UsageError: no log, or none with messages of supported types.
+        LogReadError: a sample is damaged, and not to be skipped; or all logs are.
     """
     topics = _topics(logs)
     if not topics:
-        raise UsageError("no log has messages, so there is nothing to make a recipe of")
+        raise UsageError("no log has messages, so a recipe would have no columns")
     proposed = {topic.name: _propose(topic) for topic in topics}
     usable = {name: made.columns for name, made in proposed.items() if isinstance(made, Candidates)}
     found = sample(usable, logs, takes_refused=on_error != "fail")
@@ -137,7 +137,7 @@ def _column_lines(
     time: Mapping[str, Any],
     logs: Mapping[str, Log],
 ) -> list[str]:
-    """The lines of all columns, below a comment on each topic; raises a UsageError where there is none."""
+    """Return the lines of all columns, below a comment on each topic; raise a UsageError if there is none."""
     lines: list[str] = []
     taken: dict[str, int] = {}
     for topic in topics:
@@ -145,14 +145,14 @@ def _column_lines(
         own = made.left_out if isinstance(made, Candidates) else {}
         lines += _topic_lines(topic, own, found, time, logs, taken)
     if not taken:
-        raise UsageError("no topic of these logs has a field that a column can hold:\n" + "\n".join(lines))
+        raise UsageError("no topic of these logs has a field that a column supports:\n" + "\n".join(lines))
     return lines
 
 
 def _without_damaged(
     logs: Mapping[str, Log], damaged: Mapping[str, LogReadError], on_error: str, on_skipped: OnMessage
 ) -> dict[str, Log]:
-    """The other logs; raises the first error where damage isn't skipped, or all logs have some."""
+    """Return the undamaged logs; raise the first error if damage isn't skipped, or all logs have some."""
     if on_error != "skip" or len(damaged) == len(logs):
         raise next(iter(damaged.values()))
     for log_id, error in damaged.items():
@@ -161,14 +161,16 @@ def _without_damaged(
 
 
 def _set_back_words(set_back: Mapping[str, str]) -> str:
-    """The end of a comment on the first log whose clock was set back; "" without any."""
+    """Return the end of a comment on the first log whose clock was set back; "" without any."""
     for log_id, words in sorted(set_back.items()):
         return f"; the clock of {log_id} was set back by {words}, `last` keeps what follows, `split` both"
     return ""
 
 
 def _period(info: TopicInfo, log: Log) -> int:
-    """Nanoseconds between a topic's messages, but for silences of all topics; 0 with fewer than two."""
+    """Return nanoseconds between a topic's messages, without silences of all topics; 0 with fewer than
+    two.
+    """
     lasts, intervals = info.last - info.first, info.num_recorded - 1
     for last, first in log.summary.recorded.silences:
         if info.first <= last and first <= info.last and intervals > 1:
@@ -177,7 +179,7 @@ def _period(info: TopicInfo, log: Log) -> int:
 
 
 def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
-    """Topics with messages, in name order."""
+    """Return topics with messages, in name order."""
     found: dict[str, _SuggestedTopic] = {}
     for log_id in sorted(logs):
         for name, info in logs[log_id].summary.topics.items():
@@ -190,7 +192,7 @@ def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
 
 
 def _is_static(topic: _SuggestedTopic, columns: Sequence[Candidate] = ()) -> bool:
-    """Whether all its columns take the last message, as a latched topic's do: that may be much older."""
+    """Return whether all columns use the last message, like a latched topic's, which may be much older."""
     if not topic.period or is_static(topic.name):
         return True
     return bool(columns) and all(column.policy == "static" for column in columns)
@@ -204,7 +206,7 @@ def _dataset_name(logs: Mapping[str, Log]) -> str:
 
 
 def _template(logs: Mapping[str, Sequence[str]], options: Mapping[str, Any] | None) -> str:
-    """The template that names the logs as they are named here."""
+    """Return the template that names the logs like here."""
     uris = {log_id: naming_uri(files[0], options) for log_id, files in logs.items()}
     for template in TEMPLATES:
         if all(fill_template(template, uri) == log_id for log_id, uri in uris.items()):
@@ -220,11 +222,11 @@ def _time(topics: Sequence[_SuggestedTopic], found: Sample) -> dict[str, Any]:
 
 
 def _clock(logs: Mapping[str, Log], all_topics: Sequence[_SuggestedTopic], found: Sample) -> dict[str, Any]:
-    """The rate of the busiest topic, at most 10 Hz; a topic where a log is too short for a rate."""
+    """Return the rate of the busiest topic, at most 10 Hz; a topic if a log is too short for a rate."""
     topics = [topic for topic in all_topics if topic.name not in found.unusable] or all_topics
     periods = [topic.period for topic in topics if topic.period > 0]
     fastest = 1e9 / min(periods) if periods else 0.0
-    # A little slower than the next step still counts: 9.98 Hz is 10.
+    # Slightly slower than a step is accepted: 9.98 Hz is 10.
     rate = max((rate for rate in RATES if rate <= fastest * 1.05), default=RATES[0])
     shortest = min(log.summary.last - log.summary.first for log in logs.values() if log.summary.num_messages)
     if shortest * rate >= MIN_TICKS * 10**9:
@@ -251,7 +253,7 @@ def _head_lines(head: Mapping[str, Any], time_comment: str) -> Iterator[str]:
 
 
 def _propose(topic: _SuggestedTopic) -> Candidates | str:
-    """The columns that the topic's definition suggests, or why it suggests none."""
+    """Return the columns that the topic's definition suggests, or why there are none."""
     try:
         root = definition_of(topic.log, topic.name)
         if (video := video_column(topic.log, topic.name)) is not None:
@@ -264,12 +266,12 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
     if root is None or not root.fields:
         if topic.info.definition:
             return "its definition types no field; add columns by hand"
-        return f"its {topic.info.encoding} messages have no schema, so only they tell; add columns by hand"
+        return f"its {topic.info.encoding} messages have no schema; add columns by hand"
     return candidates(topic.info, root)
 
 
 def _as_written(topic: _SuggestedTopic, column: Candidate) -> Candidate:
-    """The column with the field's name as the topic's type writes it: ROS 1 writes K where ROS 2 writes k."""
+    """Spell the column's field like the topic's type: ROS 1 writes K, ROS 2 k."""
     path = column.keys.get("field")
     if isinstance(path, str) and _type_of(topic, path) is None:
         return column.with_keys(field=path.upper())
@@ -277,12 +279,14 @@ def _as_written(topic: _SuggestedTopic, column: Candidate) -> Candidate:
 
 
 def _fits(topic: _SuggestedTopic, column: Candidate) -> bool:
-    """Whether messages have what a column of their type's name reads; others may have the same name."""
+    """Return whether messages have what a column for their type's name reads; others may have the same
+    name.
+    """
     path, adapter = column.keys.get("field"), str(column.keys.get("as", ""))
     if path is not None:
         return _type_of(topic, path) is not None or _type_of(topic, path.upper()) is not None
     if adapter.startswith("points"):
-        return True  # of which only a message tells
+        return True  # depends on messages
     try:
         topic.log.column_type(topic.name, FieldSpec(adapter=adapter))
     except OF_CONTENT:
@@ -305,11 +309,11 @@ def _topic_lines(
     logs: Mapping[str, Log],
     taken: dict[str, int],
 ) -> Iterator[str]:
-    """The columns of one topic, and as comments what was left out of it.
+    """Return the columns of one topic, with comments on what was left out.
 
     Args:
-        by_definition: fields that are no columns, by the reason why.
-        taken: names of columns, and how often each was wanted; is added to.
+        by_definition: fields that aren't columns, by the reason why.
+        taken: names of columns, and how often each was wanted; updated.
     """
     hertz = f"{1e9 / topic.period:.4g} Hz" if topic.period else "once"
     yield _comment(f"{topic.name}: {topic.info.type}, {counted(topic.messages, 'message')}, {hertz}")
@@ -322,7 +326,7 @@ def _topic_lines(
     )
     left_out |= {reason: [name] for name, reason in found.refused.get(topic.name, {}).items()}
     if topic.name in found.mixed and (turned := _without_mixing(topic, columns)) != columns:
-        yield _comment("messages of several frames take turns, so nothing is interpolated between them")
+        yield _comment("messages are of several frames, so nothing is interpolated between them")
         columns = turned
     elif topic.name in found.per_time and any(POLICIES[column.policy].uses == "two" for column in columns):
         yield _comment("several messages share a time, so nothing is interpolated between them")
@@ -340,13 +344,13 @@ def _topic_lines(
 
 
 def _comment(words: str) -> str:
-    """A comment, which is one line whatever a log calls its topics."""
+    """Return a comment in one line, for any names of topics."""
     line = printable(words)
     return f"  # {line if len(line) <= MAX_COMMENT else f'{line[: MAX_COMMENT - 1]}…'}"
 
 
 def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> list[Candidate]:
-    """Columns of a topic on which messages of several frames take turns."""
+    """Return columns of a topic with messages of several frames."""
     if any(POLICIES[column.policy].uses == "two" for column in columns):
         adapter = FieldSpec(adapter="transforms")
         try:
@@ -374,7 +378,7 @@ def _free_name(base: str, suffix: str, taken: dict[str, int]) -> str:
 
 
 def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str, Any]:
-    """A column as a recipe has it."""
+    """Return the keys of a column in a recipe."""
     keys = {"topic": topic.name, **column.keys}
     if keys.get("as") == "image" and topic.name in found.image_dtypes:
         keys["dtype"] = found.image_dtypes[topic.name]
@@ -398,8 +402,8 @@ def nice(nanoseconds: int) -> int:
 def _problem(
     name: str, keys: Mapping[str, Any], time: Mapping[str, Any], logs: Mapping[str, Log]
 ) -> str | None:
-    """Why this column can't be built; None if it can."""
-    # Only what is about the column: the whole head would be checked again for each of thousands of columns.
+    """Explain why this column can't be built; None if it can."""
+    # Only problems of the column: the whole head would be checked again for each of thousands of columns.
     own = time.get("topics", {}).get(keys["topic"])
     data = {
         "name": "column",

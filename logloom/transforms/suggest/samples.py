@@ -1,7 +1,7 @@
-"""A look at some messages of logs, for a recipe to be suggested: stamps, encodings, values.
+"""Samples of logs' messages for a suggested recipe: stamps, encodings, values.
 
-Here: reading a bounded part of each log and what that says.
-Elsewhere: what definitions say (columns), what follows for the recipe (recipe).
+Here: reading a bounded part of each log, and its properties.
+Elsewhere: columns by definitions (columns), the recipe (recipe).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from logloom.transforms.suggest.columns import Candidate
 MAX_BYTES = 256 << 20  # of messages, over all logs
 MAX_STRETCHES = 32  # of one log, evenly spread
 DEFAULT_DELAY = 1_000_000_000
-MAX_DELAY = 3600 * 10**9  # beyond it the log was replayed, and only a scan finds its messages
+MAX_DELAY = 3600 * 10**9  # beyond this the log was replayed, and only a scan finds its messages
 
-MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are looked at
-MAX_STRINGS = 1 << 12  # characters of text in arrays that are made room for
-_UNCOUNTED_STRINGS = 1 << 7  # where nothing tells how many texts there are
-MAX_TEXT_BYTES = 256 << 20  # of values that are made room for, as all are as wide as the longest text
+MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are sampled
+MAX_STRINGS = 1 << 12  # limit of characters of text in arrays
+_UNCOUNTED_STRINGS = 1 << 7  # if the number of texts is unknown
+MAX_TEXT_BYTES = 256 << 20  # limit of values' memory, as all are as wide as the longest text
 
 _STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
 _FRAMES = ("child_frame_id", "header.frame_id", "frame_id")
-_OTHER_VIDEO = re.compile("theora", re.IGNORECASE)  # formats of video that isn't decoded here
-# Encodings of raw images, to the dtype that holds their pixels; others are no images to a column.
+_OTHER_VIDEO = re.compile("theora", re.IGNORECASE)  # video formats that aren't supported
+# Encodings of raw images, and the dtype of their pixels; others aren't supported.
 _PIXELS = (
     (re.compile(r"(mono|rgba?|bgra?|bayer_\w{4})16|16UC[1-4]"), "uint16"),
     (re.compile(r"32FC[1-4]"), "float32"),
@@ -46,21 +46,21 @@ _PIXELS = (
 
 @dataclass
 class Sample:
-    """What some messages say.
+    """Properties of sampled messages.
 
     Attributes:
         delays: by topic, the most ns seen between a message's stamp and its log time.
         is_whole: whether all messages were seen.
-        static: topics whose last message counts whatever its stamp; `suggest` sets it.
+        static: topics whose last message is used with any stamp; `suggest` sets it.
         unstamped: topics with a stamp of zero, which can't be a message time.
         unusable: topics to leave out, and why.
         image_dtypes: of topics with raw images that aren't uint8.
-        per_time: by topic, how many messages share a time on average, where any do.
-        mixed: topics whose messages are of several frames in turn.
-        columns: by topic, the candidates as their values let them be.
+        per_time: by topic, how many messages share a time on average, if any do.
+        mixed: topics with messages of several frames.
+        columns: by topic, the candidates adapted to their values.
         refused: by topic, names of candidates whose values can't be taken, and why.
-        damaged: by log_id, what keeps a log from being read.
-        turns: by topic and candidate, whether values wrap, over all that was looked at.
+        damaged: by log_id, why a log can't be read.
+        turns: by topic and candidate, whether values wrap, over all samples.
     """
 
     delays: dict[str, int] = field(default_factory=dict)
@@ -78,24 +78,24 @@ class Sample:
 
     @property
     def by_log_time(self) -> set[str]:
-        """Topics whose stamps are of no use: zero, or far off where other topics' stamps are near."""
+        """Topics with useless stamps: zero, or far off although other topics' stamps are near."""
         return self.unstamped if self._is_replayed else self.unstamped | self._far
 
     @property
     def max_delay(self) -> int | None:
-        """A bound on the delay, in whole seconds; None where the whole log was stamped at another time."""
+        """A bound on the delay, in whole seconds; None if the whole log was stamped at another time."""
         if self._is_replayed:
             return None
-        # What was seen is all there is, or else others may come twice as late.
+        # All messages were seen, or else others may be twice as late.
         expected = self._worst_near if self.is_whole else self._worst_near * 2
         return max(DEFAULT_DELAY, -(-expected // 10**9) * 10**9)
 
     @property
     def comment(self) -> str:
         if self._is_replayed:
-            return "stamps lie far from their log times: replayed? The log is scanned for them"
-        seen = "stamps" if self.is_whole else "the stamps looked at"
-        return f"{seen} lie at most {self._worst_near / 1e9:.3g} s from their log times"
+            return "stamps are far from their log times: replayed? The log is scanned for them"
+        seen = "the sampled stamps" if self.is_whole else "the stamps looked at"
+        return f"{seen} are at most {self._worst_near / 1e9:.3g} s from their log times"
 
     @property
     def _used(self) -> dict[str, int]:
@@ -119,10 +119,11 @@ class Sample:
 def sample(
     columns: Mapping[str, Sequence[Candidate]], logs: Mapping[str, Log], *, takes_refused: bool = True
 ) -> Sample:
-    """Looks at a bounded part of each log; a small log is looked at whole.
+    """Sample a bounded part of each log; a small log is read completely.
 
     Args:
-        columns: by topic, what its definition suggests; none of them for a topic of which only times matter.
+        columns: by topic, the columns that its definition suggests; none for a topic of which only times
+            matter.
         logs: by log_id, opened with on_error "skip" or "salvage".
         takes_refused: whether a topic may have messages that can't be used.
     """
@@ -142,7 +143,7 @@ def sample(
 def _look_at_log(
     found: Sample, frames: dict[str, set[str]], log: Log, max_bytes: int, takes_refused: bool
 ) -> None:
-    """Adds what a log says.
+    """Sample a log.
 
     Raises:
         LogReadError: it is damaged.
@@ -171,7 +172,7 @@ def _refusals_in_words(refused: Sequence[Refusal]) -> str:
 
 
 def stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
-    """Ranges of log time that hold at most about so many bytes, and whether they are the whole log."""
+    """Return ranges of log time with at most about this many bytes, and whether they are the whole log."""
     summary = log.summary
     sizes, times = summary.chunk_bytes, summary.chunk_times
     if sizes.sum() <= max_bytes:
@@ -209,7 +210,7 @@ def _look_at_frames(frames: set[str], log: Log, messages: Messages, topic: str) 
 
 
 def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> None:
-    """Takes each candidate as a build would; what can't be taken is refused, and policies follow values."""
+    """Take each candidate like a build; refuse failures, and adapt policies to values."""
     count = min(len(messages), MAX_LOOKED)
     rows = np.unique(np.linspace(0, len(messages) - 1, count).astype(np.intp))
     kept: list[Candidate] = []
@@ -229,10 +230,10 @@ def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> 
 def _fitted(
     candidate: Candidate, log: Log, messages: Messages, topic: str, rows: NDArray[np.intp]
 ) -> tuple[Candidate, tuple[TurnEvidence, ...]]:
-    """The candidate as these messages let it be, and whether they wrap, of numbers that may.
+    """Adapt a candidate to these messages; also return whether its numbers wrap, if they may.
 
     Raises:
-        LogloomError: a build could not take it.
+        LogloomError: a build can't take it.
     """
     adapter = str(candidate.keys.get("as", ""))
     if adapter.startswith(("image", "points")):
@@ -248,7 +249,7 @@ def _fitted(
     if not isinstance(values, np.ndarray):
         return candidate, ()
     if candidate.policy == "slerp" and not values.any(axis=-1).all():
-        return candidate.with_keys(resample="nearest"), ()  # which takes quaternions of norm zero as they are
+        return candidate.with_keys(resample="nearest"), ()  # which takes quaternions of norm zero unchanged
     if candidate.policy not in ("linear", "angle") or values[:1].size > MAX_NUMBERS:
         return candidate, ()
     in_order = values[np.argsort(messages.log_time[rows], kind="stable")]
@@ -257,7 +258,7 @@ def _fitted(
 
 
 def _turned(candidate: Candidate, turns: Sequence[TurnEvidence]) -> Candidate:
-    """The candidate with the policy that suits numbers that wrap, or don't."""
+    """Return the candidate with the policy for numbers that wrap, or don't."""
     is_angle = candidate.policy == "angle" or any(number.wraps("rad") for number in turns)
     if any(number.wraps("deg") for number in turns):
         return candidate.with_keys(resample="nearest", unit=None)  # `angle` takes radians
@@ -265,7 +266,7 @@ def _turned(candidate: Candidate, turns: Sequence[TurnEvidence]) -> Candidate:
         return candidate
     if all(number.fits_radians for number in turns):
         return candidate.with_keys(resample="angle", unit="rad")
-    # Beside a number that wraps others that don't, or a heading that counts turns.
+    # Other numbers don't wrap, or a heading counts turns.
     wraps = any(number.wraps("rad") for number in turns)
     return candidate.with_keys(resample="nearest" if wraps else "linear", unit=None)
 
@@ -283,13 +284,13 @@ def _spec(candidate: Candidate) -> FieldSpec:
 def take_text(
     log: Log, messages: Messages, spec: FieldSpec, rows: NDArray[np.intp], count: int | None
 ) -> tuple[Values, int]:
-    """Values, and the width of text in arrays that has room for all of it.
+    """Take values, and the width of text in arrays that fits all of it.
 
     Args:
-        count: how many values there are in all rows; None where nothing tells.
+        count: number of values in all rows; None if unknown.
 
     Raises:
-        LogReadError: they can't be taken with any width up to `MAX_STRINGS`, or not within `MAX_TEXT_BYTES`.
+        LogReadError: no width up to `MAX_STRINGS` works within `MAX_TEXT_BYTES`.
     """
     while True:
         try:
@@ -308,7 +309,7 @@ def take_text(
 
 
 def _num_values(log: Log, messages: Messages, spec: FieldSpec, rows: NDArray[np.intp]) -> int | None:
-    """How many elements the arrays of some messages have, by a number in each; None where there is none."""
+    """Count elements of arrays in messages, by a number in each; None if there is none."""
     if spec.adapter == "transforms":
         numbers = [path for path in _STAMPS if "[]" in path]
     else:
@@ -329,9 +330,7 @@ def _look_at_images(found: Sample, log: Log, messages: Messages, topic: str) -> 
     for encoding in _texts(_field(log, messages, topic, "encoding")):
         dtype = next((dtype for pattern, dtype in _PIXELS if pattern.fullmatch(encoding)), "")
         if dtype == "":
-            found.unusable[topic] = (
-                f"images of encoding {encoding!r}, which have no pixels to take as they are"
-            )
+            found.unusable[topic] = f"images of encoding {encoding!r}, which isn't supported"
         elif dtype is not None:
             found.image_dtypes[topic] = dtype
     if log.summary.topics[topic].type.endswith("CompressedImage"):
@@ -339,7 +338,7 @@ def _look_at_images(found: Sample, log: Log, messages: Messages, topic: str) -> 
 
 
 def _look_at_formats(found: Sample, topic: str, formats: Iterable[str]) -> None:
-    """Leaves out a topic whose messages aren't what its column takes: image files, or packets of video."""
+    """Refuse a topic whose messages don't fit its column: image files, or packets of video."""
     takes_video = any(column.keys.get("as") == "image" for column in found.columns.get(topic, ()))
     for name in formats:
         if _OTHER_VIDEO.search(name):
@@ -349,7 +348,7 @@ def _look_at_formats(found: Sample, topic: str, formats: Iterable[str]) -> None:
 
 
 def _stamps(log: Log, messages: Messages, topic: str) -> NDArray[np.int64] | None:
-    """(n,) header stamps; None where messages have none, or one has none in it."""
+    """(n,) header stamps; None if messages have none, or one has none in it."""
     if log.time_source(topic, ("header",)) is None:
         return None
     for path in _STAMPS:

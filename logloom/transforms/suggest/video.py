@@ -1,7 +1,7 @@
-"""Which column suits a topic of compressed video: its pictures, where they can be decoded here.
+"""Suggested column of a compressed video topic: its pictures, if they can be decoded here.
 
 Here: `video_column`, and why there may be none.
-Elsewhere: what packets are and a look at the first of them (logloom.io.video), columns of other topics
+Elsewhere: packets and previews (logloom.io.video), columns of other topics
 (columns), columns of video in a build (logloom.transforms.rows.video_columns).
 """
 
@@ -15,20 +15,20 @@ from logloom.io.video.frames import check_decoder, pyav
 from logloom.io.video.preview import glimpse, holds_video
 from logloom.transforms.suggest.columns import Candidate, pictures
 
-# Types of video that no column takes, for their messages don't say what codec they hold.
+# Types of video that no column supports, as their messages don't declare a codec.
 _OTHER_TYPE = re.compile(r"H26[45]|ffmpeg_image|theora", re.IGNORECASE)
 
 
 def video_column(log: Log, topic: str) -> Candidate | str | None:
-    """The column of a topic's pictures; why there is none, for people; None where a topic is no video.
+    """Return the column of a topic's pictures; why there is none, for people; None if a topic isn't video.
 
-    A recipe decides by the same log whether a topic is video.
+    A recipe uses the same log to decide whether a topic is video.
 
     Args:
-        log: the first one that has messages of the topic.
+        log: the first one with messages of the topic.
 
     Raises:
-        LogReadError: the log is damaged where it says whether the topic is video.
+        LogReadError: the log is too damaged to decide whether the topic is video.
     """
     kind = log.summary.topics[topic].type
     if not holds_video(log, topic):
@@ -37,7 +37,7 @@ def video_column(log: Log, topic: str) -> Candidate | str | None:
         pyav()
         seen = glimpse(log, topic)
         if seen is None:
-            return _without(kind, "no packet of its beginning can be decoded; `logloom doctor` says more")
+            return _without(kind, "no packet of its beginning can be decoded; see `logloom doctor`")
         check_decoder(seen.codec)
     except UsageError as error:
         return _without(kind, f"{str(error).splitlines()[0]}; with it a column of `as: image` can be built")

@@ -288,7 +288,7 @@ def test_a_log_without_the_camera_has_unavailable_columns(log, tmp_path):
         (
             "front: {calibration: {camera: /cam/front/camera_info, frame: bas_link}}",
             [
-                "recipe.yaml:6: columns.front.calibration.frame: nobody publishes a frame 'bas_link' in "
+                "recipe.yaml:6: columns.front.calibration.frame: no transform has the frame 'bas_link' in "
                 "the log; did you mean base_link?",
             ],
         ),
@@ -315,16 +315,19 @@ def test_a_mistake_is_told_once_at_the_key_that_was_written(log, columns, mistak
     [
         ("a: {calibration: {camra: /c}}", "columns.a.calibration.camra: unknown key; did you mean camera?"),
         ("a: {calibration: /c}", "columns.a.calibration: "),
-        ("a: {calibration: {camera: /c}, unit: m}", "columns.a.unit: has no meaning beside `calibration`"),
+        ("a: {calibration: {camera: /c}, unit: m}", "columns.a.unit: has no meaning with `calibration`"),
         (
             "a: {calibration: {camera: /c}}\na.k: {topic: /c, field: k}",
-            "columns.a.calibration: stands for a.k, which the recipe has already",
+            "columns.a.calibration: expands to a.k, which the recipe also defines",
         ),
         (
             "a: {calibration: {camera: /c, tolerance: 1s}}",
             "columns.a.calibration: `tolerance` has no meaning with resample: static",
         ),
-        ("a: {calibration: {camera: /c, frame: b, static: []}}", "no topic has its transforms; name some"),
+        (
+            "a: {calibration: {camera: /c, frame: b, static: []}}",
+            "no topics of transforms; name some in `topics` or `static`",
+        ),
         ("A: {calibration: {camera: /c}}", "names are parts of a-z, 0-9 and _"),
     ],
 )
@@ -354,7 +357,7 @@ def test_a_topic_whose_messages_name_no_frame_is_a_mistake(log, tmp_path):
     command = ("car_msgs/msg/Command", "float64 throttle\n")
     said = {**topics(), "/command": (command, [(START, {"throttle": 1.0})])}
     other = open_log([write_log(tmp_path / "other.mcap", said)])
-    with pytest.raises(UsageError, match=r"messages of /command \(car_msgs/msg/Command\) name no frame"):
+    with pytest.raises(UsageError, match=r"messages of /command \(car_msgs/msg/Command\) have no frame"):
         frame_named_by(other, "/command")
-    with pytest.raises(RecipeError, match=r"columns.p.tf: messages of /command .* name no frame"):
+    with pytest.raises(RecipeError, match=r"columns.p.tf: messages of /command .* have no frame"):
         resolve(recipe("p: {tf: {from: {topic: /command}, to: base_link}}"), {"drive": other})

@@ -463,7 +463,7 @@ def test_a_cloud_that_lacks_the_field_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("how", "said", "mistake"),
     [
-        ({"name": ""}, {}, "points have no field with their times by a usual name; they have x, y, z"),
+        ({"name": ""}, {}, "points have no field with a usual name for times; they have x, y, z"),
         ({}, {"time": "tt"}, "points have no field 'tt'; did you mean t?"),
         (
             {"write": lambda start, times: times * 0},
@@ -488,9 +488,13 @@ def test_a_cloud_that_lacks_the_field_is_named(tmp_path):
             "times of points in 't', in s, lie neither within 1 s of 0 nor near their message",
         ),
         ({"xyz": "i2"}, {}, "points have no x, y and z that are floats; they have x, y, z, t"),
-        ({}, {"pose": "{tf: {from: lidr, to: map}}"}, "deskew.pose.tf.from: nobody publishes a frame 'lidr'"),
+        (
+            {},
+            {"pose": "{tf: {from: lidr, to: map}}"},
+            "deskew.pose.tf.from: no transform has the frame 'lidr'",
+        ),
         ({}, {"pose": "{topic: /odm}"}, "points.deskew.pose.topic: the log has no topic '/odm'"),
-        ({}, {"pose": "{topic: /can}"}, "deskew.pose.topic: /can holds no stamped transforms"),
+        ({}, {"pose": "{topic: /can}"}, "deskew.pose.topic: /can has no stamped transforms"),
     ],
 )
 def test_what_no_cloud_tells_is_a_mistake(tmp_path, how, said, mistake):
@@ -547,7 +551,7 @@ def test_a_stated_unit_and_field_are_taken(tmp_path):
     log = open_log([write_log(tmp_path / "drive.mcap", topics(slow))])
     plan, notes = resolve(recipe(column(time="stamp", unit="us")), {"drive": log})
     assert (
-        "points: deskewed by 'stamp' of points, float64 in us since the message time, as the recipe says"
+        "points: deskewed by 'stamp' of points, float64 in us since the message time, as set in the recipe"
         in notes
     )
     assert plan.columns[0].deskew.unit == "us"
@@ -680,7 +684,7 @@ def test_rows_do_not_depend_on_the_logs_that_are_built_beside(tmp_path, log):
     logs = {name: open_log([write_log(tmp_path / name, topics(clouds))]) for name, clouds in said.items()}
     together, (note, *_) = resolve(recipe(column("points[x,y,z]")), logs)
     assert note.startswith("points: deskewed by 'time' of points, float32 in s since the message time")
-    assert note.endswith("show (log a-seconds; in each log its own clouds say)")
+    assert note.endswith("show (log a-seconds; each log uses its own clouds)")
     for name, found in logs.items():
         alone, _ = resolve(recipe(column("points[x,y,z]")), {name: found})
         rows, tallies = built(found, together)
@@ -741,7 +745,7 @@ def test_transforms_in_tables_have_the_times_of_their_rows(tmp_path, time, unit)
 def test_a_table_without_transforms_is_told_which_columns_they_have(tmp_path):
     pa_feather.write_feather(pa.table({"timestamp_ns": [START], "x": [1.0]}), str(tmp_path / "tf.feather"))
     log = open_log([str(tmp_path / "tf.feather")])
-    with pytest.raises(UsageError, match=r"^/tf holds no stamped transforms: a row of a table has parent_f"):
+    with pytest.raises(UsageError, match=r"^/tf has no stamped transforms: rows of a table need parent_f"):
         read_frames(log, ["/tf"], [])
 
 

@@ -139,7 +139,7 @@ def test_a_frame_that_nobody_publishes_is_named_with_the_nearest(log):
     made = recipe("pose: {tf: {from: lidr, to: /map}}\nother: {tf: {from: /lidar, to: odm}}")
     with pytest.raises(RecipeError) as caught:
         resolve(made, {"drive": log})
-    nobody = "nobody publishes a frame"
+    nobody = "no transform has the frame"
     assert str(caught.value).splitlines() == [
         f"recipe.yaml:6: columns.pose.tf.from: {nobody} 'lidr' in the log; did you mean lidar?",
         f"recipe.yaml:7: columns.other.tf.to: {nobody} 'odm' in the log; did you mean odom?",
@@ -157,13 +157,16 @@ def test_frames_that_come_late_in_the_log_are_found(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "mistake"),
     [
-        ("a: {tf: {from: x, to: /x}}", "columns.a.tf: `from` and `to` are one frame, whose pose in itself"),
-        ("a: {tf: {from: x, to: ''}}", "columns.a.tf.to: a frame has a name, like base_link"),
+        (
+            "a: {tf: {from: x, to: /x}}",
+            "columns.a.tf: `from` and `to` are the same frame; its pose in itself",
+        ),
+        ("a: {tf: {from: x, to: ''}}", "columns.a.tf.to: expected the name of a frame, like base_link"),
         ("a: {tf: {from: x}}", "columns.a.tf.to: "),
         ("a: {tf: {from: x, to: y, cash: 1s}}", "columns.a.tf.cash: unknown key; did you mean cache?"),
         (
             "a: {tf: {from: x, to: y}, extrapolate: none}",
-            "columns.a.extrapolate: unknown key; it stands under `tf`",
+            "columns.a.extrapolate: unknown key; it belongs under `tf`",
         ),
         ("a: {tf: {from: x, to: y, extrapolate: {hold: 1s, linear: 1s}}}", "write {hold: 100ms} or"),
         ("a: {tf: {from: x, to: y, extrapolate: nome}}", "columns.a.tf.extrapolate: "),
@@ -171,7 +174,7 @@ def test_frames_that_come_late_in_the_log_are_found(tmp_path):
             "a: {tf: {from: x, to: y, cache: 1s, extrapolate: {hold: 2s}}}",
             "`extrapolate` reaches beyond `cache`",
         ),
-        ("a: {tf: {from: x, to: y, static: /tf}}", "/tf stands in `topics` and in `static`"),
+        ("a: {tf: {from: x, to: y, static: /tf}}", "/tf is in `topics` and in `static`"),
         (
             "a: {tf: {from: x, to: y}, as: matrx}",
             "columns.a.as: no such choice as 'matrx'; did you mean matrix?",
@@ -179,7 +182,7 @@ def test_frames_that_come_late_in_the_log_are_found(tmp_path):
         ("a: {tf: {from: x, to: y}, at: b}", "columns.a.at: no column 'b'"),
         (
             "a: {tf: {from: x, to: y}, at: b}\nb: {topic: /can, field: speed, resample: mean}",
-            "columns.a.at: b has no one message at a tick, whose time could be looked up",
+            "columns.a.at: b has no single message at a tick, so its time can't be looked up",
         ),
     ],
 )
@@ -190,11 +193,11 @@ def test_a_mistake_is_told_with_its_place(columns, mistake):
 
 
 def test_a_topic_that_holds_no_transforms_is_a_mistake(log):
-    with pytest.raises(RecipeError, match="/can holds no stamped transforms"):
+    with pytest.raises(RecipeError, match="/can has no stamped transforms"):
         resolve(recipe("a: {tf: {from: x, to: y, topics: /can}}"), {"drive": log})
     with pytest.raises(RecipeError, match="the log has no topic '/tff'; did you mean /tf"):
         resolve(recipe("a: {tf: {from: x, to: y, topics: /tff, static: []}}"), {"drive": log})
-    with pytest.raises(UsageError, match="/can holds no stamped transforms"):
+    with pytest.raises(UsageError, match="/can has no stamped transforms"):
         read_frames(log, ["/can"], [])
 
 
@@ -236,16 +239,17 @@ def test_strange_frames_are_told_and_counted(tmp_path):
     frames = read_frames(open_log([path]), ["/tf"], ["/tf_static"], max_delay=SECOND)
     everything = frame_notes(frames, Span(MIN_TIME, MAX_TIME))
     assert everything == {
-        "the name '/map' begins with a slash, which is taken off": 1,
+        "the name '/map' begins with a slash, which is removed": 1,
         "transforms of frame '' on /tf lack a frame's name": 1,
-        "transforms of frame 'bad' on /tf are none: a number isn't finite, or the rotation's norm is zero": 2,
-        "transforms of frame 'base' on /tf have a stamp that is no time": 1,
-        "transforms of frame 'base' on /tf lie further from their log time than max_delay allows": 1,
-        "transforms of frame 'map' on /tf have it as its own parent": 1,
+        "transforms of frame 'bad' on /tf are invalid: a number isn't finite, or "
+        "the rotation's norm is zero": 2,
+        "transforms of frame 'base' on /tf have an invalid stamp": 1,
+        "transforms of frame 'base' on /tf are further from their log time than max_delay allows": 1,
+        "transforms of frame 'map' on /tf have their own frame as parent": 1,
         "frame 'base' changes its parent (map, odom)": 2,
         "frame 'still' is published on /tf and /tf_static": 4,
-        "the static transform of frame 'still' is sent again with other values; the last counts": 1,
-        "frame 'twice' has transforms that differ at one stamp: two publishers? The first counts": 1,
+        "the static transform of frame 'still' is sent again with other values; the last is used": 1,
+        "frame 'twice' has different transforms at one stamp: two publishers? The first is used": 1,
         "the frames a, b are in a loop, in which no lookup ends": 2,
     }
     halves = [frame_notes(frames, span) for span in (Span(MIN_TIME, at(2)), Span(at(2), MAX_TIME))]
@@ -285,7 +289,7 @@ def test_a_log_whose_topics_hold_no_transforms_is_not_held_to_the_plan(log, tmp_
     plan, _ = resolve(made, {"drive": log})
     hold_to(plan, made, "drive", log)
     other = open_log([write_log(tmp_path / "other.mcap", {**drive_topics(1), "/tf": (SPEED, speeds(3))})])
-    with pytest.raises(RecipeError, match=r"recipe.yaml:6: columns.pose: /tf holds no stamped transforms"):
+    with pytest.raises(RecipeError, match=r"recipe.yaml:6: columns.pose: /tf has no stamped transforms"):
         hold_to(plan, made, "other", other)
 
 

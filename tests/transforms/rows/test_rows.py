@@ -501,7 +501,7 @@ def test_a_quaternion_of_norm_zero_is_refused_by_its_column_alone():
     account = reconcile(plan, log.summary, tallies)["/odom"]
     assert (account.columns["turn"].refused, account.columns["raw"].refused, account.refused) == (1, 0, 1)
     (refusal,) = [refusal for tally in tallies for refusal in tally.refusals]
-    assert (refusal.position, refusal.reason) == (12, "column turn: a quaternion of norm zero is no rotation")
+    assert (refusal.position, refusal.reason) == (12, "column turn: the norm of a quaternion is zero")
 
 
 def test_rotations_become_matrices_after_resampling():
@@ -566,5 +566,5 @@ def test_the_tally_is_known_at_the_end_only():
     plan = a_plan()
     stream = build_blocks(a_log(), "log", plan, plan_spans(a_log().summary, plan)[0], max_bytes=1)
     next(iter(stream))
-    with pytest.raises(UsageError, match="once all its blocks"):
+    with pytest.raises(UsageError, match="after its last block"):
         _ = stream.tally

@@ -50,7 +50,7 @@ def test_ticks_before_1970_are_floored_too():
 
 @pytest.mark.parametrize("rate", ["0", "-1", "NaN", "Infinity", "1e10", "1e-999999999", "1000000000.1"])
 def test_a_rate_that_is_none_is_refused(rate):
-    with pytest.raises(UsageError, match="rate must lie between"):
+    with pytest.raises(UsageError, match="rate must be between"):
         rate_ticks(Decimal(rate), 0, 1)
 
 

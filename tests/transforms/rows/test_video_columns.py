@@ -216,9 +216,9 @@ def test_what_video_can_not_be_taken_as_is_said_with_its_line(tmp_path):
     for keys, said in (
         (
             ", resample: window, window: [-1s, 0s]",
-            "window of compressed video isn't possible: write one of previous",
+            "window isn't supported for compressed video: write one of previous",
         ),
-        (", resample: static", "static of compressed video isn't possible"),
+        (", resample: static", "static isn't supported for compressed video"),
         (", dtype: uint16", "pictures of compressed video are uint8"),
     ):
         with pytest.raises(RecipeError, match=said):

@@ -210,7 +210,7 @@ def test_transforms_of_several_frames_in_turn_are_not_interpolated(tmp_path):
         "turns.position": "nearest",
         "turns.rotation": "nearest",
     }
-    assert "several frames take turns" in text
+    assert "messages are of several frames" in text
     assert built(text, tmp_path).totals["rows"] > 10
 
 

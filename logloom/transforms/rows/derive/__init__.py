@@ -1,1 +1,1 @@
-"""Derived columns: the functions of users, and the code that these depend on."""
+"""Derived columns: users' functions, and their dependencies."""

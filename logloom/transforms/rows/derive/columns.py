@@ -1,9 +1,9 @@
-"""Columns that users compute from others.
+"""Columns that users' functions compute from others.
 
-Here: the `derive` marker, how a function is found, called and checked.
-Elsewhere: which columns are derived (logloom.transforms.rows.plan.row_plan), when they are
-(logloom.transforms.rows.row_stream), files given as --py (logloom.transforms.rows.derive.python_files), what
-code a function depends on (logloom.transforms.rows.derive.dependencies).
+Here: the `derive` marker, finding, calling and checking functions.
+Elsewhere: plans of derived columns (logloom.transforms.rows.plan.row_plan), computing them for rows
+(logloom.transforms.rows.row_stream), files given as --py (logloom.transforms.rows.derive.python_files),
+dependencies of a function (logloom.transforms.rows.derive.dependencies).
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from logloom.transforms.rows.resample import Times, cast_values
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__logloom_derive__"
-_GROUP = "logloom.derive"  # entry points, whose packages may be derived by
-# Of the machine, not of a log's data: another attempt may do without.
+_GROUP = "logloom.derive"  # entry points of packages whose functions are allowed
+# Failures of the machine, not of a log's data, which may not recur.
 NOT_OF_THE_LOG = (MemoryError, OSError, ImportError)
 _NOT_FOUND = (ImportError, AttributeError, TypeError, ValueError)  # as of a name that is none
 
 
 class DeriveError(LogloomError):
-    """A function raised on the rows of a log, or gave what the column can't hold."""
+    """A function raised on the rows of a log, or returned values that don't fit the column."""
 
 
 def derive(function: Function) -> Function:
-    """Marks a function that computes a column from others, so that recipes may name it.
+    """Mark a function that computes a column from others, so that recipes can use it.
 
-    It takes a dict from column name to (rows, ...) array, a `Ragged` where lengths differ by row, all of them
-    read-only, and returns (rows, ...) values. It must be row-wise: a row's value depends on that row alone.
+    It takes a dict from column name to (rows, ...) array, or `Ragged` if lengths differ by row, all of them
+    read-only, and returns (rows, ...) values. It must be row-wise: a row's value depends only on that row.
 
     Args:
-        function: what computes the column.
+        function: computes the column.
 
     Returns:
         The function itself.
@@ -64,34 +64,34 @@ def derive(function: Function) -> Function:
 
 
 def check_allowed(name: str, allowed: Iterable[str]) -> None:
-    """Refuses "module:function" of a module that nobody but the recipe asks for: importing it runs its code.
+    """Refuse "module:function" of a module that wasn't allowed, as importing it runs its code.
 
     Args:
-        allowed: modules and packages; beside them, those of installed entry points are.
+        allowed: modules and packages, in addition to those of installed entry points.
 
     Raises:
-        UsageError: it is none of them; nothing was imported.
+        UsageError: it isn't allowed; nothing was imported.
     """
     module = name.partition(":")[0]
     installed = (point.module for point in entry_points(group=_GROUP))
     if not any(f"{module}.".startswith(f"{package}.") for package in (*allowed, *installed)):
         raise UsageError(
-            f"derive {name!r}: importing {module} runs its code, which only you can allow: give its file as "
-            f"--py, or say --allow-derive {module.partition('.')[0]}; a package allows itself by an entry "
+            f"derive {name!r}: importing {module} runs its code, which you must allow: pass its file as "
+            f"--py, or --allow-derive {module.partition('.')[0]}; a package can allow itself by an entry "
             f"point in {_GROUP}"
         )
 
 
 def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
-    """Finds the function "module:function".
+    """Find the function "module:function".
 
     Raises:
-        UsageError: there is none, or it is not marked with `logloom.derive`.
+        UsageError: it doesn't exist, or is not marked with `logloom.derive`.
     """
     module_name, _, function_name = name.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except (Exception, SystemExit) as error:  # importing a module runs all that it says
+    except (Exception, SystemExit) as error:  # importing a module runs arbitrary code
         kind = "" if isinstance(error, _NOT_FOUND) else f"{type(error).__name__}: "
         raise UsageError(
             f"derive {name!r}: {kind}{error}. "
@@ -103,17 +103,17 @@ def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
 
 
 def dependencies_of(name: str) -> tuple[Dependency, ...]:
-    """The modules and packages that the function "module:function" depends on; see `CodeOf`.
+    """Return the modules and packages that the function "module:function" depends on; see `CodeOf`.
 
     Raises:
-        UsageError: the function can't be found, has no source file, or a module isn't what this process
-            imported before.
+        UsageError: the function can't be found, has no source file, or a module changed since this process
+            imported it.
     """
     module = name.partition(":")[0]
     code = CodeOf(module)
     code.drop_stale_bytecode()
     load(name)
-    code = code if code.dependencies else CodeOf(module)  # a script's is found once it is loaded
+    code = code if code.dependencies else CodeOf(module)  # a script's module is found once it is loaded
     if not code.dependencies:
         raise UsageError(
             f"derive {name!r}: its source file can't be found, so a change of it would go unnoticed"
@@ -124,19 +124,19 @@ def dependencies_of(name: str) -> tuple[Dependency, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _check_dependencies(function: str, planned: tuple[Dependency, ...]) -> None:
-    """Raises a UsageError where this process has other code than a plan was made by."""
+    """Raise a UsageError if this process has other code than the plan."""
     if differing := changed(labelled(planned), labelled(dependencies_of(function))):
         raise UsageError(
-            f"derive {function!r}: {some_of(differing)} isn't here what the build was planned with; install "
-            "the same on all workers, and don't change code while a build runs"
+            f"derive {function!r}: {some_of(differing)} differs from the plan of the build; install the same "
+            "on all workers, and don't change code while a build runs"
         )
 
 
 def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Values:
-    """Calls a column's function on some rows.
+    """Call a column's function on some rows.
 
     Args:
-        inputs: the columns that `plan.inputs` names, (n, ...) each.
+        inputs: the columns `plan.inputs`, (n, ...) each.
         ticks: (n,) of the rows.
 
     Returns:
@@ -144,15 +144,15 @@ def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Va
 
     Raises:
         DeriveError: the function raises, or returns something else than n values of this type.
-        UsageError: the code that it depends on isn't what the build was planned with.
-        LogloomError: it raises for want of memory, files or modules.
+        UsageError: its code differs from the plan of the build.
+        LogloomError: it raises for lack of memory, files or modules.
     """
     if plan.dependencies:
         _check_dependencies(plan.function, plan.dependencies)
     function = load(plan.function)
     try:
         result = function({name: _read_only(inputs[name]) for name in plan.inputs})
-    except (Exception, SystemExit) as error:  # one that exits would end the command, with its own code
+    except (Exception, SystemExit) as error:  # SystemExit would end the command, with its exit code
         kind = LogloomError if isinstance(error, NOT_OF_THE_LOG) else DeriveError
         raise kind(
             f"column {plan.name!r}: {plan.function} fails on rows {ticks[0]} to {ticks[-1]} ns: "
@@ -173,7 +173,7 @@ def compute(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times) -> Va
 
 
 def check_row_wise(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times, whole: Values) -> None:
-    """Checks that two halves of the rows, computed apart, equal the whole to the bit.
+    """Check that two halves of the rows, computed separately, equal the whole bit by bit.
 
     Raises:
         UsageError: they don't.
@@ -183,20 +183,22 @@ def check_row_wise(plan: DerivedPlan, inputs: Mapping[str, Values], ticks: Times
         rows = {name: take(inputs[name], half) for name in plan.inputs}
         if len(ticks[half]) and not _same(compute(plan, rows, ticks[half]), take(whole, half), plan.ctype):
             raise UsageError(
-                f"column {plan.name!r}: {plan.function} gives other values when it gets fewer rows. "
-                "A row's value must depend on that row alone, for how rows are grouped differs by run."
+                f"column {plan.name!r}: {plan.function} gives other values when it gets fewer rows. A row's "
+                "value must depend only on that row, as the grouping of rows varies."
             )
 
 
 def _line_of(error: BaseException, function: Callable[..., Any]) -> str:
-    """Where in the function's own file an error came up; without its folder, which differs by machine."""
+    """Return the line of an error in the function's own file, without its folder, which differs by
+    machine.
+    """
     file = inspect.unwrap(function).__code__.co_filename
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f" ({pathlib.Path(file).name}, line {lines[-1]})" if lines else ""
 
 
 def _values(result: Any, ctype: ColumnType) -> Values:
-    """What the function returned, as values of a block."""
+    """Convert the function's result to values of a block."""
     if isinstance(result, Ragged):
         return result
     if ctype.kind != "array":
@@ -240,7 +242,7 @@ def _check_shape(plan: DerivedPlan, values: Values, num_rows: int) -> None:
 
 
 def _read_only(values: Values) -> Values:
-    """A view that can't be written to, so that no function changes the columns that others see."""
+    """Return a read-only view, so that functions can't change columns that others use."""
     if isinstance(values, Ragged):
         return Ragged(_frozen(values.values), values.shapes) if values.is_joined else values
     return _frozen(values)

@@ -1,8 +1,8 @@
-"""The code that a derived column depends on: modules by their content, installed packages by their version.
+"""Dependencies of derived columns: modules by their content, installed packages by their version.
 
-Here: `CodeOf`, which finds them by the source of the function's module.
-Elsewhere: `Dependency` itself, and which parts of a plan have some (logloom.transforms.rows.plan.row_plan);
-identities (logloom.transforms.build.job); what a module imports (logloom.transforms.rows.derive.imports).
+Here: `CodeOf`, which finds them from the source of the function's module.
+Elsewhere: `Dependency` itself, and parts of a plan with dependencies (logloom.transforms.rows.plan.row_plan);
+identities (logloom.transforms.build.job); imports of a module (logloom.transforms.rows.derive.imports).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from logloom.transforms.rows.derive.imports import (
 from logloom.transforms.rows.derive.python_files import FINDER
 from logloom.transforms.rows.plan.row_plan import Dependency
 
-_PYC_HEADER = 16  # bytes of a file of bytecode
-_UNCHECKED = 1  # its flags where Python takes it whatever the source is
+_PYC_HEADER = 16  # prefix of a bytecode file
+_UNCHECKED = 1  # its flags if Python uses it regardless of the source
 _LOCK = threading.Lock()
-_as_loaded: dict[str, tuple[ModuleSpec | None, str]] = {}  # digests of imported modules when they were met
+_as_loaded: dict[str, tuple[ModuleSpec | None, str]] = {}  # digests of imported modules when first seen
 
 
 class CodeOf:
-    """The code that a module's values depend on, found by the source.
+    """Dependencies of a module's values, found from its source.
 
     Modules of its own package, of the folder of a file given as --py, and those that no installed package has
     count by their content, and are followed; installed packages count by their version. Python's and
@@ -132,7 +132,7 @@ class _CodeSearch:
         self.package = functools.cache(self._package_of)
 
     def find(self, name: str) -> Module | None:
-        """The module of this name; None where it counts by a version, or not at all."""
+        """Find the module of this name; None if it counts by a version, or not at all."""
         if FINDER.has(name):
             return FINDER.module(name)
         is_own = name.partition(".")[0] == self._own
@@ -148,7 +148,7 @@ class _CodeSearch:
         return None if spec is None else providing_package(spec)
 
     def _as_loaded(self) -> Module | None:
-        """The first module where `import` doesn't find it again, as that of a script."""
+        """Return the first module as loaded if `import` doesn't find it again, such as that of a script."""
         path = getattr(sys.modules.get(self._first), "__file__", None) or ""
         try:
             return Module(self._first, path, pathlib.Path(path).read_bytes(), is_package=False)
@@ -157,5 +157,7 @@ class _CodeSearch:
 
 
 def _is_given(name: str) -> bool:
-    """Whether a module comes with Python, or is logloom's, whose values have numbers of their own."""
+    """Return whether a module belongs to Python, or to logloom, whose values have their own version
+    numbers.
+    """
     return is_of_python(name) or name.partition(".")[0] == "logloom"

@@ -1,12 +1,12 @@
-"""What a Python module imports, found by its source alone: nothing is imported, whatever is loaded already.
+"""Find a module's imports from its source, without importing anything.
 
-Here: `follow`, which goes through the modules that a module imports; `ModuleSearch`, which finds their files
-as `import` would; the installed package that a file is of.
-Elsewhere: which modules a derived column depends on (logloom.transforms.rows.derive.dependencies), loading
+Here: `follow`, which follows a module's imports; `ModuleSearch`, which finds files as `import` does; the
+installed package of a file.
+Elsewhere: dependencies of a derived column (logloom.transforms.rows.derive.dependencies), loading
 files given as --py (logloom.transforms.rows.derive.python_files).
 
-Imports within functions and conditions count. A name that is computed at run time can't be followed, nor can
-a compiled extension.
+Imports within functions and conditions are included. A name that is computed at run time can't be followed,
+nor can a compiled extension.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, Pat
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 
 _STAR = "*"
-_BY_NAME = ("import_module", "__import__")  # functions that import what their first argument names
+_BY_NAME = ("import_module", "__import__")  # functions that import the name in their first argument
 _WITHOUT_FILES = (BuiltinImporter, FrozenImporter)
 _SITES = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module as its file has it.
+    """A module's file.
 
     Attributes:
-        content: of the file; None of a folder that is a package without one.
+        content: of the file; None for a folder that is a package without one.
         is_python: whether the content is source, and not compiled.
     """
 
@@ -48,15 +48,15 @@ Find = Callable[[str], Module | None]
 
 
 def follow(first: str, find: Find) -> tuple[dict[str, Module], set[str]]:
-    """The modules that one imports, directly or through others.
+    """Return the modules that one imports, directly or through others.
 
     Args:
         first: its dotted name.
-        find: returns the module of a dotted name, None of one that isn't to be followed.
+        find: returns the module of a dotted name, None to stop there.
 
     Returns:
-        By name the modules, the first and the packages around each among them, and the imported names at
-        which it ended: of modules that aren't to be followed, or are missing, and of values of a module.
+        Modules by name, including the first and parent packages, and imported names that weren't followed: of
+        other or missing modules, and of values of a module.
     """
     found: dict[str, Module] = {}
     ends: set[str] = set()
@@ -85,9 +85,9 @@ def follow(first: str, find: Find) -> tuple[dict[str, Module], set[str]]:
 
 
 def imported_names(module: Module) -> Iterator[str]:
-    """Dotted names that a module's source imports; of `from a import b` a.b, which may be a module or none.
+    """List the dotted names that a module's source imports; `from a import b` gives a.b, a module or not.
 
-    There are none where the source can't be parsed: importing it says why.
+    Empty if the source can't be parsed: importing it raises the error.
     """
     package = module.name if module.is_package else module.name.rpartition(".")[0]
     for node in _nodes(module):
@@ -109,13 +109,13 @@ def _nodes(module: Module) -> Iterator[ast.AST]:
     if module.is_python and module.content:
         try:
             tree = ast.parse(module.content, module.path)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):  # as of parentheses without end
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # e.g. of endless parentheses
             return
         yield from ast.walk(tree)
 
 
 def _absolute(name: str, package: str) -> str:
-    """The absolute form of a name; "" of one that leads nowhere."""
+    """Return the absolute form of a name; "" if it is invalid."""
     try:
         found = importlib.util.resolve_name(name, package) if name.startswith(".") else name
     except ImportError:
@@ -124,7 +124,7 @@ def _absolute(name: str, package: str) -> str:
 
 
 def _public_names(module: Module) -> Iterator[str]:
-    """Texts of the statements that set `__all__`: names that `from package import *` imports."""
+    """List texts in statements that set `__all__`: names that `from package import *` imports."""
     for node in _nodes(module):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
             inner = list(ast.walk(node))
@@ -134,19 +134,21 @@ def _public_names(module: Module) -> Iterator[str]:
 
 
 class ModuleSearch:
-    """Finds the files of modules as `import` does, without importing the packages around them."""
+    """Finds the files of modules like `import`, without importing parent packages."""
 
     def __init__(self, folder: str | None = None):
         """
         Args:
-            folder: to find top-level modules in; None for all places where `import` looks.
+            folder: to find top-level modules in; None for all of `sys.path`.
         """
         self._folder = folder
         self._specs: dict[str, ModuleSpec | None] = {}
-        importlib.invalidate_caches()  # files may be newer than what is remembered of folders
+        importlib.invalidate_caches()  # files may be newer than cached listings of folders
 
     def spec(self, name: str) -> ModuleSpec | None:
-        """The spec of a module, None where there is none; `loader` is None of a folder without `__init__`."""
+        """Return the spec of a module, None if there is none; `loader` is None for a folder without
+        `__init__`.
+        """
         if name not in self._specs:
             above = name.rpartition(".")[0]
             self._specs[name] = self._search(name, above)
@@ -162,7 +164,7 @@ class ModuleSearch:
         return _anywhere(name, folders) if self._folder is None else _in_folders(name, folders)
 
     def module(self, name: str) -> Module | None:
-        """A module with its content; None where there is no file of it that can be read."""
+        """Return a module with its content; None if it has no readable file."""
         spec = self.spec(name)
         if spec is None:
             return None
@@ -183,9 +185,9 @@ class ModuleSearch:
 
 
 def _anywhere(name: str, folders: list[str] | None) -> ModuleSpec | None:
-    """By all finders of this process, such as those of packages that are installed as editable.
+    """Search with all finders of this process, such as those of editable installs.
 
-    Those of modules that travel to workers (`travels`) aren't asked: they depend on what was loaded before.
+    Those of modules that travel to workers (`travels`) are skipped: they depend on loaded modules.
     """
     for finder in sys.meta_path:
         if finder is PathFinder:
@@ -195,7 +197,7 @@ def _anywhere(name: str, folders: list[str] | None) -> ModuleSpec | None:
         else:
             try:
                 spec = finder.find_spec(name, folders)
-            except Exception:  # one that wants the package around it to be imported
+            except Exception:  # one that requires the parent package to be imported
                 continue
         if spec is not None:
             return spec
@@ -203,7 +205,7 @@ def _anywhere(name: str, folders: list[str] | None) -> ModuleSpec | None:
 
 
 def _in_folders(name: str, folders: Iterable[str]) -> ModuleSpec | None:
-    """As PathFinder does, which looks for the packages around a module among those that are imported."""
+    """Search like PathFinder, which uses the imported parent packages."""
     portions: list[str] = []
     for folder in folders:
         finder = pkgutil.get_importer(folder or os.getcwd())
@@ -220,12 +222,12 @@ def _in_folders(name: str, folders: Iterable[str]) -> ModuleSpec | None:
 
 
 def is_of_python(name: str) -> bool:
-    """Whether a module is one of the standard library, by its name."""
+    """Return whether a module is in the standard library, by its name."""
     return name.partition(".")[0] in sys.stdlib_module_names
 
 
 def providing_package(spec: ModuleSpec) -> Distribution | None:
-    """The installed package that has the file of a module; None of one elsewhere, as an editable's."""
+    """Return the installed package with the file of a module; None for others, including editable ones."""
     if spec.loader is None or not spec.origin:
         return None
     try:
@@ -246,7 +248,7 @@ def _has(package: Distribution, path: str) -> bool:
     if inner.startswith("../"):
         return False
     files = package.read_text("RECORD")
-    if files is None:  # as of packages of Linux distributions
+    if files is None:  # e.g. of packages of Linux distributions
         tops = (package.read_text("top_level.txt") or "").split()
         return os.path.basename(base) in _SITES and inner.split("/")[0].removesuffix(".py") in tops
     return any(line.startswith(f"{inner},") for line in files.splitlines())

@@ -1,8 +1,8 @@
-"""Python files given as --py, and the modules beside them that they import: reading and loading them.
+"""Read and load Python files given as --py, and the modules beside them that they import.
 
-Here: `PythonFile`, which travels to workers that don't see its path, and the finder by which `import` finds
-such modules, in the same way on the driver and on workers.
-Elsewhere: what a module imports (logloom.transforms.rows.derive.imports), calling functions
+Here: `PythonFile`, which is sent to workers without access to its path, and the finder that imports
+such modules, on the driver and on workers.
+Elsewhere: imports of a module (logloom.transforms.rows.derive.imports), calling functions
 (logloom.transforms.rows.derive.columns).
 """
 
@@ -28,13 +28,13 @@ _LOADING = threading.RLock()
 
 @dataclass(frozen=True)
 class PythonFile:
-    """A module as it travels to workers.
+    """A module as sent to workers.
 
     Attributes:
         module: its dotted name.
-        content: of the file; nothing of a folder that is a package without `__init__`.
-        is_given: whether the user named it, so that recipes may name functions of it.
-        others: of such a file, names that it or modules beside it import from elsewhere.
+        content: of the file; empty for a folder that is a package without `__init__`.
+        is_given: whether the user passed it, so that recipes may use its functions.
+        others: names that such a file or modules beside it import from elsewhere.
     """
 
     module: str
@@ -46,11 +46,11 @@ class PythonFile:
 
 
 def read_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[PythonFile, ...]:
-    """Reads Python files, and the modules and packages in their folders that they import.
+    """Read Python files, and the modules and packages in their folders that they import.
 
     Raises:
-        UsageError: a file can't be read, isn't Python by its name, or imports what may be either of two
-            modules or can't travel.
+        UsageError: a file can't be read, isn't Python by its name, or imports an ambiguous module or one that
+            can't travel.
     """
     files: dict[str, PythonFile] = {}
     for path in map(pathlib.Path, paths):
@@ -81,8 +81,8 @@ def _with_neighbours(path: pathlib.Path) -> Iterator[PythonFile]:
     for module in modules.values():
         if not module.is_python:
             raise UsageError(
-                f"{path}: imports {module.path}, a compiled file, which can't travel to workers; "
-                "make a package of it that is installed where they run"
+                f"{path}: imports {module.path}, a compiled file, which can't be sent to workers; make it a "
+                "package that is installed on them"
             )
         content = module.content or b""
         file = PythonFile(module.name, module.path, content, module.is_package)
@@ -98,10 +98,10 @@ class _Beside:
         self._everywhere = ModuleSearch()
 
     def find(self, name: str) -> Module | None:
-        """The module of this name if it lies in the folder.
+        """Find the module of this name if it is in the folder.
 
         Raises:
-            UsageError: there is another one elsewhere.
+            UsageError: another one exists elsewhere.
         """
         top = name.partition(".")[0]
         if top == self._given.name:
@@ -112,7 +112,9 @@ class _Beside:
         return None if module is None or (name == top and self._is_elsewhere(module)) else module
 
     def _is_elsewhere(self, module: Module) -> bool:
-        """Whether `import` finds another module for a name, and this is but a folder, which gives way."""
+        """Return whether `import` finds another module for a name, and this is only a folder, which has
+        lower priority.
+        """
         other = self._everywhere.spec(module.name)
         where = "a module of Python" if is_of_python(module.name) else ""
         if not where and other is not None and other.loader is not None and other.origin:
@@ -126,12 +128,12 @@ class _Beside:
 
 
 def modules_of(files: Iterable[PythonFile]) -> list[str]:
-    """The names that recipes know files by."""
+    """Return the names by which recipes refer to files."""
     return [file.module for file in files if file.is_given]
 
 
 class _FileLoader(ExecutionLoader):
-    """Loads a module of a file's content."""
+    """Loads a module from a file's content."""
 
     def __init__(self, file: PythonFile):
         self.file = file
@@ -150,7 +152,7 @@ class _FileLoader(ExecutionLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of files that were loaded, before all other finders do."""
+    """Finds the modules of loaded files, before all other finders."""
 
     travels = True  # see `logloom.transforms.rows.derive.imports`
 
@@ -169,18 +171,18 @@ class _Finder(MetaPathFinder):
         return spec
 
     def module(self, name: str) -> Module | None:
-        """A module of one of the files."""
+        """Return a module of one of the files."""
         file = self._files.get(name)
         return None if file is None else Module(name, file.path, file.content, file.is_package)
 
     def has(self, name: str) -> bool:
-        """Whether the module or the package around it is one of the files."""
+        """Return whether the module or its parent package is one of the files."""
         return name.partition(".")[0] in self._files
 
     def add(self, files: tuple[PythonFile, ...]) -> bool:
-        """Makes files known; false if they are known already.
+        """Register files; false if they are registered already.
 
-        Files of another job are forgotten if they have a name that one of these has, or looks for elsewhere.
+        Files of another job are removed if names of theirs conflict with names or imports of these.
         """
         if files in self._groups:
             return False
@@ -193,7 +195,7 @@ class _Finder(MetaPathFinder):
         return True
 
     def remove(self, files: tuple[PythonFile, ...]) -> None:
-        """Forgets files, and the modules that were made of them."""
+        """Remove files, and the modules loaded from them."""
         self._groups.remove(files)
         for file in files:
             self._files.pop(file.module, None)
@@ -202,7 +204,7 @@ class _Finder(MetaPathFinder):
 
 
 def _meet(files: Iterable[PythonFile], others: Iterable[PythonFile]) -> bool:
-    """Whether a job's files have a name that another's have, or look for elsewhere."""
+    """Return whether names of a job's files conflict with names or imports of another's."""
     wanted = {name for file in others for name in (file.module, *file.others)}
     return any(file.module in wanted for file in files)
 
@@ -211,7 +213,7 @@ FINDER = _Finder()
 
 
 def load_files(files: Sequence[PythonFile]) -> None:
-    """Imports Python files as modules of their own name, so that "name:function" finds them.
+    """Import Python files as modules of their own names, so that "name:function" finds them.
 
     Raises:
         UsageError: a file can't be imported, or its name is that of another module.
@@ -234,12 +236,12 @@ def load_files(files: Sequence[PythonFile]) -> None:
 def _import(file: PythonFile) -> None:
     try:
         importlib.import_module(file.module)
-    except (Exception, SystemExit) as error:  # a script's own `sys.exit(main())`, too
+    except (Exception, SystemExit) as error:  # e.g. a script's own `sys.exit(main())`
         raise UsageError(f"{file.path}: can't be imported: {type(error).__name__}: {error}") from error
 
 
 def _make_way(file: PythonFile) -> None:
-    """Lets a module be imported from a file, unless another file's has its name."""
+    """Unload a module that came from another file, so that it can be imported from this one."""
     loaded = sys.modules.get(file.module)
     if loaded is None:
         return

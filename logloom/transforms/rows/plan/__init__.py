@@ -1,1 +1,1 @@
-"""What a recipe means for given logs: topics, types and the plan of rows."""
+"""Resolving a recipe for given logs: topics, types and the plan of rows."""

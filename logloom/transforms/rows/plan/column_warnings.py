@@ -1,9 +1,9 @@
-"""What is suspicious about the columns of a log, although nothing failed: warnings of `plan` and `build`.
+"""Warnings of `plan` and `build` on suspicious columns of a log.
 
-Here: whether the policy of a column suits values that wrap, or don't (`column_turns`, `turn_warnings`), and
-columns most of whose messages can't be used (`lost_warnings`).
-Elsewhere: the arithmetic (logloom.resample.angles), accounts (logloom.transforms.rows.accounts), how warnings
-of logs come to the commit (logloom.transforms.build.outcomes), those before a build
+Here: policies that don't suit values which wrap, or don't (`column_turns`, `turn_warnings`), and columns most
+of whose messages are unusable (`lost_warnings`).
+Elsewhere: the arithmetic (logloom.resample.angles), accounts (logloom.transforms.rows.accounts), passing
+warnings of logs to the commit (logloom.transforms.build.outcomes), those before a build
 (logloom.pipelines.plan.column_warnings).
 """
 
@@ -30,7 +30,7 @@ _LEAST_JUMP = TURNS["rad"] / 2
 
 
 def may_wrap(column: ColumnPlan) -> bool:
-    """Whether it matters if values of a column wrap."""
+    """Return whether it matters if values of a column wrap."""
     kind = column.message_type
     is_short = not kind.is_ragged and math.prod(kind.tail) <= MAX_NUMBERS
     return is_short and column.sampling.policy in _ANGLES and kind.dtype.kind in "iuf"
@@ -39,9 +39,10 @@ def may_wrap(column: ColumnPlan) -> bool:
 def column_turns(
     column: ColumnPlan, messages: Messages, rows: Indices, times: Times, span: Span
 ) -> tuple[TurnEvidence, ...]:
-    """What the values of messages show of angles; nothing where they suit the column's policy for sure.
+    """Collect evidence of angles in values of messages; empty if they certainly suit the column's policy.
 
-    Each message, and each pair of neighbours between which a tick may lie, counts in one span of a log.
+    Each message, and each pair of neighbours with a possible tick between them, is counted in one span of a
+    log.
 
     Args:
         rows: numbers of messages, in the order of their times.
@@ -52,13 +53,13 @@ def column_turns(
     in_log = np.argsort(rows)
     try:
         taken = messages.take(column.spec, rows[in_log])
-    except OF_CONTENT:  # of one that no row may use
+    except OF_CONTENT:  # of one that no row can use
         return ()
     assert isinstance(taken, np.ndarray)
     values = np.empty_like(taken)
     values[in_log] = taken
     sampling, steps = column.sampling, times[1:] - times[:-1]
-    # Ticks reach as far as the halo of their span, so the span that has the middle of a pair has both.
+    # Ticks reach as far as the halo of their span, so the span with the middle of a pair has both.
     at = times[1:] if sampling.rules.uses == "window" else times[:-1] + steps // 2
     reach = sampling.back if sampling.rules.uses == "window" else sampling.back + sampling.forward
     paired = (steps >= 0) & (steps <= reach) & within(at, span)
@@ -75,7 +76,7 @@ def column_turns(
 
 
 def turns_of(tallies: Iterable[Tally]) -> Turns:
-    """What all partitions of a log show together, by column."""
+    """Sum the evidence of all partitions of a log, by column."""
     parts: dict[str, list[tuple[TurnEvidence, ...]]] = {}
     for tally in tallies:
         for name, turns in tally.turns.items():
@@ -84,7 +85,7 @@ def turns_of(tallies: Iterable[Tally]) -> Turns:
 
 
 def turn_warnings(plan: RowPlan, turns: Turns) -> Iterator[str]:
-    """A warning of each column whose policy doesn't suit its values."""
+    """Return a warning for each column whose policy doesn't suit its values."""
     for column in plan.columns:
         problem = _misfit(column, turns.get(column.name, ()))
         if problem:
@@ -100,9 +101,7 @@ def _misfit(column: ColumnPlan, turns: Sequence[TurnEvidence]) -> str:
         if wrapping[unit]:
             jumps = counted(max(one.jumps(unit).turned for one in wrapping[unit]), "time")
             remedy = "`resample: angle`" if unit == "rad" else "`resample: nearest` (`angle` takes radians)"
-            alone = (
-                "" if all(one.fits_radians for one in turns) or unit == "deg" else " in a column of its own"
-            )
+            alone = "" if all(one.fits_radians for one in turns) or unit == "deg" else " in a separate column"
             return (
                 f"`resample: {policy}` mixes neighbouring values, but those of {topic} jump by a whole turn "
                 f"({turn}) {jumps}; write {remedy}{alone}"
@@ -117,9 +116,9 @@ def _no_angle(
         return ""
     low, high = min(one.low for one in misfits), max(one.high for one in misfits)
     is_within = max(-low, high) <= TURNS["rad"]
-    why = "without jumps by a turn" if is_within else "degrees, or no angle that wraps"
+    why = "degrees, or not an angle that wraps" if is_within else "degrees, or no angle that wraps"
     remedy = "`resample: nearest`" if wrapping["deg"] else "`resample: linear`"
-    alone = " in a column of its own" if wrapping["rad"] else ""
+    alone = " in a separate column" if wrapping["rad"] else ""
     hint = "" if wrapping["deg"] or is_within else ", or `nearest` if they wrap"
     beyond = counted(max(one.beyond for one in misfits), "value")
     return (
@@ -132,7 +131,9 @@ def _no_angle(
 
 
 def lost_warnings(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> Iterator[str]:
-    """A warning of each column of which more than half is lost for one reason: its messages, or its ticks."""
+    """Return a warning for each column of which more than half is lost for one reason: its messages, or
+    its ticks.
+    """
     lost = [*summary.refusals, *(refusal for tally in tallies for refusal in tally.lost)]
     for column in plan.columns:
         messages = summary.topics[column.topic].num_messages if column.topic in summary.topics else 0
@@ -159,7 +160,7 @@ def lost_warnings(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) 
 
 
 def _by_reason(refusals: Iterable[Refusal]) -> Iterator[tuple[str, int]]:
-    """Each reason as the first message has it, and how many have it but for the numbers in it."""
+    """Group reasons that differ only in numbers, with the first message and the count of each."""
     first: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for refusal in refusals:

@@ -1,6 +1,6 @@
-"""A recipe's columns of poses meet the logs: do topics hold transforms, and does anybody tell the frames?
+"""Resolve a recipe's columns of poses: check topics of transforms, and frames.
 
-Elsewhere: all else that a recipe meets (resolve), reading transforms (logloom.transforms.rows.frames).
+Elsewhere: resolving all else (resolve), reading transforms (logloom.transforms.rows.frames).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from logloom.validation import Path
 
 
 def transform_plan(name: str, column: TransformColumn, max_delay: int | None) -> TransformPlan:
-    """The plan of a column in which `frame_mistakes` finds nothing wrong."""
+    """Return the plan of a column in which `frame_mistakes` finds nothing wrong."""
     plan = pose_plan(name, column.tf, max_delay, column.as_)
     ctype = replace(plan.ctype, unit=column.unit, description=column.description)
     return replace(plan, at=column.at or "", ctype=ctype)
 
 
 def pose_plan(name: str, tf: FramePair, max_delay: int | None, form: str = "pose") -> TransformPlan:
-    """The plan of lookups of a pair of frames at ticks."""
+    """Return the plan for looking up a pair of frames at ticks."""
     return TransformPlan(
         name=name,
         source=tf.from_ if isinstance(tf.from_, str) else "",
@@ -52,12 +52,12 @@ def pose_plan(name: str, tf: FramePair, max_delay: int | None, form: str = "pose
 def frame_mistakes(
     path: Path, tf: FramePair, variants: Mapping[str, Collection[str]], logs: Mapping[str, Log]
 ) -> Iterator[Mistake]:
-    """What is wrong with a pair of frames.
+    """Find mistakes in a pair of frames.
 
     Args:
-        path: where it stands in the recipe.
-        variants: of each topic of `tf`, the first logs that define it in some way; none where no log has it.
-        logs: those that are opened. They are read one after the other until all frames are found.
+        path: its place in the recipe.
+        variants: of each topic of `tf`, the first log with each of its definitions; empty if no log has it.
+        logs: opened logs, which are read one after the other until all frames are found.
     """
     strange = list(topic_mistakes(path, variants, logs))
     yield from strange
@@ -74,23 +74,27 @@ def frame_mistakes(
     for log in some:
         try:
             frames |= frames_of(log, tf.topics, tf.static, wanted)
-        except LogReadError:  # nobody knows what it tells; the build says what is wrong with it
+        except LogReadError:  # its frames are unknown; the build reports its damage
             return
-        except UsageError:  # its topics hold something else, and it is left out
+        except UsageError:  # its topics have another type, and it is left out
             continue
         if wanted <= frames:
             return
-    whose = "the log" if len(some) == 1 else f"the {len(some)} logs that were looked at"
+    whose = (
+        ("the {len(some)} logs that were checked")
+        if len(some) == 1
+        else f"the {len(some)} logs that were looked at"
+    )
     for key, frame in ends.items():
         if frame in wanted - frames:
-            why = f"nobody publishes a frame {frame!r} in {whose}{near_to(frame, sorted(frames))}"
+            why = f"no transform has the frame {frame!r} in {whose}{near_to(frame, sorted(frames))}"
             yield Mistake((*path, key), why)
 
 
 def topic_mistakes(
     path: Path, variants: Mapping[str, Collection[str]], logs: Mapping[str, Log]
 ) -> Iterator[Mistake]:
-    """Which topics hold no transforms; see `frame_mistakes`."""
+    """Find topics without transforms; see `frame_mistakes`."""
     for topic, log_ids in variants.items():
         for log_id in log_ids:
             if not is_transform_topic(logs[log_id], topic):
@@ -99,17 +103,17 @@ def topic_mistakes(
 
 
 def _name_of(frame: Frame, logs: Mapping[str, Log]) -> str:
-    """The name of a frame; "" where no opened log tells it.
+    """Return the name of a frame; "" if no opened log has it.
 
     Raises:
-        UsageError: messages of its topic name no frame.
+        UsageError: messages of its topic have no frame.
     """
     if isinstance(frame, str):
         return frame
     for _, log in sorted(logs.items()):
         try:
             name = frame_named_by(log, frame.topic)
-        except LogReadError:  # the build says what is wrong with it
+        except LogReadError:  # the build reports it
             continue
         if name:
             return name

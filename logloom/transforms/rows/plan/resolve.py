@@ -1,9 +1,9 @@
-"""A recipe meets its logs: topics and fields are looked up, types follow, all that is wrong is said at once.
+"""Resolve a recipe for its logs: look up topics and fields, derive types, collect all mistakes.
 
-Here: `resolve`, which makes the row plan, and `hold_to`, which holds another log to it.
-Elsewhere: topics over all logs (topics), types of columns (types), what one key of a recipe may hold
-(logloom.recipe), making rows (logloom.transforms.rows.row_stream).
-Only indices and message definitions are looked at.
+Here: `resolve`, which makes the row plan, and `hold_to`, which checks another log against it.
+Elsewhere: topics over all logs (topics), types of columns (types), values of single keys of a recipe
+(logloom.recipe), making rows (logloom.transforms.rows.row_stream). Only indices and message definitions are
+used.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ def resolve(
     labels: Mapping[str, ColumnType] | None = None,
     known: Schema | None = None,
 ) -> tuple[RowPlan, tuple[str, ...]]:
-    """What workers need to make the rows of these logs, and notes for people: topics that some logs lack.
+    """Make the row plan for these logs, and notes for people: topics that some logs lack.
 
     Args:
         logs: by log_id.
-        allow_derive: modules and packages that columns may be derived by.
-        alike: logs beside these of which it is known what topics they have; `logs` has them by their log_ids,
-            too. Only the first that defines a topic in its way is asked for.
-        labels: types of rows of columns of labels, which tables tell, or versions that were made of them.
-        known: columns of the version before. Where logs disagree about a field, and the recipe doesn't stop
-            at that (`on_error`), the plan follows the logs whose rows have these types; else most logs; else
-            the first by name.
+        allow_derive: modules and packages with functions of derived columns.
+        alike: groups of logs whose topics are known; `logs` can open them by log_id. Only the first log with
+            each definition of a topic is opened.
+        labels: types of rows of label columns, from tables, or from versions made of them.
+        known: columns of the previous version. If logs disagree about a field, and the recipe allows that
+            (`on_error`), the plan follows the logs whose rows have these types; else most logs; else the
+            first by name.
 
     Raises:
         RecipeError: topics that no log has, fields that no message has, policies, time sources and outputs
-            that don't fit, logs that disagree about a field: all of them, each with its line and the way out.
+            that don't fit, logs that disagree about a field: all of them, each with its line and a remedy.
         UsageError: no logs.
     """
     if not (logs or alike):
@@ -89,18 +89,18 @@ def resolve(
 
 
 def hold_to(plan: RowPlan, recipe: Recipe, log_id: str, log: Log) -> None:
-    """Holds a log to the plan of a recipe that other logs made.
+    """Check a log against the plan of a recipe that other logs made.
 
     Raises:
-        RecipeError: what it defines doesn't fit; says all of it.
-        LogReadError: likewise, where `on_error` says that the log is left out. Under salvage, columns that it
-            doesn't fit are no reason.
+        RecipeError: its definitions don't fit; lists all mistakes.
+        LogReadError: the same if `on_error` leaves such logs out. With salvage, columns that don't fit are
+            accepted.
     """
     _Resolving(recipe, {log_id: log}, (), (), {}).hold_to(plan)
 
 
 class _Resolving:
-    """One recipe on its way to a plan; collects mistakes."""
+    """A recipe being resolved; collects mistakes."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class _Resolving:
     ):
         self._labels = labels
         self._known = {} if known is None else known.columns
-        self._contains = recipe.on_error_mode != "fail"  # whether what is wrong in one log stays in that log
+        self._contains = recipe.on_error_mode != "fail"  # whether a mistake in one log concerns only that log
         self._allow_derive = allow_derive
         self._recipe = recipe
         self._logs = logs
         self._topics = TopicsOfLogs(recipe, logs, alike)
         self._mistakes: list[Mistake] = []
         self._notes: list[str] = []
-        self._lacking: dict[str, list[str]] = {}  # which logs lack what, and the columns that want it
+        self._lacking: dict[str, list[str]] = {}  # logs that lack a topic, and the columns that need it
         clock = recipe.clock
         self._clock = RateClock(clock.rate) if clock.rate is not None else None
 
@@ -169,7 +169,7 @@ class _Resolving:
         plan = self._with_decoded(plan)
         if plan.split is not None:
             by = plan.split.column or plan.split.by
-            known = "how many each split gets, and how many none, is known once they are built"
+            known = "the sizes of the splits, and the number of rows in none, are known once they are built"
             self._notes += [f"single rows are split, by {by}: {known}", *self._without_split(plan.schema)]
         lacking = [f"{words}; unavailable there: {', '.join(c)}" for words, c in self._lacking.items()]
         return plan, (*self._notes, *lacking)
@@ -188,7 +188,7 @@ class _Resolving:
             if self._topics.of(name).variants:
                 self._sources(name)
         if self._mistakes and self._contains:
-            # Without lines of the recipe: records say it, and shall be the same wherever that lies.
+            # Without lines of the recipe, so that records don't depend on them.
             said = (f"{'.'.join(map(str, mistake.path))}: {mistake.message}" for mistake in self._mistakes)
             raise LogReadError(f"log {log_id} doesn't fit the recipe: {'; '.join(dict.fromkeys(said))}")
         if self._mistakes:
@@ -196,8 +196,10 @@ class _Resolving:
 
     def _check_required(self, plan: RowPlan) -> None:
         """
+        Check for required topics.
+
         Raises:
-            RecipeError: the log lacks topics that no log may lack.
+            RecipeError: the log lacks required topics.
         """
         for column in plan.columns:
             try:
@@ -209,7 +211,7 @@ class _Resolving:
             raise self._recipe.places.error(self._mistakes)
 
     def _contain_misfits(self, plan: RowPlan, log: Log) -> None:
-        """Takes down which columns a log doesn't fit; under salvage they are unavailable in its rows."""
+        """Record the columns that a log doesn't fit; with salvage they are unavailable in its rows."""
         if self._recipe.on_error_mode == "salvage":
             return
         topics = {column.name: column.topic for column in plan.columns}
@@ -234,7 +236,7 @@ class _Resolving:
                 self._mistakes += wrong.mistakes
                 continue
             if found != column.message_type:
-                what = f"{column.message_type} in those that the plan was made of but {found} in log {log_id}"
+                what = f"{column.message_type} in those of the plan but {found} in log {log_id}"
                 self._mistakes.append(
                     Mistake((*path, key_of(wanted)), f"logs disagree about its type: {what}; {WAYS_ON}")
                 )
@@ -253,7 +255,7 @@ class _Resolving:
         return not problem
 
     def _sources(self, topic: str) -> tuple[TimeSource, ...]:
-        """The ways to stamp a topic's messages; a mistake where messages have none of them."""
+        """Return the sources of a topic's message times; report a mistake if messages have none of them."""
         named = topic in self._recipe.time.topics
         path: Path = ("time", "topics", topic) if named else ("time", "by")
         sources = self._recipe.time.sources(topic)
@@ -289,7 +291,7 @@ class _Resolving:
         if spec.adapter in OF_VIDEO:
             check_video(path, column)
         ctype = row_type_of(path, column, found)
-        is_static = POLICIES[column.resample].uses == "topic"  # outside all time
+        is_static = POLICIES[column.resample].uses == "topic"  # outside any time range
         time = self._recipe.time.sources(column.topic) if is_static else self._sources(column.topic)
         self._check_there(path, column, topic)
         if topic.absent:
@@ -313,10 +315,10 @@ class _Resolving:
         return settled_spec(path, column, spec_of(column, topic), topic, self._logs, tries)
 
     def _agreed(self, name: str, column: TopicColumn, topic: ResolvedTopic) -> ResolvedTopic:
-        """The topic as the plan follows it, where logs disagree and the recipe doesn't stop at that.
+        """Return the topic to plan for, if logs disagree and the recipe allows that.
 
-        It follows those whose rows have the type of the version before, else the type that most logs have,
-        else that of the first log by name. Where no log has a type, all are left, to say what is wrong.
+        The type is that of the previous version, else of most logs, else of the first log by name. If no log
+        has a type, all variants are returned, to report what is wrong.
         """
         if not self._contains or len(topic.variants) == 1:
             return topic
@@ -348,12 +350,12 @@ class _Resolving:
             same, different = kinds[chosen][0], ", ".join(others[:MAX_NAMED])
             self._notes.append(
                 f"{name}: logs disagree about {column.topic}: the dataset takes {chosen[2]} (log {same}); "
-                f"logs like {different} have something else"
+                f"logs like {different} have another type"
             )
         return topic.only(kinds[chosen])
 
     def _deskewed(self, column: ColumnPlan, wanted: Deskew, topic: ResolvedTopic) -> ColumnPlan:
-        """The plan of a column with how its points are moved."""
+        """Return the plan of a column with deskewing."""
         path: Path = ("columns", column.name, "deskew")
         tf = wanted.pair(column.topic)
         if wanted.pose.tf is not None:
@@ -367,7 +369,7 @@ class _Resolving:
                 ) from wrong
         pose = pose_plan(column.name, tf, column.max_delay)
         if not topic.first:
-            why = f"which times points have stands in messages, and {column.topic} has none"
+            why = f"times of points are declared in messages, and {column.topic} has none"
             raise MistakenError(Mistake(path, why))
         whose = f" (log {topic.first})"
         try:
@@ -376,8 +378,8 @@ class _Resolving:
         except OF_CONTENT as error:
             if self._recipe.on_error_mode == "fail" or not isinstance(error, LogReadError):
                 raise MistakenError(Mistake(path, f"{error}{whose}")) from error
-            note = str(error)  # of that log alone
-        several = f" (log {topic.first}; in each log its own clouds say)"
+            note = str(error)  # of that log only
+        several = f" (log {topic.first}; each log uses its own clouds)"
         self._notes.append(f"{column.name}: {note}{several * (self._topics.num_logs > 1)}")
         return column
 
@@ -402,7 +404,7 @@ class _Resolving:
             raise MistakenError(*mistakes)
 
     def _with_transforms(self, topic: str, variants: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The variants of a topic that hold transforms; all where none does."""
+        """Return the variants of a topic with transforms; all if there are none."""
         fitting = {
             log_id: kind for log_id, kind in variants.items() if is_transform_topic(self._logs[log_id], topic)
         }
@@ -410,18 +412,18 @@ class _Resolving:
 
     def _label_plan(self, name: str, column: LabelColumn) -> LabelPlan:
         if name not in self._labels:
-            raise UsageError("its table wasn't read, so nobody knows what labels hold")
+            raise UsageError("its table wasn't read, so the type of its labels is unknown")
         ctype = replace(self._labels[name], unit=column.unit, description=column.description)
         return LabelPlan(name, column.tolerance, column.expect == "many", ctype)
 
     def _check_there(self, path: Path, column: TopicColumn, topic: ResolvedTopic) -> None:
-        """A mistake where logs lack a topic that no log may lack."""
+        """Report a mistake if logs lack a required topic."""
         if topic.absent and column.missing == "fail":
             words = f"{topic.absent_words} no message of {column.topic}, and this column says missing: fail"
             raise MistakenError(Mistake((*path, "missing"), words))
 
     def _sampling(self, column: TopicColumn) -> Sampling:
-        # Without a period both stand in the column itself; the recipe's own checks see to that.
+        # Without a period the column itself needs both; the recipe's own checks require that.
         period = int(10**9 / self._clock.rate) if self._clock else 0
         rules = POLICIES[column.resample]
         tolerance = column.tolerance if column.tolerance is not None else period
@@ -434,23 +436,23 @@ class _Resolving:
             column.offset,
         )
 
-    # --- what looks at all columns ----------------------------------------------------------------------
+    # --- checks of all columns -----------------------------------------------------------------------------
 
     def _without_split(self, schema: Schema) -> Iterator[str]:
-        """Says which outputs may lack the column of rows' splits."""
+        """Note outputs that may lack the column of rows' splits."""
         for output, options in self._recipe.outputs.items():
             held = format_named(output).columns_of(options, schema)
             if held is None or COLUMN not in held.columns:
                 yield (
-                    f"output {output} doesn't hold all columns, so perhaps no `{COLUMN}`: open it with "
-                    "logloom.datasets.open(…, split=…), for its own readers may not tell splits"
+                    f"output {output} doesn't have all columns, so perhaps no `{COLUMN}`: open it with "
+                    "logloom.datasets.open(…, split=…), as its own readers may not know splits"
                 )
 
     def _split_mistakes(self, plan: RowPlan) -> Iterator[Mistake]:
-        """What is wrong with the column that rows are split by."""
+        """Find mistakes in the column that rows are split by."""
         split = plan.split
         if split is None or split.column not in plan.order:
-            return  # by time, or of a column that has a mistake of its own
+            return  # by time, or the column has a mistake of its own
         by_place = split.by == "place"
         problem = (position_problem if by_place else value_problem)(plan.schema.columns[split.column])
         if problem:
@@ -464,14 +466,14 @@ class _Resolving:
         parsed = where.parse(rows.where)
         known = {**schema.all, "timestamp": TIMESTAMP}
         if any(name not in known for name in parsed.columns):
-            return  # of a column that has a mistake of its own
+            return  # the column has a mistake of its own
         try:
             parsed.check(known)
         except UsageError as error:
             yield Mistake(("rows", "where"), str(error).removeprefix("where, "))
 
     def _with_decoded(self, plan: RowPlan) -> RowPlan:
-        """The plan with the columns that outputs decode, unless the recipe stops at what doesn't decode."""
+        """Mark the columns that outputs decode, unless the recipe stops at what doesn't decode."""
         outputs = self._recipe.outputs.items() if self._contains else ()
         decoded = {
             name for output, options in outputs for name in format_named(output).decoded(options, plan.schema)
@@ -483,7 +485,9 @@ class _Resolving:
         return replace(plan, columns=tuple(columns))
 
     def _output_mistakes(self, schema: Schema, period: int | None) -> Iterator[Mistake]:
-        """What outputs say of the clock and of the columns; while some columns are missing, of the others."""
+        """Find mistakes of outputs regarding the clock and the columns; if columns are missing, regarding
+        the others.
+        """
         missing = [name for name in self._recipe.columns if name not in schema.columns]
         for output, options in self._recipe.outputs.items():
             for key, problem in format_named(output).check_clock(options, period).items():

@@ -1,9 +1,8 @@
-"""A recipe after it met the logs: everything a worker needs to make rows, as small immutable values.
+"""The plan of rows: a recipe resolved for its logs, as small immutable values for workers.
 
 Here: `RowPlan` and its parts.
-Elsewhere: the recipe as people write it (logloom.recipe), how it becomes a plan
-(logloom.transforms.rows.plan.resolve), how a plan makes rows (logloom.transforms.rows.row_stream).
-Times are int64 nanoseconds since the Unix epoch, durations nanoseconds.
+Elsewhere: the recipe (logloom.recipe), making a plan (logloom.transforms.rows.plan.resolve), making rows
+(logloom.transforms.rows.row_stream). Times are int64 nanoseconds since the Unix epoch, durations nanoseconds.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from logloom.schema import STRING, ColumnType, Schema
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which messages a tick uses.
+    """The choice of messages for a tick.
 
     Attributes:
         policy: one of `POLICIES`.
-        tolerance: for policies that tolerate a distance; for `matched` the largest spread of a set.
-        window: (a, b) for those that use a window: messages with t + a < m <= t + b.
+        tolerance: for policies with a tolerance; for `matched` the largest spread of a set.
+        window: (a, b) for those with a window: messages with t + a < m <= t + b.
         offset: added to the stamp of every message of the column to give its message time.
     """
 
@@ -43,14 +42,14 @@ class Sampling:
 
     @property
     def back(self) -> int:
-        """How far before a tick a used message can lie; never negative."""
+        """How far before a tick a used message can be; never negative."""
         if self.rules.uses == "window":
             return max(0, -self.window[0])
         return self.tolerance if self.rules.before else 0
 
     @property
     def forward(self) -> int:
-        """How far after a tick a used message can lie; never negative."""
+        """How far after a tick a used message can be; never negative."""
         if self.rules.uses == "window":
             return max(0, self.window[1])
         return self.tolerance if self.rules.after else 0
@@ -61,14 +60,14 @@ class TransformPlan:
     """A column of poses of one frame in another.
 
     Attributes:
-        source, target: p_target = pose(p_source); "" where a topic's messages name the frame.
-        topics, static: with transforms, those of `static` without times.
-        reach: how far a lookup reaches beside a frame's transforms.
-        at: the column whose message time is looked up; "" for the tick.
+        source, target: p_target = pose(p_source); "" if a topic's messages define the frame.
+        topics, static: of transforms, those of `static` without times.
+        reach: how far a lookup reaches beyond a frame's transforms.
+        at: the column whose message time to look up; "" for the tick.
         form: one of `FORMS` of logloom.transforms.rows.pose_lookups.
-        max_delay: the furthest a transform's stamp may lie from its message's log time.
-        source_topic, target_topic: whose last message names the frame.
-        around: how far beside the time of `at`, or the tick, poses are looked up, too; ns.
+        max_delay: the largest distance of a transform's stamp from its message's log time.
+        source_topic, target_topic: whose last message defines the frame.
+        around: ns; margin around the time of `at`, or the tick, in which poses are looked up as well.
     """
 
     name: str
@@ -87,22 +86,22 @@ class TransformPlan:
 
     @property
     def words(self) -> str:
-        """Which pose it is, for people: `a in b`."""
+        """Describe the pose: `a in b`."""
         source = self.source or f"the frame of {self.source_topic}"
         return f"{source} in {self.target or f'the frame of {self.target_topic}'}"
 
 
 @dataclass(frozen=True)
 class DeskewPlan:
-    """How the points of a column are moved.
+    """Plan of moving the points of a column.
 
     Attributes:
-        pose: of the lidar in a frame that stands still, up to `around` beside the column's message times.
+        pose: of the lidar in a static frame, up to `around` from the column's message times.
         field, unit: of points, with their times; in one of `TIME_UNITS` of
-            logloom.io.logs.messages.point_clouds. "" where each log's own clouds say, see
+            logloom.io.logs.messages.point_clouds. "" to take them from each log's own clouds, see
             `logloom.transforms.rows.point_times`.
-        to: "tick", "start" or "end": to where they would lie had they been measured then.
-        semantics: counts up when points would be moved otherwise for the same log and recipe.
+        to: "tick", "start" or "end": the time as of which points are moved.
+        semantics: incremented when the result changes for the same log and recipe.
     """
 
     pose: TransformPlan
@@ -114,15 +113,15 @@ class DeskewPlan:
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """A column that comes from a topic.
+    """A column of a topic.
 
     Attributes:
         message_type: of the value in one message, before resampling.
         ctype: of the value in one row, after resampling and `dtype`.
-        time, max_delay: as `TopicRequest` wants them.
+        time, max_delay: see `TopicRequest`.
         required: `missing: fail`, a log without the topic stops the build.
-        deskew: how points are moved, of a column that says so.
-        decoded: whether an output decodes its bytes, so that a picture that doesn't decode is no value.
+        deskew: how to move points, if at all.
+        decoded: whether an output decodes its bytes, so that pictures must decode.
     """
 
     name: str
@@ -143,7 +142,7 @@ class LabelPlan:
     """A column of labels, see `logloom.recipe.LabelColumn`.
 
     Attributes:
-        many: a row holds all labels of one time, else the only one.
+        many: a row has all labels of one time, else the only one.
         ctype: of a row.
     """
 
@@ -160,17 +159,17 @@ class LabelPlan:
 
     @property
     def sampling(self) -> Sampling:
-        """Which stamp of labels a tick uses."""
+        """The choice of labels for a tick."""
         return Sampling("nearest", self.tolerance)
 
 
 @dataclass(frozen=True, order=True)
 class Dependency:
-    """What rows depend on beside logs and recipe, since the recipe names it; part of every unit's identity.
+    """A dependency of rows apart from logs and recipe; part of every unit's identity.
 
     Attributes:
-        kind: "module", "package", or "file" for one that the recipe names.
-        name: without a folder of this machine: a module's dotted name, a file as the recipe has it.
+        kind: "module", "package", or "file" for one in the recipe.
+        name: independent of the machine: a module's dotted name, a file as in the recipe.
         content: BLAKE3 of the bytes in hex; of an installed package its version.
     """
 
@@ -180,12 +179,12 @@ class Dependency:
 
 
 def labelled(dependencies: Iterable[Dependency]) -> dict[str, str]:
-    """Contents of dependencies by kind and name, as manifests have them."""
+    """Return contents of dependencies by kind and name, for manifests."""
     return {f"{one.kind} {one.name}": one.content for one in sorted(set(dependencies))}
 
 
 def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """What differs between two manifests' dependencies, came or went, by kind and name."""
+    """Return the dependencies that differ between two manifests, by kind and name."""
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
@@ -214,7 +213,7 @@ class RateClock:
 
 @dataclass(frozen=True)
 class TopicClock:
-    """A tick for each distinct message time of a topic."""
+    """One tick for each distinct message time of a topic."""
 
     topic: str
     time: tuple[TimeSource, ...]
@@ -223,12 +222,12 @@ class TopicClock:
 
 @dataclass(frozen=True)
 class SyncClock:
-    """A tick for each matched set of messages, one of each topic; see `logloom.resample.sync`.
+    """One tick for each matched set of messages, one of each topic; see `logloom.resample.sync`.
 
     Attributes:
-        times: by topic, the ways to stamp its messages.
+        times: by topic, the sources of its message times.
         stamp: the topic whose messages' times are the ticks.
-        within: the largest time between two messages of a set; 0 where their times must be equal.
+        within: the largest time between two messages of a set; 0 if their times must be equal.
     """
 
     topics: tuple[str, ...]
@@ -239,12 +238,12 @@ class SyncClock:
 
     @property
     def margin(self) -> int:
-        """How far beside a stretch of ticks messages are looked at, at first; mostly it suffices."""
+        """The initial margin around a stretch of ticks in which messages are read; mostly it suffices."""
         return 4 * self.within + 1
 
 
 def clock_topics(clock: RateClock | TopicClock | SyncClock) -> tuple[str, ...]:
-    """The topics whose messages are a clock's ticks."""
+    """Return the topics whose messages define a clock's ticks."""
     if isinstance(clock, RateClock):
         return ()
     return (clock.topic,) if isinstance(clock, TopicClock) else clock.topics
@@ -252,13 +251,13 @@ def clock_topics(clock: RateClock | TopicClock | SyncClock) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RowPlan:
-    """All that rows depend on beside the log.
+    """Everything that rows depend on apart from the log.
 
     Attributes:
-        require: columns that must be available, else the tick is dropped.
+        require: columns that must be available; other ticks are dropped.
         where: the filter's text, or "".
-        rows, bytes: of a partition: ticks at most, and message bytes by the index.
-        split: how rows are split; None where whole logs are, or nothing is.
+        rows, bytes: limits of a partition: ticks, and message bytes according to the index.
+        split: how to split rows; None if whole logs are split, or nothing.
     """
 
     clock: RateClock | TopicClock | SyncClock
@@ -283,17 +282,17 @@ class RowPlan:
 
     @property
     def dependencies(self) -> dict[str, str]:
-        """What columns depend on beside logs and recipe: contents by kind and name."""
+        """Dependencies of columns apart from logs and recipe: contents by kind and name."""
         return labelled(one for column in self.derived for one in column.dependencies)
 
     @property
     def lookups(self) -> tuple[TransformPlan, ...]:
-        """All that looks poses up: columns of poses, and clouds that are deskewed, under their names."""
+        """All columns that look up poses, by name: columns of poses, and deskewed clouds."""
         return (*self.transforms, *(c.deskew.pose for c in self.columns if c.deskew is not None))
 
     @property
     def period(self) -> int | None:
-        """Of a rate clock, in ns, rounded down; None where messages are the clock."""
+        """Period of a rate clock, in ns, rounded down; None if messages are the clock."""
         return int(10**9 / self.clock.rate) if isinstance(self.clock, RateClock) else None
 
 
@@ -303,7 +302,7 @@ class Span:
 
     Attributes:
         start, stop: int64 ns; the first span of a log starts at `MIN_TIME`, the last stops at `MAX_TIME`.
-        ticks: for a rate clock the range of k, else None (messages tell).
+        ticks: for a rate clock the range of k, else None.
     """
 
     start: int
@@ -312,26 +311,26 @@ class Span:
 
     @property
     def name(self) -> str:
-        """The partition's name within its log: stable, and unique among the log's spans."""
+        """The partition's name within its log: stable, and unique among its partitions."""
         if self.ticks is not None:
             return f"{self.ticks[0]}-{self.ticks[1]}"
         return f"{self.start}-{self.stop}"
 
 
 def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int = 32) -> ColumnType:
-    """The type of a row's value, given the type of a message's value (design of types: see docs/rows.md).
+    """Return the type of a row's value from that of a message's value (see docs/rows.md).
 
-    linear, slerp, angle, mean and sum give float64, count int64 (one number), window and all a leading ragged
-    axis, the others the message's type; `dtype` then casts numbers.
+    linear, slerp, angle, mean and sum give float64, count int64 (one number), window and all add a leading
+    ragged axis, the others the message's type; `dtype` then casts numbers.
 
     Args:
         message: the type of a message's value.
         policy: a name of `POLICIES`.
-        dtype: what numbers are cast to; None leaves them.
-        strings: characters kept of each text where a row has several.
+        dtype: type to cast numbers to; None keeps theirs.
+        strings: characters kept of each text if a row has several.
 
     Raises:
-        ValueError: the policy can't be applied to this type; says why.
+        ValueError: the policy can't be applied to this type.
     """
     numeric = message.kind == "array" and message.dtype.names is None and message.dtype.kind in "iufb"
     rules = POLICIES[policy]

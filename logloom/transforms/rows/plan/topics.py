@@ -1,9 +1,9 @@
-"""The topics that a recipe names, over all logs.
+"""The topics of a recipe over all logs.
 
-Here: `Alike`, logs that define them alike; `TopicsOfLogs`, which says of a topic which logs have it, and how.
-Elsewhere: what becomes of it in a row plan (resolve), what is known of a log without opening it
+Here: `Alike`, logs with equal definitions; `TopicsOfLogs`, which finds the logs and definitions of a topic.
+Elsewhere: their use in a row plan (resolve), cached logs
 (logloom.io.logs.known_logs).
-Logs that define a topic alike are looked at once, so that thousands of one fleet cost as much as a few.
+Logs with equal definitions are examined once, so that thousands of one fleet cost as much as a few.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_NAMED = 5  # logs in one note
 
 @dataclass(frozen=True)
 class Alike:
-    """Logs of which is known that they define alike what a recipe names.
+    """Logs known to define the topics of a recipe in the same way.
 
     Attributes:
         topics: that they have.
-        log_ids: ascending; an Arrow array, where they are many.
+        log_ids: ascending; an Arrow array if there are many.
     """
 
     topics: Mapping[str, TopicKind]
@@ -43,11 +43,11 @@ class ResolvedTopic:
     """A topic over all logs.
 
     Attributes:
-        variants: for each way in which logs define it, the first log that does so.
+        variants: the first log with each definition of it.
         some: the first logs with a message of it; a few of each variant.
-        counts: how many logs with a message of it define it as in a variant, by that one's first log.
-        absent: the first of the logs that lack it, or have it without a message; a few.
-        num_absent: how many there are.
+        counts: number of logs with a message of it and a variant's definition, by the variant's first log.
+        absent: some of the logs that lack it, or have no message of it.
+        num_absent: the number of these.
     """
 
     variants: Mapping[str, TopicKind]
@@ -59,11 +59,11 @@ class ResolvedTopic:
 
     @property
     def first(self) -> str:
-        """The first log with a message of it; "" where there is none."""
+        """The first log with a message of it; "" if there is none."""
         return self.some[0] if self.some else ""
 
     def only(self, variants: Collection[str]) -> ResolvedTopic:
-        """The topic as some of its variants define it."""
+        """Select some of its variants."""
         some = sorted(itertools.chain.from_iterable(self._of_variants[log_id] for log_id in variants))
         return replace(self, variants={log: self.variants[log] for log in variants}, some=tuple(some))
 
@@ -75,7 +75,7 @@ class ResolvedTopic:
 
 
 def named_topics(recipe: Recipe) -> set[str]:
-    """The topics that a recipe names: all that it asks logs for."""
+    """Return the topics of a recipe."""
     of_topics = [column for column in recipe.columns.values() if isinstance(column, TopicColumn)]
     columns = (column.topic for column in of_topics)
     moved = (column.deskew.pair(column.topic) for column in of_topics if column.deskew is not None)
@@ -88,19 +88,19 @@ def named_topics(recipe: Recipe) -> set[str]:
 
 
 def _first_of(groups: Sequence[Alike]) -> tuple[str, ...]:
-    """The first logs by name of some groups; a few."""
+    """Return a few of the first logs by name of some groups."""
     some = heapq.merge(*(logs.first(MAX_NAMED) for logs in groups))
     return tuple(itertools.islice(some, MAX_NAMED))
 
 
 class TopicsOfLogs:
-    """What logs say of topics; looks at each topic once."""
+    """Topics in logs; examines each topic once."""
 
     def __init__(self, recipe: Recipe, logs: Mapping[str, Log], alike: Sequence[Alike]):
         """
         Args:
             logs: opened, by log_id.
-            alike: logs beside these; `logs` has the first that defines a topic in its way.
+            alike: groups of other logs; `logs` has the first log with each definition of a topic.
         """
         named = named_topics(recipe)
         opened = [Alike(topic_kinds(logs[log_id].summary, named), [log_id]) for log_id in sorted(logs)]
@@ -133,7 +133,7 @@ class TopicsOfLogs:
         return self._found[topic]
 
     def unknown(self, topic: str) -> str:
-        """That no log has a topic, and the nearest that they have; "" where one has it."""
+        """Explain that no log has a topic, with the nearest that they have; "" if one has it."""
         if self.of(topic).variants:
             return ""
         known = {name for log in self._logs.values() for name in log.summary.topics}
@@ -142,7 +142,7 @@ class TopicsOfLogs:
         return f"{whose} topic {topic!r}{near_to(topic, sorted(known))}"
 
     def unstamped(self, topic: str, sources: Sequence[TimeSource]) -> Iterator[str]:
-        """In which logs a topic's messages have none of these stamps, and which they have."""
+        """Explain that a topic's messages have none of these stamps in some logs, and which they have."""
         for log_id, info in self.of(topic).variants.items():
             log = self._logs[log_id]
             if log.time_source(topic, sources) is not None:

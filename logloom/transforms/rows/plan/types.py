@@ -1,7 +1,7 @@
-"""The types of columns from topics, as message definitions and the recipe give them.
+"""The types of topics' columns, from message definitions and the recipe.
 
-Here: what a column takes of a message, and the types that follow for messages and for rows.
-Elsewhere: which topics there are (topics), the plan of all columns (resolve).
+Here: the values to take from a message, and the types of messages and rows.
+Elsewhere: topics of logs (topics), the plan of all columns (resolve).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VIDEO = re.compile(r"CompressedVideo|FFMPEGPacket|H26[45]|ffmpeg_image|theora",
 _ROTATION = "rotation_matrix"
 
 
-# What to do about a log that defines a field otherwise than others.
+# What to do about a log that defines a field differently from others.
 WAYS_ON = (
     "leave logs that differ out (on_error: skip, or `!` in `logs`), or make the column unavailable in them "
     "(on_error: salvage)"
@@ -38,7 +38,7 @@ WAYS_ON = (
 
 
 class MistakenError(Exception):
-    """A column can't be planned; what is wrong with it, where that isn't listed yet."""
+    """A column can't be planned; its message is the mistake, if that isn't reported yet."""
 
     def __init__(self, *mistakes: Mistake):
         super().__init__(*mistakes)
@@ -46,7 +46,7 @@ class MistakenError(Exception):
 
 
 def spec_of(column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
-    """What a column takes of a message, by the recipe and the topic's definitions."""
+    """Return the values to take from a message, by the recipe and the topic's definitions."""
     untyped = any(info.encoding == "json" for info in topic.variants.values())
     packets = column.adapter == "image" and any(PACKET_TYPES.search(i.type) for i in topic.variants.values())
     return FieldSpec(
@@ -68,10 +68,10 @@ def settled_spec(
     logs: Mapping[str, Log],
     tries: int = 1,
 ) -> FieldSpec:
-    """The spec with what only a message tells; one of the first log that has any stands for all.
+    """Complete a spec that depends on messages, from the first log that has any.
 
     Args:
-        tries: how many logs are asked where the first ones can't tell.
+        tries: number of logs to try.
     """
     failed: list[Mistake] = []
     for log_id in topic.some[:tries]:
@@ -95,10 +95,10 @@ def message_type(
     logs: Mapping[str, Log],
     num_logs: int,
 ) -> ColumnType:
-    """The type of a message's value.
+    """Return the type of a message's value.
 
     Args:
-        num_logs: of the recipe, of which some may not be open.
+        num_logs: of the recipe, some of which may not be open.
 
     Raises:
         MistakenError: a definition lacks the field, or logs disagree.
@@ -117,7 +117,7 @@ def message_type(
         if _VIDEO.search(info.type) and takes_data and spec.adapter not in OF_VIDEO:
             way = "write as: image" if PACKET_TYPES.search(info.type) else "record or transcode it as images"
             why = (
-                f"{column.topic} is compressed video ({info.type}): a single message of it is no image; "
+                f"{column.topic} is compressed video ({info.type}): a single message of it is not an image; "
                 f"{way}, or leave the column out"
             )
             mistakes.append(Mistake((*path, "topic"), why))
@@ -131,11 +131,11 @@ def message_type(
 
 
 def check_video(path: Path, column: TopicColumn) -> None:
-    """Checks a column of compressed video.
+    """Check a column of compressed video.
 
     Raises:
-        MistakenError: video can't be taken as the recipe says.
-        UsageError: nothing here decodes video.
+        MistakenError: the recipe is invalid for video.
+        UsageError: no decoder is installed.
     """
     if column.adapter == "image":
         from logloom.io.video.frames import pyav
@@ -144,28 +144,28 @@ def check_video(path: Path, column: TopicColumn) -> None:
     rules = POLICIES[column.resample]
     if rules.uses != "one" and rules.takes != "nothing":
         known = ", ".join(name for name, rule in POLICIES.items() if rule.uses == "one")
-        why = f"{column.resample} of compressed video isn't possible: write one of {known}, count"
+        why = f"{column.resample} isn't supported for compressed video: write one of {known}, count"
         raise MistakenError(Mistake((*path, "resample"), why))
     if column.field:
         raise MistakenError(
-            Mistake((*path, "field"), f"as: {column.adapter} takes a message of compressed video whole")
+            Mistake((*path, "field"), f"as: {column.adapter} takes whole messages of compressed video")
         )
     if column.adapter == "image" and column.dtype not in (None, "uint8"):
         raise MistakenError(Mistake((*path, "dtype"), "pictures of compressed video are uint8"))
 
 
 def key_of(column: TopicColumn) -> str:
-    """The key that says which value of a message a column is."""
+    """Return the key that defines the value of a message in a column."""
     return "as" if column.adapter and not column.field else "field"
 
 
 def row_type_of(path: Path, column: TopicColumn, message: ColumnType) -> ColumnType:
-    """The type of a column's rows.
+    """Return the type of the column's rows.
 
     Raises:
-        MistakenError: the recipe asks for what the messages don't hold.
+        MistakenError: the messages don't support what the recipe asks for.
     """
-    # An image's dtype is what it is read as; there is nothing left to cast.
+    # An image has the dtype that it is read as, without a cast.
     dtype = None if column.adapter == "image" else column.dtype
     if dtype == TEXT:
         if message.kind != "string" and message.dtype.kind != "U":

@@ -1,7 +1,7 @@
-"""Logs that define topics otherwise than the plan of their recipe has them.
+"""Logs whose topics are defined differently from the plan of their recipe.
 
 Here: `unfit_columns`, and `fitted`, the plan without the columns that a log doesn't fit.
-Elsewhere: the plan, and which of several definitions it follows (logloom.transforms.rows.plan.resolve).
+Elsewhere: the plan, and its choice among definitions (logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _NO_TOPIC = ""
 
 
 def unfit_columns(plan: RowPlan, log: Log) -> dict[str, str]:
-    """Why columns can't be taken from the messages that a log has of their topics, by column."""
+    """Return why columns can't be taken from a log's messages, by column."""
     topics = log.summary.topics
     found = {c.name: _misfit(c, log) for c in plan.columns if c.topic in topics}
     return {name: why for name, why in found.items() if why}
 
 
 def _misfit(column: ColumnPlan, log: Log) -> str:
-    """Why the messages of its topic don't fit a column; "" where they do."""
+    """Return why the messages of its topic don't fit a column; "" if they do."""
     planned = column.message_type
     try:
         found = log.column_type(column.topic, column.spec)
@@ -41,7 +41,7 @@ def _misfit(column: ColumnPlan, log: Log) -> str:
 
 
 def _of_unknown_times(plan: RowPlan, log: Log) -> Iterator[tuple[str, str]]:
-    """Deskewed columns whose clouds in a log don't show when their points were measured, and why."""
+    """Find deskewed columns whose clouds in a log have unknown times of points, and why."""
     for column in plan.columns:
         if column.deskew is not None and column.topic in log.summary.topics:
             try:
@@ -51,10 +51,10 @@ def _of_unknown_times(plan: RowPlan, log: Log) -> Iterator[tuple[str, str]]:
 
 
 def fitted(plan: RowPlan, log: Log) -> tuple[RowPlan, dict[str, Refusal]]:
-    """A plan by which a log can be read, and what is refused of it, by column.
+    """Return a plan for reading a log, and the refused messages by column.
 
-    A column that the log doesn't fit is unavailable, as if the log lacked its topic; so is one of clouds
-    that don't show when their points were measured.
+    A column that the log doesn't fit is unavailable, as if the log lacked its topic; so is one of clouds with
+    unknown times of points.
     """
     unfit = {**dict(_of_unknown_times(plan, log)), **unfit_columns(plan, log)}
     columns = tuple(replace(c, topic=_NO_TOPIC) if c.name in unfit else c for c in plan.columns)

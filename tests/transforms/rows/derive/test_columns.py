@@ -138,7 +138,7 @@ def test_what_is_no_fault_of_the_log_is_told_apart():
 def test_a_module_that_nobody_allows_is_refused_before_it_is_imported(allowed, tmp_path, monkeypatch):
     (tmp_path / "labels_of_nobody.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UsageError, match="--py, or say --allow-derive labels_of_nobody; a package"):
+    with pytest.raises(UsageError, match="--py, or --allow-derive labels_of_nobody; a package"):
         check_allowed("labels_of_nobody:f", allowed)
 
 

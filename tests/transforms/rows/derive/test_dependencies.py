@@ -167,7 +167,9 @@ def test_a_worker_with_other_code_refuses_to_make_rows(tmp_path, monkeypatch):
     (package / "deep" / "__init__.py").write_text("limit = 3\n")
     again()
     other = DerivedPlan("d", NAME, planned.dependencies[:2] + planned.dependencies[3:], ("x",), ctype)
-    with pytest.raises(UsageError, match=r"module acme_of_a_test\.deep, .*isn't here what the build was"):
+    with pytest.raises(
+        UsageError, match=r"module acme_of_a_test\.deep, .*differs from the plan of the build"
+    ):
         compute(other, {"x": np.ones(2)}, ticks)
 
 
