@@ -1,10 +1,10 @@
-"""Examining logs: what is damaged, missing or strangely timed in them, where it is, and what to do about it.
+"""Examine logs for damage, losses and anomalous times, with places and remedies.
 
-Here: the answer of `logloom doctor`. Messages are looked at stretch by stretch, so that memory doesn't grow
+Here: the answer of `logloom doctor`. Messages are examined stretch by stretch, so that memory doesn't grow
 with the length of a log. No Beam.
-Elsewhere: what was seen so far (observations), what the answer is made of (findings), what is strange
-about times (times), the columns of tables (tables), frames (frames), what damage is and
-how reading goes on behind it (logloom.io.logs), printing (logloom.cli).
+Elsewhere: the state of an examination (observations), values of the answer (findings), anomalies of times
+(times), the columns of tables (tables), frames (frames), damage and recovery (logloom.io.logs), printing
+(logloom.cli).
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ STRETCH_BYTES = 64 << 20
 _FRAMES = ("transforms[].child_frame_id", "child_frame_id", "header.frame_id", "frame_id")
 _MAX_FRAME = 256  # characters
 
-TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see doctor_tables
+TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see logloom.pipelines.doctor.tables
 
 
 def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iterator[Diagnosis]:
-    """Examines the logs that files, folders or globs mean, one after the other.
+    """Examine the logs of files, folders or globs, one after the other.
 
     Raises:
         UsageError: one matches nothing.
@@ -83,7 +83,7 @@ def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iter
 
 
 def _duplicate(files: LogFiles, first: LogFiles) -> HealthFinding:
-    """That a log has the same bytes as another one."""
+    """Report that a log has the same bytes as another one."""
     message = f"it has the same content as {first.log_id} ({first.uris[0]})"
     remedy = "remove one; a build puts both in one split, and with `duplicates: keep_first` leaves it out"
     line = "duplicates: keep_first"
@@ -91,18 +91,18 @@ def _duplicate(files: LogFiles, first: LogFiles) -> HealthFinding:
 
 
 def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None) -> Diagnosis:
-    """Reads a log from end to end; damage becomes findings, never an error.
+    """Read a log from end to end; damage becomes findings, never an error.
 
     Args:
         options: with `on_error` salvage.
-        seen: the types of the columns of tables that were examined before; takes those of this log.
+        seen: the types of the columns of tables that were examined before; updated.
     """
     of_tables: tuple[HealthFinding, ...] = ()
     try:
         log = open_log(files.uris, options)
         of_tables = _examine_tables(log, files.uris, options, {} if seen is None else seen)
         summary = log.summary
-        if not summary.topics:  # an empty log, or none at all: what reads everything whole knows
+        if not summary.topics:  # an empty file, or not a log: reading it completely reports this
             _ = open_log(files.uris, replace(options, on_error="fail")).summary
         found = _examine_files(log) if isinstance(log, ContainerLog) else _examine_spans(log)
     except LogReadError as error:
@@ -123,7 +123,7 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
 
 
 def _emptiness(summary: LogSummary) -> Iterator[HealthFinding]:
-    """That a log has no messages, so that a build of it alone has no rows."""
+    """Report that a log has no messages, so that a build of it alone has no rows."""
     if not summary.num_messages:
         message = "it has no messages (the writer probably crashed)"
         yield HealthFinding("empty", summary.uris[0], None, "", 0, message, "exclude it")
@@ -162,10 +162,10 @@ def _examine_tables(
 
 
 def _examine_files(log: ContainerLog) -> Examination:
-    """Reads each file of a log chunk by chunk, which also shows damage that cost no message."""
+    """Read each file of a log chunk by chunk, which also finds damage without lost messages."""
     found = Examination(log.summary.recorded, unchecked=0)
     decoders = {topic: _decoder(log, topic, found) for topic in log.summary.topics}
-    if not any(decoders.values()):  # so that nothing of the log can be used
+    if not any(decoders.values()):  # so that nothing of the log is usable
         found.findings = [replace(finding, severity="damage") for finding in found.findings]
     pictures = {
         topic
@@ -178,7 +178,7 @@ def _examine_files(log: ContainerLog) -> Examination:
         if part.index.is_scanned and not part.index.lost and (broken := _broken_index(part, remedy)):
             found.findings.append(broken)
         if part.index.is_scanned and reindex:
-            message = "it has no index that can be used, so each reading starts with a scan of the whole file"
+            message = "it has no usable index, so each reading starts with a scan of the whole file"
             if part.unfinished:
                 message = f"it {unfinished_words(part.unfinished)}; {message}"
             found.findings.append(HealthFinding("index", part.uri, 0, "", 0, message, reindex))
@@ -215,11 +215,11 @@ def _examine_files(log: ContainerLog) -> Examination:
 
 
 def _refused(found: Examination) -> Iterator[HealthFinding]:
-    """For each topic, its messages that don't fit their definition, and its broken pictures."""
+    """Report each topic's messages that don't fit their definition, and broken pictures."""
     for (topic, kind), first in sorted(found.refused.items()):
         count, watched = first.num_messages, found.watched(topic)
         which = share_of(count, watched.messages + watched.unfit, "message")
-        what = "can't be read by the definition" if kind == "unfit" else "contain no whole picture"
+        what = "can't be read with the definition" if kind == "unfit" else "contain no whole picture"
         message = f"{which} of {topic} {what}; the first: {first.reason}"
         yield HealthFinding(
             kind, first.uri, first.offset, topic, count, message, SALVAGED, first.unit, recipe=SALVAGE
@@ -227,7 +227,9 @@ def _refused(found: Examination) -> Iterator[HealthFinding]:
 
 
 def _broken_index(part: LogPart, remedy: str) -> HealthFinding | None:
-    """What whoever doesn't salvage is told of a file, though a scan may find all of its messages."""
+    """Report the error of a file that readers get without salvage, though a scan may find all of its
+    messages.
+    """
     try:
         own_index(part.container)
     except LogReadError as error:
@@ -237,7 +239,7 @@ def _broken_index(part: LogPart, remedy: str) -> HealthFinding | None:
 
 
 def _take_lost(part: LogPart, found: Examination, remedy: str) -> set[tuple[str, int]]:
-    """Takes the damage that the scan of a file found; gives back the places (unit, offset) that it is at."""
+    """Record the damage that the scan of a file found; return its places (unit, offset)."""
     places: dict[tuple[str, int], list[LostBytes]] = {}
     for lost in part.index.lost:
         places.setdefault((lost.unit, lost.offset), []).append(lost)
@@ -271,7 +273,7 @@ def _watch(
     decoder: Decoder | None,
     are_pictures: bool,
 ) -> None:
-    """Looks at a topic's messages in one chunk."""
+    """Observe a topic's messages in one chunk."""
     watched = found.watched(topic)
     if found.recorded.strays and not is_static(topic):
         rows = rows[~found.recorded.are_strays(chunk.log_time[rows])]
@@ -296,7 +298,7 @@ def _watch(
 def _frames_of(
     decoder: Decoder, raw: RawMessages, fits: NDArray[np.intp]
 ) -> Callable[[NDArray[np.intp]], Sequence[Hashable] | None]:
-    """From numbers of messages, among those that fit, to their frames; see `WatchedTopic.add`."""
+    """Return a function from numbers of messages to their frames; see `WatchedTopic.add`."""
 
     def frames(rows: NDArray[np.intp]) -> Sequence[Hashable] | None:
         messages = raw.take(fits[rows])
@@ -315,7 +317,7 @@ def _frames_of(
 
 
 def _examine_spans(log: Log) -> Examination:
-    """Reads a log of another kind span by span, by what every `Log` offers."""
+    """Read a log of another kind span by span, through the interface `Log`."""
     summary = log.summary
     found = Examination(summary.recorded)
     for refusal in summary.refusals:
@@ -339,7 +341,7 @@ def _examine_spans(log: Log) -> Examination:
 
 
 def spans(summary: LogSummary, max_bytes: int = STRETCH_BYTES) -> Iterable[tuple[int, int]]:
-    """Spans of log time that follow each other and hold about `max_bytes` each; the outer ends are open."""
+    """Yield consecutive spans of log time with about `max_bytes` each; the outer ends are open."""
     order = np.argsort(summary.chunk_times[:, 0], kind="stable")
     piece = np.cumsum(summary.chunk_bytes[order]) // max_bytes
     starts = summary.chunk_times[order[1:], 0][np.diff(piece) > 0]

@@ -1,7 +1,7 @@
-"""What an examination of a log says: findings, lost bytes, and the health of each topic.
+"""Results of examining a log: findings, lost bytes, and the health of each topic.
 
 Here: values that print as tables or JSON. No Beam.
-Elsewhere: reading logs for it (doctor), what is strange about times (times), printing (logloom.cli).
+Elsewhere: reading logs for it (doctor), anomalies of times (times), printing (logloom.cli).
 Times are int64 nanoseconds since the Unix epoch. A *stamp* is a message's header stamp, its *skew* the stamp
 minus the log time.
 """
@@ -18,36 +18,36 @@ from logloom.text import counted, human_bytes, human_duration
 
 COLUMNS = ("topic", "messages", "interval", "longest", "skew", "back", "twice", "late", "lost")
 
-MAX_SKEW = 1_000_000_000  # ns; recipes refuse stamps further from their log time, unless they say otherwise
+MAX_SKEW = 1_000_000_000  # ns; recipes refuse stamps further from their log time by default
 MIN_INTERVALS = 20  # of a topic; fewer may be regular by chance
 REGULAR = 2  # times the median, which most intervals of a regular topic neither exceed nor fall below
 LONG_GAP = 10  # times the median interval of a regular topic
-MANY_GAPS = 3  # more make a topic one that pauses, if they are 1 % of its intervals or 20 % of its time
+MANY_GAPS = 3  # more mean that a topic pauses, if they are 1 % of its intervals or 20 % of its time
 SHORTEST_GAP = 20_000_000  # ns; a shorter gap leaves no row without a value
-# Kinds of findings that a build takes all messages in spite of.
+# Kinds of findings in spite of which a build uses all messages.
 NOTES = (
     "index", "back", "twice", "late", "unstamped", "begins", "ends", "gap", "silence", "undecodable",
     "frames", "calibration", "duplicate",
 )  # fmt: skip
 SALVAGE = "on_error: salvage"
-SALVAGED = f"`{SALVAGE}` uses what is whole"
+SALVAGED = f"`{SALVAGE}` uses what is intact"
 LISTED = 20  # findings of one kind that are printed
-FEW_LISTED = 3  # where most messages of a topic are lost, so that places say little
+FEW_LISTED = 3  # if most messages of a topic are lost, so that places matter little
 
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """A fault of a log, or something to know of it, and the remedy.
+    """A fault of a log, or a note, and the remedy.
 
     Attributes:
         kind: see docs/commands.md.
-        offset: in the file, of the chunk or record; None where the finding is about a topic as a whole.
+        offset: in the file, of the chunk or record; None if the finding is about a whole topic.
         unit: what the offset counts; see `Refusal`.
-        count: of messages (or bytes where nobody knows of messages) that it concerns.
-        severity: "note" where a build takes all messages nevertheless; else "damage": something is lost, or a
+        count: of affected messages (or bytes if messages are unknown).
+        severity: "note" if a build uses all messages nevertheless; else "damage": something is lost, or a
             build refuses it.
-        recipe: the line of a recipe that the remedy names; "" where it names none.
-        time, duration: where it begins and how long it is, in ns; None where it has neither.
+        recipe: the line of a recipe in the remedy; "" if there is none.
+        time, duration: its beginning and duration, in ns; None if it has none.
     """
 
     kind: str
@@ -69,7 +69,7 @@ class HealthFinding:
 
     @property
     def place(self) -> str:
-        """Where it is, in words: a place in a file, a topic, or a file."""
+        """Describe its place: a place in a file, a topic, or a file."""
         if self.offset is None:
             return self.topic or self.uri
         return f"{self.uri} {place(self.unit, self.offset)}"
@@ -102,25 +102,25 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class TopicHealth:
-    """What was seen of one topic.
+    """Observations of one topic.
 
     Attributes:
-        promised: messages by the index; messages: those that can be used.
+        promised: messages according to the index; messages: usable ones.
         first, last: log times.
         longest: the longest intervals between messages, longest first, by their stamps where these are no
             further than `MAX_SKEW` from the log time, else by log time.
-        num_intervals: how many of them are known.
+        num_intervals: number of known ones.
         periods: ns, the intervals that a tenth, half and nine tenths of all don't exceed; 0 without any.
         skew: (min, median, max) in ns; None without header stamps.
         log_steps_back, steps_back: how often the log time, and the stamp, decreases from one message to the
             next, the stamp among messages of one frame that aren't late.
-        duplicates: stamps (log times of topics without any) that a message of the same frame shortly before
-            had too.
+        duplicates: stamps (log times of topics without any) equal to that of a shortly preceding message of
+            the same frame.
         late: stamps further than `MAX_SKEW` from their log time.
-        unstamped: messages whose header stamp is no time (zero).
-        unfit: messages whose bytes don't fit their definition, and pictures that aren't whole.
-        lost: messages that the index promises and damage took.
-        strays: messages far from the recording, which nothing else counts.
+        unstamped: messages with a header stamp of zero.
+        unfit: messages whose bytes don't fit their definition, and incomplete pictures.
+        lost: messages in the index that were lost by damage.
+        strays: messages far from the recording, which aren't counted elsewhere.
     """
 
     topic: str
@@ -156,9 +156,9 @@ class TopicHealth:
 
     @property
     def is_regular(self) -> bool:
-        """Whether messages come at about equal intervals, so that a long one is a fault.
+        """Whether messages arrive at about equal intervals, so that a long one is a fault.
 
-        They don't on topics of events, and on those that pause again and again, as a joystick's do.
+        They don't on topics of events, and on those that pause repeatedly, such as a joystick's.
         """
         shortest, median, longest = self.periods
         if self.num_intervals < MIN_INTERVALS or not longest <= REGULAR * median <= REGULAR**2 * shortest:
@@ -169,7 +169,7 @@ class TopicHealth:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The intervals that are far too long for a regular topic; of very many the longest."""
+        """Return the intervals that are far too long for a regular topic; if there are many, the longest."""
         return self._long if self.is_regular else ()
 
     @property
@@ -216,11 +216,11 @@ class TopicHealth:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known of one log after it was read from end to end.
+    """Results of reading one log from end to end.
 
     Attributes:
-        unchecked: messages that no checksum in the file covers, so that a change of their bytes can't be
-            seen; None where that isn't known.
+        unchecked: messages without a checksum in the file, so that a change of their bytes can't be detected;
+            None if unknown.
     """
 
     log_id: str
@@ -233,7 +233,7 @@ class Diagnosis:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing was found, not even something to know."""
+        """Whether nothing was found, not even a note."""
         return not self.findings
 
     @property
@@ -261,7 +261,9 @@ class Diagnosis:
         )
 
     def lines(self) -> Iterator[str]:
-        """The findings for people, the first `LISTED` of each kind, and what topics lost most of."""
+        """Lines for people: the first `LISTED` findings of each kind, and the most frequent losses of
+        topics.
+        """
         if self.is_healthy:
             yield f"{self.log_id}: healthy"
         elif not self.is_damaged:
@@ -269,7 +271,7 @@ class Diagnosis:
         if self.unchecked and self.is_readable:
             yield (
                 f"note: {counted(self.unchecked, 'message has', 'messages have')} no checksum, so that a "
-                f"change of {'its' if self.unchecked == 1 else 'their'} bytes can't be noticed"
+                f"change of {'its' if self.unchecked == 1 else 'their'} bytes can't be detected"
             )
         worst = [topic for topic in self.topics if 2 * (topic.lost + topic.unfit) > topic.promised]
         for topic in worst:

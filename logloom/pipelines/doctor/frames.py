@@ -1,8 +1,8 @@
-"""What `logloom doctor` says of the frames and cameras of a log: names, parents and publishers that don't
-agree, calibrations that change.
+"""Findings about the frames and cameras of a log: contradictory names, parents and publishers, changing
+calibrations.
 
-Elsewhere: what is strange (logloom.transforms.rows.frame_notes, logloom.transforms.rows.calibrations), other
-findings (doctor).
+Elsewhere: detecting anomalies (logloom.transforms.rows.frame_notes, logloom.transforms.rows.calibrations),
+other findings (doctor).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from logloom.transforms.rows.frames import frame_topics, read_frames
 from logloom.transforms.rows.plan.row_plan import Span
 
 _OF_CAMERA = (
-    "rows have the last calibration of the log, or with `resample: previous` that of their time; "
-    "docs/calibration.md says more"
+    "rows have the last calibration of the log, or with `resample: previous` that of their time; see "
+    "docs/calibration.md"
 )
-_REMEDY = "`logloom info --tree` draws the frames; docs/transforms.md says what lookups make of this"
+_REMEDY = "`logloom info --tree` draws the frames; docs/transforms.md explains how lookups treat this"
 
 
 def examine_frames(log: Log) -> Iterator[HealthFinding]:
-    """Notes on the frames of a log, which is opened to be salvaged."""
+    """Return notes on the frames of a log opened for salvage."""
     try:
         dynamic, static = frame_topics(log)
         if not (dynamic or static):
             return
         found = frame_notes(read_frames(log, dynamic, static), Span(MIN_TIME, MAX_TIME))
-    except LogReadError:  # which other findings say
+    except LogReadError:  # reported by other findings
         return
     topics = ", ".join((*dynamic, *static))
     for text, count in found.items():
@@ -40,11 +40,11 @@ def examine_frames(log: Log) -> Iterator[HealthFinding]:
 
 
 def examine_calibrations(log: Log) -> Iterator[HealthFinding]:
-    """Notes on calibrations of cameras that change, of a log that is opened to be salvaged."""
+    """Return notes on changing calibrations of cameras, of a log opened for salvage."""
     for topic in camera_topics(log):
         try:
             changes = calibration_changes(log, topic)
-        except LogReadError:  # which other findings say
+        except LogReadError:  # reported by other findings
             continue
         if len(changes):
             message = f"the calibration {changes_in_words(changes)}"

@@ -1,7 +1,7 @@
-"""What an examination has seen of a log so far, in memory that doesn't grow with the log.
+"""The state of an examination, in memory that doesn't grow with the log.
 
-Here: `Examination`, and what it keeps of each topic.
-Elsewhere: going through a log (doctor), what is strange about what was seen (findings).
+Here: `Examination`, and its state of each topic.
+Elsewhere: reading a log (doctor), results (findings).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NONE: Times = np.empty(0, np.int64)
 
 
 def _no_frames(rows: NDArray[np.intp]) -> None:
-    """The frames of messages that name none."""
+    """Return None for messages without frames."""
 
 
 class Thinned:
@@ -39,7 +39,7 @@ class Thinned:
     def __init__(self) -> None:
         self._kept = np.empty(0, np.int64)
         self._step = 1
-        self._next = 0  # how many values to pass over first
+        self._next = 0  # number of values to skip first
 
     def add(self, values: Times) -> None:
         chosen = values[self._next :: self._step]
@@ -57,7 +57,7 @@ class Thinned:
 
 @dataclass
 class WatchedTopic:
-    """What was seen so far of one topic's messages, which come in the order of the log.
+    """State of one topic, whose messages arrive in log order.
 
     Attributes:
         longest: the longest intervals, at most `KEPT_GAPS`, longest first.
@@ -86,12 +86,12 @@ class WatchedTopic:
     periods: Thinned = field(default_factory=Thinned)
 
     def add(self, log_time: Times, stamp: Times | None, frames: FramesOf = _no_frames) -> None:
-        """Takes the next messages.
+        """Add the next messages.
 
         Args:
             log_time: (N,).
-            stamp: (N,) header stamps, 0 or `MIN_TIME` where there is none; None without headers.
-            frames: from numbers of these messages to the frames that they are of; None where they name none.
+            stamp: (N,) header stamps, 0 or `MIN_TIME` if there is none; None without headers.
+            frames: maps numbers of these messages to their frames; None if they have none.
         """
         if len(log_time) == 0:
             return
@@ -107,7 +107,7 @@ class WatchedTopic:
             self._compare(log_time, stamp, frames)
 
     def _measure_gaps(self, times: Times) -> None:
-        """Takes message times; those of several messages at one time count once."""
+        """Add message times; several messages at one time count once."""
         times = np.unique(times)
         newest = self.newest[0] if len(self.newest) else MIN_TIME
         self._fill_gaps(times[times < newest])
@@ -127,7 +127,7 @@ class WatchedTopic:
             )
 
     def _fill_gaps(self, times: Times) -> None:
-        """Takes messages that come after others of a later time, as in a file whose chunks aren't in order.
+        """Add messages that come after others of a later time, as in a file with unordered chunks.
 
         Args:
             times: (N,) ascending.
@@ -154,18 +154,18 @@ class WatchedTopic:
             self._count_out_of_order(in_order, frames(known[near]))
         self.last_stamp = in_order[-1:]
         self._measure_gaps(stamp[near])
-        # Stamps may be anything; half the range keeps their differences from wrapping around.
+        # Stamps may have any value; half the range keeps their differences from wrapping around.
         skew = np.clip(stamp, MIN_TIME // 2, MAX_TIME // 2) - np.clip(log_time, 0, MAX_TIME // 2)
         self.lowest_skew = min(self.lowest_skew, int(skew.min()))
         self.highest_skew = max(self.highest_skew, int(skew.max()))
         self.skews.add(skew)
 
     def _count_out_of_order(self, in_order: Times, frames: Sequence[Hashable] | None) -> None:
-        """Counts stamps that are equal or decrease, among messages of one frame.
+        """Count stamps that are equal or decrease, among messages of one frame.
 
         Args:
             in_order: the last stamp before, if there is one, and (N,) the next.
-            frames: (N,) of the next; None where messages name none.
+            frames: (N,) of the next; None if messages have none.
         """
         if frames is None:
             series = [in_order]
@@ -219,10 +219,10 @@ def _num_equal(times: Times) -> int:
 
 @dataclass
 class Examination:
-    """What an examination found so far.
+    """State of an examination.
 
     Attributes:
-        recorded: when the log was recorded; its strays don't count.
+        recorded: recording times; strays are ignored.
         unchecked: see `Diagnosis`.
         refused: by topic and kind of finding, the first message that a build refuses for its content, which
             counts all of them.
@@ -245,7 +245,7 @@ class Examination:
         )
 
     def refuse(self, kind: str, raw: RawMessages, origin: Origin, reasons: Mapping[int, str]) -> None:
-        """Takes messages of a stretch that a build refuses, given by the reasons why."""
+        """Record messages of a stretch that a build refuses, by their reasons."""
         if not reasons:
             return
         self.watched(raw.topic).unfit += len(reasons)
@@ -266,10 +266,10 @@ class Examination:
         remedy: str,
         unit: str = "byte",
     ) -> None:
-        """Takes damage.
+        """Record damage.
 
         Args:
-            counts: how many messages each topic lost by it.
+            counts: number of lost messages by topic.
             unit: what the offset counts.
         """
         for topic, count in counts.items():

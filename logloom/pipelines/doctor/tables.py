@@ -1,4 +1,4 @@
-"""What doctor says of tables beyond their times: nulls, damaged columns, types that differ between files.
+"""Findings about tables apart from times: nulls, damaged columns, types that differ between files.
 
 Here: `findings`, which reads tables group by group, and `null_rows`, a function of one column.
 Elsewhere: times (doctor), the files (logloom.io.logs.tables), what a finding is (findings).
@@ -34,10 +34,10 @@ class _Nulls:
 
 
 def findings(uris: Sequence[str], options: OpenOptions, seen: TypesSeen) -> Iterator[HealthFinding]:
-    """What is found in the files of a log; nothing of those that can't be opened, which the log itself says.
+    """Return the findings in the files of a log, without unreadable ones, which the log itself reports.
 
     Args:
-        seen: by topic and column the type, as read and as written, and the file that has it; is added to.
+        seen: by topic and column the type, as read and as written, and its file; updated.
     """
     for uri in uris:
         file = table_file(uri, options)
@@ -83,11 +83,11 @@ def _add(nulls: dict[str, _Nulls], name: str, column: pa.ChunkedArray, first: in
 
 
 def null_rows(array: pa.Array, name: str) -> dict[str, tuple[NDArray[np.int64], pa.DataType]]:
-    """Where a column, and what lies in it, is null.
+    """Find nulls of a column and of nested values.
 
     Returns:
-        By path (`box.width`, `boxes[].width`): (n,) the row of each null, ascending, and the type that is
-        null there. What lies within a null is not counted again.
+        By path (`box.width`, `boxes[].width`): (n,) the row of each null, ascending, and its type. Values
+        within a null are not counted again.
     """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -112,7 +112,13 @@ def null_rows(array: pa.Array, name: str) -> dict[str, tuple[NDArray[np.int64], 
 def _of_nulls(uri: str, topic: str, name: str, found: _Nulls) -> HealthFinding:
     message = f"column {name} has {counted(found.count, 'null')}, the first in this row"
     if pa.types.is_floating(found.kind):
-        severity, remedy = "note", "they read as NaN; nothing need be done where that is meant"
+        severity, remedy = (
+            ("they are read as NaN; no action is needed if that is intended"),
+            "they read as NaN; nothing need be done where that is meant",
+        )
     else:
-        severity, remedy = "damage", "only floats can be missing: fill them, or leave the column out"
+        severity, remedy = (
+            ("only floats can be missing: fill them, or leave the column out"),
+            "only floats can be missing: fill them, or leave the column out",
+        )
     return HealthFinding("nulls", uri, found.first, topic, found.count, message, remedy, "row", severity)

@@ -1,11 +1,10 @@
-"""What is strange about the times of a log: strays, clocks set back, silences, stamps, topics that stop.
+"""Anomalies of a log's times: strays, clocks set back, silences, stamps, topics that stop.
 
-Here: `judge_times`, from what was seen of each topic to findings, each with its line of a recipe.
-Elsewhere: what was seen (observations), when a log was recorded (logloom.io.logs.recording_times), which
-messages a build refuses for their time (logloom.io.logs.message_times).
-A finding is damage if a build of the suggested recipe refuses messages for it. That recipe takes log times
-for topics with stamps of zero, and a `max_delay` that suits the others.
-Times are int64 nanoseconds since the Unix epoch.
+Here: `judge_times`, from observations of each topic to findings, each with its line of a recipe.
+Elsewhere: observations (observations), recording times (logloom.io.logs.recording_times), refusal of messages
+for their time (logloom.io.logs.message_times). A finding is damage if a build of the suggested recipe refuses
+messages for it. That recipe takes log times for topics with stamps of zero, and a `max_delay` that suits the
+others. Times are int64 nanoseconds since the Unix epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _REQUIRED = f"in the recipe, `{_REQUIRE}` drops rows without a value of a column
 
 
 class _Silence(NamedTuple):
-    """Where a topic lacks messages.
+    """A topic's missing messages.
 
     Attributes:
         missing: about how many.
@@ -44,12 +43,12 @@ class _Silence(NamedTuple):
 
     @property
     def is_loss(self) -> bool:
-        """Whether damage, which other findings report, explains it."""
+        """Whether damage explains it, which other findings report."""
         return 2 * (self.topic.lost + self.topic.unfit) >= self.missing
 
 
 def judge_times(topics: Sequence[TopicHealth], facts: RecordedTime, uri: str) -> Iterator[HealthFinding]:
-    """What is strange about the times of a log's topics.
+    """Find anomalies in the times of a log's topics.
 
     Args:
         uri: of the log's first file.
@@ -69,7 +68,7 @@ def judge_times(topics: Sequence[TopicHealth], facts: RecordedTime, uri: str) ->
 
 
 def _is_static(topic: TopicHealth) -> bool:
-    """Whether a build takes the topic's last message whatever its stamp."""
+    """Return whether a build uses the topic's last message with any stamp."""
     return is_static(topic.topic) or topic.first == topic.last
 
 
@@ -88,7 +87,9 @@ def _by_log_time(topic: str) -> str:
 
 
 def _strays(topics: Sequence[TopicHealth], facts: RecordedTime, uri: str) -> Iterator[HealthFinding]:
-    """Messages far from the recording; a note if they are of topics of which the last message is taken."""
+    """Report messages far from the recording; a note if they are of topics of which only the last message
+    is used.
+    """
     sampled = {topic.topic for topic in topics if not (_is_static(topic) and topic.messages)}
     for run, reason in facts.strays:
         names = [name for name in run.messages if not is_static(name)]
@@ -102,7 +103,7 @@ def _strays(topics: Sequence[TopicHealth], facts: RecordedTime, uri: str) -> Ite
         is_before = run.first < facts.first
         recipe = _extent_line(facts.first, None) if is_before else _extent_line(None, facts.last)
         is_refused = bool(sampled & set(names))
-        taken = "refuses them, with exit code 3" if is_refused else "takes them for static columns alone"
+        taken = "uses them for static columns only" if is_refused else "takes them for static columns alone"
         remedy = f"a build {taken}; in the recipe, `{recipe}` leaves them out"
         yield HealthFinding(
             "stray",
@@ -187,7 +188,7 @@ def _of_order(topic: TopicHealth, uri: str, is_set_back: bool) -> Iterator[Healt
 
 
 def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
-    """Stamps that a build with the default `time` refuses."""
+    """Report stamps that a build with the default `time` refuses."""
     if topic.late and topic.skew:
         low, median, high = topic.skew
         furthest = low if -low > high else high
@@ -200,7 +201,7 @@ def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
         if abs(furthest) <= MAX_DELAY:
             step = _TENTH if abs(furthest) < 10 * _SECOND else _SECOND
             recipe = f"time: {{max_delay: {-(-abs(furthest) // step) * step / _SECOND:g}s}}"
-        remedy = f"in the recipe, `{recipe}`, which `info --recipe` writes; or set the clocks"
+        remedy = f"in the recipe, `{recipe}`, as in that of `info --recipe`; or set the clocks"
         yield HealthFinding("late", uri, None, topic.topic, topic.late, message, remedy, recipe=recipe)
     if topic.unstamped:
         message = (
@@ -208,7 +209,7 @@ def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
             "build refuses by default"
         )
         recipe = _by_log_time(topic.topic)
-        remedy = f"in the recipe, `{recipe}`, which `info --recipe` writes"
+        remedy = f"in the recipe, `{recipe}`, as in that of `info --recipe`"
         yield HealthFinding(
             "unstamped", uri, None, topic.topic, topic.unstamped, message, remedy, recipe=recipe
         )
@@ -218,7 +219,7 @@ def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
 
 
 def _late_beginnings(topics: Sequence[TopicHealth], extent: tuple[int, int]) -> Iterator[_Silence]:
-    """Where topics begin long after the log, the latest first."""
+    """Report topics that begin long after the log, the latest first."""
     for topic in sorted(topics, key=lambda topic: (-topic.first, topic.topic)):
         length = topic.first - extent[0]
         if length > _long_edge(topic, extent):
@@ -226,7 +227,7 @@ def _late_beginnings(topics: Sequence[TopicHealth], extent: tuple[int, int]) -> 
 
 
 def _early_ends(topics: Sequence[TopicHealth], extent: tuple[int, int]) -> Iterator[_Silence]:
-    """Where topics end long before the log, the earliest first."""
+    """Report topics that end long before the log, the earliest first."""
     for topic in sorted(topics, key=lambda topic: (topic.last, topic.topic)):
         length = extent[1] - topic.last
         if length > _long_edge(topic, extent):
@@ -238,7 +239,7 @@ def _long_edge(topic: TopicHealth, extent: tuple[int, int]) -> int:
 
 
 def _silences(topics: Sequence[TopicHealth], facts: RecordedTime) -> Iterator[_Silence]:
-    """The longest gap of each topic that isn't a silence of all, in time order."""
+    """Return the longest gap of each topic that isn't a silence of all, in time order."""
     found = []
     for topic in topics:
         gaps = [gap for gap in topic.gaps if not any(_is_inside(silence, gap) for silence in facts.silences)]
@@ -249,13 +250,13 @@ def _silences(topics: Sequence[TopicHealth], facts: RecordedTime) -> Iterator[_S
 
 
 def _is_inside(silence: tuple[int, int], gap: Gap) -> bool:
-    """Whether most of a gap is a silence of all topics."""
+    """Return whether most of a gap is a silence of all topics."""
     both = min(silence[1], gap.at + gap.length) - max(silence[0], gap.at)
     return 2 * both > gap.length
 
 
 def _edges(kind: str, silences: Sequence[_Silence], uri: str) -> Iterator[HealthFinding]:
-    """A finding for the topics that begin, or end, at about the same time."""
+    """Report the topics that begin, or end, at about the same time."""
     for group in _together(silences, lambda one: one.length, LONG_EDGE):
         one = group[0]
         verb = ("begin", "after the log begins") if kind == "begins" else ("end", "before the log ends")
@@ -264,7 +265,7 @@ def _edges(kind: str, silences: Sequence[_Silence], uri: str) -> Iterator[Health
 
 
 def _gaps(silences: Sequence[_Silence], extent: tuple[int, int], uri: str) -> Iterator[HealthFinding]:
-    """A finding for the topics that are silent at the same time."""
+    """Report the topics that are silent at the same time."""
     for group in _together(silences, lambda one: one.at, LONG_EDGE // 10):
         one = group[0]
         message = (
@@ -308,7 +309,7 @@ def _finding(kind: str, group: Sequence[_Silence], message: str, uri: str) -> He
 def _together(
     silences: Sequence[_Silence], key: Callable[[_Silence], int], most: int
 ) -> Iterator[list[_Silence]]:
-    """Neighbours whose keys differ by at most `most` from that of the first."""
+    """Group neighbours whose keys differ by at most `most` from that of the first."""
     group: list[_Silence] = []
     for one in (one for one in silences if not one.is_loss):
         if group and abs(key(one) - key(group[0])) > most:

@@ -1,4 +1,4 @@
-"""Rows of a version, with their lineage where it is asked for: the answer of `logloom head`.
+"""Rows of a version, optionally with lineage: the answer of `logloom head`.
 
 Here: values that print as tables or JSON. No Beam.
 Elsewhere: lineage (why), printing (logloom.cli).
@@ -29,12 +29,12 @@ _JPEG = b"\xff\xd8\xff"
 
 @dataclass(frozen=True)
 class ShownRow:
-    """A row of a dataset and where it comes from.
+    """A row of a dataset and its origin.
 
     Attributes:
-        values: log_id, timestamp, columns, and the ages and availabilities that the output holds.
+        values: log_id, timestamp, columns, and the ages and availabilities in the output.
         folder: of its unit, within the root.
-        why: its lineage, where it was asked for.
+        why: its lineage, if requested.
     """
 
     values: Mapping[str, Any]
@@ -46,10 +46,10 @@ class ShownRow:
     why: Why | None = None
 
     def headline(self) -> str:
-        """Which row it is, and with its lineage of which files."""
+        """Describe the row, and with lineage its files."""
         stamp = int(self.values["timestamp"])
         made = ", ".join(f"{name} {version}" for name, version in self.entry.software.items())
-        sources = [*self.record.uris, f"made by {made or 'unnoted software'}"]
+        sources = [*self.record.uris, f"made by {made or 'unknown software'}"]
         files = "".join(f"\n{line}" for line in sources) if self.why else ""
         return f"{self.values['log_id']} {stamp} ({human_time(stamp)}){files}"
 
@@ -62,7 +62,7 @@ class ShownRow:
         return lines
 
     def recipe_lines(self) -> list[str]:
-        """What the recipe says of each column whose lineage was asked for."""
+        """The columns in the recipe whose lineage was requested."""
         return [line for name in self.columns if self.why and (line := self.why.recipe_line(name))]
 
     def _age(self, name: str) -> int | None:
@@ -100,10 +100,10 @@ def head(
     why: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[ShownRow]:
-    """Rows `start` to `start + count` of a version, read through its connector.
+    """Read rows `start` to `start + count` of a version through its connector.
 
     Args:
-        output: None for the one that `logloom.datasets.open` takes.
+        output: None for the default of `logloom.datasets.open`.
         why: also find their lineage in the logs.
 
     Raises:
@@ -115,7 +115,7 @@ def head(
         raise UsageError(f"no output {output!r} in version {manifest.version}; {', '.join(manifest.outputs)}")
     explainer: Explainer | None = None
     if why:
-        from logloom.pipelines.head.why import Explainer  # which reads logs and recipes
+        from logloom.pipelines.head.why import Explainer  # which imports readers of logs and recipes
 
         explainer = Explainer(store, manifest)
     schema, outputs = Schema.from_json(manifest.schema), options_of(store, manifest)
@@ -136,7 +136,7 @@ def head(
 def _units_from(
     store: Store, manifest: Manifest, output: str, start: int
 ) -> Iterator[tuple[LogRecord, Entry, int]]:
-    """The units of an output from row `start` on, each with its log and the first of its rows to show.
+    """Return the units of an output from row `start` on, each with its log and the first of its rows to show.
 
     Raises:
         UsageError: there is no such row.
@@ -160,7 +160,7 @@ def _units_from(
 
 
 def brief(value: Any) -> str:
-    """A value in one line."""
+    """Format a value in one line."""
     if isinstance(value, bytes):
         kind = " (JPEG)" if value.startswith(_JPEG) else ""
         return f"{counted(len(value), 'byte')}{kind}"
@@ -175,7 +175,7 @@ def brief(value: Any) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON: bytes as their length, non-finite floats as text."""
+    """Return a value as JSON: bytes as their length, non-finite floats as text."""
     if isinstance(value, bytes):
         return {"bytes": len(value)}
     if isinstance(value, np.ndarray) and value.dtype.names:

@@ -1,7 +1,7 @@
-"""Which labels stand behind a value of a column of labels: their time, and their rows in the table.
+"""Lineage of values in columns of labels: the labels' time, and their rows in the table.
 
-Here: `LabelExplainer`, which looks into the version's own copy of the labels, and into the table.
-Elsewhere: what is shown of it (why), labels of a version (logloom.io.catalog.labels).
+Here: `LabelExplainer`, which reads the version's own copy of the labels, and the table.
+Elsewhere: showing it (why), labels of a version (logloom.io.catalog.labels).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LabelLineage:
 
     Attributes:
         time: of them, in ns; None without any.
-        rows: the file and the row of each, rows from 0; None where the table doesn't tell.
+        rows: the file and the row of each, rows from 0; None if unknown.
         reason: why there are no labels, or no rows.
     """
 
@@ -47,7 +47,7 @@ class LabelExplainer:
     def why(
         self, record: LogRecord, columns: Mapping[str, LabelColumn], tick: int
     ) -> dict[str, LabelLineage]:
-        """The lineage of some columns at a tick; tables that are gone or changed are a reason, no error.
+        """Return the lineage of some columns at a tick; a missing or changed table is a reason, not an error.
 
         Raises:
             DatasetError: the version's own labels are missing or damaged.

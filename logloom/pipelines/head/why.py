@@ -1,6 +1,6 @@
-"""Why a row holds what it holds: the lineage of rows of a version, found in its logs again.
+"""The lineage of rows of a version, traced in its logs.
 
-Here: reading the lineage, and what `logloom head --why` says of it as a table and as JSON.
+Here: tracing, and the table and JSON of `logloom head --why`.
 Elsewhere: choosing messages (logloom.transforms.rows.lineage), the rows themselves (head).
 """
 
@@ -38,13 +38,13 @@ class Why:
     """The lineage of one row.
 
     Attributes:
-        columns: the recipe's; none of a version that was converted.
-        lineages: of each column that comes from a topic of the log.
-        poses: of each column of poses, and of each whose points are moved by them.
+        columns: the recipe's; none for a converted version.
+        lineages: of each column of a topic of the log.
+        poses: of each column of poses or deskewed points.
         labels: of each column of labels.
         lacking: why other columns of these kinds have none, by name.
-        is_read: whether the log was there to look into.
-        has_files: whether it consists of several files, so that places name theirs.
+        is_read: whether the log could be read.
+        has_files: whether it consists of several files, so that places include theirs.
         problem: why other columns have no lineage.
     """
 
@@ -58,10 +58,10 @@ class Why:
     problem: str = ""
 
     def lines(self, name: str, value: str, age: int | None) -> list[tuple[str, ...]]:
-        """Lines of a table for a column: its name and value, then message time, UTC, age and place.
+        """Return lines of a table for a column: its name and value, then message time, UTC, age and place.
 
         Args:
-            age: as the output holds it, for where the logs say nothing.
+            age: from the output, if the logs have none.
         """
         column, lineage = self.columns.get(name), self.lineages.get(name)
         places: list[tuple[str, ...]]
@@ -106,7 +106,7 @@ class Why:
             yield "", "", "", f"no pose of {pose.source} in {pose.target}: {pose.reason}"
 
     def recipe_line(self, name: str) -> str:
-        """What the recipe says of a column, as YAML on one line; "" of a column that isn't the recipe's."""
+        """Return the recipe of a column as YAML on one line; "" for a column that isn't in the recipe."""
         column = self.columns.get(name)
         if column is None:
             return ""
@@ -131,7 +131,7 @@ class Why:
 
     def _reason(self, column: RecipeColumn | None) -> str:
         made = column is None and self.columns
-        return "the output made it of the recipe's columns" if made else self.problem
+        return "made by the output from the recipe's columns" if made else self.problem
 
     def to_json(self, name: str) -> dict[str, Any]:
         """See docs/commands.md; without `age` and `available`."""
@@ -190,7 +190,7 @@ class Why:
 
 
 def bases_of(columns: Mapping[str, RecipeColumn], name: str) -> list[str]:
-    """The columns of the recipe that one of it is derived from, be it from their ages alone."""
+    """Return the columns of the recipe that one is derived from, including through their ages."""
     column = columns.get(name)
     if not isinstance(column, DerivedColumn):
         return []
@@ -199,7 +199,7 @@ def bases_of(columns: Mapping[str, RecipeColumn], name: str) -> list[str]:
 
 
 def with_bases(columns: Mapping[str, RecipeColumn], names: Iterable[str]) -> list[str]:
-    """Those of the names that are the recipe's, and all that these are derived from."""
+    """Return those of the names that are in the recipe, and all that these are derived from."""
     found: dict[str, None] = {}
     left = [name for name in names if name in columns]
     while left:
@@ -215,7 +215,7 @@ def _milliseconds(age: int) -> str:
 
 
 def place_in_words(place: MessagePlace, with_file: bool) -> str:
-    """A message for people: its number in its topic, and where it lies (chunk + byte within)."""
+    """Describe a message's place: its number in its topic, and its offset (chunk + byte within)."""
     inside = "" if place.within is None else f"+{place.within}"
     file = f"{file_name_of(place.uri)} " if with_file else ""
     return f"#{place.number}, {file}{place.unit} {place.offset}{inside}"
@@ -237,7 +237,7 @@ def _as_json(source: Source) -> dict[str, Any]:
 
 
 class Explainer:
-    """Finds the lineage of rows of one version; each log is opened once."""
+    """Traces rows of one version; each log is opened once."""
 
     def __init__(self, store: Store, manifest: Manifest):
         self._store, self._recipe = store, None
@@ -250,10 +250,10 @@ class Explainer:
         self._labels = LabelExplainer(store, self._recipe) if self._recipe is not None else None
 
     def why(self, record: LogRecord, tick: int, names: Iterable[str] | None = None) -> Why:
-        """The lineage of a row; logs that are gone, damaged or changed are no error, but its `problem`.
+        """Return the lineage of a row; missing, damaged or changed logs are not an error, but its `problem`.
 
         Args:
-            names: the columns whose poses are looked up again, which may read much of a log; None for all.
+            names: the columns to look up poses for, which may read much of a log; None for all.
         """
         if self._recipe is None:
             return Why(problem=self._problem)
@@ -276,7 +276,7 @@ class Explainer:
             try:
                 pose = _pose(self._recipe, log, name, columns[name], found, tick)
             except (LogloomError, OSError) as error:
-                lacking[name] = f"transforms can't be told: {error}"
+                lacking[name] = f"transforms can't be traced: {error}"
                 continue
             if pose is not None:
                 poses[name] = pose
@@ -304,7 +304,7 @@ class Explainer:
             log = open_log(record.uris, replace(options, on_error="salvage"), record.log_id)
             topics = {name for name, info in log.summary.topics.items() if info.num_messages}
             if log.summary.content_id != record.content_id:
-                return "the log has changed since the build; `logloom verify --against-logs` says how"
+                return "the log has changed since the build; see `logloom verify --against-logs`"
             return log, _plan_of(recipe, record.log_id, log, topics)
         except (LogloomError, OSError) as error:
             return f"the log can't be read: {error}"
@@ -313,16 +313,16 @@ class Explainer:
 def _pose(
     recipe: Recipe, log: Log, name: str, column: RecipeColumn, found: Mapping[str, Lineage], tick: int
 ) -> PoseLineage | None:
-    """The lineage of poses that a column is made of; None where it is made of none.
+    """Return the lineage of a column's poses; None if it has none.
 
     Args:
-        found: of the columns that come from topics.
+        found: lineage of the columns of topics.
     """
     if isinstance(column, TransformColumn):
         plan = transform_plan(name, column, recipe.time.max_delay)
         at = found.get(column.at) if column.at else None
         if column.at and (at is None or not at.used):
-            raise UsageError(f"{column.at} has no message whose time could be looked up")
+            raise UsageError(f"{column.at} has no message with a time to look up")
         time = tick - at.used[-1].age if at else tick
         return trace_pose(log, plan, [time], tick)
     if not isinstance(column, TopicColumn) or column.deskew is None or name not in found:
@@ -336,9 +336,9 @@ def _pose(
 
 
 def _plan_of(recipe: Recipe, log_id: str, log: Log, topics: set[str]) -> RowPlan | None:
-    """The plan of those columns that this log has messages for; None where it has none."""
+    """Return the plan of the columns that this log has messages for; None if there are none."""
     columns = {
-        name: column.model_copy(update={"deskew": None})  # which may want topics that this log lacks
+        name: column.model_copy(update={"deskew": None})  # which may need topics that this log lacks
         for name, column in recipe.columns.items()
         if isinstance(column, TopicColumn) and column.topic in topics
     }

@@ -1,4 +1,4 @@
-"""What logs hold, and recipes that they suggest: the answer of `logloom info`.
+"""Descriptions of logs, and suggested recipes: the answer of `logloom info`.
 
 Here: values that print as tables or JSON. No Beam.
 Elsewhere: printing (logloom.cli), suggesting recipes (logloom.transforms.suggest.recipe).
@@ -29,12 +29,12 @@ COLUMNS = ("topic", "type", "messages", "Hz", "first", "last", "silent")
 
 @dataclass(frozen=True)
 class LogDescription:
-    """What `info` says of a log.
+    """Description of a log.
 
     Attributes:
         silences: by topic, ns; see `longest_silence`.
-        videos: by topic that holds compressed video, what its beginning tells.
-        recalibrated: topics of cameras whose last calibration isn't their first.
+        videos: by topic of compressed video, a preview.
+        recalibrated: topics of cameras whose last calibration differs from the first.
     """
 
     log_id: str
@@ -54,14 +54,14 @@ class LogDescription:
         when = f"in {seconds:.1f} s, {human_bytes(s.size)}, from {human_time(s.first)}"
         videos = "".join(f"\n{topic}: {seen.words}" for topic, seen in self.videos.items())
         changed = "".join(
-            f"\n{topic}: its last calibration isn't its first; `--tree` says when it changes"
+            f"\n{topic}: its last calibration differs from the first; `--tree` shows when it changes"
             for topic in self.recalibrated
         )
         return f"{self.log_id}: {what} {when}{files}{videos}{changed}{self._clock_notes}"
 
     @property
     def _clock_notes(self) -> str:
-        """What lies outside the recording, and where its clock was set back."""
+        """Describe strays and places where the clock was set back."""
         facts = self.summary.recorded
         strays = "".join(
             f"\n{topic}: {counted(count, 'message')} outside the recording, {stray.reason}: "
@@ -87,7 +87,7 @@ class LogDescription:
         ]
 
     def _silence(self, topic: TopicInfo) -> str:
-        """The longest known silence of a topic, where it is longer than usual."""
+        """Return the longest known silence of a topic, if it is longer than usual."""
         longest = self.silences.get(topic.topic, 0)
         usual = (topic.last - topic.first) / max(1, topic.num_recorded - 1)
         return f"≥ {longest / 1e9:.3f} s" if longest > 2 * usual else ""
@@ -111,10 +111,10 @@ class LogDescription:
 
 
 def longest_silence(log: ContainerLog, topic: str) -> int:
-    """The longest time, in ns, between two messages of a topic that the index proves; 0 where it proves none.
+    """Return the longest silence of a topic that the index proves, in ns; 0 for none.
 
-    An index tells which chunks hold a topic and when these begin and end, so the true longest gap may be
-    longer; `doctor` looks at each message.
+    An index has the chunks of a topic with their first and last times, so the true longest gap may be longer;
+    `doctor` examines each message.
     """
     shares = np.concatenate([part.shares(topic)[["first", "last"]] for part in log.parts])
     shares = shares[~log.summary.recorded.are_strays(shares["first"])]
@@ -124,7 +124,7 @@ def longest_silence(log: ContainerLog, topic: str) -> int:
 
 
 def rate(messages: int, first: int, last: int) -> float:
-    """Messages a second over their own time range; 0 where that says nothing."""
+    """Return messages per second over their own time range; 0 if that is meaningless."""
     return (messages - 1) * 1e9 / (last - first) if messages > 1 and last > first else 0.0
 
 
@@ -138,13 +138,13 @@ def open_all(
     lists_unusable: bool = False,
     set_back: Literal["", "first", "last"] = "",
 ) -> tuple[dict[str, Log], dict[str, tuple[str, ...]]]:
-    """The logs that files, folders or globs mean, and the URIs of those that are skipped; both by log_id.
+    """Open the logs of files, folders or globs; return also the URIs of skipped ones; both by log_id.
 
     Args:
-        on_error: as recipes have it.
-        on_note: called with what was salvaged, skipped or is still being written.
-        takes_unfinished: whether a log that its recorder hasn't closed is salvaged, whatever `on_error` says.
-        lists_unusable: whether to read on over messages that can't be used, whatever `on_error` says.
+        on_error: as in recipes.
+        on_note: called with notes on salvaged, skipped and unfinished logs.
+        takes_unfinished: whether to salvage a log that its recorder hasn't closed, for any `on_error`.
+        lists_unusable: whether to skip unusable messages, for any `on_error`.
         set_back: see `OpenOptions`.
 
     Raises:
@@ -185,7 +185,7 @@ def _open(files: LogFiles, options: OpenOptions, takes_unfinished: bool) -> Log:
 
 
 def _unless_damaged(files: LogFiles, options: OpenOptions) -> Log | None:
-    """The log, where what is wrong with it is that its recorder hasn't closed it."""
+    """Return the log if its only problem is that its recorder hasn't closed it."""
     try:
         log = open_log(files.uris, options)
         return log if log.summary.unfinished else None
@@ -194,9 +194,9 @@ def _unless_damaged(files: LogFiles, options: OpenOptions) -> Log | None:
 
 
 def _notes_of(log_id: str, summary: LogSummary) -> list[str]:
-    """What is to say of a log that isn't whole."""
+    """Return notes on an incomplete log."""
     notes = [
-        f"{uri}: {unfinished_words(why)}; shown is what is in it now"
+        f"{uri}: {unfinished_words(why)}; its current content is shown"
         for uri, why in sorted(summary.unfinished.items())
     ]
     if summary.refusals:
@@ -213,7 +213,7 @@ def describe(
     on_error: OnError = "fail",
     on_note: OnMessage = ignore_message,
 ) -> list[LogDescription]:
-    """What `info` says of each log; see `open_all`. Of one that is still being written, what is in it now."""
+    """Describe each log; see `open_all`. Of one that is still being written, describe its current content."""
     described = []
     opened, _ = open_all(logs, storage_options, on_error, on_note, takes_unfinished=True)
     for log_id, log in opened.items():
@@ -227,7 +227,7 @@ def describe(
 
 
 def _recalibrated(log: Log) -> list[str]:
-    """See `LogDescription`; without topics whose first or last message is damaged, which `doctor` tells."""
+    """See `LogDescription`; without topics whose first or last message is damaged, which `doctor` reports."""
     found = []
     for topic in camera_topics(log):
         with contextlib.suppress(LogReadError):
@@ -242,14 +242,14 @@ def suggested_recipe(
     on_note: OnMessage = ignore_message,
     on_left_out: OnMessage = ignore_message,
 ) -> str:
-    """A recipe, as YAML, that builds these logs as it stands; see `open_all`.
+    """Return a recipe, as YAML, that builds these logs without changes; see `open_all`.
 
     Args:
-        on_left_out: called with which topics can't be used, and why; comments in the recipe say it, too.
+        on_left_out: called with unusable topics, and why; these are also comments in the recipe.
     """
-    from logloom.transforms.suggest.recipe import suggest  # which recipes need; `info` alone doesn't
+    from logloom.transforms.suggest.recipe import suggest  # needed by recipes only
 
-    # A topic whose messages can't be used is left out, so that they need not fail.
+    # A topic with unusable messages is left out, so that they needn't fail.
     opened, skipped = open_all(logs, storage_options, on_error, on_note, lists_unusable=True)
     set_back = {
         log_id: places[0].words

@@ -1,6 +1,6 @@
 """The frames of logs as a tree: the answer of `logloom info --tree`.
 
-Here: values that print as lines or JSON. Reads all transforms and calibrations of a log, nothing else of it.
+Here: values that print as lines or JSON. Reads only the transforms and calibrations of a log.
 Elsewhere: reading them (logloom.transforms.rows.frames), other answers of `info` (info).
 """
 
@@ -27,7 +27,7 @@ from logloom.transforms.rows.frames import frame_topics, read_frames
 from logloom.transforms.rows.plan.row_plan import Span
 
 MAX_DRAWN = 1000  # frames
-MAX_INDENT = 40  # levels that are drawn as such; deeper ones stand beneath each other
+MAX_INDENT = 40  # levels drawn as such; deeper ones are drawn below each other
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class FrameDescription:
     """One frame.
 
     Attributes:
-        parent: "" of a root; of one that had several in turn, the last.
-        parents: how many it had in turn.
-        topics: that tell its pose.
-        transforms: how many do, static ones counted once.
-        hz: of its stamps; 0 of a static frame.
+        parent: "" for a root; the last of several successive ones.
+        parents: number of successive parents.
+        topics: with its pose.
+        transforms: number of transforms, counting static ones once.
+        hz: of its stamps; 0 for a static frame.
     """
 
     frame: str
@@ -52,11 +52,11 @@ class FrameDescription:
 
     @property
     def words(self) -> str:
-        """What stands beside its name."""
+        """Text after its name."""
         if not self.parent:
             return ""
         topics = ", ".join(self.topics)
-        turns = f", {self.parents} parents in turn" if self.parents > 1 else ""
+        turns = f", {self.parents} successive parents" if self.parents > 1 else ""
         return f"static, {topics}" if self.is_static else f"{self.hz:.2f} Hz, {topics}{turns}"
 
 
@@ -65,9 +65,8 @@ class TreeDescription:
     """The frames of a log, by name.
 
     Attributes:
-        notes: what is strange about them, and how many transforms it concerns.
-        calibrations: log times, in ns, at which the calibration of a camera changes, by topic; only of those
-            that change.
+        notes: anomalies, and the number of affected transforms.
+        calibrations: log times, in ns, at which the calibration of a camera changes, by topic with changes.
     """
 
     log_id: str
@@ -93,7 +92,7 @@ class TreeDescription:
             children.setdefault(frame.parent, []).append(frame)
         seen: set[str] = set()
         roots = children.get("", [])
-        # What no root leads to is a loop, or hangs on one; its first frame stands for a root.
+        # Frames without a root are in a loop, or below one; its first frame is treated as a root.
         for root in (*roots, *(frame for frame in self.frames if frame.parent)):
             waiting = [(root, "", "")]
             while waiting:
@@ -122,7 +121,7 @@ def draw_trees(
     on_error: OnError = "fail",
     on_note: OnMessage = ignore_message,
 ) -> list[TreeDescription]:
-    """The frames of each log; see `logloom.pipelines.info.info.open_all`."""
+    """Draw the frames of each log; see `logloom.pipelines.info.info.open_all`."""
     opened, _ = open_all(logs, storage_options, on_error, on_note, takes_unfinished=True)
     return [_tree_of(log_id, log) for log_id, log in opened.items()]
 

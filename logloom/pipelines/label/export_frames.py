@@ -1,9 +1,9 @@
-"""Frames for labelling tools: images of a column as files whose names carry their keys, and these as a table.
+"""Frames for labelling tools: images of a column as files named by their keys, and a table of these.
 
     images/drive-01@1700000000000000000.jpg
     keys.parquet                            file, log_id, timestamp
 
-Elsewhere: what comes back (import_labels), names (logloom.io.labels.frame_names).
+Elsewhere: importing labels (import_labels), names (logloom.io.labels.frame_names).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _MAGIC = {b"\xff\xd8\xff": "jpg", b"\x89PNG\r\n\x1a\n": "png"}
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """Result of an export.
 
     Attributes:
-        without: rows that have no image.
+        without: rows without an image.
     """
 
     folder: str
@@ -53,16 +53,16 @@ def export_frames(
     storage_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Exported:
-    """Writes the images of a column of a version into a new folder, and the table of their keys last.
+    """Write the images of a column of a version into a new folder, and the table of their keys last.
 
     Args:
         folder: on a disk; new or empty.
-        output: None for the one that `logloom.datasets.open` takes.
-        logs: log_ids; all where none is named.
-        every: takes the first of so many rows of each log.
+        output: None for the default of `logloom.datasets.open`.
+        logs: log_ids; empty for all.
+        every: export one of this many rows of each log.
 
     Raises:
-        UsageError: no such version, output, column or log, the column holds no images, or the folder isn't
+        UsageError: no such version, output, column or log, the column has no images, or the folder isn't
             empty.
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
@@ -101,26 +101,26 @@ def export_frames(
 def _new_folder(folder: str) -> pathlib.Path:
     target = pathlib.Path(folder)
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
-        raise UsageError(f"{folder}: isn't an empty or new folder; an export wants one of its own")
+        raise UsageError(f"{folder}: not an empty or new folder; exports need their own folder")
     with explained(folder):
         (target / IMAGES).mkdir(parents=True, exist_ok=True)
     return target
 
 
 def _image(value: Any, place: str) -> tuple[bytes, str]:
-    """An image's file and its suffix; no bytes where there is no image.
+    """Return an image's file and its suffix; no bytes if there is no image.
 
     Raises:
-        UsageError: it is none.
+        UsageError: not an image.
     """
     if isinstance(value, bytes):
         suffix = next((suffix for magic, suffix in _MAGIC.items() if value.startswith(magic)), "")
         if value and not suffix:
-            raise UsageError(f"{place}: is no JPEG or PNG, which labelling tools take")
+            raise UsageError(f"{place}: not a JPEG or PNG, the formats of labelling tools")
         return value, suffix
     pixels = np.asarray(value)
     if pixels.dtype.names or pixels.ndim != 3:
-        raise UsageError(f"{place}: is no image: {pixels.dtype} of shape {pixels.shape}")
+        raise UsageError(f"{place}: not an image: {pixels.dtype} of shape {pixels.shape}")
     if not pixels.size:
         return b"", ""
     try:

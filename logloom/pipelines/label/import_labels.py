@@ -1,6 +1,7 @@
-"""What labelling tools wrote, as a table of labels that a recipe joins to rows.
+"""Import labelling tools' files to a table of labels that a recipe joins to rows.
 
-Elsewhere: what went out (export_frames), the files of tools (logloom.io.labels), the join (docs/labels.md).
+Elsewhere: exporting frames (export_frames), the files of tools (logloom.io.labels), the join
+(docs/labels.md).
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_BYTES = 1 << 30  # of a tool's file
-_NAMED = 5  # images that a report names
+_NAMED = 5  # images listed in a report
 
 
 @dataclass(frozen=True)
 class ImportedLabels:
-    """What was read, and what of it the table has.
+    """Result of an import.
 
     Attributes:
         file: the table.
         images: that the tool lists; labelled: of these, those that have a label.
-        unknown: names of the first images with labels of which nothing tells the key, and how many they are.
-        skipped: labels that a table can't hold, by kind.
+        unknown: names of the first labelled images without a known key, and their number.
+        skipped: unsupported labels, by kind.
     """
 
     file: str
@@ -58,18 +59,18 @@ def import_labels(
     label_set: str = "",
     storage_options: Mapping[str, Any] | None = None,
 ) -> ImportedLabels:
-    """Writes a table of labels, on a disk, of what a tool wrote.
+    """Write a table of labels, on a disk, from a tool's files.
 
     Args:
         files: of the tool, on disks or in stores.
         tool: of which a part offers an importer: coco.
         to: the Parquet file, which is replaced.
-        keys: `keys.parquet` of the export; "" where names of images carry their keys.
+        keys: `keys.parquet` of the export; "" if names of images contain their keys.
         label_set: of Segments.ai's; "" is its first, ground-truth.
 
     Raises:
-        DatasetError: a file is damaged, none of the tool's, or lacks the label set; names it and the place.
-        UsageError: no such tool or file, or no image's key is known, or several may be one's.
+        DatasetError: a file is damaged, not of the tool, or lacks the label set; names it and the place.
+        UsageError: no such tool or file, no image has a known key, or a key is ambiguous.
     """
     importer = parts.load("importers", tool)
     if not to.endswith(".parquet"):
@@ -95,8 +96,8 @@ def import_labels(
                 found.append((key, label))
     if unknown and not found:
         raise UsageError(
-            f"{shown(files[0])}: nothing tells the key of {next(iter(unknown))!r}, or any other image: "
-            "give the keys.parquet of the export (--keys), or name images as `logloom label export` does"
+            f"{shown(files[0])}: no known key of {next(iter(unknown))!r}, or any other image; pass the "
+            "keys.parquet of the export (--keys), or name images like `logloom label export`"
         )
     _write(to, _table_of(found, shown(files[0])))
     return ImportedLabels(
@@ -122,17 +123,19 @@ def _bytes_of(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
 
 def _table_of(found: Sequence[tuple[Key, ToolLabel]], place: str) -> pa.Table:
     """
+    Make the table of labels.
+
     Raises:
-        DatasetError: text that is no UTF-8, or numbers that are not finite or beyond 64 bits.
+        DatasetError: text that isn't UTF-8, or numbers that are not finite or beyond 64 bits.
     """
     try:
         return label_table(found)
     except (ValueError, OverflowError) as error:
-        raise DatasetError(f"{place}: labels hold what no table can: {error}") from error
+        raise DatasetError(f"{place}: labels aren't supported in tables: {error}") from error
 
 
 def _write(to: str, table: pa.Table) -> None:
-    """Puts the table in place whole."""
+    """Write the table atomically."""
     import pyarrow.parquet as pq
 
     path = pathlib.Path(to)

@@ -1,7 +1,7 @@
-"""What a build will be bound by: the disk, the network or decoding. An estimate, made of figures at hand.
+"""Estimate the bottleneck of a build: the disk, the network or decoding.
 
-Decoding is timed, on a few rows of the largest log that was opened. How fast disks and networks are only the
-work itself would tell, so for these speeds are assumed, and said to be.
+Decoding is timed, on a few rows of the largest log that was opened. The speeds of disks and networks are
+assumptions, which are reported.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _TIMED = 2  # blocks of rows: the first also imports what decodes it
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """How long a build would take if it did one thing alone.
+    """How long a build would take if only one resource limited it.
 
     Attributes:
-        seconds: by what it does: "decoding", "disk", "network".
+        seconds: by resource: "decoding", "disk", "network".
         num_workers: that decode.
     """
 
@@ -41,11 +41,11 @@ class Bottleneck:
 
     @property
     def name(self) -> str:
-        """What takes longest."""
+        """The slowest resource."""
         return max(self.seconds, key=lambda what: (self.seconds[what], what))
 
     def __str__(self) -> str:
-        """In words, with what was assumed."""
+        """Describe it, with its assumptions."""
         how = {"decoding": f"{self.num_workers} at a time, as fast as a sample"}
         how |= {what: f"at {speed / 1e6:.0f} MB/s, assumed" for what, speed in SPEEDS.items()}
         parts = [f"{what} {seconds:.1f} s ({how[what]})" for what, seconds in self.seconds.items() if seconds]
@@ -53,7 +53,7 @@ class Bottleneck:
 
 
 def estimated(plan: BuildPlan) -> Bottleneck | None:
-    """What a build will be bound by, on this machine; None where nothing tells.
+    """Estimate the bottleneck of a build on this machine; None if unknown.
 
     Reads and decodes some `SAMPLE_BYTES` of messages.
     """
@@ -65,7 +65,7 @@ def estimated(plan: BuildPlan) -> Bottleneck | None:
     try:
         source = opened(plan.job, log.task)
         rows, seconds, row_bytes = _sampled(plan, log, source)
-    except (LogloomError, *NOT_OF_THE_LOG):  # for the build to report; workers may have what is missing here
+    except (LogloomError, *NOT_OF_THE_LOG):  # the build reports it; workers may have what is missing here
         return None
     if not rows:
         return None
@@ -83,7 +83,7 @@ def estimated(plan: BuildPlan) -> Bottleneck | None:
 
 
 def _sampled(plan: BuildPlan, log: PlannedLog, source: Log) -> tuple[int, float, int]:
-    """Some rows of a log: how many, the seconds of processor time that they take, and their bytes."""
+    """Decode some rows of a log: their number, the CPU seconds that they take, and their bytes."""
     start, stop, *ticks = log.bounds[int(log.reads[:, 0].argmax())].tolist()
     span = Span(start, stop, (ticks[0], ticks[1]) if ticks else None)
     name = log.task.log_id

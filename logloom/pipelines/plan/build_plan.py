@@ -1,8 +1,8 @@
-"""What a job will do, as values: what it reads, the logs that stay, and its size.
+"""Plans of jobs: what to read, the logs to keep, and the size.
 
-Here: `Plan`, what running a job asks of any; and of builds from logs `BuildPlan`, and `PlannedLog`.
+Here: `Plan`, the interface for running a job; and for builds from logs `BuildPlan`, and `PlannedLog`.
 Elsewhere: making one (logloom.pipelines.plan.plan), that of a conversion (logloom.pipelines.convert.plan),
-what people are told of it (logloom.pipelines.plan.summary).
+its summary (logloom.pipelines.plan.summary).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedLog:
-    """A log that will be read: what is worth remembering of its index, for there may be very many logs.
+    """A log to read: a small part of its index, as there may be very many logs.
 
     Attributes:
         num_messages, message_bytes: in the log; bytes uncompressed.
-        num_ticks: as many rows as there can be, before `rows:` drops any.
-        bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) where
+        num_ticks: the maximum number of rows, before `rows:` drops any.
+        bounds: (partitions, 4) int64, start and stop of each span and of its ticks; (partitions, 2) if
             messages are the clock.
-        reads: (partitions, 2) int64, bytes of messages and chunks of the log in each span, its halo left out.
+        reads: (partitions, 2) int64, bytes of messages and chunks of the log in each span, without its halo.
         warnings: about its times.
     """
 
@@ -58,7 +58,7 @@ class PlannedLog:
 
     @classmethod
     def of(cls, task: LogTask, summary: LogSummary, plan: RowPlan) -> PlannedLog:
-        """Plans a log's partitions, from its index."""
+        """Plan a log's partitions from its index."""
         spans = plan_spans(summary, plan)
         if names := clock_topics(plan.clock):
             topics = [summary.topics.get(name) for name in names]
@@ -83,17 +83,16 @@ class PlannedLog:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a job will do, wherever its rows come from; as it stands here, it makes none.
+    """The interface of plans for any source of rows; itself a plan without rows.
 
     Attributes:
-        notes: what the build does, for people.
-        warnings: of what may be wrong with the version.
-        up_to_date: the newest version already says all that a new one would.
-        changes: records that change in the newest version beside those of logs that are built, see
-            `Before.changes`.
-        memory: what the next plan may remember of the logs; None where the root has it.
-        wholes: likewise, digests of logs that were compared as a whole.
-        staged: digests of files in runs/ with `elements`, where an engine's graph shouldn't hold them.
+        notes: messages for people.
+        warnings: of possible faults of the version.
+        up_to_date: the latest version equals the one that would be built.
+        changes: changed records of the latest version apart from built logs, see `Before.changes`.
+        memory: cache of logs for the next plan; None if the root has it.
+        wholes: digests of logs that were compared completely, for the next plan.
+        staged: digests of files in runs/ with `elements`, if an engine's graph shouldn't contain them.
     """
 
     job: Target
@@ -107,12 +106,12 @@ class Plan:
 
     @property
     def elements(self) -> Iterator[LogTask | bytes]:
-        """What the pipeline starts from; see `logloom.transforms.beam.build.build_logs`."""
+        """The inputs of the pipeline; see `logloom.transforms.beam.build.build_logs`."""
         return iter(())
 
     @property
     def problem(self) -> str:
-        """Why a build is known to commit nothing; "" where nobody knows that before it has run."""
+        """Why a build is known to commit nothing; "" if that is unknown before it runs."""
         return ""
 
     @property
@@ -121,32 +120,32 @@ class Plan:
 
     @property
     def size(self) -> Size:
-        """How much work it is, for who chooses how many workers it is worth."""
+        """Amount of work, for choosing the number of workers."""
         return Size(sum(size for size, _ in self.work.values()), self.num_partitions)
 
     @property
     def log_ids(self) -> Iterator[str]:
-        """Of the logs that will be read, in their order."""
+        """Log_ids of the logs to read, in order."""
         return iter(sorted(self.work))
 
     @property
     def uris(self) -> Iterator[str]:
-        """What will be read."""
+        """URIs to read."""
         return iter(())
 
     @property
     def work(self) -> dict[str, tuple[int, int]]:
-        """Of each log that will be read, its bytes and its partitions; guessed where nobody has opened it."""
+        """Bytes and partitions of each log to read; estimates for unopened logs."""
         return {}
 
     @property
     def is_guessed(self) -> bool:
-        """Whether figures are averages of the logs that were opened."""
+        """Whether figures are averages of the opened logs."""
         return False
 
     @property
     def partitions(self) -> Iterator[tuple[LogTask, Span | LogRange]]:
-        """Those that will be built, of the logs that were opened."""
+        """Partitions to build, of the opened logs."""
         return iter(())
 
     def unit_identities(self) -> list[tuple[str, str]]:
@@ -158,7 +157,7 @@ class Plan:
         return [(name, job.unit_identity(name, *where)) for where in partitions for name in outputs]
 
     def finished(self) -> int:
-        """How many units lie finished in the root."""
+        """Number of finished units in the root."""
         return sum(
             self.job.store.exists(f"{unit_folder(output, identity)}/{ENTRY}")
             for output, identity in self.unit_identities()
@@ -167,26 +166,26 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan(Plan):
-    """What a build from logs will do.
+    """Plan of a build from logs.
 
     Attributes:
-        logs: that will be read, and were opened.
-        left: those that workers open first. Figures of the plan count each as one of the others on average.
-        compared: logs of the newest version that workers open, and build if they changed. They count as kept.
-        compared_bytes: of their files, where workers read all of them.
+        logs: to read, opened.
+        left: logs to be opened by workers. Figures of the plan use the average of the others.
+        compared: logs of the latest version that workers open, and build if they changed. They count as kept.
+        compared_bytes: of their files, if workers read all of them.
         unreadable: logs that are skipped.
-        staying: logs whose rows stay as the newest version has them, as their files are gone, or were cut.
-        shortened: of these, the logs whose files were cut.
-        left_out: logs that somebody dropped.
-        num_unsettled: how many logs wait for a later build, since their files changed lately.
-        sources: URIs and globs, or the table, that the recipe's `logs` name.
-        kept: logs of the newest version that need no work.
-        opened: logs that were, in name order; the others are listed as they were when a build opened them.
-        samples: of these, the remembered ones that were opened only to hold the recipe to.
-        num_purged: how many logs are left out since they were purged.
-        labels: that logs have, as their tables are now.
+        staying: logs whose rows of the latest version are kept, as their files are missing or truncated.
+        shortened: of these, the logs with truncated files.
+        left_out: dropped logs.
+        num_unsettled: number of logs that wait for a later build, as their files changed recently.
+        sources: URIs and globs, or the table, of the recipe's `logs`.
+        kept: logs of the latest version that need no work.
+        opened: opened logs, in name order; the files of others are unchanged since a build opened them.
+        samples: of these, cached ones that were opened only to check the recipe.
+        num_purged: number of logs that are left out as they were purged.
+        labels: current labels of logs.
         labels_gone, labels_kept: see `PlanLogs`.
-        duplicates: logs that have the content of another one, by log_id.
+        duplicates: logs with the content of another one, by log_id.
     """
 
     job: LogJob
@@ -212,7 +211,7 @@ class BuildPlan(Plan):
 
     @property
     def tasks(self) -> Iterator[LogTask]:
-        """The logs that will be read."""
+        """The logs to read."""
         return itertools.chain((log.task for log in self.logs), self.left, self.compared)
 
     @property
@@ -230,18 +229,19 @@ class BuildPlan(Plan):
 
     @property
     def num_logs(self) -> int:
-        """Of logs to build, with those that workers open."""
+        """Number of logs to build, including those that workers open."""
         return len(self.logs) + len(self.left)
 
     @property
     def num_files(self) -> int:
-        """Of these logs; files that share a log_id are one log."""
+        """Number of files of these logs; files that share a log_id are one log."""
         return sum(len(log.task.uris) for log in self.logs) + self.left.files.num_files(self.left.rows)
 
     @property
     def problem(self) -> str:
-        """That more logs are skipped already than the recipe allows, or what `--strict` refuses; workers
-        may have to skip more, and find more."""
+        """Why the build is known to fail: too many skipped logs, or a refusal of `--strict`. Workers may
+        find more.
+        """
         if self.up_to_date:
             return ""
         skipped, total = len(self.unreadable), self.num_logs + self.kept.logs
@@ -264,7 +264,7 @@ class BuildPlan(Plan):
 
     @property
     def size(self) -> Size:
-        """How much work it is, for who chooses how many workers it is worth."""
+        """Amount of work, for choosing the number of workers."""
         specs = [column.spec for column in self.job.plan.columns]
         transcodes = any(spec.resize or spec.encode or spec.adapter == VIDEO for spec in specs)
         num_bytes, num_tasks = self.message_bytes + self.compared_bytes, len(self.compared)
@@ -272,26 +272,28 @@ class BuildPlan(Plan):
 
     @property
     def largest_partition(self) -> int:
-        """Bytes of messages in the largest partition: what becomes one shard of each output."""
+        """Bytes of messages in the largest partition, which becomes one shard of each output."""
         return max((int(log.reads[:, 0].max(initial=0)) for log in self.logs), default=0)
 
     @property
     def chunk_reads(self) -> int:
-        """Chunks to read, one that two partitions share counted twice; as many range requests at most."""
+        """Chunks to read, counting one that two partitions share twice; the maximum number of range
+        requests.
+        """
         return self._of_all(int(log.reads[:, 1].sum()) for log in self.logs)
 
     @property
     def num_ticks(self) -> int:
-        """Ticks of the logs that will be read: as many rows as there can be, before `rows:` drops any."""
+        """Ticks of the logs to read: the maximum number of rows, before `rows:` drops any."""
         return self._of_all(log.num_ticks for log in self.logs)
 
     @property
     def ticks_of_left(self) -> int:
-        """Of one log that workers open first."""
+        """Estimated ticks of one log that workers open first."""
         return self.num_ticks // max(1, self.num_logs)
 
     def _of_all(self, counts: Iterable[int]) -> int:
-        """A sum over the logs that will be read, by those that were opened."""
+        """Extrapolate a sum over the logs to read from the opened ones."""
         return sum(counts) * self.num_logs // max(1, len(self.logs))
 
     @property

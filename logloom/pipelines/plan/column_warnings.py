@@ -1,6 +1,6 @@
-"""Warnings of `plan` about columns, of a sample of the messages that a build would read.
+"""Warnings of `plan` about columns, from a sample of the messages that a build would read.
 
-Elsewhere: what they are about, and those of a build, which reads all
+Elsewhere: the warnings themselves, and those of a build, which reads all
 (logloom.transforms.rows.plan.column_warnings).
 """
 
@@ -20,27 +20,27 @@ from logloom.transforms.rows.plan.column_warnings import column_turns, may_wrap,
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span
 from logloom.transforms.suggest.samples import stretches
 
-LOGS = 16  # that are looked at, evenly spread over the names of those to build
+LOGS = 16  # sampled logs, evenly spread over the names of those to build
 BYTES = 32 << 20  # of their messages, all together
 
 
 def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
-    """What is suspicious about columns in some of the messages to read."""
+    """Return warnings about columns in some of the messages to read."""
     if not any(may_wrap(column) for column in plan.job.plan.columns):
         return []
     number = min(LOGS, len(plan.logs))
     some = [plan.logs[i * (len(plan.logs) - 1) // max(1, number - 1)].task for i in range(number)]
     found = []
     for task in some:
-        with contextlib.suppress(LogloomError, OSError):  # for the build to report
+        with contextlib.suppress(LogloomError, OSError):  # the build reports it
             warnings = sampled_warnings(opened(plan.job, task), plan.job.plan, BYTES // number)
-            seen = "(of the messages looked at)"
+            seen = "(of the sampled messages)"
             found += [BuildWarning(f"{task.log_id}: {warning} {seen}") for warning in warnings]
     return found
 
 
 def sampled_warnings(log: Log, plan: RowPlan, max_bytes: int) -> list[str]:
-    """What values show in a bounded part of a log; a small log is looked at whole."""
+    """Sample a bounded part of a log; a small log is read completely."""
     columns = [c for c in plan.columns if may_wrap(c) and c.topic in log.summary.topics]
     parts: dict[str, list[tuple[TurnEvidence, ...]]] = {}
     ranges = stretches(log, max_bytes)[0] if columns else ()

@@ -1,13 +1,12 @@
-"""Which records of the newest version still say what a build would: a listing's columns against its columns.
+"""Find log records of the latest version that are still current, comparing columns with a listing.
 
-Here: `standing`, `changed_logs`, and the task that a log is.
-Elsewhere: which logs there are and what is known of them (logloom.pipelines.plan.logs), what a plan makes of
-that (logloom.pipelines.plan.plan).
+Here: `standing`, `changed_logs`, and tasks of logs.
+Elsewhere: listing and opening logs (logloom.pipelines.plan.logs), planning (logloom.pipelines.plan.plan).
 
-A record stands if its key is the one that the log has now. A key is a digest of what is the same for all
-logs of a build, and of a log's name, content id, URIs, split and what tables say of it. All records of a
-version were made, or found to stand, by one build, so they share the former: some keys tell whether that
-changed. The latter are columns; where some keys differ, all are made, most of them of these columns, too.
+A record is current if its key is the log's present one. A key is a digest of what all logs of a build share,
+and of a log's name, content id, URIs, split and catalogue values. All records of a version were made, or
+found to be current, by one build, so they share the former: a few keys show whether it changed. The latter
+are columns; if some keys differ, all are computed, mostly from these columns.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from logloom.transforms.build.job import LogJob, LogTask, is_key_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_KEYS = 64  # of logs that look the same, made to see whether what all logs share changed
-_ROWS = 8192  # that are compared at a time, for their texts are copied
-_PLAIN = r"^[ !#-\[\]-~]*$"  # texts that JSON has as they are
+_KEYS = 64  # of similar logs, computed to see whether what all logs share changed
+_ROWS = 8192  # compared at a time, as their texts are copied
+_PLAIN = r"^[ !#-\[\]-~]*$"  # texts that need no escapes in JSON
 
 
 def task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, row: int, files: LogFiles) -> LogTask:
-    """What there is to build of the log at a position, which was opened, or is remembered."""
+    """Return the task of building the log at a position, which was opened or is cached."""
     content_id, uris = logs.content_of(row, files)
     split = logs.split_of(files, uris)
     key = job.log_key(files.log_id, content_id, uris, split, files.catalogue)
@@ -46,16 +45,16 @@ def task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, row: int, files: LogFil
 
 
 def changed_logs(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
-    """Positions of the remembered logs that have to be built."""
+    """Return positions of the cached logs that have to be built."""
     rows = logs.rows(State.REMEMBERED)
     return rows[~standing(job, recipe, logs, before, rows)]
 
 
 def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints) -> NDArray[np.bool_]:
-    """(M,) whether the records of these logs are what a build of them would give.
+    """(M,) mask of current records: a build of these logs would make the same ones.
 
     Args:
-        rows: (M,) positions of logs that are remembered or were opened.
+        rows: (M,) positions of cached or opened logs.
     """
     found = before.rows_of(logs.files.ids.take(rows))
     stands = np.zeros(len(rows), bool)
@@ -80,9 +79,10 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
 
 
 def _may_be_mended(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:
-    """(M,) which logs were left out of the newest version, or in part, and may have other files since.
+    """(M,) mask of logs that the latest version lacks, completely or in part, and whose files may have been
+    repaired.
 
-    A content id by the ends of a file doesn't tell whether damage in its middle was mended.
+    A content id by the ends of a file doesn't show whether damage in its middle was repaired.
 
     Args:
         rows, found: (M,) positions of the logs, and of their records; -1 for none.
@@ -113,7 +113,7 @@ def _of_status(before: Before, found: Ints, status: str) -> NDArray[np.bool_]:
 def _keys_stand(
     job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
 ) -> NDArray[np.bool_]:
-    """(M,) whether the keys of records are those that their logs have now.
+    """(M,) mask of records whose keys are their logs' present ones.
 
     Args:
         rows, found: (M,) positions of the logs, and of their records.
@@ -130,7 +130,7 @@ def _keys_stand(
 def _of_deaths(
     job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
 ) -> NDArray[np.bool_]:
-    """(M,) which records that stand are of logs that workers died of, as whoever reads them again may."""
+    """(M,) mask of current records of logs that workers crashed on, which may recur."""
     keys = before.column("key").take(found).to_pylist()
     candidates = zip(logs.at(rows), keys, strict=True)
     of_deaths = (task_of(job, recipe, logs, row, files).key != key for (row, files), key in candidates)
@@ -138,7 +138,7 @@ def _of_deaths(
 
 
 def _are_plain(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:
-    """(M,) which logs have names and splits that JSON has as they are, and no table says anything of them."""
+    """(M,) mask of logs whose names and splits need no escapes in JSON, without catalogue values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -151,7 +151,7 @@ def _are_plain(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArr
 
 
 def _texts_stand(job: LogJob, before: Before, found: Ints) -> NDArray[np.bool_]:
-    """(M,) as `_keys_stand`, of columns, where all that keys tell apart is the same, and plain."""
+    """(M,) `_keys_stand` by columns, if everything in keys is the same and plain."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -166,7 +166,9 @@ def _texts_stand(job: LogJob, before: Before, found: Ints) -> NDArray[np.bool_]:
 def _look_alike(
     job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
 ) -> NDArray[np.bool_]:
-    """(M,) where all that keys tell apart is surely the same: remembered logs of one file, not left out."""
+    """(M,) mask of logs for which everything in keys is surely the same: cached logs of one file, not left
+    out.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -199,7 +201,7 @@ def _look_alike(
 def _same_split(
     job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, splits: pa.Array
 ) -> pa.Array:
-    """Whether logs of the same name and URIs fall into the splits that their records say."""
+    """Return whether logs of the same name and URIs have the splits in their records."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,11 +1,11 @@
 """Duplicates among the logs of a plan: one recording under several names, and the split that they share.
 
 Here: `settle_duplicates`, which finds them, and `settled`, the rule for their split.
-Elsewhere: comparing bytes (logloom.io.logs.duplicates), what is known of logs (logloom.pipelines.plan.logs).
+Elsewhere: comparing bytes (logloom.io.logs.duplicates), the logs of a plan (logloom.pipelines.plan.logs).
 
-Content ids find them: those of logs that were opened or are remembered, and of records whose logs are gone.
-Of logs that nobody has opened yet, those are opened that may equal another one by their sizes and ends. A
-content id covers the ends of a file, so larger files of one content id are read once as a whole.
+Content ids find them: those of opened and cached logs, and of records whose logs are missing. Unopened logs
+are opened if their sizes and ends equal another one's. A content id covers the ends of a file, so larger
+files with the same content id are read completely, once.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ from logloom.transforms.build.build_warnings import BuildWarning
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SHOWN = 20  # duplicates that are named
+_SHOWN = 20  # duplicates listed in messages
 _REMEDY = "remove one, or set `duplicates: keep_first`"
 Found = tuple[int, LogFiles, int]  # a log to build: its position, and bytes of its files
-_GONE, _CUT = "whose files are gone", "whose files were cut"
+_GONE, _CUT = "whose files were truncated", "whose files were cut"
 
 
 class EqualLog(NamedTuple):
     """One of several logs with the same content.
 
     Attributes:
-        split: that its own name or table says.
-        is_built: whether the newest version has rows of it.
-        is_marked: whether its record there says that it is a duplicate.
-        is_known: whether its record says so of the content that it has now.
-        staying: why the rows of the newest version stay, for people; "" of a log to build, or one that waits.
+        split: by its own name or table.
+        is_built: whether the latest version has rows of it.
+        is_marked: whether its record there marks it as a duplicate.
+        is_known: whether that record has its present content.
+        staying: why the rows of the latest version are kept, for people; "" for a log to build, or one that
+            waits.
     """
 
     log_id: str
@@ -60,17 +61,17 @@ class EqualLog(NamedTuple):
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A log that has the same content as another one.
+    """A log with the same content as another one.
 
     Attributes:
-        duplicate_of: the log_id of that one.
-        split: that both go to.
-        own_split: where its own name or table would have put it.
+        duplicate_of: log_id of the other one.
+        split: split of both.
+        own_split: the split by its own name or table.
         is_built_first: whether the other one was built by an earlier version.
-        is_known: whether the newest version says that it is a duplicate.
+        is_known: whether the latest version marks it as a duplicate.
         staying: see `EqualLog`.
-        first_staying: likewise, of the other one.
-        is_first_dropped: whether somebody dropped the other one.
+        first_staying: the same for the other one.
+        is_first_dropped: whether the other one was dropped.
         is_left_out: by `duplicates: keep_first`.
     """
 
@@ -87,18 +88,18 @@ class Duplicate:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it adds rows that are in the dataset already."""
+        """Whether its rows are in the dataset already."""
         return not (self.is_left_out or self.is_known)
 
     @property
     def same(self) -> str:
-        """Which content it has."""
+        """Describe what it equals."""
         dropped = ", which was dropped" if self.is_first_dropped else ""
         return f"{self.log_id}: same content as {self.duplicate_of}{dropped}"
 
     @property
     def warning(self) -> str:
-        """What people should know of it."""
+        """Warning for people."""
         if self.is_left_out:
             return f"{self.same}; left out, by `duplicates: keep_first`"
         remedy = _REMEDY
@@ -116,10 +117,10 @@ class Duplicate:
 
 
 def settled(members: Sequence[EqualLog]) -> list[Duplicate]:
-    """The duplicates among logs with the same content: all but the first.
+    """Return the duplicates among logs with the same content: all but the first.
 
-    The first one is a log that was built already, else the first by name; of several that were built, one
-    that was no duplicate, and whose files are gone. All go to its split.
+    The first one is a log that was built already, else the first by name; of several built ones preferably
+    one that was not a duplicate, and whose files are missing. All go to its split.
 
     >>> settled([EqualLog("a", "train"), EqualLog("b", "val", is_built=True)])[0].warning
     "a: same content as b, which was built first: both are in split 'val' instead of 'train'; \
@@ -143,15 +144,15 @@ remove one, or set `duplicates: keep_first`"
 
 
 def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str) -> list[BuildWarning]:
-    """Finds the duplicates among logs that are to be built or stay, and does with them what the recipe says.
+    """Find the duplicates among logs to build or keep, and treat them as the recipe defines.
 
-    A copy of a log that somebody dropped is one, too, unless the newest version has rows of any of them.
+    A copy of a dropped log is one as well, unless the latest version has rows of any of them.
 
     Returns:
-        Warnings of logs that are built though somebody dropped one with their content.
+        Warnings about logs to build whose content is that of a dropped log.
 
     Raises:
-        InputError: there are some, under `duplicates: fail`.
+        InputError: duplicates, under `duplicates: fail`.
         LogReadError: see `PlanLogs.open`.
     """
     absent = _absent(recipe, logs, before)
@@ -172,7 +173,7 @@ def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str)
     if found and recipe.duplicates == "fail":
         raise InputError(_refusal(found))
     if recipe.duplicates == "keep_first":
-        # A log that was cut would be a new one to the next build, without the record of its whole content.
+        # A truncated log would be new to the next build, without the record of its complete content.
         found = [replace(one, is_left_out=one.staying != _CUT) for one in found]
     logs.set_duplicates(found)
     return [
@@ -186,27 +187,27 @@ def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str)
 
 
 def _refusal(found: Sequence[Duplicate]) -> str:
-    """Why `duplicates: fail` refuses a build."""
+    """Explain why `duplicates: fail` refuses a build."""
     lines = "\n".join(f"  {one.same}" for one in found[:_SHOWN])
     more = f"\n  and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     count = counted(len(found), "log has", "logs have")
     remedy = _REMEDY
     if any(one.is_first_dropped for one in found):
-        remedy += ", which leaves out copies of dropped logs, too; `duplicates: warn` builds these"
+        remedy += ", which also leaves out copies of dropped logs; `duplicates: warn` builds these"
     why = "the content of another one, and the recipe says `duplicates: fail`"
     return f"{count} {why}; {remedy}:\n{lines}{more}"
 
 
 def _to_leave_out(one: EqualLog, root: str) -> str:
-    """What becomes of a copy of a dropped log; how to leave it out: only logs of a version can be dropped."""
+    """Describe a copy of a dropped log, and how to leave it out: only logs of a version can be dropped."""
     drop = f"`logloom drop {shlex.quote(root)} {shlex.quote(one.log_id)}`"
     if one.is_built:
-        return f"it is in the dataset; to leave it out, too: {drop}"
-    return f"it is built; to leave it out, too, set `duplicates: keep_first`, or once it is built: {drop}"
+        return f"it is in the dataset; to leave it out as well: {drop}"
+    return f"it is built; to leave it out as well, set `duplicates: keep_first`, or once it is built: {drop}"
 
 
 def duplicate_warnings(duplicates: Mapping[str, Duplicate]) -> list[BuildWarning]:
-    """What people should know of duplicates: the first ones, new ones before others, and how many more."""
+    """Return warnings about the first duplicates, new ones before others, and the number of the rest."""
     ordered = sorted(duplicates.values(), key=lambda one: (not one.is_doubtful, one.log_id))
     found = [BuildWarning(one.warning, is_doubtful=one.is_doubtful) for one in ordered[:_SHOWN]]
     if more := ordered[_SHOWN:]:
@@ -216,10 +217,10 @@ def duplicate_warnings(duplicates: Mapping[str, Duplicate]) -> list[BuildWarning
 
 
 def marks(logs: PlanLogs, before: Before, *but_for: Iterable[str]) -> Iterator[LogRecord]:
-    """Records that stay but for the log that they are duplicates of.
+    """Return kept records whose duplicate_of changes.
 
     Args:
-        but_for: logs whose records are made anew.
+        but_for: logs whose records are remade.
     """
     import pyarrow.compute as pc
 
@@ -234,14 +235,14 @@ def marks(logs: PlanLogs, before: Before, *but_for: Iterable[str]) -> Iterator[L
 
 
 def _marks_before(before: Before) -> pa.Array:
-    """(N,) the log that each of the newest version is a duplicate of; "" for none."""
+    """(N,) the log that each of the latest version is a duplicate of; "" for none."""
     import pyarrow.compute as pc
 
     return pc.fill_null(before.column("duplicate_of").combine_chunks(), "")
 
 
 def _absent(recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
-    """Positions of records whose logs aren't among those to build: dropped ones, and those that stay."""
+    """Return positions of records whose logs aren't to be built: dropped and kept ones."""
     names = set(before.missing_from(logs.files.ids))
     if recipe.vanished != "keep":
         names &= {*before.left_out, *before.with_passes(logs.unsettled), *logs.shortened}
@@ -251,7 +252,7 @@ def _absent(recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
 
 
 def _worth_opening(logs: PlanLogs, before: Before, absent: Ints) -> Ints:
-    """Positions of logs that nobody has opened, and that may have the content of another one.
+    """Return positions of unopened logs that may have the content of another one.
 
     Args:
         absent: see `_absent`.
@@ -267,7 +268,7 @@ def _worth_opening(logs: PlanLogs, before: Before, absent: Ints) -> Ints:
     files = list(logs.files.at(chosen))
     ends = end_digests(files, logs.options.storage_options)
     alike = groups_by(list(zip(chosen.tolist(), files, ends, strict=True)), lambda one: one[2])
-    # Passes of one log share its files, and are no duplicates of each other.
+    # Passes of one log share its files, and aren't duplicates of each other.
     several = [group for group in alike if len({log.uris for _, log, _ in group}) > 1]
     wanted = {row for group in several for row, _, _ in group}
     known = before.rows_of(logs.files.ids.take(left))
@@ -285,7 +286,7 @@ def _worth_opening(logs: PlanLogs, before: Before, absent: Ints) -> Ints:
 def _groups(
     recipe: Recipe, logs: PlanLogs, before: Before, absent: Ints
 ) -> Iterator[tuple[list[int], list[LogRecord]]]:
-    """For each content that several logs have: positions of those to build, records of the others."""
+    """Group logs with the same content: positions of those to build, records of the others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -330,11 +331,10 @@ def _groups(
 def _with_records(
     logs: PlanLogs, before: Before, classes: Sequence[Sequence[Found]], records: Sequence[LogRecord]
 ) -> Iterator[tuple[Sequence[Found], list[LogRecord]]]:
-    """Adds records of one content id to the logs of that content id, by which of them are equal.
+    """Add records of a content id to the logs with that content id, by equality.
 
-    A content id covers the ends of a file, and of logs that aren't read only records are left. So larger ones
-    are equal where records say that one is a duplicate of the other. If there is only one content on either
-    side, these are taken for equal.
+    A content id covers the ends of a file, and missing logs only have records. So larger ones are equal if
+    records mark one as a duplicate of the other, or if there is only one content on either side.
     """
     if not records:
         yield from ((group, []) for group in classes)
@@ -361,7 +361,7 @@ def _with_records(
 
 
 def _classes(logs: PlanLogs, members: Sequence[Found]) -> list[list[Found]]:
-    """Logs of one content id, those together whose files have the same bytes."""
+    """Group logs of one content id by the bytes of their files."""
     if len(members) <= 1:
         return [list(members)] * len(members)
     classes: dict[object, list[Found]] = {}

@@ -1,16 +1,15 @@
-"""Logs whose rows stay as the newest version has them, though a build can't make them again.
+"""Logs whose rows of the latest version are kept, though a build can't make them again.
 
 Here: `kept_records`, `waiting_records` and `kept_notes`.
-Elsewhere: which logs these are (logloom.pipelines.plan.plan), identities (logloom.transforms.build.job).
+Elsewhere: finding them (logloom.pipelines.plan.plan), identities (logloom.transforms.build.job).
 
 Rows of two recipes must not be mixed. A record's key shows whether this recipe made its rows. If it differs,
-the record is compared with the key that the log would have if all of this were as it was, none of which
-decides about the log's rows:
+the record is compared with the key for earlier values of these settings, which don't affect the log's rows:
 
-    partition   how rows are cut into units
+    partition how rows are split into units
     split       of whole logs: units aren't stored by split
     on_error    of a log of which nothing was refused
-    set_back    where there was none before: a log whose clock was set back had no rows then
+    set_back if there was none before: a log whose clock was set back had no rows then
 """
 
 from __future__ import annotations
@@ -35,16 +34,17 @@ from logloom.transforms.build.job import LogJob
 from logloom.transforms.rows.plan.row_plan import changed
 
 _OF_ROWS = ("time", "clock", "columns", "rows", "on_error", "outputs", "split")
-_NAMED = 20  # logs in a command
+_NAMED = 20  # logs listed in a command
 
 
 def kept_records(
     job: LogJob, recipe: Recipe, log_ids: Sequence[str], logs: PlanLogs, before: Before
 ) -> list[LogRecord]:
-    """The records of logs that stay as the newest version has them, as far as they change.
+    """Return the changed records of logs whose rows of the latest version are kept.
 
     Raises:
-        UsageError: another recipe made some of these rows; says what differs, and how to leave them out.
+        UsageError: another recipe made some of these rows; the message has the differences, and how to leave
+            them out.
     """
     changing, other, has_refused = [], [], False
     earlier = functools.cache(lambda: _but_for_rows(job, before.recipe))
@@ -71,16 +71,16 @@ def kept_records(
 
 
 def kept_notes(log_ids: Sequence[str], before: Before) -> Iterator[str]:
-    """Says which logs keep the rows that the newest version has of them."""
+    """List logs that keep their rows of the latest version."""
     if log_ids and before.parent is not None:
-        are = counted(len(log_ids), "log whose files are gone keeps", "logs whose files are gone keep")
+        are = counted(len(log_ids), "logs whose files are missing keep", "logs whose files are gone keep")
         yield f"{are} the rows of version {before.parent.version} ({some_of(log_ids)})"
 
 
 def waiting_records(
     job: LogJob, recipe: Recipe, log_ids: Sequence[str], logs: PlanLogs, before: Before
 ) -> list[LogRecord]:
-    """The records of logs that wait for a later build, as far as their split changes.
+    """Return the records of logs that wait for a later build, if their split changes.
 
     Raises:
         UsageError: another recipe made some of these rows.
@@ -92,15 +92,16 @@ def waiting_records(
     if other:
         raise UsageError(
             f"{counted(len(other), 'log waits', 'logs wait')} for a later build, by the recipe's `settle`, "
-            f"whose rows were made by another recipe ({some_of(other)}); these can't stand beside rows "
-            "of this one: build once their files have settled, leave `settle` out, or undo the change"
+            f"whose rows were made by another recipe ({some_of(other)}); these can't be mixed with rows of "
+            "this one: build once their files have settled, leave `settle` out, or undo the change"
         )
     return [now for was, now in zip(records, moved, strict=True) if was.rows and now != was]
 
 
 def _moved(job: LogJob, recipe: Recipe, record: LogRecord, logs: PlanLogs, before: Before) -> LogRecord:
-    """A record of the newest version as it would be if its log were built as it was then: its key, split and
-    mark."""
+    """Update a record of the latest version as if its log were built again unchanged: its key, split and
+    mark.
+    """
     split, duplicate_of = _split_now(recipe, record, logs, before)
     return replace(record, key=_key(job, record, split), split=split, duplicate_of=duplicate_of)
 
@@ -110,10 +111,10 @@ def _key(job: LogJob, record: LogRecord, split: str) -> str:
 
 
 def _split_now(recipe: Recipe, record: LogRecord, logs: PlanLogs, before: Before) -> tuple[str, str]:
-    """The split of a record under a recipe, and the log that it is a duplicate of.
+    """Return the split of a record under a recipe, and the log that it is a duplicate of.
 
-    A duplicate follows the other log as long as that is in the dataset, also where nothing shows any more if
-    they are equal, as after a change of `hash`.
+    A duplicate follows the other log as long as that is in the dataset, even if equality can't be checked any
+    more, as after a change of `hash`.
     """
     if found := logs.duplicates.get(record.log_id):
         return found.split, found.duplicate_of
@@ -128,7 +129,9 @@ def _split_now(recipe: Recipe, record: LogRecord, logs: PlanLogs, before: Before
 
 
 def _but_for_rows(job: LogJob, recipe: Mapping[str, Any]) -> LogJob | None:
-    """The job with what an earlier recipe said of all that may decide about no row; None of a conversion."""
+    """Return the job with an earlier recipe's values of all settings that may not affect rows; None for a
+    conversion.
+    """
     try:
         was = Recipe.model_validate(recipe)
     except (ValidationError, LogloomError):
@@ -142,7 +145,7 @@ def _but_for_rows(job: LogJob, recipe: Mapping[str, Any]) -> LogJob | None:
 
 
 def _has_same_rows(job: LogJob, earlier: LogJob | None, record: LogRecord) -> bool:
-    """Whether a record of another recipe has the rows that a job would make.
+    """Return whether a record of another recipe has the rows that a job would make.
 
     Args:
         earlier: see `_but_for_rows`.
@@ -159,10 +162,10 @@ def _is_whole(record: LogRecord) -> bool:
 
 
 def _differences(job: LogJob, before: Before, has_refused: bool) -> Iterator[str]:
-    """In what the recipe of the newest version differs: keys, columns, outputs, and code.
+    """Return differences from the recipe of the latest version: keys, columns, outputs, and code.
 
     Args:
-        has_refused: messages of some of the logs were refused, so that `on_error` decided about rows.
+        has_refused: messages of some of the logs were refused, so that `on_error` affected rows.
     """
     recipes = before.recipe, job.recipe
     matters = {"on_error": has_refused, "split": any(map(splits_rows, recipes))}

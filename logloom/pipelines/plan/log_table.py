@@ -1,4 +1,5 @@
-"""A table of logs held to the version before: a column of an index has values of one kind in all logs.
+"""Check a table of logs against the previous version: a column of an index has one kind of values in all
+logs.
 
 Elsewhere: reading the table (logloom.recipe.log_table), filling the index
 (logloom.io.formats.table.index.assemble).
@@ -20,11 +21,11 @@ _KINDS = {str: "a text", bool: "a truth", int: "a number", float: "a number"}
 def check_index(
     table: str, columns: Iterable[str], logs: Iterable[LogFiles], staying: Iterable[LogRecord]
 ) -> None:
-    """Makes sure that logs which stay as a version has them say values of the kinds that the table has now.
+    """Check that logs kept from a version have values of the same kinds as the table.
 
     Args:
         table: URI of the table that lists `logs`.
-        columns: of the table, that fill the index.
+        columns: of the table, which are copied to the index.
         staying: records of logs that the table no longer lists, or that wait for a later build.
 
     Raises:
@@ -41,15 +42,17 @@ def check_index(
             value, uri = listed.get(name, (stored[name], ""))
             if _KINDS[type(value)] != _KINDS[type(stored[name])]:
                 raise UsageError(
-                    f"{table}: index: {name} of {uri} is {value!r:.80}, {_KINDS[type(value)]}, but the rows "
-                    f"of {record.log_id}, which stay, were built with {stored[name]!r:.80}, "
-                    f"{_KINDS[type(stored[name])]}: write that column as before, list {record.log_id} again, "
-                    "or leave its rows out by `vanished: drop`"
+                    f"{table}: index: {name} of {uri} is {value!r:.80}, {_KINDS[type(value)]}, but the kept "
+                    f"rows of {record.log_id} were built with {stored[name]!r:.80}, "
+                    f"{_KINDS[type(stored[name])]}: restore that column, list {record.log_id} again, or "
+                    "leave its rows out by `vanished: drop`"
                 )
 
 
 def _first_values(logs: Iterable[LogFiles], names: set[str]) -> dict[str, tuple[Any, str]]:
-    """A value of each column, all of whose values are of a kind, and the file of the log in that row."""
+    """Return a value of each column, all of whose values are of one kind, and the file of the log in that
+    row.
+    """
     found: dict[str, tuple[Any, str]] = {}
     for log in logs:
         stored = dict(catalogued(log.catalogue).index)

@@ -1,6 +1,6 @@
-"""The logs of a plan that workers open first: columns, of which tasks are made as they are asked for.
+"""The logs of a plan that workers open first: columns from which tasks are made on demand.
 
-There may be a million of them, of which a plan holds as objects no more than pass by.
+There may be a million of them, few of which are objects at a time.
 
 Elsewhere: the logs (logloom.pipelines.plan.logs), the plan that has them (logloom.pipelines.plan.build_plan).
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ListedTasks(Sequence[LogTask]):
-    """Tasks by what the listing of their logs says, in the order of their log_ids.
+    """Tasks from a listing, in the order of their log_ids.
 
     Attributes:
         files: of these logs and of others.
         rows: (N,) positions of these, ascending.
-        remembered: whether the next plan may know logs by this listing, once workers have opened them.
-        before: (N,) keys of their records in the newest version; nulls for logs that are to be built anyway.
+        remembered: whether the next plan may use this listing as a cache, once workers have opened the logs.
+        before: (N,) keys of their records in the latest version; nulls for logs to be built in any case.
         replaces: (N,) see `LogTask.replaces`.
     """
 
@@ -75,7 +75,7 @@ class ListedTasks(Sequence[LogTask]):
 
     @property
     def log_ids(self) -> Iterator[str]:
-        """The same, one by one."""
+        """Yield the same one by one."""
         return map(_text, self.ids)
 
 

@@ -1,8 +1,7 @@
-"""The logs of a plan: which a listing shows unchanged, which have to be opened, and which workers open.
+"""The logs of a plan: unchanged ones, those opened by the driver, and those opened by workers.
 
-Here: `PlanLogs`. Where many have to be opened, it opens a sample, the same of the same logs each time.
-Elsewhere: what is remembered of logs (logloom.io.logs.known_logs), what a plan makes of them
-(logloom.pipelines.plan.plan).
+Here: `PlanLogs`. If many have to be opened, it opens a deterministic sample.
+Elsewhere: the cache of logs (logloom.io.logs.known_logs), planning (logloom.pipelines.plan.plan).
 """
 
 from __future__ import annotations
@@ -53,43 +52,41 @@ if TYPE_CHECKING:
     from logloom.pipelines.plan.duplicates import Duplicate
 
 OnOpened = Callable[[int, int], None]
-SAMPLE = 64  # logs that the driver opens to hold a recipe to, where there are more to build
-_READ = 2 * MIB  # of a file for its content id, and so all of a small one
+SAMPLE = 64  # logs that the driver opens to check the recipe, if there are more to build
+_READ = 2 * MIB  # of a file for its content id, which includes all of a small one
 _WHOLES = "duplicates"  # the file of a root's index folder
-_SETTLING = 64  # threads that ask a file system when files changed
+_SETTLING = 64  # threads that request when files changed
 
 
 class State(enum.IntEnum):
-    """What a plan knows of a log."""
+    """State of a log in a plan."""
 
     NEW = 0  # nothing yet
-    REMEMBERED = 1  # its files are listed as they were when a build opened them
+    REMEMBERED = 1  # its files are unchanged since a build opened them
     OPENED = 2
-    LEFT = 3  # a worker is to open it first
+    LEFT = 3  # workers open it first
     FAILED = 4  # it can't be read
-    DUPLICATE = 5  # it is left out, since another one has its content
+    DUPLICATE = 5  # it is left out, as another one has its content
 
 
 class PlanLogs(Mapping[str, Outline]):
-    """The logs that a recipe finds: those that were opened, by log_id. One that is only remembered is opened
-    when it is asked for. The others are columns, and positions in these.
+    """The logs of a recipe: opened ones by log_id (cached ones are opened on access), others as columns.
 
     Attributes:
         files: of all logs.
-        opened: those that were opened.
-        samples: of the opened, remembered ones that were opened to hold the recipe to.
-        failed: logs that can't be read, and why.
-        sources: absolute URIs and globs that `logs` names, or its table, without credentials.
-        shortened: log_ids of logs that were cut, and how; they aren't built, so that their rows stay. "" of
-            later passes.
-        unsettled: log_ids of logs whose files changed lately, so that they wait for a later build; without
-            those of later passes.
-        options: by which they are opened.
+        opened: logs by log_id.
+        samples: of the opened, cached ones that were opened to check the recipe.
+        failed: unreadable logs, and why.
+        sources: absolute URIs and globs of `logs`, or its table, without credentials.
+        shortened: log_ids of truncated logs, and how; they aren't built, to keep their rows. "" for later
+            passes.
+        unsettled: log_ids of logs that wait for a later build, as their files changed recently; without later
+            passes.
+        options: for opening them.
         labels: of them.
-        labels_gone: by column the logs that are built without the labels that the newest version has of them.
-        labels_kept: by column the logs that keep these, though they vanished.
-        duplicates: those that have the content of another log, by log_id; some of them stay as the newest
-            version has them.
+        labels_gone: by column the logs built without their labels of the latest version.
+        labels_kept: by column the logs that keep vanished labels.
+        duplicates: those with the content of another log, by log_id; some are kept from the latest version.
     """
 
     def __init__(
@@ -102,14 +99,14 @@ class PlanLogs(Mapping[str, Outline]):
         on_opened: OnOpened = lambda done, total: None,
         before: Before | None = None,
     ):
-        """Lists the logs, and opens none.
+        """List the logs, without opening any.
 
         Args:
-            base: the folder that relative URIs start from.
+            base: the folder that relative URIs are resolved against.
             limit: only the first logs, for a trial.
-            sample: how many logs are opened at a time where not all need be; None opens all.
-            on_opened: called with how many logs have been opened, of how many.
-            before: the newest version; logs that it leaves out are none of these, though they are found.
+            sample: number of logs to open at a time if not all are needed; None opens all.
+            on_opened: called with the number of opened logs, and of all.
+            before: the latest version; logs that it leaves out are removed.
 
         Raises:
             RecipeError: `logs`, `log_id` or a table of labels are wrong.
@@ -122,11 +119,11 @@ class PlanLogs(Mapping[str, Outline]):
         self.sources = tuple(shown(absolute_uri(uri, base)) for uri in uris if not uri.startswith(NOT))
         self._purged = Purged(store)
         sidecars = Sidecars.of(store)
-        # A content id of all bytes is asked for where the ends of a file, and so its listing, aren't enough.
+        # A content id of all bytes is needed if the ends of a file, and so its listing, aren't enough.
         self._reads_all = recipe.hash == "full"
-        # How many passes a log has only opening it shows, so listings aren't enough then, either.
+        # The number of a log's passes is known only after opening it, so listings aren't enough then, either.
         self._splits = recipe.time.set_back == "split"
-        # What was remembered before some time was erased, as in a copy that was put back, counts no more.
+        # A cache from before some time was erased, as in a restored copy, is invalid.
         by = known_by(recipe.hash, self._purged.redactions, recipe.time.name)
         nothing = Memory.of(by, self._topics) if self._reads_all or self._splits else None
         self._before = nothing or Memory.load(sidecars, by, self._topics)
@@ -136,7 +133,7 @@ class PlanLogs(Mapping[str, Outline]):
         access = access_to(store.options, found)
         self.unsettled = set[str]()
         self.shortened: dict[str, str] = {}
-        self._waiting: dict[str, Outline] = {}  # to hold the recipe to, where all logs wait
+        self._waiting: dict[str, Outline] = {}  # to check the recipe if all logs wait
         self._found = found
         self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
         self.files = self._to_build(before.left_out, folders.now_ns, access)
@@ -154,7 +151,7 @@ class PlanLogs(Mapping[str, Outline]):
         self._settle_labels(store, before)
 
     def _settle_labels(self, store: Store, before: Before) -> None:
-        """Adds digests of labels to the logs; of labels that vanished as the recipe says."""
+        """Add digests of labels to the logs; treat vanished labels as the recipe defines."""
         self.labels_gone: dict[str, tuple[str, ...]] = {}
         self.labels_kept: dict[str, tuple[str, ...]] = {}
         self._vanished_notes: list[str] = []
@@ -172,7 +169,7 @@ class PlanLogs(Mapping[str, Outline]):
         )
 
     def _to_build(self, left_out: Collection[str], now_ns: int, access: Mapping[str, Any]) -> LogList:
-        """The logs that are these; notes those that may still be written."""
+        """Return the logs to build; record those that may still be written."""
         found = _without(self._found, left_out)
         if self._recipe.settle is not None:
             self.unsettled = _changing(found, now_ns - self._recipe.settle, access)
@@ -181,12 +178,12 @@ class PlanLogs(Mapping[str, Outline]):
         return with_passes(found, self.options) if self._splits else found
 
     def hold_to_waiting(self, before: Before) -> None:
-        """Where all logs wait or were dropped, opens some that wait to hold the recipe to.
+        """If all logs wait or were dropped, open some waiting ones to check the recipe.
 
-        Nothing is made of these: of what they hold by now, only which topics it has counts.
+        Nothing is made of these: only their current topics matter.
 
         Args:
-            before: the newest version, whose rows of them stay.
+            before: the latest version, whose rows are kept.
 
         Raises:
             UsageError: it has none of those that wait, or none of them can be read yet.
@@ -209,13 +206,13 @@ class PlanLogs(Mapping[str, Outline]):
         raise UsageError(f"none of {counted(listed, 'log')} is to be built: {'; '.join(reasons)}")
 
     def set_aside(self, log_ids: Sequence[str], why: str) -> None:
-        """Leaves a log with its passes to what the newest version has of it, since it was cut."""
+        """Keep the latest version's records of a log and its passes, as it was truncated."""
         self.shortened |= dict.fromkeys(log_ids, "") | {log_ids[0]: why}
         stay = np.setdiff1d(np.arange(len(self.files)), self.files.rows_of(log_ids))
         self.files, self._rows, self._states = self.files.take(stay), self._rows[stay], self._states[stay]
 
     def having(self, log_ids: Sequence[str]) -> list[str]:
-        """Those of these logs that are among them."""
+        """Return those of these logs that exist."""
         rows = self.files.rows_of(log_ids).tolist()
         return [log_id for log_id, row in zip(log_ids, rows, strict=True) if row >= 0]
 
@@ -242,17 +239,17 @@ class PlanLogs(Mapping[str, Outline]):
         return log_id in self.opened  # without opening it
 
     def rows(self, *states: State) -> Ints:
-        """Positions of the logs in some state, ascending."""
+        """Return positions of the logs in some state, ascending."""
         return np.flatnonzero(np.isin(self._states, states))
 
     def are_remembered(self, rows: Ints) -> NDArray[np.bool_]:
-        """Of logs at some positions, which are."""
+        """Mask of cached logs among those at some positions."""
         are: NDArray[np.bool_] = self._states[rows] == State.REMEMBERED
         return are
 
     def may_have_changed(self, rows: Ints) -> NDArray[np.bool_]:
-        """Of logs at some positions, which may hold another middle than when a build opened them."""
-        if self._reads_all:  # their content ids tell
+        """Mask of logs at some positions whose middle may have changed since a build opened them."""
+        if self._reads_all:  # their content ids show it
             return np.zeros(len(rows), bool)
         sizes = self.files.sizes(rows)
         may = np.isin(self._states[rows], (State.OPENED, State.LEFT)) & ((sizes < 0) | (sizes > _READ))
@@ -264,10 +261,10 @@ class PlanLogs(Mapping[str, Outline]):
         return int(np.count_nonzero(self._states == State.LEFT))
 
     def purged(self, before: Before) -> set[str]:
-        """The logs that were erased from the root, and must not come back with the content that they had.
+        """Return the logs that were erased from the root, and must not be built again with the same content.
 
         Args:
-            before: the newest version, whose logs leave if they were erased from it and aren't found.
+            before: the latest version, whose logs are removed if they were erased from it and aren't found.
         """
         if not len(self._purged):
             return set()
@@ -281,7 +278,7 @@ class PlanLogs(Mapping[str, Outline]):
         return there | {record.log_id for record in before.records(lost) if record.part in self._purged.parts}
 
     def _is_purged(self, row: int, log: LogFiles) -> bool:
-        """Whether a log has a content that was erased, by whichever `hash` that was known."""
+        """Return whether a log has erased content, by any `hash` recorded for it."""
         content, uris = self.content_of(row, log)
         if self._purged.has(content) or not self._purged.resembles(log.log_id, self._size_of(log)):
             return self._purged.has(content)
@@ -289,11 +286,11 @@ class PlanLogs(Mapping[str, Outline]):
         return any(self._purged.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
 
     def was_part_purged(self, part: str) -> bool:
-        """Whether the rows of a record were erased."""
+        """Return whether the rows of a record were erased."""
         return part in self._purged.parts
 
     def was_content_purged(self, content_id: str) -> bool:
-        """Whether a log of this content was erased, so that it stays out under any name."""
+        """Return whether a log with this content was erased, which excludes it under any name."""
         return bool(len(self._purged)) and self._purged.has(content_id)
 
     def purged_notes(self, log_ids: Collection[str]) -> Iterator[str]:
@@ -305,19 +302,19 @@ class PlanLogs(Mapping[str, Outline]):
         return namesake_warnings(self._purged, log_ids)
 
     def label_notes(self, staying: Collection[str]) -> Iterator[str]:
-        """Says what became of labels that vanished; and see `RecipeLabels.notes`."""
+        """Return notes on vanished labels; and see `RecipeLabels.notes`."""
         yield from self._vanished_notes
         if self.labels.types:
             yield from self.labels.notes(self.files.ids.to_pylist(), staying)
 
     def _size_of(self, log: LogFiles) -> int | None:
-        """Bytes of a log's files; None where nobody can tell."""
+        """Return the bytes of a log's files; None if unknown."""
         if not self._purged.knows_sizes or log.size is not None:
             return log.size
         return size_of_files(log.uris, self.options.storage_options)
 
     def sizes(self, rows: Ints) -> Ints:
-        """(M,) bytes of the files of logs at some positions; -1 where nobody can tell."""
+        """(M,) bytes of the files of logs at some positions; -1 if unknown."""
         sizes = self.files.sizes(rows)
         unknown = np.flatnonzero(sizes < 0)
         access = self.options.storage_options
@@ -326,10 +323,9 @@ class PlanLogs(Mapping[str, Outline]):
         return sizes
 
     def whole_digest(self, row: int, log: LogFiles, size: int) -> str | None:
-        """Digest of all bytes of a log of which another one has the content id; None where it can't be read.
+        """Digest all bytes of a log whose content id another one has; None if it can't be read.
 
-        "" where the content id says as much. What was read as a whole once is remembered, where a listing
-        shows that it didn't change.
+        "" if the content id covers all bytes. Digests are cached as long as listings show no change.
         """
         if self.is_whole_content(size):
             return ""
@@ -342,45 +338,45 @@ class PlanLogs(Mapping[str, Outline]):
         return known
 
     def is_whole_content(self, size: int) -> bool:
-        """Whether a content id covers all bytes of a log of so many; -1 where nobody can tell."""
+        """Return whether a content id covers all bytes of a log of this size; -1 if unknown."""
         return self._reads_all or 0 <= size <= _READ
 
     def own_split(self, log: LogFiles, uris: Sequence[str]) -> str:
-        """The split that a log falls into by its own name, or by what tables say of it."""
+        """Return the split of a log by its own name, or by tables."""
         return split_of(self._recipe, log.log_id, uris, log.split, log.catalogue)
 
     def split_of(self, log: LogFiles, uris: Sequence[str]) -> str:
-        """The split that a log falls into; of a duplicate that of the log whose content it has."""
+        """Return the split of a log; for a duplicate that of the log with its content."""
         duplicate = self.duplicates.get(log.log_id)
         return self.own_split(log, uris) if duplicate is None else duplicate.split
 
     def set_duplicates(self, found: Iterable[Duplicate]) -> None:
-        """Notes which logs have the content of another one, and leaves some of them out."""
+        """Record duplicates, and leave some of them out."""
         self.duplicates = {one.log_id: one for one in found}
         rows = self.files.rows_of([one.log_id for one in self.duplicates.values() if one.is_left_out])
         rows = rows[rows >= 0]  # without those of which only rows are left
         if not len(rows):
             return
         if not np.isin(self.rows(State.OPENED, State.LEFT, State.REMEMBERED), rows, invert=True).any():
-            self.open(rows[:1])  # to hold the recipe to, where only rows of logs that are gone stay
+            self.open(rows[:1])  # to check the recipe if only rows of missing logs are kept
         self._states[rows] = State.DUPLICATE
         names = self.files.ids.take(rows).to_pylist()
         self._left_out = {name: self.opened.pop(name) for name in names if name in self.opened}
 
     def is_listed(self, log_id: str) -> bool:
-        """Whether a log of this name is found, and isn't left out."""
+        """Return whether a log of this name is found, and not left out."""
         row = self.files.rows_of([log_id])[0]
         return bool(row >= 0 and self._states[row] not in (State.DUPLICATE, State.FAILED))
 
     def open_some(self, rows: Ints) -> None:
-        """Opens logs that are to be built; of many a sample, spread evenly over their names.
+        """Open logs to build; of many a sample, spread evenly over their names.
 
         Raises:
             LogReadError: see `open`.
         """
         chosen = _spread(rows, self._sample)
         if len(self._purged):
-            # Whether one that was purged is there again, under whichever name, its content says.
+            # The content shows whether a purged one is back under any name.
             may_have = self._purged.may_have
             same = [row for row, log in self.at(rows) if may_have(log.log_id, self._size_of(log))]
             chosen = np.union1d(chosen, np.array(same, np.int64))
@@ -388,7 +384,7 @@ class PlanLogs(Mapping[str, Outline]):
         self.open(chosen)
 
     def open(self, rows: Ints) -> None:
-        """Opens logs, so that no more is remembered of them than what they hold now.
+        """Open logs, replacing what is cached of them.
 
         Raises:
             LogReadError: logs can't be read (under `on_error: fail`, or none can); lists all of them.
@@ -407,7 +403,7 @@ class PlanLogs(Mapping[str, Outline]):
         self._check_failed()
 
     def leave_out(self, row: int, log: LogFiles, why: str) -> None:
-        """Leaves a log out that was to be built, like one that can't be read.
+        """Leave out a log that was to be built, like an unreadable one.
 
         Raises:
             LogReadError: see `open`.
@@ -422,7 +418,7 @@ class PlanLogs(Mapping[str, Outline]):
             raise LogReadError(list_failures((why for _, why in self.failed), len(self.files)))
 
     def open_one(self, log: LogFiles) -> Outline | str:
-        """A log, or why it can't be read."""
+        """Return a log, or why it can't be read."""
         try:
             opened = self._outline(open_log(log.uris, self.options, log.log_id))
             check_files(log, lambda uris: open_log(uris, self.options))
@@ -431,15 +427,14 @@ class PlanLogs(Mapping[str, Outline]):
             return str(error)
         except (LogloomError, *NOT_OF_THE_LOG):
             raise
-        except Exception as error:  # whatever else a library raises of a log
+        except Exception as error:  # any other error of a library for a log
             return f"{log.uris[0]}: {type(error).__name__}: {error}"
         return opened
 
     def resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
-        """The recipe's plan for all the logs; see `logloom.transforms.rows.plan.resolve`.
+        """Resolve the recipe for all the logs; see `logloom.transforms.rows.plan.resolve`.
 
-        Of those that are left to workers, more are opened as long as none of the others tells what the plan
-        has to know.
+        More of those left to workers are opened as long as the others lack information for the plan.
         """
         while self.num_left:
             try:
@@ -457,12 +452,12 @@ class PlanLogs(Mapping[str, Outline]):
         return int(np.count_nonzero(self._states == State.REMEMBERED))
 
     def _seen(self) -> set[str]:
-        """The topics that a log has which is opened or remembered."""
+        """Return the topics of an opened or cached log."""
         known = [alike.topics.keys() for alike in self._alike()]
         return set().union(*known, *(log.summary.topics.keys() for log in self.opened.values()))
 
     def _alike(self) -> list[Alike]:
-        """The remembered logs, together those that define topics alike."""
+        """Group the cached logs with equal definitions of topics."""
         rows = self.rows(State.REMEMBERED)
         kinds = self._before.kinds[self._rows[rows]]
         return [
@@ -471,10 +466,9 @@ class PlanLogs(Mapping[str, Outline]):
         ]
 
     def _resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
-        """The plan for the logs that are opened or remembered.
+        """Resolve the recipe for the opened and cached logs.
 
-        Of those that are remembered it opens the first that defines a topic in its way. What doesn't fit
-        these is said of what all of them hold now.
+        The first cached log with each definition of a topic is opened. Mistakes refer to current contents.
         """
         while self.num_remembered:
             failed = len(self.failed)
@@ -483,7 +477,7 @@ class PlanLogs(Mapping[str, Outline]):
                     self._recipe, self, allow_derive, self._alike(), self.labels.types, self._known
                 )
             except OF_CONTENT:
-                # Without those that turned out to be unreadable, where these may be skipped.
+                # Without those that turned out to be unreadable, if these may be skipped.
                 self.open(self.rows(State.REMEMBERED) if len(self.failed) == failed else self.rows())
         logs = self or self._left_out or self._waiting
         return resolve(self._recipe, logs, allow_derive, labels=self.labels.types, known=self._known)
@@ -493,7 +487,9 @@ class PlanLogs(Mapping[str, Outline]):
         return zip(rows.tolist(), self.files.at(rows), strict=True)
 
     def content_of(self, row: int, log: LogFiles) -> tuple[str, tuple[str, ...]]:
-        """The content id of the log at a position, and its URIs in the order in which they are joined."""
+        """Return the content id of the log at a position, and its URIs in the order in which they are
+        joined.
+        """
         if log.log_id in self.opened:
             summary = self.opened[log.log_id].summary
             return summary.content_id, summary.uris
@@ -501,7 +497,7 @@ class PlanLogs(Mapping[str, Outline]):
         return remembered.content_id, remembered.uris
 
     def contents(self, rows: Ints) -> pa.Array:
-        """Content ids of remembered logs."""
+        """Return content ids of cached logs."""
         import pyarrow as pa
 
         text = self._before.contents[self._rows[rows]].tobytes().hex().encode()
@@ -510,7 +506,7 @@ class PlanLogs(Mapping[str, Outline]):
         return held.cast(pa.string())
 
     def unfinished(self) -> Iterator[str]:
-        """Says which files their recorder hasn't closed, so that a later build may find more in them."""
+        """List files that their recorder hasn't closed, so that a later build may find more in them."""
         known = {log_id: outline.summary.unfinished for log_id, outline in self.opened.items()}
         open_ends = np.fromiter(self._before.unfinished, np.int64, len(self._before.unfinished))
         rows = np.flatnonzero(np.isin(self._rows, open_ends) & (self._states == State.REMEMBERED))
@@ -518,19 +514,19 @@ class PlanLogs(Mapping[str, Outline]):
             known[log.log_id] = self._before.unfinished[int(self._rows[row])]
         for _, files in sorted(known.items()):
             for uri, why in sorted(files.items()):
-                yield f"{uri}: {unfinished_words(why)}; what is in it now is built"
+                yield f"{uri}: {unfinished_words(why)}; its current content is built"
 
     @property
     def remembers(self) -> bool:
-        """Whether the next plan may know by its listing what this build opens."""
+        """Whether the next plan may use a cache of the logs that this build opens."""
         return not (self._reads_all or self._splits) and self._limit is None
 
     def bytes_to_compare(self, rows: Ints) -> int:
-        """How much is read of logs to make their content ids, as far as listings tell; 0 of ends of files."""
+        """Return the bytes to read for content ids, as far as listings show; 0 for ends of files."""
         return int(self.files.sizes(rows).clip(0).sum()) if self._reads_all else 0
 
     def memory(self) -> Memory | None:
-        """What the next plan may remember; None where that is what this one did."""
+        """Return the cache for the next plan; None if it is unchanged."""
         if not self.remembers:
             return None
         shared: dict[Any, Any] = {}
@@ -547,7 +543,7 @@ class PlanLogs(Mapping[str, Outline]):
 
 
 def _without(found: LogList, log_ids: Collection[str]) -> LogList:
-    """The logs but for some."""
+    """Return the logs without some."""
     if not log_ids:
         return found
     leaving = found.rows_of(log_ids)
@@ -555,24 +551,24 @@ def _without(found: LogList, log_ids: Collection[str]) -> LogList:
 
 
 def _changing(found: LogList, before_ns: int, access: Mapping[str, Any]) -> set[str]:
-    """The logs that may still be written, as files of them changed after some time."""
+    """Return the logs that may still be written, as files of them changed after some time."""
     settled = ahead(lambda log: (log.log_id, has_settled(log, before_ns, access)), found, threads=_SETTLING)
     return {log_id for log_id, is_settled in settled if not is_settled}
 
 
 def _spread(rows: Ints, most: int | None) -> Ints:
-    """So many of the positions, the first and the last among them; all where there are no more."""
+    """Select this many positions, including the first and the last; all if there are no more."""
     if most is None or len(rows) <= most:
         return rows
     return rows[np.arange(most) * (len(rows) - 1) // max(most - 1, 1)]
 
 
 def save_memory(memory: Memory | None, wholes: Mapping[str, str], store: Store) -> None:
-    """Keeps what the next plan may remember; a root that takes none has its logs opened again.
+    """Save the cache for the next plan; a read-only root has its logs opened again.
 
     Args:
-        wholes: digests of logs of equal content id, see `PlanLogs.whole_digest`; without any, those that are
-            there stay.
+        wholes: digests of logs of equal content id, see `PlanLogs.whole_digest`; without any, existing ones
+            are kept.
     """
     try:
         if memory is not None:
@@ -584,7 +580,7 @@ def save_memory(memory: Memory | None, wholes: Mapping[str, str], store: Store) 
 
 
 def list_failures(failed: Iterable[str], total: int) -> str:
-    """Why logs can't be built, as one text."""
+    """Explain in one text why logs can't be built."""
     lines = list(failed)
     if len(lines) == 1:
         return lines[0]

@@ -1,6 +1,6 @@
-"""Versions that follow the newest one of a root: what plans of builds and of conversions share.
+"""The next version of a root: what plans of builds and of conversions share.
 
-Here: which version follows, what the newest one says of its logs, and what changes in that.
+Here: its number, log records of the latest one, and changes of these.
 Elsewhere: the plans (logloom.pipelines.plan.plan, logloom.pipelines.convert.plan), merging
 (logloom.io.catalog.page_merge).
 """
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
-_COMPARED = 10_000  # names of logs that one that isn't known is held against
-_SHOWN = 20  # names of logs that a plan tells of
-# Columns that nearly every plan asks for, one after the other; together they take each shard once.
+_COMPARED = 10_000  # names of logs that an unknown one is compared with
+_SHOWN = 20  # names of logs listed by a plan
+# Columns that nearly every plan reads, one after the other; together they read each page once.
 _PLANNED = (
     "log_id",
     "key",
@@ -60,15 +60,15 @@ _PLANNED = (
 
 
 def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
-    """The newest version, None in a new root; and what the `Target` that follows it says of both.
+    """Return the latest version, None in a new root; and the `Target` that follows it.
 
     Raises:
-        DatasetError: the manifest of the newest one is lost, or damaged.
+        DatasetError: the manifest of the latest one is missing or damaged.
     """
     begun = {"run": new_run(), "started": clock()}
     numbers = all_versions(store)
     if numbers.is_newest_lost:
-        raise lost_manifest(store, numbers.lost[-1])  # whose number would be taken by another version
+        raise lost_manifest(store, numbers.lost[-1])  # whose number another version would take
     store = replace(store, fan_out=FAN_OUT)
     if not numbers.there:
         return None, {"store": store, "number": numbers.next, "parent": None, **begun}
@@ -85,12 +85,12 @@ def next_version(store: Store) -> tuple[Manifest | None, dict[str, Any]]:
 
 
 def new_run() -> str:
-    """What a build, or a repair, is called in runs/."""
+    """Return the name of a build, or a repair, in runs/."""
     return uuid.uuid4().hex[:12]
 
 
 class KnownLog(NamedTuple):
-    """What a plan asks of each log of the newest version."""
+    """Values that a plan needs of each log of the latest version."""
 
     key: str
     status: str
@@ -98,15 +98,14 @@ class KnownLog(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptLogs:
-    """How many logs of the newest version stay in the next one, and by split how many of them have how many
-    rows."""
+    """Number of logs of the latest version kept in the next one, and by split the number of logs and rows."""
 
     logs: int = 0
     splits: tuple[tuple[str, int, int], ...] = ()
 
 
 class Before:
-    """The logs of the newest version, as columns; `known` are all of them as objects, by log_id."""
+    """The logs of the latest version, as columns; `known` are all of them as objects, by log_id."""
 
     def __init__(self, parent: Manifest | None):
         self.parent = parent
@@ -115,12 +114,12 @@ class Before:
 
     @property
     def schema(self) -> Schema | None:
-        """Its columns; None where there is no version."""
+        """Its columns; None if there is no version."""
         return None if self.parent is None else Schema.from_json(self.parent.schema)
 
     @cached_property
     def known(self) -> Mapping[str, KnownLog]:
-        columns = self._logs.columns("log_id", "key", "status").to_pydict()  # all that a conversion asks for
+        columns = self._logs.columns("log_id", "key", "status").to_pydict()  # all that a conversion needs
         pairs = zip(columns["key"], columns["status"], strict=True)
         return dict(zip(columns["log_id"], map(KnownLog._make, pairs), strict=True))
 
@@ -130,7 +129,7 @@ class Before:
         return self.column("log_id").combine_chunks()
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """What it says of each log, see `LogRecords.columns`."""
+        """Return a column of its logs, see `LogRecords.columns`."""
         if name in _PLANNED:
             self._logs.columns(*_PLANNED)
         return self._logs.column(name)
@@ -143,15 +142,15 @@ class Before:
         return frozenset(self.ids.take(self._logs.where("status", [LogStatus.dropped])).to_pylist())
 
     def rows_of(self, log_ids: Iterable[str] | pa.Array) -> NDArray[np.int64]:
-        """Where it has these logs; -1 for one that it hasn't."""
+        """Return the rows of these logs; -1 for unknown ones."""
         return rows_in(self.ids, log_ids)
 
     def having(self, log_ids: Collection[str]) -> list[str]:
-        """Those of these logs that it has."""
+        """Return those of these logs that it has."""
         return [log_id for log_id, row in zip(log_ids, self.rows_of(log_ids), strict=True) if row >= 0]
 
     def missing_from(self, log_ids: pa.Array) -> list[str]:
-        """Its logs that are none of these; ascending."""
+        """Return its logs that aren't among these; ascending."""
         import pyarrow.compute as pc
 
         found: list[str] = self.ids.filter(pc.invert(pc.is_in(self.ids, log_ids))).to_pylist()
@@ -164,7 +163,7 @@ class Before:
         )
 
     def with_passes(self, log_ids: Collection[str]) -> list[str]:
-        """Those of these logs that it has, and their later passes."""
+        """Return those of these logs that it has, and their later passes."""
         import pyarrow.compute as pc
 
         if not log_ids:
@@ -175,11 +174,11 @@ class Before:
         return [*self.having(log_ids), *passes]
 
     def records(self, log_ids: Iterable[str]) -> Iterator[LogRecord]:
-        """The records of some of its logs, in their order there."""
+        """Return the records of some of its logs, in order."""
         return self._logs.take(np.sort(self.rows_of(log_ids)))
 
     def changes(self, records: Sequence[LogRecord], gone: Iterable[str]) -> tuple[LogRecord, ...]:
-        """Records that say something else than before, and marks of logs that leave, by log_id."""
+        """Return changed records, and marks of removed logs, by log_id."""
         rows = self.rows_of([record.log_id for record in records])
         before = {record.log_id: record for record in self._logs.take(np.sort(rows[rows >= 0]))}
         changed = [record for record in records if before.get(record.log_id) != record]
@@ -187,10 +186,10 @@ class Before:
         return tuple(sorted([*changed, *marks], key=operator.attrgetter("log_id")))
 
     def kept(self, *but_for: Collection[str] | pa.Array, moved: Sequence[LogRecord] = ()) -> KeptLogs:
-        """What stays of it, without the logs of these names.
+        """Return what is kept of it, without the logs of these names.
 
         Args:
-            moved: records that stay, but in another split.
+            moved: kept records with another split.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -210,7 +209,7 @@ class Before:
 
 
 def passes_of(logs: LogRecords, log_id: str) -> Iterator[LogRecord]:
-    """The records of the later passes of a log."""
+    """Return the records of the later passes of a log."""
     whole = logs.find(log_id)
     if whole is None or not whole.uris:
         return
@@ -222,7 +221,7 @@ def passes_of(logs: LogRecords, log_id: str) -> Iterator[LogRecord]:
 
 
 def check_whole(store: Store, logs: LogRecords, log_ids: Collection[str]) -> None:
-    """Checks that none of these logs is a later pass of a log that isn't among them.
+    """Check that none of these logs is a later pass of a log that isn't among them.
 
     Raises:
         UsageError: one is.
@@ -237,7 +236,7 @@ def check_whole(store: Store, logs: LogRecords, log_ids: Collection[str]) -> Non
 
 
 def where_logs_are(root: str, logs: LogRecords, log_id: str) -> str:
-    """What a message adds on a log that a version doesn't have: the nearest one, and what lists all."""
+    """Extend a message on an unknown log by the nearest one, and a way to list all."""
     hint = ""
     if len(logs) <= _COMPARED:
         with contextlib.suppress(DatasetError):  # the message is about something else
@@ -246,50 +245,51 @@ def where_logs_are(root: str, logs: LogRecords, log_id: str) -> str:
 
 
 def left_out_note(store: Store, log_ids: Collection[str]) -> list[str]:
-    """Says which logs a build leaves out because somebody dropped them."""
+    """List the dropped logs that a build leaves out."""
     if not log_ids:
         return []
-    them = "it" if len(log_ids) == 1 else "them"
+    they_were = "it was" if len(log_ids) == 1 else "they were"
+    names = some_of(sorted(log_ids))
     return [
-        f"{counted(len(log_ids), 'log')} left out, as somebody dropped {them} ({some_of(sorted(log_ids))}); "
-        f"`logloom drop --undo {store.uri} LOG` takes that back"
+        f"{counted(len(log_ids), 'log')} left out, as {they_were} dropped ({names}); "
+        f"`logloom drop --undo {store.uri} LOG` undoes that"
     ]
 
 
 def purged_notes(purged: Purged, log_ids: Collection[str]) -> Iterator[str]:
-    """Says which logs a build leaves out since they were purged."""
+    """List the purged logs that a build leaves out."""
     for log_id in sorted(log_ids)[:_SHOWN]:
         why = "it was purged" if purged.has_named(log_id) else "it has the content of a log that was purged"
         yield f"{log_id}: left out, since {why}"
     if len(log_ids) > _SHOWN:
-        yield f"{len(log_ids):,} logs left out, since they were purged; the first {_SHOWN} are named"
+        yield f"{len(log_ids):,} logs left out, as they were purged; the first {_SHOWN} are listed"
 
 
 def namesake_warnings(purged: Purged, log_ids: Iterable[str]) -> Iterator[BuildWarning]:
-    """A warning of each log to build that has the name of a purged one, and another content."""
+    """Return a warning for each log to build that has the name of a purged one, and another content."""
     for log_id in sorted(log_id for log_id in log_ids if purged.had_whole(log_id)):
         yield BuildWarning(
             f"{log_id}: a log of this name was purged. This one has another content, so it is built; if it "
-            "is a copy that was packed anew, take its files out of the recipe's reach"
+            "is a repacked copy, exclude its files from the recipe's `logs`"
         )
 
 
 def with_changes(job: AnyTarget, changes: Sequence[LogRecord]) -> AnyTarget:
-    """A job whose changes of the parent's records lie in the root, where its workers find them."""
+    """Return a job whose changes of the parent's records are in the root, where its workers read them."""
     return replace(job, changes=write_records(job.store, changes, runs_folder(job.number)).shards)
 
 
 def is_unchanged(job: Target, parent: Manifest) -> bool:
-    """Whether a version of the parent's logs, none of which changed, would say what its parent says."""
+    """Return whether a version of the parent's unchanged logs would equal its parent."""
     outputs = {name: options.model_dump(mode="json") for name, options in job.outputs.items()}
     same_rows = parent.plan == job.plan_identity and dict(parent.outputs) == outputs
     same_keep = parent.recipe.get("keep") == job.recipe.get("keep")
-    # No row depends on these, but who draws a version reads them in its recipe.
+    # No row depends on these, but viewers of a version read them in its recipe.
     same_frames = _frames(parent.recipe) == _frames(job.recipe)
     return same_rows and parent.name == job.name and same_keep and same_frames
 
 
 def _frames(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """In which frames columns lie, of those of which a recipe says it; none of a conversion."""
+    """Return the frames of columns for which a recipe defines one; none for a conversion."""
     columns = recipe.get("columns") or {}
     return {name: column["frame"] for name, column in columns.items() if column.get("frame")}

@@ -1,8 +1,8 @@
-"""Planning a build: what a recipe means for these logs and this root, before anything is written.
+"""Plan a build: apply a recipe to its logs and root, before anything is written.
 
-Here: setting built against reused work.
-Elsewhere: the recipe (logloom.recipe), which logs are opened (logloom.pipelines.plan.logs), their meeting
-(logloom.transforms.rows.plan.resolve), building (logloom.pipelines.build.build).
+Here: separating work from what is reused.
+Elsewhere: the recipe (logloom.recipe), opening logs (logloom.pipelines.plan.logs), resolving the recipe for
+them (logloom.transforms.rows.plan.resolve), building (logloom.pipelines.build.build).
 """
 
 from __future__ import annotations
@@ -113,12 +113,12 @@ def plan_build(
     compare: bool = True,
     on_opened: Callable[[int, int], None] = lambda done, total: None,
 ) -> BuildPlan:
-    """The plan of a build; versions have the same bytes, whatever it leaves to workers.
+    """Plan a build; versions have the same bytes, regardless of what the plan leaves to workers.
 
     Args:
         recipe: what to build, and from which logs.
         root: URI of the dataset's root.
-        base: the folder that relative log URIs start from.
+        base: the folder that relative log URIs are resolved against.
         limit: only the first logs, for a trial.
         settings: of this build: what is read back, what refuses the commit, labels.
         py_files: Python files with functions that columns are derived by.
@@ -129,7 +129,7 @@ def plan_build(
         on_opened: called with how many logs have been opened, of how many.
 
     Raises:
-        UsageError: the recipe, a log's name or the root is wrong; lists everything that is.
+        UsageError: the recipe, a log's name or the root is wrong; lists all mistakes.
         LogReadError, InputError: logs can't be read (under on_error fail), or vanished; lists all of them.
 
     Examples:
@@ -167,7 +167,7 @@ def _check_outputs(recipe: Recipe) -> None:
 
 
 def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> LogJob:
-    """What a recipe says of its job, and more."""
+    """Make the job of a recipe."""
     outputs, references = resolved_references(_outputs(recipe), store.options)
     return LogJob(
         store=store,
@@ -181,7 +181,7 @@ def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> LogJob:
 
 
 def _waiting(store: Store, recipe: Recipe, logs: PlanLogs, before: Before) -> list[str]:
-    """Says which logs are left out, for good or for this build."""
+    """List the logs that are left out, permanently or in this build."""
     dropped = left_out_note(store, before.left_out)
     if not logs.unsettled:
         return dropped
@@ -193,18 +193,18 @@ def _waiting(store: Store, recipe: Recipe, logs: PlanLogs, before: Before) -> li
 
 
 def _hash_note(recipe: Recipe, parent: Manifest | None) -> list[str]:
-    """Says why every log counts as new where content ids were made otherwise before."""
+    """Explain why every log counts as new if content ids were made differently before."""
     before = parent.recipe.get("hash", "ends") if parent is not None else recipe.hash
     if parent is None or before == recipe.hash:
         return []
     return [
         f"version {parent.version} knows logs by `hash: {before}`, this build by `hash: {recipe.hash}`: "
-        "other content ids, so every log counts as new and is built again"
+        "content ids differ, so every log counts as new and is built again"
     ]
 
 
 def _dependency_note(job: LogJob, parent: Manifest | None) -> list[str]:
-    """Says which code or file makes the rows of logs other ones than before."""
+    """List changed code and files that affect rows."""
     if parent is None:
         return []
     before, now = parent.dependencies, job.dependencies
@@ -212,37 +212,36 @@ def _dependency_note(job: LogJob, parent: Manifest | None) -> list[str]:
     if not differing:
         return []
     return [
-        f"changed since version {parent.version}, so rows that depend on them are built again: "
-        f"{some_of(differing)}"
+        f"changed since version {parent.version}, so dependent rows are built again: {some_of(differing)}"
     ]
 
 
 def _sample_note(logs: PlanLogs, num_compared: int) -> list[str]:
-    """Says which logs a recipe was held to, where workers open the others, and compare some."""
+    """List the logs that the recipe was checked with, if workers open the others, and compare some."""
     if not logs.num_left:
         return []
     some = sorted(logs.opened)
     total = counted(len(some) + logs.num_left, "log")
-    note = f"opened {len(some)} of {total} to hold the recipe to ({some_of(some)}); workers open the others"
-    same = f", and build those of {counted(num_compared, 'log')} of the newest version that changed"
+    note = f"opened {len(some)} of {total} to check the recipe ({some_of(some)}); workers open the others"
+    same = f", and rebuild those of {counted(num_compared, 'log')} of the latest version that changed"
     return [note + same * bool(num_compared)]
 
 
 def _mended_note(log_ids: Sequence[str]) -> list[str]:
-    """Says which logs are built again that were damaged."""
+    """List damaged logs that are built again."""
     if not log_ids:
         return []
     was = f"{counted(len(log_ids), 'log that was', 'logs that were')} skipped or salvaged"
-    now = f"{'is' if len(log_ids) == 1 else 'are'} read again, as files may be whole now"
+    now = f"{'is' if len(log_ids) == 1 else 'are'} read again, as files may have been repaired"
     return [f"{was} {now} ({some_of(log_ids)})"]
 
 
 def resolved_references(
     outputs: Mapping[str, BaseModel], storage_options: Mapping[str, Any]
 ) -> tuple[dict[str, BaseModel], dict[str, str]]:
-    """Outputs that point into the versions that are there now, and by output the digest of these.
+    """Resolve outputs that refer to present versions; return also the digest of these by output.
 
-    Workers would find later ones, and write other bytes under the same identity.
+    Workers might find later ones, and write different bytes under the same identity.
     """
     found, digests = dict(outputs), dict[str, str]()
     for output, options in outputs.items():
@@ -254,28 +253,28 @@ def resolved_references(
 
 
 def _outputs(recipe: Recipe) -> Mapping[str, BaseModel]:
-    """The options of each output.
+    """Return the options of each output.
 
     Raises:
-        UsageError: an option, which manifests hold, has credentials in it.
+        UsageError: an option contains credentials, and manifests store it.
     """
     outputs = recipe.output_options()
     for output, options in outputs.items():
         text = options.model_dump_json()
         if shown(text) != text:
             raise UsageError(
-                f"outputs.{output}: a URI has credentials in it, and versions keep it: give them by "
-                "--storage-option, or by the environment"
+                f"outputs.{output}: a URI contains credentials, and versions store it; pass them by "
+                "--storage-option, or in the environment"
             )
     return outputs
 
 
 def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
-    """Those of the logs that are built; a build has checked those of the others.
+    """Check names of logs to build; earlier builds have checked the others.
 
     Raises:
-        UsageError: lists the logs whose names an output can't hold, under `on_error: fail`.
-        LogReadError: these are all logs.
+        UsageError: lists the logs with names that an output doesn't support, under `on_error: fail`.
+        LogReadError: all logs have such names.
     """
     found = [
         (row, log, problem)
@@ -291,7 +290,7 @@ def _check_names(outputs: Mapping[str, BaseModel], logs: PlanLogs) -> None:
 
 
 def _compared(job: LogJob, before: Before, logs: PlanLogs) -> Ints:
-    """The logs whose keys tell whether they changed, and so whether there is anything to do."""
+    """Return the logs whose keys show whether they changed, and so whether there is work."""
     if before.parent is None or not is_unchanged(job, before.parent):
         return logs.rows()
     left = logs.rows(State.LEFT)
@@ -307,10 +306,10 @@ def _with_changed_opened(
     notes: tuple[str, ...],
     allow_derive: Sequence[str],
 ) -> tuple[LogJob, tuple[str, ...]]:
-    """Opens logs that are to be compared, and remembered ones that have to be built, of many a sample.
+    """Open logs to compare, and cached ones that have to be built, of many a sample.
 
     Returns:
-        The job and notes by what these hold.
+        The job and notes after opening these.
     """
     compared = _compared(job, before, logs) if compare else logs.rows()
     logs.open(compared)
@@ -330,7 +329,7 @@ def _with_changed_opened(
 def _against_parent(
     job: LogJob, recipe: Recipe, before: Before, logs: PlanLogs, notes: Sequence[str]
 ) -> BuildPlan:
-    """Sorts the logs into those to read, those whose records stay, and those that are gone."""
+    """Sort the logs into those to read, those whose records are kept, and missing ones."""
     parent, compared = before.parent, _compared(job, before, logs)
     purged = logs.purged(before)
     planned, unfit = _to_build(job, recipe, logs, before, purged)
@@ -384,7 +383,7 @@ def _against_parent(
         num_purged=int(np.count_nonzero(logs.files.rows_of(purged) >= 0)),
     )
     bundle = bundle_size(plan.num_partitions)
-    # Whether files of damaged logs are whole now, only building them tells.
+    # Only building damaged logs shows whether their files were repaired.
     may_stay = len(compared) > 0 or len(mended) > 0
     return replace(plan, job=replace(job, bundle=bundle, if_changed=may_stay))
 
@@ -392,12 +391,12 @@ def _against_parent(
 def _lost(
     gone: Sequence[str], leaving: Collection[str], purged: Collection[str], before: Before
 ) -> list[str]:
-    """The logs of the newest version that the next one lacks, in order."""
+    """Return the logs of the latest version that the next one lacks, in order."""
     return sorted({*gone, *before.having({*leaving, *purged})})
 
 
 def _check_index(recipe: Recipe, logs: PlanLogs, before: Before, staying: Sequence[str]) -> None:
-    """Holds the index of a table of logs to the records that stay."""
+    """Check the index of a table of logs against kept records."""
     if isinstance(recipe.logs, LogTable):
         check_index(logs.sources[0], recipe.logs.index, logs.files, before.records(staying))
 
@@ -410,7 +409,7 @@ def _notes(
     planned: Sequence[PlannedLog],
     num_compared: int,
 ) -> Iterator[str]:
-    """What people should know of logs that are built, and of logs that wait."""
+    """Return notes on logs to build, and on logs that wait."""
     yield from _hash_note(recipe, before.parent)
     yield from _dependency_note(job, before.parent)
     yield from _sample_note(logs, num_compared)
@@ -423,19 +422,19 @@ def _notes(
 
 
 def _warnings(logs: PlanLogs, planned: Sequence[PlannedLog]) -> Iterator[BuildWarning]:
-    """What may be wrong with logs that are built."""
+    """Return warnings about logs to build."""
     for log in planned:
-        # Of a log that may stay as it is in the newest version, only building it tells what is new.
+        # For a log that may be unchanged, only building it shows what is new.
         yield from log.warnings if log.task.replaces is None else ()
     yield from logs.namesake_warnings(log.task.log_id for log in planned)
     yield from duplicate_warnings(logs.duplicates)
 
 
 def _logs_gone(logs: PlanLogs, before: Before, others: Sequence[str]) -> tuple[list[str], set[str]]:
-    """The logs of the newest version that are gone, and passes of logs that have fewer now.
+    """Return missing logs of the latest version, and passes of logs that have fewer now.
 
     Args:
-        others: logs that are missing for another reason.
+        others: logs that are absent for another reason.
     """
     there = before.left_out.union(others, logs.shortened)
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
@@ -444,7 +443,7 @@ def _logs_gone(logs: PlanLogs, before: Before, others: Sequence[str]) -> tuple[l
 
 
 def _passes_gone(gone: Sequence[str], logs: PlanLogs, before: Before) -> set[str]:
-    """The passes of the newest version that are gone while their logs, which changed, are found."""
+    """Return missing passes of the latest version whose logs changed and are found."""
     whole = before.later_passes(gone)
     rows = logs.files.rows_of(whole.values()).tolist()
     return {log_id for log_id, row in zip(whole, rows, strict=True) if row >= 0}
@@ -453,7 +452,7 @@ def _passes_gone(gone: Sequence[str], logs: PlanLogs, before: Before) -> set[str
 def _to_build(
     job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, purged: Collection[str]
 ) -> tuple[list[PlannedLog], list[LogRecord]]:
-    """Those of the opened logs whose records don't stay, and records of those that can't be built.
+    """Return the opened logs whose records aren't current, and records of those that can't be built.
 
     Raises:
         LogReadError: some can't be built, under `on_error: fail`; lists all of them.
@@ -477,7 +476,7 @@ def _to_build(
             planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
         except (RecipeError, StorageError, *NOT_OF_THE_LOG):
             raise
-        except Exception as error:  # whatever is odd about a log stays in that log
+        except Exception as error:  # anomalies of a log stay in that log
             failed.append(failure_of(job, task.log_id, "", error))
             records.append(skipped_record(task, failed[-1:]))
     if failed and job.on_error == "fail":
@@ -486,9 +485,9 @@ def _to_build(
 
 
 class _Held:
-    """Holds opened logs to a plan; those that define topics alike once.
+    """Checks opened logs against a plan, once per equal definition of topics.
 
-    Under `on_error: fail` the plan was made of all of them, and fits.
+    Under `on_error: fail` the plan was made from all of them, and fits.
     """
 
     def __init__(self, plan: RowPlan, recipe: Recipe):
@@ -505,14 +504,13 @@ class _Held:
 
 
 def _told_by_workers(left: ListedTasks, rows: Ints, before: Before, logs: PlanLogs) -> ListedTasks:
-    """The logs of which workers tell whether their records stay."""
+    """Return the logs that workers compare with their records."""
     keys, parts = _keys_before(logs, rows, before), replaced_parts(logs, before, rows)
     return replace(left, rows=rows, before=keys, replaces=parts)
 
 
 def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
-    """(M,) keys of the records of logs that the newest version has; null of a log that is back, which is no
-    longer kept."""
+    """(M,) keys of the latest version's records; null for a kept log that is found again."""
     import pyarrow.compute as pc
 
     found = before.rows_of(logs.files.ids.take(rows))
@@ -528,12 +526,14 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
 
 def _check_vanished(recipe: Recipe, gone: Sequence[str]) -> None:
     """
+    Check for missing logs.
+
     Raises:
-        InputError: logs are gone, under `vanished: fail`, the default.
+        InputError: logs are missing, under `vanished: fail`, the default.
     """
     if recipe.vanished == "fail" and gone:
         raise InputError(
-            f"{counted(len(gone), 'log')} of the newest version can't be found by `logs` any more "
-            f"({some_of(gone)}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave "
-            "them out"
+            f"{counted(len(gone), 'log')} of the latest version can't be found by `logs` any more "
+            f"({some_of(gone)}): set `vanished: keep` to keep their rows, or `vanished: drop` to leave them "
+            "out"
         )

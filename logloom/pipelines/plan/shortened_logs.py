@@ -1,11 +1,11 @@
-"""Logs that were cut since the newest version was built from them, as by a copy that failed half-way.
+"""Logs that were truncated since the latest version was built from them, e.g. by an interrupted copy.
 
 Here: `set_shortened_aside`, by the recipe's `shortened`.
-Elsewhere: logs whose files are gone, and the records of those that keep their rows (kept_logs).
+Elsewhere: missing logs, and the records of those that keep their rows (kept_logs).
 
 A version records the bytes of each log's files. Only logs whose files have fewer are opened: such a log was
-shortened if it can't be read, or if a topic that the version took messages of has fewer. So one that was
-packed anew, or lost only topics that nobody asked for, is built like any log that changed.
+shortened if it can't be read, or if a topic that the version used has fewer messages. A repacked log, or one
+that lost only unused topics, is built like any changed log.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from logloom.transforms.rows.accounts import Tally
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SHOWN = 20  # logs in a message
-_THREADS = 16  # that ask a file system for sizes
+_SHOWN = 20  # logs listed in a message
+_THREADS = 16  # threads that request sizes
 
 
 def set_shortened_aside(recipe: Recipe, store: Store, logs: PlanLogs, before: Before) -> None:
-    """Sets logs aside that were cut, so that the rows of the newest version stay, or refuses them.
+    """Keep the latest version's rows of truncated logs, or refuse these.
 
     Raises:
-        LogReadError: `shortened: fail`, the default, and some were; lists them.
+        LogReadError: there are some under `shortened: fail`, the default; lists them.
     """
     if before.parent is None or recipe.shortened == "build":
         return
@@ -54,15 +54,18 @@ def set_shortened_aside(recipe: Recipe, store: Store, logs: PlanLogs, before: Be
     if found and recipe.shortened == "fail":
         lines = [*itertools.islice(found.values(), _SHOWN), *["…"] * (len(found) > _SHOWN)]
         raise LogReadError(
-            "\n".join(lines) + "\nCopy the files again; or set `shortened: keep` to keep the rows of "
-            f"{version}, or `shortened: build` to build what the files hold now"
+            "\n".join(lines)
+            + (
+                f"\nCopy the files again; or set `shortened: keep` to keep the rows of {version}, or "
+                "`shortened: build` to build the files' current content"
+            )
         )
     for log_id, words in found.items():
-        logs.set_aside(before.with_passes([log_id]), f"{words}, and its rows stay")
+        logs.set_aside(before.with_passes([log_id]), f"{words}, and its rows are kept")
 
 
 def _shortened(store: Store, logs: PlanLogs, before: Before, version: str) -> Iterator[tuple[str, str]]:
-    """The log_ids of logs that were shortened, without those of later passes, and how."""
+    """Return the log_ids of shortened logs, without those of later passes, and how."""
     smaller = [log for _, log in logs.at(_smaller(logs, before))]
     passes = before.later_passes(log.log_id for log in smaller)
     whole = {passes.get(log.log_id, log.log_id): log for log in smaller}
@@ -79,7 +82,9 @@ def _shortened(store: Store, logs: PlanLogs, before: Before, version: str) -> It
 
 
 def _smaller(logs: PlanLogs, before: Before) -> Ints:
-    """Positions of the logs that have rows in the newest version, and other files since, with fewer bytes."""
+    """Return positions of the logs with rows in the latest version, and other files since, with fewer
+    bytes.
+    """
     found = before.rows_of(logs.files.ids)
     rows = np.flatnonzero(found >= 0)
     recorded = _recorded_sizes(before, found[rows])
@@ -97,13 +102,13 @@ def _smaller(logs: PlanLogs, before: Before) -> Ints:
 
 
 def _recorded_sizes(before: Before, found: Ints) -> Ints:
-    """(M,) bytes of the files that the newest version was built from; 0 without rows."""
+    """(M,) bytes of the files that the latest version was built from; 0 without rows."""
     sizes, counts = (before.column(name).take(found).to_numpy() for name in ("size", "rows"))
     return np.where(counts > 0, sizes, 0)
 
 
 def _has_changed(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:
-    """(M,) which remembered logs have another content than their records."""
+    """(M,) mask of cached logs whose content differs from their records."""
     import pyarrow.compute as pc
 
     contents: pa.Array = before.column("content_id").take(found).combine_chunks()
@@ -118,7 +123,7 @@ def _size_of(logs: PlanLogs, log: LogFiles) -> int | None:
 
 
 def _what_lacks(store: Store, logs: PlanLogs, log: LogFiles, records: Sequence[LogRecord]) -> str:
-    """What a log, with all its passes, lacks of what the newest version took; "" for nothing."""
+    """Describe what a log, with all its passes, lacks of what the latest version used; "" for nothing."""
     names = [record.log_id for record in records]
     now = Counter[str]()
     for _, one in logs.at(np.unique(logs.files.rows_of(logs.having(names)))):
@@ -136,13 +141,13 @@ def _what_lacks(store: Store, logs: PlanLogs, log: LogFiles, records: Sequence[L
 
 
 def _messages_of(store: Store, records: Sequence[LogRecord]) -> Mapping[str, int]:
-    """By topic, how many messages a version could use of a log."""
+    """Return how many messages of a log a version could use, by topic."""
     counts = Counter[str]()
     for record in records:
         try:
             units = read_log_part(store, record.part) if record.part else []
             tallies = [Tally.from_json(unit.tally) for unit in units if unit.output == units[0].output]
-        except DatasetError:  # for `verify`; what is left of the log is built like any
+        except DatasetError:  # reported by `verify`; the rest of the log is built like any
             continue
         for tally in tallies:
             counts.update(tally.owned)

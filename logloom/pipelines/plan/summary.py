@@ -1,4 +1,4 @@
-"""What a build would do, as names and values: the answer of `logloom plan`.
+"""Summary of a plan as names and values: the answer of `logloom plan`.
 
 Elsewhere: the plan itself (logloom.pipelines.plan.plan), printing (logloom.cli).
 """
@@ -14,7 +14,7 @@ from logloom.transforms.build.build_warnings import as_json
 
 
 def plan_summary(plan: BuildPlan) -> dict[str, Any]:
-    """What a build would do, as names and values."""
+    """Summarize a plan as names and values."""
     units = plan.num_partitions * len(plan.job.outputs)
     finished = plan.finished()
     return {
@@ -53,7 +53,7 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
 
 
 def kept_summary(plan: BuildPlan) -> dict[str, Any]:
-    """The logs that keep rows or labels of the newest version; by column those that lost labels."""
+    """Summarize the logs that keep rows or labels of the latest version; by column those that lost labels."""
     return {
         "kept_logs": list(plan.staying),
         "shortened_logs": list(plan.shortened),
@@ -63,7 +63,7 @@ def kept_summary(plan: BuildPlan) -> dict[str, Any]:
 
 
 def duplicates_summary(plan: BuildPlan) -> dict[str, Any]:
-    """Logs with the content of another one, by log_id: which, the split of both, if left out."""
+    """Summarize duplicates by log_id: the other log, the split of both, whether they are left out."""
     found = {
         log_id: {"duplicate_of": one.duplicate_of, "split": one.split, "left_out": one.is_left_out}
         for log_id, one in sorted(plan.duplicates.items())
@@ -72,11 +72,11 @@ def duplicates_summary(plan: BuildPlan) -> dict[str, Any]:
 
 
 _ABOUT = ("partitions", "rows_at_most", "units_to_build", "message_bytes", "chunk_reads")
-_AT_LEAST = ("units_finished", "largest_partition_bytes")  # those of logs that were opened
+_AT_LEAST = ("units_finished", "largest_partition_bytes")  # those of opened logs
 
 
 def in_words(name: str, value: Any, *, is_guessed: bool = False) -> str:
-    """A value of `plan_summary` for people.
+    """Format a value of `plan_summary` for people.
 
     Args:
         is_guessed: see `BuildPlan.is_guessed`.

@@ -1,11 +1,11 @@
-"""Labels that vanished: logs that had them in the newest version, and lost them since.
+"""Vanished labels: logs that had them in the latest version, and lost them since.
 
-A log lost the labels of a column if the table has none of it any more; or if a file that they came from is
-missing, some of their times have no label now, and none of them has one in a file that is new, as it would if
-they had moved. Labels that change, or leave, while their files are there are a delivery. A column that isn't
-of labels any more is a change of the recipe.
+A log lost the labels of a column if the table has none of it any more; or if one of their files is missing,
+some of their times have no label now, and none of these has one in a new file, as after a move. Labels that
+change or disappear in existing files are a delivery. A column that isn't of labels any more is a change of
+the recipe.
 
-Here: finding them, and what `vanished` makes of them.
+Here: finding them, and treating them by `vanished`.
 Elsewhere: tables of labels (logloom.recipe.labels), logs that vanished (logloom.pipelines.plan.plan).
 """
 
@@ -31,12 +31,12 @@ from logloom.uris import shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SHOWN = 20  # logs, and files, that a message names
-_CONTENT = ("on", "field", "expect", "strings")  # keys that say what a column takes of its table
+_SHOWN = 20  # logs, and files, listed in a message
+_CONTENT = ("on", "field", "expect", "strings")  # keys that select values of the table
 
 
 class _Lost(NamedTuple):
-    """The labels that a log lost in a column, and the names of files that are missing."""
+    """The labels that a log lost in a column, and the names of missing files."""
 
     log_id: str
     labels: KeptLabels
@@ -44,7 +44,9 @@ class _Lost(NamedTuple):
 
 
 def label_types_before(recipe: Recipe, before: Before) -> dict[str, ColumnType]:
-    """Types of rows of the columns of labels that take the same of their tables as in the newest version."""
+    """Return types of the label columns that take the same values of their tables as in the latest
+    version.
+    """
     schema, columns = before.schema, before.recipe.get("columns") or {}
     if schema is None or not recipe.label_columns:
         return {}
@@ -65,15 +67,15 @@ def settle_vanished_labels(
     log_ids: pa.Array,
     purged_parts: Collection[str],
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]], list[str]]:
-    """Fails because labels vanished, keeps those of the newest version, or drops them; as `vanished` says.
+    """Fail because labels vanished, keep those of the latest version, or drop them, as `vanished` defines.
 
     Args:
-        labels: as the tables are now; gets what is kept.
-        log_ids: of the logs that the recipe finds.
-        purged_parts: `LogRecord.part` of what was erased.
+        labels: of the current tables; kept ones are added.
+        log_ids: of the recipe's logs.
+        purged_parts: `LogRecord.part` of erased records.
 
     Returns:
-        By column the logs that are built without the labels that they had, and those that keep them; notes.
+        By column the logs built without their labels, and those that keep them; notes.
 
     Raises:
         InputError: `vanished: fail`, the default; names the logs.
@@ -94,8 +96,11 @@ def settle_vanished_labels(
         }
         what = "files" if are_files == {True} else "rows" if are_files == {False} else "files and rows"
         raise InputError(
-            "\n".join(words) + f"; put the {what} back, or set `vanished: keep` to keep these labels, or "
-            "`vanished: drop` to build without them"
+            "\n".join(words)
+            + (
+                f"; restore the {what}, or set `vanished: keep` to keep these labels, or `vanished: drop` to "
+                "build without them"
+            )
         )
     losing = {name: tuple(one.log_id for one in lost) for name, lost in sorted(found.items())}
     if recipe.vanished == "keep":
@@ -107,15 +112,15 @@ def settle_vanished_labels(
 
 
 def _waiting(labels: RecipeLabels, store: Store, name: str, lost: Sequence[_Lost]) -> str:
-    """Reports the logs that keep labels although the table has new ones of them; "" without any."""
+    """Report the logs that keep labels although the table has new ones of them; "" without any."""
     new = [one.log_id for one in lost if _has_new(labels, store, name, one)]
     if not new:
         return ""
-    return f"; new labels of {some_of(new, _SHOWN)} aren't taken until the missing files are back"
+    return f"; new labels of {some_of(new, _SHOWN)} are ignored until the missing files are restored"
 
 
 def _has_new(labels: RecipeLabels, store: Store, name: str, one: _Lost) -> bool:
-    """Whether a table has labels of a log that aren't among those that it lost."""
+    """Return whether a table has labels of a log that aren't among those that it lost."""
     now = labels.of(one.log_id).get(name)
     if now is None:
         return False
@@ -130,7 +135,7 @@ def _has_new(labels: RecipeLabels, store: Store, name: str, one: _Lost) -> bool:
 def _labelled_before(
     before: Before, log_ids: pa.Array, purged_parts: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Of the logs that had labels and are found, but for purged ones, log_id and `LogRecord.catalogue`."""
+    """Return log_id and `LogRecord.catalogue` of the found logs that had labels, without purged ones."""
     if before.parent is None:
         return
     rows = np.sort(before.rows_of(log_ids))
@@ -150,7 +155,7 @@ def _is_lost(
         return False
     try:
         stored = read_labels(store, catalogue)[name]
-    except DatasetError:  # erased with some time of the log, or lost: then nobody knows what they were
+    except DatasetError:  # erased with some time of the log, or lost: then they are unknown
         return not labels.is_redacted(log_id)
     now = labels.times_of(name, log_id)
     known = set(catalogued(catalogue).label_files.get(name, ()))
@@ -176,10 +181,10 @@ def _in_words(recipe: Recipe, labels: RecipeLabels, before: Before, name: str, l
 
 
 def _keep(recipe: Recipe, labels: RecipeLabels, before: Before, found: Mapping[str, Sequence[_Lost]]) -> None:
-    """Lets logs keep the labels that they lost.
+    """Keep the lost labels of logs.
 
     Raises:
-        UsageError: their column takes something else than before, or some time of a log was erased.
+        UsageError: their column takes other values than before, or some time of a log was erased.
     """
     assert before.parent is not None or not found
     known = label_types_before(recipe, before)
@@ -188,13 +193,13 @@ def _keep(recipe: Recipe, labels: RecipeLabels, before: Before, found: Mapping[s
         if name not in known or replace(known[name], unit="", description="") != now:
             names = some_of((one.log_id for one in lost), _SHOWN)
             raise UsageError(
-                f"{name}: labels vanished ({names}) that hold something else than this recipe takes of its "
-                "table, so they can't be kept; put the files back, undo the change, or set `vanished: drop`"
+                f"{name}: labels vanished ({names}) whose values differ from what this recipe takes, so they "
+                "can't be kept; restore the files, undo the change, or set `vanished: drop`"
             )
         for one in lost:
             if labels.is_redacted(one.log_id):
                 raise UsageError(
                     f"{name}: labels of {one.log_id} vanished, and some time of this log was purged, so they "
-                    "can't be kept as they are; put the files back, or set `vanished: drop`"
+                    "can't be kept unchanged; restore the files, or set `vanished: drop`"
                 )
             labels.keep(one.log_id, name, one.labels)

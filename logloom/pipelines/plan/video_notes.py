@@ -1,4 +1,4 @@
-"""What a plan says of compressed video: GOPs that are longer than partitions.
+"""Notes of a plan on compressed video: GOPs that are longer than partitions.
 
 Here: `video_notes`.
 Elsewhere: decoding (logloom.io.video), all other notes (plan).
@@ -15,7 +15,7 @@ from logloom.transforms.rows.video_columns import video_topics
 
 
 def video_notes(plan: RowPlan, log: Log) -> list[str]:
-    """Which topics of video have GOPs longer than a partition, by the beginning of a log."""
+    """Return notes on video topics with GOPs longer than a partition, from the beginning of a log."""
     notes = []
     for topic in video_topics(plan):
         seen = glimpse(log, topic) if topic in log.summary.topics else None
@@ -31,7 +31,7 @@ def video_notes(plan: RowPlan, log: Log) -> list[str]:
 
 
 def _partition_ns(plan: RowPlan, log: Log) -> int:
-    """How long a partition is that isn't the first or last; 0 where there is none."""
+    """Return the duration of an inner partition; 0 if there is none."""
     if plan.period is not None:
         return plan.period * plan.rows
     inner = plan_spans(log.summary, plan)[1:-1]

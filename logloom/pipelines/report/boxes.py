@@ -367,7 +367,7 @@ def _flat_outlines(value: NDArray[Any], picture: Picture) -> Iterator[tuple[floa
 
 
 def _label(box: Any) -> str:
-    """What a box says that it is."""
+    """Return the text of a box."""
     names = box.dtype.names or ()
     words = (next((str(box[n]) for n in known if n in names), "") for known in (_KINDS, _TRACKS))
     return shortened(" ".join(word for word in words if word))

@@ -88,7 +88,7 @@ def _cells(stats: Mapping[str, Any]) -> Iterator[str]:
 def head_of(manifest: Manifest) -> dict[str, Any]:
     """The YAML head: what the hub lists the dataset by, and which files its viewer opens.
 
-    It says no licence, which nobody but the owner of the logs can.
+    It has no licence, which only the owner of the logs can add.
     """
     rows = sums_of(manifest)["rows"]
     number = next((at for at, size in enumerate(_SIZES) if rows < size), len(_SIZES))

@@ -24,7 +24,7 @@ _SECOND = 10**9
 
 @dataclass(frozen=True)
 class Bars:
-    """A histogram: the path of its bars, its ends as text, and what hovering tells.
+    """A histogram: the path of its bars, its ends as text, and tooltips.
 
     Attributes:
         first, step: of the edges, which are `first + k * step`.
@@ -69,7 +69,7 @@ class MapView:
     scale: float
 
     def at(self, place: tuple[float, float]) -> tuple[float, float]:
-        """Where a place lies in the view box."""
+        """Return a place in the view box."""
         return round((place[0] - self.left) * self.scale, 1), round((self.top - place[1]) * self.scale, 1)
 
 

@@ -82,7 +82,7 @@ def croissant_of(store: Store, manifest: Manifest, beside: str) -> bytes:
         beside: the folder that it will lie in, from which a root on this machine is named.
 
     Raises:
-        DatasetError: a file that says what the version holds is missing or damaged.
+        DatasetError: a file of the version's catalog is missing or damaged.
     """
     base = store.uri if store.local is None else os.path.relpath(store.local, beside)
     sums = sums_of(manifest)

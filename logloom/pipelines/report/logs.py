@@ -1,4 +1,4 @@
-"""The logs of a version for people: by split, on a time line, and those that something is wrong with.
+"""The logs of a version for people: by split, on a time line, and damaged ones.
 
 Here: pure values from a manifest and the times of rows.
 Elsewhere: which rows are read (samples), the page (page).
@@ -74,7 +74,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A log that lost something, and why; its files are told without their folders."""
+    """A log that lost something, and why; file names have no folders."""
 
     log_id: str
     status: str
@@ -84,7 +84,7 @@ class Trouble:
 
 
 def split_counts(manifest: Manifest) -> tuple[SplitCount, ...]:
-    """Logs and rows by split, by name; logs that somebody dropped are none."""
+    """Count logs and rows by split, by name, without dropped logs."""
     import pyarrow.compute as pc
 
     logs = manifest.logs.columns("split", "rows", "status", "splits")

@@ -36,7 +36,7 @@ class Series:
     """An element of a column, for people.
 
     Attributes:
-        label: what tells it from others of its column; "" where it is the only one.
+        label: distinguishes it from others of its column; "" if it is the only one.
         cells: its statistics as text, one for each of `_HEADS`.
         bars: its histogram; None where there is none.
         texts: (value, count, share of the most frequent one) of the most frequent values.
@@ -126,7 +126,7 @@ def page_of(report: DatasetReport) -> bytes:
         view_of(report),
         report=report,
         style=Markup(style),  # nosec B704 - our own file, without a word of a dataset
-        script=Markup(script),  # nosec B704 - likewise
+        script=Markup(script),  # nosec B704 - our own file as well
         policy=f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)};"
         " base-uri 'none'; form-action 'none'",
     )

@@ -1,4 +1,4 @@
-"""What there is to say of a version to somebody who wants to look at it: the data of `logloom report`.
+"""The data of `logloom report`: a description of a version for people.
 
 Here: `report_of`, which puts it together from the manifest, statistics and some rows, as plain values. The
 same version gives the same values, and lists are bounded: what they leave out is counted.
@@ -65,7 +65,7 @@ class DatasetReport:
         dropped: ticks that are no row, by reason.
         columns: of the version.
         statistics: by split, and of all splits under ""; splits alone where they are few.
-        no_splits: why statistics of splits of single rows aren't told one by one; "" where they are.
+        no_splits: why statistics by split of single rows are missing; "" if they aren't.
         uncounted: how many logs are not part of the statistics.
         erased: how many logs were purged, of which nothing but counts is shown.
         lines: some logs, by log_id.
@@ -177,7 +177,7 @@ def _some_logs(manifest: Manifest) -> Manifest:
 def _statistics(
     store: Store, manifest: Manifest, num_workers: int, max_bytes: int | None
 ) -> tuple[dict[str, VersionStatistics], str]:
-    """Of all splits, and of each where there are several; and why they aren't told by split.
+    """Return statistics of all splits, and of each if there are several; and why they aren't by split.
 
     Args:
         max_bytes: of rows that are read because single rows are split; None for any number.
@@ -249,5 +249,5 @@ def _ancestor(manifest: Manifest) -> Ancestor:
 
 
 def _without_place(store: Store, error: LogloomError) -> str:
-    """A message that doesn't tell where on a machine the root lies."""
+    """Remove the root's place on a machine from a message."""
     return str(error).replace(f"{store.uri}/", "")

@@ -1,4 +1,4 @@
-"""What a page shows of some rows of a version: pictures, clouds from above, places on a map, values.
+"""Sample rows on a page: pictures, clouds from above, places on a map, values.
 
 Here: which rows those are. What is read is bounded, however large the version is.
 Elsewhere: reading rows (logloom.pipelines.version_rows), the rest of the page (report), boxes on images
@@ -107,7 +107,7 @@ def samples_of(rows: RowsOfLogs, recipe: Mapping[str, Any]) -> Samples:
     """Rows evenly spread over a version, and the tracks of some of its logs.
 
     Args:
-        recipe: of the version; says which columns are clouds.
+        recipe: of the version; determines the columns of clouds.
     """
     place = _place_column(rows.schema)
     may_be_clouds = [name for name, ctype in rows.schema.columns.items() if is_cloud(name, ctype, recipe)]
@@ -164,7 +164,7 @@ def _reach(clouds: Sequence[NDArray[np.float32]]) -> float:
 
 
 def _place_column(schema: Schema) -> str:
-    """The column of where the car is; "" where no name says so."""
+    """Return the column of the car's position; "" if no name suggests one."""
     return next((name for name, ctype in schema.columns.items() if is_place(name, ctype)), "")
 
 

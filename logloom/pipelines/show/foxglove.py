@@ -3,9 +3,9 @@
 Here: pure functions from a column's type to its channel, and from values to messages.
 Elsewhere: which rows and columns are shown (show), the file (mcap), Rerun (rerun).
 
-The fields of foxglove.* messages are those of https://docs.foxglove.dev/docs/sdk/schemas; binary data stands
-in JSON as base64. Any other column has a schema made of its type. Numbers that JSON lacks (NaN, infinities)
-are null.
+The fields of foxglove.* messages are those of https://docs.foxglove.dev/docs/sdk/schemas; binary data is
+base64 in JSON. Any other column has a schema made of its type. Numbers that JSON lacks (NaN, infinities) are
+null.
 """
 
 from __future__ import annotations

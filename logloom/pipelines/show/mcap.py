@@ -2,7 +2,7 @@
 
 Here: `write_mcap`. A topic for each column, such as /camera.front, and for each age, /camera.front.age; the
 log time of a message is the row's tick. A row without a usable message of a column has none on its topic, so
-that a plot has a gap there. /meta tells which row it is. The same rows give the same bytes with the same
+that a plot has a gap there. /meta has the number of the row. The same rows give the same bytes with the same
 packages.
 Elsewhere: which rows (show), the messages (foxglove), the log's own messages beside them (log).
 """
@@ -39,7 +39,7 @@ def write_mcap(rows: ShownRows, path: pathlib.Path, raw: Iterable[RawMessage] = 
         that are none, poses that aren't finite.
 
     Raises:
-        UsageError: the file is there already, or can't be there; a row lies before 1970.
+        UsageError: the file exists already, or can't be created; a row is before 1970.
         DatasetError: what is stored is damaged.
     """
     with needed("mcap", "build"):
@@ -141,16 +141,16 @@ class _Channels:
 
 @contextlib.contextmanager
 def new_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A name to write to; what stands there takes the name `path` when the block ends well.
+    """Yield a name to write to, which is renamed to `path` if the block succeeds.
 
     Raises:
-        UsageError: that is taken, or its folder isn't there.
+        UsageError: that is taken, or its folder doesn't exist.
     """
-    taken = UsageError(f"{path}: is there already; choose a new name")
+    taken = UsageError(f"{path}: exists already; choose a new name")
     if path.exists():
         raise taken
     if not path.resolve().parent.is_dir():
-        raise UsageError(f"{path}: lies in a folder that isn't there")
+        raise UsageError(f"{path}: its folder doesn't exist")
     partial = path.resolve().parent / f".{own_name()}{PARTIAL}"
     try:
         yield partial

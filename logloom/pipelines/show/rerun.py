@@ -48,7 +48,7 @@ def save_rrd(rows: ShownRows, path: pathlib.Path, topics: LogTopics | None = Non
         By column, how many values were left out because nothing can be drawn of them.
 
     Raises:
-        UsageError: Rerun isn't installed; the file is there already, or can't be there.
+        UsageError: Rerun isn't installed; the file exists already, or can't be created.
         DatasetError: what is stored is damaged.
     """
     recording = _recording(rows)
@@ -165,7 +165,9 @@ def _columns(many: ShownValues) -> Any:
 
 
 def _of_message(many: ShownValues, value: Any) -> Iterator[tuple[str, Sequence[Any]]]:
-    """What stands for a message, each with the name of its entity below the field's: "" but of transforms."""
+    """Return archetypes of a message, each with the name of its entity below the field's: "" except for
+    transforms.
+    """
     import rerun
 
     if many.column.kind == "transforms":
@@ -225,7 +227,7 @@ def _free(path: tuple[str, ...], taken: set[tuple[str, ...]]) -> tuple[str, ...]
 
 
 def archetypes(column: ShownColumn, values: Mapping[str, Any]) -> Iterator[Any]:
-    """What stands for a value; nothing where it can't be drawn as what its column is."""
+    """Return the archetypes of a value; none if it can't be drawn as its column's kind."""
     import rerun
 
     value = values[column.name]

@@ -91,7 +91,7 @@ class ShownRows:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first and the last log time of what stands beside the rows: any, beside all rows of a log."""
+        """The first and the last log time to show of the log: any, if all rows of a log are shown."""
         if len(self) == self.record.rows:
             return MIN_TIME, MAX_TIME
         ends = self._rows.found((self._first + self.numbers[0], self._first + self.numbers[-1]))
@@ -252,7 +252,7 @@ def encoding_of(value: bytes) -> str:
 
 
 def pose_of(column: ShownColumn, values: Values) -> Pose | None:
-    """Where and how turned a row's value says that something is; None of numbers that aren't finite.
+    """Return position and rotation in a row's value; None for numbers that aren't finite.
 
     Args:
         column: of kind "place" or "pose". A place without a usable rotation isn't turned.

@@ -1,6 +1,6 @@
 """Topics of a log, decoded to stand beside its rows in Rerun: `logloom show --with-log`.
 
-Here: `LogTopics`, which tells what is shown of each message and reads it, a part of the log at a time.
+Here: `LogTopics`, which selects what is shown of each message and reads it, a part of the log at a time.
 Elsewhere: opening the log (log), what is drawn (rerun), decoding (logloom.io.logs.messages).
 
 A topic is shown as what its fields tell that it is: an image, packets of video, a cloud; else field by field,
@@ -209,7 +209,7 @@ def _whole(log: Log, topic: str, root: Struct) -> ShownField | None:
     """What a topic's messages are as a whole; None where their fields are shown.
 
     Raises:
-        LogReadError: the last of them, which tells, is damaged.
+        LogReadError: the last of them, which determines it, is damaged.
     """
     is_data = _takes(log, topic, _DATA) and log.column_type(topic, _DATA) == BYTES
     words = next((name for name in ("format", "encoding") if root.field(name)), "")
@@ -261,7 +261,7 @@ def _paths(log: Log, topic: str, struct: Struct, prefix: str = "") -> Iterator[t
                 own = f"topic {topic} ({log.summary.topics[topic].type}): "
                 yield path, _reason(error).removeprefix(own)
         else:
-            yield path, "bytes, of which nothing tells what they are" if ctype == BYTES else ""
+            yield path, "bytes of unknown format" if ctype == BYTES else ""
 
 
 def _is_header(one: Field, prefix: str) -> bool:

@@ -1,8 +1,7 @@
-"""How far apart the splits of a version lie at least: what its rule promises, and whether its rows keep it.
+"""The least distance between splits of a version: the bound of its rule, and a check of its rows.
 
-A version keeps the rule by which a build split its rows, `gap` included, and no log's rows of another rule
-stand beside them. So its manifest says a bound that is true by construction; measuring tells whether the rows
-that are there keep it.
+A version records the rule by which a build split its rows, including `gap`, and all its rows follow it. So
+its manifest has a bound that is true by construction; measuring checks the rows.
 
 Here: `Proof`, `proof_of`.
 Elsewhere: which rows the rule leaves out (logloom.row_splits), the distances
@@ -33,8 +32,8 @@ class Proof:
     Attributes:
         bound: no two rows of different splits lie nearer, by the rule.
         unit: "m" or "s".
-        measured: the least that was measured; infinite where no two splits have rows to measure, None where
-            nobody measured what the rule is of.
+        measured: the least that was measured; infinite if no two splits have rows to measure, None if it
+            wasn't measured.
     """
 
     bound: float

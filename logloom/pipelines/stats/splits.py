@@ -1,6 +1,6 @@
-"""What each split of a version gets: logs and rows, counted before a build and after it.
+"""Logs and rows by split, counted before a build and after it.
 
-Elsewhere: which split a log falls into (logloom.recipe.logs).
+Elsewhere: assigning logs to splits (logloom.recipe.logs).
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ def in_words(counts: Counts, *, is_guessed: bool = False) -> str:
 
 
 def planned_warnings(plan: BuildPlan) -> list[BuildWarning]:
-    """As `built_warnings` of a plan; nobody knows yet of logs that workers open first if they have rows, nor
-    which single rows fall where."""
+    """`built_warnings` for a plan, without what is known only after a build."""
     counts = planned_splits(plan)
     if splits_rows(plan.job.recipe):
         return [] if plan.logs or plan.left else _warnings(empty_row_splits(counts))
@@ -112,7 +111,7 @@ def empty_splits(counts: Counts, guessed: Collection[str] = ()) -> list[str]:
     """A warning for each split that gets nothing, where another gets something.
 
     Args:
-        guessed: splits whose rows nobody knows yet.
+        guessed: splits whose rows are unknown yet.
     """
     total = sum(found["logs"] for found in counts.values())
     warnings = []

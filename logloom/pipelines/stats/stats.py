@@ -237,7 +237,7 @@ def changed_statistics(
         most: logs of a version, for whose statistics a file each is read.
 
     Returns:
-        None where nobody looked: some log was purged, or there are more than `most`
+        None if unknown: some log was purged, or there are more than `most`
         and one of the versions has nothing merged.
 
     Raises:

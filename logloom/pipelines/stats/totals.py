@@ -1,4 +1,5 @@
-"""Statistics of all logs of a split together, kept in a root so that nobody merges those of its logs again.
+"""Statistics of all logs of a split together, stored in a root so that those of its logs are merged only
+once.
 
     index/statistics-<version>-<digest>.parquet   of the logs whose files of statistics give this digest
 
@@ -131,7 +132,7 @@ def splits_of(manifest: Manifest) -> list[str]:
 
 
 def has_merged(store: Store, manifest: Manifest) -> bool:
-    """Whether the statistics of a version can be told without reading those of many logs."""
+    """Return whether a version's statistics are available without reading those of many logs."""
     unread = 0
     for split in splits_of(manifest):
         logs = Counted.of(manifest, split)
@@ -152,7 +153,7 @@ def keep_merged(
 
     Args:
         num_workers: processes that read.
-        on_message: told where it takes seconds.
+        on_message: called if it takes seconds.
     """
     with contextlib.suppress(LogloomError):  # the version is there, and needs none of this
         parent = None if manifest.parent is None else read_manifest(store, manifest.parent)

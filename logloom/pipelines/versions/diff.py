@@ -1,8 +1,8 @@
 """Two versions side by side: their logs, rows, columns, outputs and recipes.
 
-Here: `compare`, and what stands for a difference. Versions share what they say of most logs in shards of one
-name, which aren't read; the others are compared as columns.
-Elsewhere: shards (logloom.io.catalog.pages), printing (logloom.cli.diff).
+Here: `compare`, and values for differences. Versions share manifest pages with most of their log records,
+which aren't read; the others are compared as columns. Elsewhere: pages (logloom.io.catalog.pages), printing
+(logloom.cli.diff).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WORDS = {name: name for name in _COMPARED} | {
 
 @dataclass(frozen=True)
 class LogChanges:
-    """The logs that two versions don't say the same of.
+    """Logs whose records differ between two versions.
 
     Attributes:
         counts: how many were "added", are "gone" and "changed".
@@ -85,7 +85,7 @@ class LogChanges:
 
 
 def _side_by_side(before: LogRecords, after: LogRecords) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Rows of both sides between the same log_ids, but for shards that both have."""
+    """Yield rows of both sides between the same log_ids, except for shared pages."""
     shared = {shard.digest for shard in before.shards} & {shard.digest for shard in after.shards}
     both = [shard for shard in before.shards if shard.digest in shared]
     sides = [SortedRows(side.without(both).tables("log_id", *_COMPARED)) for side in (before, after)]
@@ -97,14 +97,14 @@ def _side_by_side(before: LogRecords, after: LogRecords) -> Iterator[tuple[pa.Ta
 
 
 def _not_dropped(rows: pa.Table) -> pa.Table:
-    """Without logs of which just that is noted that somebody left them out."""
+    """Remove logs that are only recorded as dropped."""
     import pyarrow.compute as pc
 
     return rows.filter(pc.not_equal(rows["status"], LogStatus.dropped))
 
 
 def sums_of(manifest: Manifest) -> dict[str, int]:
-    """Sums over the logs of a version, those left out that somebody dropped."""
+    """Sum over the logs of a version, without dropped ones."""
     sums = manifest.logs.totals
     return sums | {"logs": sums["logs"] - manifest.logs.statuses.get(LogStatus.dropped, 0)}
 
@@ -155,13 +155,13 @@ class VersionComparison:
     Attributes:
         names: of both, as ROOT@NUMBER.
         totals: by name, before and after; None where a version doesn't say.
-        columns: by name, the type before and after; None where it isn't there.
-        outputs: by name, the options before and after, likewise.
-        software: by package, the version before and after, likewise.
-        dependencies: code and files that rows depend on, the content or version before and after, likewise.
+        columns: by name, the type before and after; None if it doesn't exist.
+        outputs: by name, the options before and after, or None.
+        software: by package, the version before and after, or None.
+        dependencies: code and files that rows depend on, the content or version before and after, or None.
         recipe: lines of a unified diff of the two recipes as YAML.
-        statistics: by column, field and element, what differs in them, before and after; None where nobody
-            looked, as not both versions have some.
+        statistics: by column, field and element, what differs in them, before and after; None if unknown, as
+            not both versions have some.
     """
 
     names: tuple[str, str]
@@ -176,7 +176,7 @@ class VersionComparison:
 
     @property
     def is_same(self) -> bool:
-        """Whether the two say the same of all logs, and mean it the same way."""
+        """Whether both have the same records of all logs, with the same meaning."""
         of_both = (self.columns, self.outputs, self.recipe, self.dependencies, *self.logs.counts.values())
         return not any(of_both)
 

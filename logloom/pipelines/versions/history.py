@@ -44,10 +44,10 @@ class VersionSummary:
         started, committed: when its build began, and when it ended with this version, in seconds since 1970
             by the clocks of those machines; None where unknown.
         run, engine: of the build that committed it; "" where unknown.
-        reason: why somebody made it, where no build did.
-        logs, rows, units: that it holds; None where that can't be told.
-        statuses: how many of its logs are of each status; None where that can't be told.
-        bytes: of all units and assembled outputs but for what was purged; None where nobody counted.
+        reason: why it was made, if not by a build.
+        logs, rows, units: counts of its contents; None if unknown.
+        statuses: number of its logs by status; None if unknown.
+        bytes: of all units and assembled outputs except purged ones; None if not counted.
         changes: against its parent, counts of logs; None without a parent that is there, and whole.
         problem: why no more is known of it.
     """
@@ -172,7 +172,7 @@ def _changes(parent: Manifest, manifest: Manifest) -> Mapping[str, int] | None:
 
 
 def _with_run(store: Store, summary: VersionSummary) -> VersionSummary:
-    """What is recorded of the build that made it; the rest of a version stands without it."""
+    """Add the record of the build that made it, if there is one."""
     with contextlib.suppress(DatasetError):  # `verify` names it
         if times := read_times(store, summary.version):
             summary = replace(summary, started=times.started or None, committed=times.committed)
@@ -214,11 +214,11 @@ def _bytes_of(
 
 @dataclass(frozen=True)
 class LogStay:
-    """What some versions, all alike, say of a log.
+    """Equal records of a log in some versions.
 
     Attributes:
         versions: their numbers, ascending.
-        record: what they say, of status "purged" where the log was; None where that can't be told.
+        record: the record, of status "purged" if the log was; None if unknown.
         units: of all outputs, each with its folder within the root; none where the log has no rows or was
             purged.
         columns: what the build counted of its columns (see docs/statistics.md); None where it didn't, or the
@@ -338,7 +338,7 @@ def follow(store: Store, log_id: str) -> list[LogStay]:
 
 
 def _past_of(store: Store, log_id: str, removed: Sequence[int]) -> list[LogStay]:
-    """The removed versions that had a log, or of which nobody kept that; successive ones as one, the newest
+    """Return removed versions that had a log, or may have had it; successive ones as one, the newest
     first.
     """
     known: dict[str, bool | None] = {}
@@ -347,7 +347,7 @@ def _past_of(store: Store, log_id: str, removed: Sequence[int]) -> list[LogStay]
     for _, run in itertools.groupby(removed, lambda number: had[number]):
         numbers = tuple(run)
         if had[numbers[0]] is None:
-            why = "was removed by `logloom gc`, and nobody kept which logs it had"
+            why = "was removed by `logloom gc`, and its logs weren't recorded"
             found.append(LogStay(numbers, None, problem=why, removed=True))
         elif had[numbers[0]]:
             found.append(LogStay(numbers, None, removed=True))
@@ -355,7 +355,7 @@ def _past_of(store: Store, log_id: str, removed: Sequence[int]) -> list[LogStay]
 
 
 def _had(store: Store, number: int, log_id: str, known: dict[str, bool | None]) -> bool | None:
-    """Whether a removed version had a log; None where that can't be told.
+    """Return whether a removed version had a log; None if unknown.
 
     Args:
         known: by the digest of a shard whether that had it; takes what is found.

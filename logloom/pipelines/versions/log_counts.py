@@ -1,4 +1,4 @@
-"""How many logs a version has, and which of them aren't whole, in words that all commands share."""
+"""Descriptions of a version's logs, and of incomplete ones, shared by all commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LISTED = re.compile(r"and ([0-9,]+) more, all listed in ")  # the rest of what 
 
 
 def logs_in_words(statuses: Mapping[str, int]) -> str:
-    """The logs that rows are of, without those that somebody dropped.
+    """Describe the number of logs with rows, without dropped ones.
 
     >>> logs_in_words({"whole": 5}), logs_in_words({"whole": 2, "skipped": 3, "dropped": 1})
     ('5 logs', '2 of 5 logs (3 skipped)')

@@ -1,4 +1,4 @@
-"""`rollback`: a new version that says what an earlier one does, but for what was dropped or purged since."""
+"""`rollback`: a new version with the contents of an earlier one, except for dropped or purged logs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rollback(
     view: str = "auto",
     on_message: OnMessage = ignore_message,
 ) -> RolledBack:
-    """Commits a version that says what an earlier one does, but for logs that were dropped or purged since.
+    """Commit a version with the contents of an earlier one, except for logs dropped or purged since.
 
     No data is copied or read: both versions name the same units. Where a log is left out, outputs that
     combine all logs are assembled again without it.
@@ -65,7 +65,7 @@ def rollback(
 
     Raises:
         UsageError: there is no such version.
-        DatasetError: it isn't there whole.
+        DatasetError: it isn't complete.
         CommitConflictError: another build committed this number first.
         PurgedError: a log was purged meanwhile.
     """
@@ -105,8 +105,8 @@ def _changes(
     """What a version says otherwise than an earlier one that it goes back to, by log_id; and the logs that it
     leaves out.
 
-    What is dropped stays so until somebody takes that back, as the newest version says, and what was purged
-    stays away.
+    Logs that the latest version records as dropped stay dropped until that is undone, and purged ones stay
+    purged.
     """
     dropped = {one.log_id: one for one in _dropped_in(newest)}
     before = {one.log_id: one for one in _dropped_in(old)}
@@ -149,7 +149,7 @@ def _purged_in(store: Store, logs: LogRecords, assembled: Sequence[Assembled]) -
 def missing_from(
     store: Store, logs: LogRecords, assembled: Sequence[Assembled], newest: Manifest
 ) -> Iterator[str]:
-    """What logs and outputs of an earlier version name and isn't there, but for what was purged.
+    """Find what logs and outputs of an earlier version refer to and is missing, except for what was purged.
 
     What the newest one names, too, isn't looked for.
     """

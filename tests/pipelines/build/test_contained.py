@@ -176,7 +176,7 @@ CASES = {
     "no transforms": (
         {"tf": lambda: (("my_msgs/msg/Plain", "float64 x\n"), [(t, {"x": 1.0}) for t in TIMES])},
         "{tf: {from: lidar, to: base}, as: position}",
-        "holds no stamped transforms",
+        "has no stamped transforms",
         {"skip": "skipped", "salvage": "skipped"},
     ),
 }  # fmt: skip

@@ -113,7 +113,7 @@ def test_rows_hold_the_labels_of_their_tick_and_what_matches_nothing_is_told(pla
     assert verify(str(place / "root"), against_logs=True, num_workers=1).findings == ()
     plan = plan_build(recipe(place), str(place / "other"))
     table = f"{place}/labels/*.parquet"
-    assert f"objects: 4 labels of {table} are of 1 log that isn't there (gone)" in plan.notes
+    assert f"objects: 4 labels of {table} belong to 1 unknown log (gone)" in plan.notes
     assert f"objects: 1 log has no label in {table} (c)" in plan.notes
 
 
@@ -239,7 +239,7 @@ def rewritten(place, change, name="a"):
     ("change", "said"),
     [
         (lambda t: t.drop_columns("log_id"), "a.parquet: on: no column 'log_id'"),
-        (lambda t: t.append_column("poly", [[[[1.0]]] * len(t)]), "a row can't hold poly"),
+        (lambda t: t.append_column("poly", [[[[1.0]]] * len(t)]), "unsupported name or type of poly"),
         (
             lambda t: t.append_column("ids", pa.array([[]] * len(t), pa.list_(pa.int64()))),
             "write `field: ids` with `expect: one`",
@@ -258,7 +258,7 @@ def rewritten(place, change, name="a"):
             "has 33 characters, more than `strings: 32`",
         ),
         (lambda t: t.set_column(2, "class", pa.array([None] * 40, pa.string())), "row 0: class is null"),
-        (lambda t: t.select(["log_id", "timestamp"]), "has no column beside"),
+        (lambda t: t.select(["log_id", "timestamp"]), "has no columns apart from"),
     ],
 )
 def test_a_table_that_does_not_fit_is_an_error_that_names_it(place, change, said):
@@ -333,7 +333,7 @@ def test_tables_that_are_missing_cut_or_no_tables_are_errors_before_anything_is_
     ("column", "said"),
     [
         ("{table: a.parquet, tolerance: -1ms}", "tolerance"),
-        ("{table: a.parquet, on: [t, t]}", "can't be the log and the time"),
+        ("{table: a.parquet, on: [t, t]}", "can't be both the log and the time"),
         ("{table: a.parquet, field: [timestamp]}", "is a key"),
         ("{table: a.parquet, tolerence: 1ms}", "did you mean tolerance?"),
         ("{table: a.parquet, expect: two}", "no such choice"),
@@ -484,7 +484,7 @@ def test_plan_build_and_head_speak_of_labels(place, monkeypatch):
     (place / "recipe.yaml").write_text(text)
     said = command("plan", str(place / "recipe.yaml"), "--to", str(place / "root"))
     assert said.returncode == 0, said.stderr
-    assert "1 log that isn't there (gone)" in " ".join(said.stderr.split())
+    assert "1 unknown log (gone)" in " ".join(said.stderr.split())
     assert command("build", str(place / "recipe.yaml"), "--to", str(place / "root")).returncode == 0
     monkeypatch.chdir(place)
     why = command("head", str(place / "root"), "--why", "--json", "--rows", "3")
@@ -620,7 +620,7 @@ def test_new_labels_of_a_log_that_keeps_lost_ones_are_reported_as_waiting(place)
     (place / "labels" / "a2.parquet").unlink()
     deliver(place, "a", range(0, 42, 2))
     (note,) = [note for note in plan_build(keeping, str(place / "root")).notes if "are kept" in note]
-    assert note.endswith("; new labels of a aren't taken until the missing files are back")
+    assert note.endswith("; new labels of a are ignored until the missing files are restored")
 
 
 def test_labels_of_a_log_that_is_gone_and_kept_are_not_of_an_unknown_log(place):
@@ -628,8 +628,8 @@ def test_labels_of_a_log_that_is_gone_and_kept_are_not_of_an_unknown_log(place):
     build_at(keeping, place / "root")
     (place / "logs" / "a.mcap").unlink()
     notes = plan_build(keeping, str(place / "root")).notes
-    (note,) = [note for note in notes if "are of 1 log" in note and "(a)" in note]
-    assert "are of 1 log that isn't built now and keeps its rows (a)" in note
+    (note,) = [note for note in notes if "belong to 1 log" in note and "(a)" in note]
+    assert "belong to 1 log that isn't built now and keeps its rows (a)" in note
 
 
 def test_labels_that_were_corrected_or_moved_did_not_vanish(place):
@@ -660,7 +660,7 @@ def test_labels_that_hold_something_else_than_before_cannot_be_kept(place):
     build_at(recipe(place), root)
     file_is_lost(place)
     other = OBJECTS.replace("tolerance", "field: score, tolerance")
-    with pytest.raises(UsageError, match=r"objects: labels vanished \(a\) that hold something else"):
+    with pytest.raises(UsageError, match=r"objects: labels vanished \(a\) whose values differ"):
         plan_build(recipe(place, other, more="vanished: keep\n"), str(root))
     everything_is_lost(place)
     with pytest.raises(RecipeError, match="matches nothing"):

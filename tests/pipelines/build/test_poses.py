@@ -89,8 +89,8 @@ def test_the_tree_of_a_log_is_drawn_with_rates(drive):
         "   └─ base       50.00 Hz, /tf",
         "      ├─ camera  static, /tf_static",
         "      └─ lidar   static, /tf_static",
-        "note: the name '/lidar' begins with a slash, which is taken off (1 transform)",
-        "note: the name '/map' begins with a slash, which is taken off (12 transforms)",
+        "note: the name '/lidar' begins with a slash, which is removed (1 transform)",
+        "note: the name '/map' begins with a slash, which is removed (12 transforms)",
     ]
     (told,) = json.loads(command("info", drive, "--tree", "--json").stdout)["logs"]
     base = next(frame for frame in told["frames"] if frame["frame"] == "base")

@@ -385,8 +385,11 @@ def test_logs_that_arrive_leave_the_rows_of_others_where_they_are(drive, tmp_pat
             "{a: 1, by: place, position: degrees, cell: 5m}",
             r":\d+: split.position: degrees is .* in deg; pos.*degrees",
         ),
-        ("{a: 1, by: place, position: ego.position, cell: 5m, gap: 6m}", r":\d+: split: .*no gap is longer"),
-        ("{a: 1, by: place, position: ego.position, cell: 0m}", "a cell has a length"),
+        (
+            "{a: 1, by: place, position: ego.position, cell: 5m, gap: 6m}",
+            r":\d+: split: .*at least as large as the gap",
+        ),
+        ("{a: 1, by: place, position: ego.position, cell: 0m}", "must be larger than 0"),
         ("{a: 1, by: place, position: ego.position}", "by: place needs a `cell`"),
         ("{a: 1, by: place, cell: 5m}", "by: place needs a `position`"),
         ("{a: 1, by: place, position: ego.position, cell: 500}", r":\d+: split.cell: 500 has no unit.*500m"),

@@ -129,7 +129,7 @@ def test_a_log_that_is_named_like_a_pass_is_refused(tmp_path):
     logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "back~2.mcap", of("/x", *ticks(9)))]
     done = command("build", recipe_of(tmp_path, logs), "--to", str(tmp_path / "root"))
     assert done.returncode == 2
-    assert "back~2.mcap: its log_id 'back~2' is the name of pass 2 of log 'back'" in done.stderr
+    assert "back~2.mcap: its log_id 'back~2' is that of pass 2 of log 'back'" in done.stderr
     assert f"({logs[0]})" in done.stderr
     build(tmp_path, recipe_of(tmp_path, logs, "time: {set_back: first}"))
     assert {name: len(own) for name, own in rows_of(tmp_path / "root").items()} == {"back": 50, "back~2": 9}

@@ -136,7 +136,7 @@ def test_a_stated_start_makes_a_night_in_1970_the_recording(tmp_path):
     ("extra", "words"),
     [
         ("time: {from: '2023-11-14T22:13:23'}", "has no zone; write 2023-11-14T22:13:23Z for UTC"),
-        ("time: {from: soon}", "is no time; write it like 2026-11-22T08:30:00Z"),
+        ("time: {from: soon}", "is not a time; write it like 2026-11-22T08:30:00Z"),
         ("time: {from: 5}", "5 has no unit"),
         ("time: {from: 5s, to: 2s}", "ends before it begins"),
         ("time: {set_back: middle}", "first"),

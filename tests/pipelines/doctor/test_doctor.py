@@ -142,7 +142,7 @@ def test_a_file_without_checksums_is_not_said_to_be_whole(tmp_path, options, com
     bare = look(path)
     assert (bare.unchecked, bare.to_json()["unchecked"]) == (200, 200)
     (note,) = [line for line in bare.lines() if "have no checksum" in line]
-    assert note == "note: 200 messages have no checksum, so that a change of their bytes can't be noticed"
+    assert note == "note: 200 messages have no checksum, so that a change of their bytes can't be detected"
 
 
 def test_a_checksum_of_the_whole_data_section_counts(tmp_path):

@@ -241,6 +241,6 @@ def test_what_a_recipe_without_time_refuses_is_a_finding(tmp_path, name):
     (files,) = group_logs([str(path)])
     (finding,) = examine(files, OpenOptions("salvage")).findings
     why = refused({**suggested(path), "time": {}}, tmp_path / "root")
-    assert "is no time" in why or "further than max_delay allows" in why
+    assert "is not a time" in why or "further than max_delay allows" in why
     assert finding.topic in why
     assert finding.recipe.startswith("time: ")

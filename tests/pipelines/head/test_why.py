@@ -230,7 +230,7 @@ def test_columns_that_an_output_made_of_others_say_so(built):
     (row,) = head(str(built), count=1, output="l5kit", why=True)
     told = row.to_json()["why"]["columns"]["ego_translation"]
     assert (told["topic"], told["messages"]) == (None, None)
-    assert "output made it" in told["reason"]
+    assert "made by the output" in told["reason"]
 
 
 def test_a_topic_that_the_log_lacks_is_a_reason(traced, tmp_path):

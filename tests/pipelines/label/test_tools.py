@@ -70,7 +70,7 @@ def test_an_export_takes_some_rows_of_some_logs_and_refuses_what_it_can_not_writ
     assert set(keys["log_id"].to_pylist()) == {log}
     for column, folder, more, said in [
         ("ego.speed", "a", {}, "is no image"),
-        ("camera.front", "few", {}, "isn't an empty or new folder"),
+        ("camera.front", "few", {}, "not an empty or new folder"),
         ("camera.front", "b", {"logs": ["nobody"]}, "has no log 'nobody'"),
         ("camera.front", "c", {"output": "none"}, "no output 'none'"),
         ("camera.back", "d", {}, "no column matches"),

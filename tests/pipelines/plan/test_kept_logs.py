@@ -136,7 +136,7 @@ def test_plans_and_builds_report_the_logs_that_keep_their_rows(folder):
     built(folder)
     (folder / "logs/d 1.mcap").unlink()
     plan = planned(folder)
-    assert "1 log whose files are gone keeps the rows of version 1 (d 1)" in plan.notes
+    assert "1 log whose files are missing keeps the rows of version 1 (d 1)" in plan.notes
     summary = plan_summary(plan)
     assert (summary["logs_gone"], summary["logs_kept"], summary["logs_reused"]) == (1, 1, 3)
     (folder / "r.yaml").write_text(TEXT)
@@ -151,4 +151,4 @@ def test_plans_and_builds_report_the_logs_that_keep_their_rows(folder):
     for verb in (["build"], ["plan", "--check"]):
         failed = command(*verb, str(folder / "r.yaml"), "--to", str(folder / "root"))
         assert failed.returncode == 1, failed.stderr
-    assert "note: 1 log whose files are gone keeps the rows of version 1 (d 1)" in done.stderr
+    assert "note: 1 log whose files are missing keeps the rows of version 1 (d 1)" in done.stderr

@@ -77,7 +77,7 @@ def test_a_log_that_was_cut_is_refused_or_keeps_its_rows_whatever_on_error_says(
     assert f"version {first.version} has it whole" in text
     assert "exclude" not in text  # another remedy than that of `shortened`
     assert "`shortened: keep` to keep the rows" in text
-    assert "`shortened: build` to build what" in text
+    assert "`shortened: build` to build the" in text
 
     keeping = (f"on_error: {on_error}", "shortened: keep")
     kept = built(folder, *keeping)
@@ -214,7 +214,9 @@ def test_a_recipe_that_finds_only_logs_that_were_cut_and_cannot_be_read_says_so(
     write_drive(tmp_path, "d0")
     built(tmp_path)
     emptied(tmp_path / "logs/d0.mcap")
-    with pytest.raises(UsageError, match=r"none of 1 log is to be built: d0: \S+ was cut .* its rows stay$"):
+    with pytest.raises(
+        UsageError, match=r"none of 1 log is to be built: d0: \S+ was cut .* its rows are kept$"
+    ):
         planned(tmp_path, "shortened: keep")
 
 
@@ -239,4 +241,4 @@ def test_commands_report_what_was_cut_and_what_is_kept(folder):
     done = command("build", recipe, "--to", folder / "root", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["kept"] == 1
-    assert "version 1 has it whole, and its rows stay" in done.stderr
+    assert "version 1 has it complete, and its rows are kept" in done.stderr

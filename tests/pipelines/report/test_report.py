@@ -367,7 +367,7 @@ def test_an_image_that_does_not_decode_is_told_as_a_value(built):
     ("out", "code", "said"),
     [
         ("", 2, "is a folder"),
-        ("no/page.html", 2, "lies in a folder that isn't there"),
+        ("no/page.html", 2, "its folder doesn't exist"),
         ("s3://bucket/page.html", 2, "on this machine"),
         ("x" * 300, 1, "name too long"),
         ("/dev/full", 1, "the disk is full"),

@@ -183,10 +183,10 @@ def test_purged_logs_are_not_shown(built, tmp_path):
 def test_a_file_that_is_there_stays_as_it_is(built, tmp_path):
     out = tmp_path / "drive.mcap"
     out.write_bytes(b"mine")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         write_mcap(shown(built), out)
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("drive.mcap", b"mine")]
-    with pytest.raises(UsageError, match="a folder that isn't there"):
+    with pytest.raises(UsageError, match="its folder doesn't exist"):
         write_mcap(shown(built), tmp_path / "no" / "drive.mcap")
 
 
@@ -519,4 +519,4 @@ def test_the_command_writes_a_file_and_says_which_log(built, tmp_path):
     assert len(read(out)["/meta"]) == 5
     again = command("show", str(built), "--mcap", str(out))
     assert (again.returncode, again.stdout) == (2, "")
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr

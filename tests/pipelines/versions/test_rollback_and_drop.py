@@ -259,7 +259,7 @@ def test_what_was_dropped_stays_so_through_a_rollback_until_somebody_takes_that_
     said: list[str] = []
     made, shown, left_out, _ = rollback(store, 2, "back", on_message=said.append)
     assert (made.version, made.reason, left_out) == (5, "rollback to version 2: back", (gone,))
-    assert any(f"left out, as somebody dropped it ({gone})" in line for line in said)
+    assert any(f"left out, as it was dropped ({gone})" in line for line in said)
     assert (made.logs, made.assembled) == (dropped.logs, dropped.assembled)
     assert made.recipe == read_manifest(store, 2).recipe
     assert view_of(root, 5) == view_of(root, 3)

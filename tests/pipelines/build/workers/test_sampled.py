@@ -103,7 +103,7 @@ def test_a_table_says_the_splits_of_logs_that_workers_open_too(archive, monkeypa
 def test_what_workers_opened_is_remembered_and_the_next_night_opens_what_is_new(archive, opened):
     plan = planned(archive)
     assert (len(plan.logs), len(plan.left)) == (2, 5)
-    assert any("opened 2 of 7 logs to hold the recipe to (car-0, car-6)" in note for note in plan.notes)
+    assert any("opened 2 of 7 logs to check the recipe (car-0, car-6)" in note for note in plan.notes)
     build(plan)
     opened.clear()
     assert planned(archive).up_to_date
@@ -156,7 +156,7 @@ def test_a_build_leaves_comparing_to_workers_and_makes_the_version_that_the_comm
     assert sorted(opened) == ["car-0", "new"]
     assert [task.log_id for task in plan.compared] == [f"car-{number}" for number in range(1, 7)]
     assert (plan_summary(plan)["logs_reused"], plan_summary(plan)["logs_left_to_workers"]) == (7, 6)
-    assert any("of 6 logs of the newest version that changed" in note for note in plan.notes)
+    assert any("of 6 logs of the latest version that changed" in note for note in plan.notes)
     done = build(plan)
     assert (done.manifest.version, done.built) == (2, 2)
     assert files(archive / "root") == files(archive / "other")
@@ -394,7 +394,7 @@ def test_a_command_whose_workers_find_no_log_changed_is_up_to_date_for_all_who_a
         assert done.returncode == 0, done.stderr
         said = json.loads(done.stdout)
         assert (said["version"], said["up_to_date"], said["logs"]) == (1, up_to_date, 77)
-    assert "workers open the others, and build those of 13 logs" in done.stderr
+    assert "workers open the others, and rebuild those of 13 logs" in done.stderr
     assert "up to date: version 1" in done.stderr
     ends = [json.loads(line) for line in events.read_text().splitlines()][1::2]
     versions = [end["outputs"][0]["facets"]["version"]["datasetVersion"] for end in ends]
