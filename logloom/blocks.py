@@ -1,7 +1,7 @@
 """Values: the rows a worker holds in memory at a time.
 
 Here: `Ragged` (rows of differing lengths) and `Block` (some rows of one partition of one log).
-Elsewhere: what values mean (logloom.schema), how they are made (logloom.transforms) and stored (logloom.io).
+Elsewhere: types (logloom.schema), making values (logloom.transforms), storing them (logloom.io).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from logloom.schema import ColumnType, Schema
 
 Array = NDArray[Any]
 
-_SLICE_ITEMS = 96  # from about here one slice a row is faster than an index for every item
+_SLICE_ITEMS = 96  # from about here one slice per row is faster than an index for every item
 
 
 class Ragged:
-    """N rows whose leading axes differ in length: values laid end to end, or one array per row.
+    """N rows whose leading axes differ in length: concatenated values, or one array per row.
 
-    Large rows (images, scans) stay views of the buffers they were read into; small ones lie in one array.
-    Whichever form a Ragged was made from, both are to be had: `values` joins rows once, `rows` splits.
+    Large rows (images, scans) stay views of the buffers they were read into; small ones share an array. Both
+    forms are available from either: `values` joins rows once, `rows` splits them.
 
     Attributes:
         shapes: (N, r) int64, the r leading lengths of each row.
@@ -87,7 +87,7 @@ class Ragged:
 
     @property
     def is_joined(self) -> bool:
-        """Whether the rows already lie end to end, so that `values` costs nothing."""
+        """Whether the rows are contiguous already, so that `values` costs nothing."""
         return self._values is not None
 
     @property
@@ -132,7 +132,7 @@ class Ragged:
         return (self[row] for row in range(len(self)))
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> Ragged:
-        """The given rows in the given order; rows may repeat.
+        """Select the given rows in the given order; rows may repeat.
 
         Args:
             rows: (n,) numbers of rows, or a slice of them.
@@ -154,7 +154,7 @@ class Ragged:
         return Ragged(self._gathered(rows), self.shapes[rows])
 
     def _gathered(self, rows: NDArray[np.integer[Any]]) -> Array:
-        """(total, *tail) copies of some rows, end to end."""
+        """(total, *tail) copies of some rows, concatenated."""
         lengths, starts = self.lengths[rows], self.offsets[:-1][rows]
         total = int(lengths.sum())
         if total < _SLICE_ITEMS * len(rows):
@@ -168,7 +168,7 @@ class Ragged:
 
     @staticmethod
     def concatenate(parts: Sequence[Ragged]) -> Ragged:
-        """The rows of all parts, in order; views stay views where every part has one array per row.
+        """Concatenate the rows of all parts; views stay views if every part has one array per row.
 
         Args:
             parts: ragged columns of one type, one at least.
@@ -210,7 +210,7 @@ def run_indices(starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[An
 
 
 def take(values: Values, rows: NDArray[np.integer[Any]] | slice) -> Values:
-    """The given rows of a fixed or ragged column; all of them in order are not copied.
+    """Select rows of a fixed or ragged column; all of them in order are not copied.
 
     Args:
         values: a column, of fixed shape or ragged.
@@ -226,7 +226,7 @@ def _counts_up(rows: NDArray[np.integer[Any]]) -> bool:
 
 
 def concatenate(parts: Sequence[Values]) -> Values:
-    """The rows of all parts, one part after the other.
+    """Concatenate the rows of all parts.
 
     Args:
         parts: columns of one type, one at least.
@@ -237,7 +237,7 @@ def concatenate(parts: Sequence[Values]) -> Values:
 
 
 def empty(ctype: ColumnType, num_rows: int = 0) -> Values:
-    """The rows of a column that hold nothing: NaN for floats, 0 for other numbers, false, or empty.
+    """Return empty rows of a column: NaN for floats, 0 for other numbers, false, or empty.
 
     Args:
         ctype: of the column.
@@ -262,15 +262,15 @@ def column_of_rows(rows: Sequence[Array], ctype: ColumnType) -> Values:
 
 
 def bytes_of(values: Array) -> memoryview:
-    """The bytes of an array in C order, without a copy where it lies so."""
+    """Return the bytes of an array in C order, without a copy if it is contiguous."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 def text_lengths(texts: Ragged) -> NDArray[np.int64]:
-    """(n,) characters of each of some texts in UTF-8."""
+    """(n,) characters of each UTF-8 text."""
     if not (texts.values & 0x80).any():
         return texts.lengths
-    starts = np.concatenate([[0], np.cumsum((texts.values & 0xC0) != 0x80)])  # all but what continues one
+    starts = np.concatenate([[0], np.cumsum((texts.values & 0xC0) != 0x80)])  # all but continuation bytes
     return np.diff(starts[texts.offsets])
 
 
@@ -285,7 +285,7 @@ def fixed_text(texts: Ragged, width: int) -> Array:
 
 
 def fill_missing(rows: Array) -> None:
-    """Writes the value of "not usable" into every element: NaN for floats, NaT for times, else zero."""
+    """Fill with the value of "not usable": NaN for floats, NaT for times, else zero."""
     if rows.dtype.names is not None:
         for name in rows.dtype.names:
             fill_missing(rows[name])
@@ -326,7 +326,7 @@ class Block:
         return sum(values.nbytes for values in self.columns.values())
 
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> dict[str, Values]:
-        """The columns of the given rows.
+        """Return the columns of the given rows.
 
         Args:
             rows: (n,) numbers of rows, or a slice of them.

@@ -1,4 +1,4 @@
-"""Attributes that are made when first asked for: `cached_property`.
+"""Attributes that are computed on first access: `cached_property`.
 
 Elsewhere: attributes of logs, which threads share, made once each (logloom.io.logs.files.lazy_attributes).
 """
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class cached_property(functools.cached_property[T]):  # noqa: N801, TID251 (a decorator)
     """A `functools.cached_property` without a lock, as it is from Python 3.12 on.
 
-    Python 3.11 has one lock for all objects of a class. One that asks others of its class in threads, as a
-    chain of chains does, would wait for them and they for it.
+    Python 3.11 has one lock for all objects of a class. An object that uses others of its class in threads,
+    such as a chain of chains, would deadlock.
     """
 
     @overload
@@ -26,7 +26,7 @@ class cached_property(functools.cached_property[T]):  # noqa: N801, TID251 (a de
         return self if instance is None else self.of(instance)
 
     def of(self, instance: object) -> T:
-        """The attribute of an object, which is made where it isn't there."""
+        """Return the attribute of an object, computing it if missing."""
         name = self.attrname
         assert name is not None
         made: dict[str, Any] = instance.__dict__

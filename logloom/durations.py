@@ -49,7 +49,7 @@ def nanoseconds_of(value: Any, where: str) -> int:
 
 
 def _of_number(seconds: Any) -> int | None:
-    """None for what is no finite number, or negative."""
+    """None for a number that isn't finite, or is negative."""
     is_number = isinstance(seconds, numbers.Real | Decimal) and not isinstance(seconds, bool)
     if not is_number or not math.isfinite(seconds) or seconds < 0:
         return None

@@ -9,9 +9,9 @@ Each is a subclass of the one that it hangs from:
     |   |-- TruncatedLogError
     |   `-- UnknownEncodingError
     |-- InputError               logs or labels vanished, or logs are copies, which the recipe refuses
-    |-- DatasetError             what lies in a dataset is damaged, missing or of another kind
-    |   |-- PurgedError          what is asked for was erased on purpose
-    |   `-- ReadBackError        what was read back differs from what was written
+    |-- DatasetError             a part of a dataset is damaged, missing or of another kind
+    |   |-- PurgedError          the requested data was erased on purpose
+    |   `-- ReadBackError        data read back differs from what was written
     |-- AfterCommitError         a version was committed; what follows, as its view, failed (exit code 4)
     |-- BesideError              another build of the version runs
     |   `-- OvertakenError       ... and has committed it since this one was planned
@@ -81,19 +81,19 @@ class UnknownEncodingError(LogReadError):
 
 
 class InputError(LogloomError):
-    """Logs or labels of the newest version are gone, or logs are copies, and the recipe refuses that."""
+    """Logs or labels of the latest version are missing, or logs are copies, and the recipe refuses that."""
 
 
 class DatasetError(LogloomError):
-    """What lies in a dataset is damaged, missing or of another kind."""
+    """A part of a dataset is damaged, missing or of another kind."""
 
 
 class PurgedError(DatasetError):
-    """What is asked for was erased on purpose, from all versions."""
+    """The requested data was erased on purpose, from all versions."""
 
 
 class ReadBackError(DatasetError):
-    """What was read back differs from what was written."""
+    """Data that was read back differs from what was written."""
 
 
 class BesideError(LogloomError):
@@ -116,13 +116,13 @@ class StorageError(LogloomError):
     """A disk or an object store refused: full, read-only, no permission, gone."""
 
 
-# What a recipe, a log or a dataset holds; not what the disk or store refused that it lies in.
+# Errors in a recipe, a log or a dataset, unlike those of their disk or store.
 OF_CONTENT = (UsageError, LogReadError, DatasetError)
 
 
 @contextlib.contextmanager
 def after_commit(version: str, way_out: str, failed: str = "what follows failed") -> Iterator[None]:
-    """Make any error of a block say that a version is committed, and what to do.
+    """Extend errors of a block by the information that a version is committed, and a remedy.
 
     Args:
         version: such as "version 7 of /data/urban".
@@ -142,10 +142,10 @@ def after_commit(version: str, way_out: str, failed: str = "what follows failed"
 
 
 def portable(error: BaseException, otherwise: type[Exception] = RuntimeError) -> BaseException:
-    """The error as another process can take it: with its traceback as a note, or as this text.
+    """Return the error for another process: with its traceback as a note, or as text.
 
     Args:
-        otherwise: what holds the text of an error that can't be pickled, or not be made again.
+        otherwise: class for the text of an error that can't be pickled or recreated.
     """
     text = "".join(traceback.format_exception(error))
     try:

@@ -1,6 +1,6 @@
-"""Imports: of packages that not every installation has, or that not every command needs, and of names on use.
+"""Imports of optional packages, of packages that not every command needs, and of names on use.
 
-One line says what is missing, and which extra brings it.
+The error for a missing package names the extra that installs it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def imported_on_use(package: str, names: Mapping[str, Sequence[str]]) -> Callabl
 
 @contextlib.contextmanager
 def needed(what: str, extra: str) -> Iterator[None]:
-    """Imports in the block are of an optional package.
+    """Convert import errors in the block to an error about an optional package.
 
     Args:
-        what: the package's name for people, or what it is for.
-        extra: of logloom, that brings it.
+        what: the package's name for people, or its purpose.
+        extra: of logloom that installs it.
 
     Raises:
-        UsageError: it isn't there.
+        UsageError: it isn't installed.
     """
     try:
         yield
@@ -63,7 +63,7 @@ def needed(what: str, extra: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_collection() -> Iterator[None]:
-    """Imports in the block aren't searched for garbage, of which modules are none; nor are they ever after.
+    """Disable garbage collection during imports in the block, and exempt their objects from later ones.
 
     The search takes a sixth of the time of large imports.
     """
@@ -78,10 +78,10 @@ def without_collection() -> Iterator[None]:
 
 
 def spare_pandas() -> None:
-    """Keeps pyarrow from importing pandas, which takes half a second, with the first array that it makes.
+    """Keep pyarrow from importing pandas, which takes half a second, with the first array.
 
-    pyarrow looks for pandas once, to tell whether what it is given is a Series. Here it finds none, and looks
-    again as soon as anybody imports pandas. Where it is imported, this does nothing.
+    pyarrow looks for pandas once, to recognize a Series. Here it finds none, and looks again once pandas is
+    imported. If pandas is imported already, this does nothing.
     """
     import pyarrow as pa
 
@@ -92,7 +92,7 @@ def spare_pandas() -> None:
 
 
 class _ShowPandas(importlib.abc.MetaPathFinder):
-    """Has pyarrow look for pandas once that is imported: to it, NaN in a Series is a missing value."""
+    """Makes pyarrow look for pandas once that is imported: it treats NaN in a Series as missing."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname != "pandas" or self not in sys.meta_path:
@@ -114,7 +114,7 @@ class _ShowPandas(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def left_out(modules: Collection[str]) -> Iterator[None]:
-    """Modules that look in the block as if they weren't installed; not to other threads."""
+    """Hide modules in the block as if they weren't installed; only in this thread."""
     finder = _LeaveOut(modules)
     sys.meta_path.insert(0, finder)
     try:
@@ -124,7 +124,7 @@ def left_out(modules: Collection[str]) -> Iterator[None]:
 
 
 class _LeaveOut(importlib.abc.MetaPathFinder):
-    """Finds nothing; says so of what is left out, unless it was imported before. For one thread."""
+    """Hides modules that weren't imported before. For one thread."""
 
     def __init__(self, modules: Collection[str]) -> None:
         self._modules = modules
@@ -137,9 +137,9 @@ class _LeaveOut(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def beam_needed() -> Iterator[None]:
-    """The same for Beam, which without Google's clients warns of I/O that nobody asked for."""
+    """`needed` for Beam, which without Google's clients warns of unused I/O."""
     root = logging.getLogger()
-    before = root.handlers[:]  # to warn, it makes one
+    before = root.handlers[:]  # to warn, it creates one
     root.addFilter(_is_news)
     try:
         with needed("Beam", "build"):

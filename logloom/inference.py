@@ -1,7 +1,7 @@
-"""Types from values: what a column is, told by its rows.
+"""Inference of column types from rows.
 
-Here: kinds of Python values, and the shape and the type that rows, or parts of a dataset, have in common.
-Elsewhere: what types mean (logloom.schema), what a message's definition says (logloom.io.logs.messages).
+Here: kinds of Python values, and the common shape and type of rows, or of parts of a dataset.
+Elsewhere: types themselves (logloom.schema), types of messages (logloom.io.logs.messages).
 
 Axes are ragged up to the last one whose length differs:
 
@@ -22,14 +22,14 @@ Kind = Literal["array", "bytes", "string"]
 
 
 def kind_of(kind: type) -> Kind:
-    """The kind of column for values of a Python type."""
+    """Return the kind of column for values of a Python type."""
     if issubclass(kind, str):
         return "string"
     return "bytes" if issubclass(kind, bytes | bytearray | memoryview) else "array"
 
 
 def common_shape(shapes: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...] | None:
-    """The shape of a column whose rows have these shapes, at least one; None where they differ in rank.
+    """Return the shape of a column whose rows have these shapes, at least one; None if ranks differ.
 
     >>> common_shape([(2, 3, 4), (5, 3, 4)])
     (None, 3, 4)
@@ -45,12 +45,12 @@ def common_shape(shapes: Iterable[tuple[int | None, ...]]) -> tuple[int | None, 
 
 
 def type_of(one: Array, other: Array) -> ColumnType | None:
-    """The type of a column from two of its values; None where no type holds both."""
+    """Return the type of a column from two of its values; None if there is none."""
     return wider(*(ColumnType(value.dtype, value.shape) for value in (one, other)))
 
 
 def wider(one: ColumnType, other: ColumnType | None) -> ColumnType | None:
-    """A type for values of both; None where there is none."""
+    """Return a type for values of both; None if there is none."""
     if other is None or one == other:
         return other
     if (one.kind, one.dtype) != ("array", other.dtype) or other.kind != "array":

@@ -1,4 +1,4 @@
-"""Further processes of this Python: they import what this one can, and nothing of the current folder.
+"""Further processes of this Python: with the same imports, but nothing from the current folder.
 
 `python -m` and `python -c` look for modules in the current folder first, so that any file there that has the
 name of one of Python's would run. Nothing is taken from there unless it is on this process' own path.
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 _SAFE = "PYTHONSAFEPATH"
-_STDERR = 2  # `sys.stderr` may be no file, as in notebooks
+_STDERR = 2  # `sys.stderr` may not be a file, e.g. in notebooks
 _starting = threading.Lock()
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module in this Python.
+    """Return the command that runs a module in this Python.
 
     >>> module_command("logloom", "plan")[1:]
     ['-P', '-m', 'logloom', 'plan']
@@ -33,12 +33,12 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def import_environment() -> dict[str, str]:
-    """The environment in which such a command finds the modules that this process does."""
+    """Return the environment in which such a command finds this process's modules."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(_folders(sys.path))}
 
 
 def connected_process(module: str, **options: Any) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Runs a module in this Python, with a connection to it, of whose other end it is given the number.
+    """Run a module in this Python, connected to this process; it gets the number of its end.
 
     Args:
         options: of Popen.
@@ -69,7 +69,7 @@ def _folders(path: Sequence[str]) -> Iterator[str]:
 
 
 def process_pool(num_workers: int) -> ProcessPoolExecutor:
-    """Processes of Python's own fork server.
+    """Start processes of Python's own fork server.
 
     They are no forks of this process: threads of it (progress, fsspec) may hold locks.
     """

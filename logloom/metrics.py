@@ -1,4 +1,4 @@
-"""Metrics of a running build: to Beam's where its workers run, else to whoever collects them here."""
+"""Metrics of a running build: for Beam on its workers, else for a local collector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class CollectedMetrics:
-    """What steps of this process counted.
+    """Counts of this process's steps.
 
     Attributes:
         spreads: of numbers that were noted by each name: how many, their sum, the least, the largest.
@@ -21,13 +21,13 @@ class CollectedMetrics:
     spreads: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
     def add(self, other: CollectedMetrics) -> None:
-        """Takes over what another process collected."""
+        """Add counts of another process."""
         self.counters.update(other.counters)
         for name, numbers in other.spreads.items():
             self.note(name, numbers)
 
     def note(self, name: str, numbers: tuple[int, int, int, int]) -> None:
-        """Adds numbers to a distribution, as `spreads` holds them."""
+        """Add numbers to a distribution of `spreads`."""
         many, total, least, most = self.spreads.get(name, (0, 0, numbers[2], numbers[3]))
         self.spreads[name] = (
             many + numbers[0],
@@ -42,7 +42,7 @@ _COLLECTED: ContextVar[CollectedMetrics | None] = ContextVar("logloom metrics", 
 
 @contextlib.contextmanager
 def collected() -> Iterator[CollectedMetrics]:
-    """Collects what steps count in this thread while the block runs, where no engine of Beam's does."""
+    """Collect counts of steps in this thread while the block runs, without Beam's engines."""
     held = CollectedMetrics()
     token = _COLLECTED.set(held)
     try:
@@ -52,7 +52,7 @@ def collected() -> Iterator[CollectedMetrics]:
 
 
 def merge(metrics: CollectedMetrics) -> None:
-    """Adds what another process collected to what this thread collects."""
+    """Merge counts of another process into this thread's."""
     here = _COLLECTED.get()
     if here is not None:
         here.add(metrics)

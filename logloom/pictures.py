@@ -21,7 +21,7 @@ _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 _MAX_PIXELS = 80_000_000  # of an image that is opened; of more, Pillow warns of bombs
 _CHANNELS = (1, 3, 4)
 _NIGHT = (16, 22, 32)  # behind clouds, in light pages and dark ones
-# Even steps in lightness, also for who sees few colours: matplotlib's viridis, from its second fifth on.
+# Even steps in lightness, also for colour-blind people: matplotlib's viridis, from its second fifth on.
 _HEIGHTS = np.array([(65, 105, 158), (33, 145, 140), (53, 183, 121), (144, 215, 67), (253, 231, 37)], float)
 
 
@@ -47,7 +47,9 @@ class Picture:
 
 
 def is_image(value: Any) -> bool:
-    """Whether a value looks like an image: JPEG or PNG as bytes, or (height, width[, channels]) uint8."""
+    """Return whether a value looks like an image: JPEG or PNG as bytes, or (height, width[, channels])
+    uint8.
+    """
     if isinstance(value, bytes):
         return value.startswith(_MAGIC)
     if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or min(value.shape, default=0) == 0:
@@ -57,14 +59,14 @@ def is_image(value: Any) -> bool:
 
 
 def thumbnail(value: Any, width: int = 320, quality: int = 72) -> Picture | None:
-    """An image made small, as JPEG.
+    """Make an image small, as JPEG.
 
     Args:
         value: see `is_image`; bytes from logs may be anything.
         width: of the picture in pixels, at most; as high as twice that.
 
     Returns:
-        None where it is no image that decodes.
+        None if it isn't an image that decodes.
     """
     from PIL import Image
 
@@ -103,7 +105,7 @@ def seen_from_above(points: NDArray[Any], reach: float, size: int = 288) -> Pict
     """Points from above as PNG: x (ahead) points up, y (left) to the left, lighter is higher.
 
     Args:
-        points: (N, 2 or more) x, y and z; those that aren't finite are left out.
+        points: (N, 2 or more) x, y and z; points that aren't finite are left out.
         reach: how far the picture's edges are from the origin, in the points' unit; above 0.
         size: of the square picture in pixels.
     """

@@ -1,8 +1,8 @@
-"""Which split each row falls into, by where or when it was recorded or by a value: functions of arrays.
+"""Splits of rows by place, time or value: functions of arrays.
 
-Here: `RowSplit`, what a recipe or a program asks for; `labels_by_place`, `labels_by_time`, `labels_by_value`;
-which columns can be split by, and say splits.
-Elsewhere: builds that split rows (logloom.transforms.rows.row_stream), splits of a dataset that is there
+Here: `RowSplit`, the settings; `labels_by_place`, `labels_by_time`, `labels_by_value`;
+checks of columns to split by.
+Elsewhere: builds that split rows (logloom.transforms.rows.row_stream), splits of an existing dataset
 (logloom.datasets.splits.split), splits of whole logs (logloom.recipe.logs).
 
 Cells are squares of a grid that begins at 0, or spans of time since the Unix epoch. A hash of a cell's number
@@ -30,15 +30,15 @@ from logloom.digests import share_of
 from logloom.schema import ColumnType, Schema
 
 COLUMN = "split"  # of the rows that a build splits: the name of each row's split
-NEAR = -1  # the label of rows that are in no split since they are nearer than the gap to another split's cell
-UNKNOWN = -2  # of rows that are in none since nobody knows their place, or value
+NEAR = -1  # the label of rows in no split as they are nearer than the gap to another split's cell
+UNKNOWN = -2  # of rows in none as their place or value is unknown
 
-_REASON = "split "  # begins the reasons why rows are dropped that are in no split
+_REASON = "split "  # prefix of the reasons for dropping rows in no split
 
 Labels = NDArray[np.int32]  # (N,) the number of each row's split, NEAR or UNKNOWN
 Shares = Mapping[str, Decimal]
 
-_MOST = 2**52  # numbers of cells beyond which floats tell no two places apart
+_MOST = 2**52  # numbers of cells beyond which floats can't distinguish places
 _METRES = ("", "m", "metre", "metres", "meter", "meters")
 
 
@@ -47,7 +47,7 @@ class RowSplit:
     """How rows are split.
 
     Attributes:
-        by: "value" for that of a column.
+        by: "value" for a column's value.
         shares: names in order, with their shares, which sum to 1.
         column: of positions, or of values; "" for time.
         cell, gap: metres, or seconds; 0 for values.
@@ -66,13 +66,13 @@ class RowSplit:
 
 
 def has_row_splits(schema: Schema) -> bool:
-    """Whether rows have a column of texts that says which split each is in, as builds make it."""
+    """Return whether rows have a column of texts with each row's split, as made by builds."""
     ctype = schema.columns.get(COLUMN)
     return ctype is not None and ctype.kind == "string"
 
 
 def left_out_of(dropped: Mapping[str, int]) -> int:
-    """How many rows are in no split, of rows dropped by reason."""
+    """Return how many rows are in no split, from counts of dropped rows by reason."""
     return sum(count for reason, count in dropped.items() if reason.startswith(_REASON))
 
 
@@ -109,9 +109,11 @@ def labels_by_value(values: Sequence[Any], shares: Shares) -> Labels:
 
 def _labels(cells: Array, within: Array, cell: float, gap: float, shares: Shares) -> Labels:
     """
+    Compute labels from cells.
+
     Args:
-        cells: (N, d) numbers of the cell that each row lies in; NaN and infinities: in none.
-        within: (N, d) how far from the cell's lower borders.
+        cells: (N, d) numbers of each row's cell; NaN and infinities mean none.
+        within: (N, d) distance from the cell's lower borders.
     """
     labels = np.full(len(cells), UNKNOWN, np.int32)
     known = np.flatnonzero((np.abs(cells) < _MOST).all(axis=1))
@@ -138,7 +140,7 @@ def _labels(cells: Array, within: Array, cell: float, gap: float, shares: Shares
 
 
 def position_problem(ctype: ColumnType) -> str | None:
-    """Why a column can't be the positions that rows are split by; None where it can."""
+    """Explain why a column can't be the positions that rows are split by; None if it can."""
     if ctype.is_ragged or len(ctype.shape) != 1 or (ctype.shape[0] or 0) < 2:
         return f"is {ctype}; a position has two numbers or more"
     if ctype.dtype.kind not in "fiu" or ctype.unit not in _METRES:
@@ -151,7 +153,7 @@ def position_problem(ctype: ColumnType) -> str | None:
 
 
 def value_problem(ctype: ColumnType) -> str | None:
-    """Why rows can't be split by the values of a column; None where they can."""
+    """Explain why rows can't be split by a column's values; None if they can."""
     if ctype.kind == "string" or (ctype.kind == "array" and not ctype.shape and ctype.dtype.kind in "biuSU"):
         return None
     return f"is {ctype}; rows are split by a column of texts or whole numbers"

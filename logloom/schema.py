@@ -1,4 +1,4 @@
-"""Column types: what a column holds, before any value of it exists.
+"""Column types.
 
 Here: `ColumnType` and `Schema`, their checks and their JSON form.
 Elsewhere: the values (logloom.blocks), where types come from (logloom.io.logs.messages.fields).
@@ -23,7 +23,7 @@ COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})
 RESERVED_LAST_PARTS = frozenset({"age", "available"})
 MIN_TIME = int(np.iinfo(np.int64).min)
-"""The first time there is, in nanoseconds; also that of messages whose stamp can't be read."""
+"""The smallest time, in nanoseconds; also that of messages without a readable stamp."""
 MAX_TIME = int(np.iinfo(np.int64).max)
 TimeRanges = tuple[tuple[int, int], ...]  # [start, stop) each, int64 ns, ascending and apart
 NO_AGE = int(np.iinfo(np.int64).min)
@@ -31,7 +31,7 @@ NO_AGE = int(np.iinfo(np.int64).min)
 
 
 def check_column_name(name: str) -> str:
-    """Gives back a usable column name.
+    """Check a column name and return it.
 
     Raises:
         UsageError: the name breaks the grammar, or is reserved.
@@ -48,7 +48,7 @@ def check_column_name(name: str) -> str:
 
 
 def base_of(name: str) -> str:
-    """The column whose age or availability this is; else the column itself."""
+    """Return the column whose age or availability this is; else the column itself."""
     base, _, last = name.rpartition(".")
     return base if base and last in RESERVED_LAST_PARTS else name
 
@@ -60,13 +60,13 @@ class ColumnType:
     Attributes:
         dtype: of an element, always little-endian; structured, and then packed, for arrays of sub-messages;
             text inside a structured dtype is `<U{n}`.
-        shape: of a row. None stands for lengths that differ by row; these come first: (), (3,), (None,),
+        shape: of a row. None means lengths that differ by row; these come first: (), (3,), (None,),
             (None, 4), (None, None, None).
         kind: "array" (a numpy value), "bytes" (a Python bytes; dtype uint8, shape (None,)) or "string"
             (a Python str, stored as UTF-8; dtype uint8, shape (None,)).
         unit: a UDUNITS name such as "m s-1", or "".
         description: one line for people, or "".
-        attributes: what else its source says of it, such as a standard_name: pairs of a name and JSON.
+        attributes: further attributes of its source, such as a standard_name: pairs of a name and JSON.
 
     Examples:
         >>> points = ColumnType(np.dtype("f4"), (None, 4), unit="m")
@@ -143,7 +143,7 @@ def dtype_from_json(data: Any) -> np.dtype[Any]:
     """The inverse of `dtype_to_json`; structured dtypes are packed.
 
     Raises:
-        ValueError: no such dtype, or one that holds Python objects.
+        ValueError: no such dtype, or one of Python objects.
     """
     try:
         if isinstance(data, str):
@@ -153,7 +153,7 @@ def dtype_from_json(data: Any) -> np.dtype[Any]:
     except (TypeError, ValueError, SyntaxError) as error:
         raise ValueError(f"no dtype: {shortened(repr(data))} ({error})") from error
     if dtype.hasobject or (isinstance(data, str) and (dtype.names is not None or dtype.subdtype)):
-        raise ValueError(f"no dtype of a column: {shortened(repr(data))}")
+        raise ValueError(f"not a dtype of a column: {shortened(repr(data))}")
     return dtype
 
 
@@ -169,7 +169,7 @@ class Schema:
 
     Attributes:
         columns: name to type; without log_id, timestamp, ages and availabilities.
-        sampled: the columns that come from a topic; each `c` of them also has the columns `c.age` (int64 ns,
+        sampled: columns of topics; each `c` of them also has the columns `c.age` (int64 ns,
             tick minus message time, `NO_AGE` where nothing was usable) and `c.available` (bool).
 
     Examples:
@@ -194,7 +194,9 @@ class Schema:
 
     @property
     def all(self) -> dict[str, ColumnType]:
-        """The columns followed by the ages and availabilities; what a block holds beside `timestamp`."""
+        """The columns followed by the ages and availabilities; the columns of a block apart from
+        `timestamp`.
+        """
         return {**self.columns, **self.meta}
 
     def select(self, patterns: Iterable[str] | None) -> tuple[str, ...]:
@@ -234,7 +236,7 @@ class Schema:
         return Schema(columns, tuple(name for name in self.sampled if name in chosen))
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """HTML for notebooks."""
         from logloom.markup import table
 
         rows = [(name, one, one.unit, one.description) for name, one in self.columns.items()]
@@ -263,7 +265,7 @@ class Schema:
         columns: dict[str, ColumnType] = {}
         for column in parsed.columns:
             if column.name in columns:
-                raise ValueError(f"column {column.name!r} stands there twice")
+                raise ValueError(f"column {column.name!r} is listed twice")
             try:
                 columns[column.name] = column.ctype
             except ValueError as error:

@@ -1,4 +1,4 @@
-"""Which software makes a dataset's bytes."""
+"""Versions of the software that makes a dataset's bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PACKAGES = ("numpy", "numcodecs", "pyarrow", "pillow", "zarr")
 
 @functools.cache
 def software() -> dict[str, str]:
-    """Versions of what turns logs into bytes; stands in units' entries and in manifests, for people."""
+    """Return versions of packages that affect bytes, for units' entries and manifests."""
     from logloom import __version__
 
     return {"logloom": __version__, **{name: version(name) for name in _PACKAGES}}

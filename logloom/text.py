@@ -1,9 +1,9 @@
-"""Words for people: counts with their noun, sizes and times, near names, and text that steers no terminal.
+"""Text for people: counts with their noun, sizes and times, near names, and text without control characters.
 
 Here: pure functions.
-Elsewhere: printing (logloom.cli.terminal.output), messages of errors (logloom.errors).
-Names of topics, types and fields are what a log says, and may hold anything: escape sequences, line breaks,
-overrides of the direction of writing.
+Elsewhere: printing (logloom.cli.terminal.output), messages of errors (logloom.errors). Names of topics, types
+and fields come from logs and may contain anything: escape sequences, line breaks, overrides of the direction
+of writing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
-WAITING_LOG = "logloom.waiting"  # the logger of servers that are waited for, which no command hides
-OnMessage = Callable[[str], None]  # is called with messages for people
+WAITING_LOG = "logloom.waiting"  # the logger for servers that are waited for, which no command hides
+OnMessage = Callable[[str], None]  # called with messages for people
 
 
 def ignore_message(message: str) -> None:
@@ -94,7 +94,7 @@ def iso8601(time_ns: int) -> str:
 
 
 def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], arrow: str) -> str:
-    """How numbers changed; a fraction in six digits.
+    """Describe how numbers changed; fractions in six digits.
 
     >>> changed_numbers({"mean": (2 / 3, 0.5), "count": (None, 12345678)}, "->")
     'mean 0.666667 -> 0.5, count none -> 12345678'
@@ -117,7 +117,7 @@ def some_of(names: Iterable[object], most: int = 5) -> str:
 
 
 def near_to(name: str, known: Iterable[str], most: int = 20) -> str:
-    """What a message adds on a name that isn't known: the nearest one that is, or which there are.
+    """Extend a message on an unknown name by the nearest known ones.
 
     Args:
         most: of these; 0 to add nothing where none is near.
@@ -143,7 +143,7 @@ def near_to(name: str, known: Iterable[str], most: int = 20) -> str:
 
 
 def why_ended(error: BaseException) -> str:
-    """Why a command ended, by its error: "interrupted" for Ctrl-C and SIGTERM.
+    """Describe why a command ended, by its error: "interrupted" for Ctrl-C and SIGTERM.
 
     >>> why_ended(KeyboardInterrupt()), why_ended(ValueError("torn")), why_ended(MemoryError())
     ('interrupted', 'ValueError: torn', 'MemoryError')
@@ -154,12 +154,12 @@ def why_ended(error: BaseException) -> str:
 
 
 def shortened(text: str) -> str:
-    """The text, cut where it has more than 60 characters."""
+    """Truncate text to 60 characters."""
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def printable(text: str) -> str:
-    r"""The text in one line, with what steers a terminal or hides in it as escapes: \n, \x1b, \u202e.
+    r"""Return the text in one line, with control and invisible characters as escapes: \n, \x1b, \u202e.
 
     That is C0, DEL and C1, line separators, marks of the direction of writing, characters without width, and
     halves of surrogate pairs. The escapes are those of Python, of JSON (but for \x) and of YAML.

@@ -1,8 +1,8 @@
-"""What of a URI may be shown and kept: all but the credentials in it.
+"""URIs without credentials, for display and storage.
 
-Here: `shown`, for single URIs and for whatever text has some in it; `chained`, for the causes of errors;
+Here: `shown`, for URIs and texts that contain some; `chained`, for the causes of errors;
 `is_local`, `host_of`.
-Elsewhere: how a URI that is shown is opened all the same (`with_access` in logloom.io.storage.filesystems).
+Elsewhere: opening a URI whose credentials were removed (`with_access` in logloom.io.storage.filesystems).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _URI = re.compile(
 )
 _USER = re.compile(r"[^/?#@]*@")
 _QUERY = re.compile(r"\?([^#)\]]*)")
-_WEB = ("http", "https")  # a user's name alone may be a token; elsewhere it tells accounts apart
+_WEB = ("http", "https")  # a single user name may be a token; elsewhere it identifies an account
 # Of signed URLs (AWS, Google, Azure, CloudFront, ...), and what else is called like a credential.
 _SECRET = re.compile(
     r"(?i)(?:x-(?:amz|goog|oss|cos|ms|obs)-.*|.*(?:signature|token|secret|passw|pwd|credential|auth|apikey|api_key|"
@@ -25,20 +25,20 @@ _WITH_SIGNATURE = frozenset(_SIGNED.split())
 
 
 def is_local(uri: str) -> bool:
-    """Whether a URI means a path on this machine's file systems."""
+    """Return whether a URI is a path on this machine's file systems."""
     return "://" not in uri or uri.startswith(("file://", "local://"))
 
 
 def host_of(uri: str) -> str:
-    """The server that a URI names, without credentials: http://host:port."""
+    """Return the server of a URI, without credentials: http://host:port."""
     scheme, _, rest = uri.partition("://")
     return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
 
 
 def shown(text: str) -> str:
-    """The text with its URIs without user names, passwords, signatures and tokens.
+    """Remove user names, passwords, signatures and tokens from the URIs in a text.
 
-    Other parts of a query stay: they may tell files apart. A URI without credentials stays as it is.
+    Other parts of a query are kept, as they may identify files. A URI without credentials is unchanged.
     """
     return _URI.sub(_without, text) if "://" in text else text
 
@@ -66,7 +66,7 @@ def _without_secrets(match: re.Match[str]) -> str:
 
 
 def chained(error: BaseException) -> BaseException | None:
-    """What may stand as the cause of an error: None for one whose chain shows credentials."""
+    """Return an error as the cause of another: None if its chain contains credentials."""
     link: BaseException | None = error
     while link is not None:
         if shown(text := f"{link} {link!r}") != text:

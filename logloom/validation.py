@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with values, in plain words.
+"""Descriptions of pydantic's errors in plain words.
 
 Here, too: `OneOrKeys`, the type of a key that takes a value that stands alone or a mapping, and is told one
 mistake, not what each kind makes of it; `Duration`, nanoseconds written with a unit; `InvalidPartsError`,
@@ -26,7 +26,7 @@ Path = tuple[str | int, ...]  # ("columns", "camera.front", "tolerance")
 
 @dataclass(frozen=True)
 class Notation:
-    """What people who write values in a notation call them."""
+    """Names of values in a notation."""
 
     mapping: str
     null: str
@@ -57,7 +57,7 @@ def _tag_of(value: Any) -> str:
     return "<other>" if isinstance(value, Mapping | BaseModel) else "<one>"
 
 
-# What stands alone, or a mapping of keys: `OneOrKeys[str, TaskFrom]`.
+# A single value, or a mapping of keys: `OneOrKeys[str, TaskFrom]`.
 OneOrKeys = Annotated[
     Annotated[_One, Tag("<one>")] | Annotated[_Keys, Tag("<other>")], Discriminator(_tag_of)
 ]
@@ -86,7 +86,7 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def describe_first(error: ValidationError, notation: Notation = JSON) -> str:
-    """What was found wrong first: "logs[3].rows: expected a whole number, got 'x'"."""
+    """Describe the first error: "logs[3].rows: expected a whole number, got 'x'"."""
     path: list[str | int] = []
     cause: object = error
     while isinstance(cause, ValidationError):  # a check of a value may check a part of it
@@ -98,7 +98,7 @@ def describe_first(error: ValidationError, notation: Notation = JSON) -> str:
 
 
 def describe(error: Any, notation: Notation) -> str:
-    """What one of `ValidationError.errors()` says of its value: "expected a whole number, got 'x'"."""
+    """Describe one of `ValidationError.errors()`: "expected a whole number, got 'x'"."""
     kind = error["type"]
     if kind == "missing":
         return "is missing"

@@ -81,7 +81,7 @@ def make_drives(
     and IMU drop out for a while. Equal arguments give equal bytes. Needs the extra `build`.
 
     Args:
-        folder: is made if it isn't there; drives of these names in it are replaced.
+        folder: created if missing; drives of these names in it are replaced.
         seconds: of each drive.
         logs: how many.
     """

@@ -5,7 +5,7 @@ Elsewhere: recording (recorder), the world (motion), what sensors see of it (sen
 
     map <- odom (10 Hz) <- base_link (50 Hz) <- cam_front, cam_left, cam_right, lidar_left, lidar_right
 
-The mounts are static. base_link lies on the ground; the axes of cameras are those of their images: x right,
+The mounts are static. base_link is on the ground; the axes of cameras are those of their images: x right,
 y down, z ahead.
 """
 
@@ -48,7 +48,7 @@ def make_car_drives(
     and versions of PyAV give equal bytes. Needs the extras `build` and `video`.
 
     Args:
-        folder: is made if it isn't there; drives and labels of these names in it are replaced.
+        folder: created if missing; drives and labels of these names in it are replaced.
         seconds: of each drive.
         logs: how many.
 

@@ -47,7 +47,7 @@ class DemoTopic:
 
 @dataclass(frozen=True)
 class _RecordedMessage:
-    """One message as the recorder got it; `arrival` says where in the file it lies."""
+    """A recorded message; `arrival` determines its place in the file."""
 
     arrival: int
     topic: DemoTopic
@@ -86,7 +86,7 @@ def drives(seconds: float, logs: int, seed: int, num_houses: int = 0) -> list[Dr
 
 
 def record(folder: str | os.PathLike[str], drive: Drive, topics: Sequence[DemoTopic]) -> pathlib.Path:
-    """Writes the log of a drive into a folder, which is made if it isn't there; gives the log's path."""
+    """Write the log of a drive into a folder, which is created if missing; return the log's path."""
     place = pathlib.Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     path = place / f"{drive.log_id}.mcap"

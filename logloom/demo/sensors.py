@@ -211,7 +211,7 @@ def _entry(
 def _entry_from(
     start: NDArray[np.float64], angles: NDArray[np.floating[Any]], extent: tuple[float, float, float]
 ) -> NDArray[np.float64]:
-    """`_entry` of a box that lies along the axes; start: (2, N) or (2, 1)."""
+    """`_entry` of an axis-aligned box; start: (2, N) or (2, 1)."""
     step = np.stack([np.cos(angles), np.sin(angles)])
     half = np.array(extent[:2]) / 2
     with np.errstate(divide="ignore"):

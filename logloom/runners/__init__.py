@@ -1,4 +1,4 @@
-"""Engines that run a build: which there are, what they are told, and how a pipeline gets to them.
+"""Engines that run a build: their options, and submitting pipelines.
 
 Here: the options and results of a run, without Beam. `running.run` runs a pipeline; a module for each engine
 starts what it needs, submits, watches and ends. None of them knows recipes.

@@ -1,4 +1,4 @@
-"""Options of Beam's by name: Beam passes over those it doesn't know, which are mostly typing errors."""
+"""Check names of Beam's options: Beam ignores unknown ones, which are mostly typing errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
         more: names that the engine knows besides Beam's own.
 
     Raises:
-        UsageError: nobody knows the option (names the nearest that there is), or its value is none.
+        UsageError: the option is unknown (the message suggests the nearest), or its value is invalid.
     """
     parser = _FlagParser(add_help=False)
     for options in PipelineOptions.__subclasses__():

@@ -1,4 +1,4 @@
-"""What engines say of jobs that go on without a command, asked at the place that the command noted.
+"""States of detached jobs, requested from engines at the place that the command recorded.
 
 Places stand in roots, which may be a stranger's: only what has the form of a place of ours is asked, and of
 the answer only a state and a reason are taken.
@@ -35,12 +35,12 @@ _OVER |= {"canceled": "stopped", "cancelled": "stopped", "updated": "stopped"}
 
 @dataclass(frozen=True)
 class DetachedState:
-    """How a detached job is.
+    """State of a detached job.
 
     Attributes:
-        state: "running", "done", "failed", "stopped" (somebody cancelled it), or "unknown" where the engine
-            doesn't answer.
-        why: what the engine says of it; "" where it says nothing.
+        state: "running", "done", "failed", "stopped" (it was cancelled), or "unknown" if the engine doesn't
+            answer.
+        why: the engine's message; "" if there is none.
     """
 
     state: str
@@ -48,7 +48,7 @@ class DetachedState:
 
 
 def look_at(place: str) -> DetachedState | None:
-    """How the job at a place is; None where nobody can be asked."""
+    """Return the state of the job at a place; None if no engine can be asked."""
     requests: tuple[tuple[re.Pattern[str], Callable[..., DetachedState]], ...] = (
         (_FLINK, _on_flink),
         (_DATAFLOW, _on_dataflow),

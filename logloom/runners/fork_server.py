@@ -47,7 +47,7 @@ class _Kill(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """Tells of the end of a worker; of a signal's number, negative, where one ended it."""
+    """Reports the end of a worker, with its exit code, or the negative number of a signal."""
 
     worker_id: int
     code: int
@@ -57,7 +57,7 @@ class Forked(NamedTuple):
     """A worker.
 
     Attributes:
-        connection: to what it does; broken once it has ended.
+        connection: to the worker; broken once it has ended.
         end: gives the code that it ends with.
     """
 
@@ -198,7 +198,7 @@ def _try_import(module: str) -> None:
 
 
 def _serve(driver: Connection, workers: dict[int, BaseProcess]) -> None:
-    """Does what the driver asks for next, and tells it of the workers that ended."""
+    """Do what the driver asks for next, and report workers that ended."""
     # What a worker started may hold its sentinel open, so that is not all that is looked at.
     ready = wait([driver, *(worker.sentinel for worker in workers.values())], _LOOK_EVERY)
     if driver in ready:
@@ -247,7 +247,7 @@ def _work(driver: Connection, environment: Mapping[str, str], connection: Connec
     try:
         work(connection)
         code = 0
-    except BaseException:  # nobody else says it
+    except BaseException:  # it isn't reported elsewhere
         traceback.print_exc()
     finally:
         os._exit(code)  # threads of numerical libraries and stores need not end first

@@ -1,6 +1,6 @@
 """Steps of a pipeline run on this machine, without Beam: in this process, or by worker processes beside it.
 
-`INLINE` stands in for `apache_beam` where a pipeline is put together. Elements are made when the next step
+`INLINE` replaces `apache_beam` when a pipeline is built. Elements are made when the next step
 asks for them, so that a partition is read back while it is still in memory, and only what steps group or take
 as side input is held.
 

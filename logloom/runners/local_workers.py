@@ -1,7 +1,7 @@
 """Worker processes of this machine, which make elements for a pipeline without Beam.
 
-They are forked from a server (fork_server), and talk with this process by a pair of sockets each: nobody else
-reaches them, and they end with it.
+They are forked from a server (fork_server), and communicate with this process by a pair of sockets each: no
+other process reaches them, and they end with it.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class LocalWorkers:
             yield from outcome.made
 
     def close(self) -> None:
-        """Ends them. They have no work, or nobody waits for it any more."""
+        """End the workers, which have no work, or none that is still needed."""
         for worker in self._workers:
             self._server.kill(worker)
         for worker in self._workers:
@@ -176,7 +176,7 @@ def how_ended(code: int) -> str:
 
 
 def work(connection: Connection) -> None:
-    """Makes what is asked for until nobody asks any more."""
+    """Process requests until there are no more."""
     # What a step raises, the job hears of, too, and makes it one message. Loggers go on: retries of stores'
     # clients are counted by what these log.
     logging.getLogger().handlers[:] = [logging.NullHandler()]
@@ -204,7 +204,7 @@ def _answered(request: bytes, runs: dict[int, Sequence[Sequence[FlatMap]]]) -> _
 
 
 def _pickled(outcome: _MadeElements) -> bytes:
-    """The outcome for the parent process; where that can't be pickled, the error that says so."""
+    """Pickle the outcome for the parent process; if that fails, the error about it."""
     try:
         return pickle.dumps(outcome)
     except Exception as error:

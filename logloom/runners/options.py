@@ -191,7 +191,7 @@ class RunnerOptions:
 
 @dataclass(frozen=True)
 class Size:
-    """How much work a pipeline is, for what is not told.
+    """The amount of work of a pipeline, for defaults.
 
     Attributes:
         transcodes: it decodes video, or resizes or encodes images, which takes far longer than to copy them.
@@ -222,7 +222,7 @@ class Finished:
 
     Attributes:
         counters: of logloom, by name, over all workers.
-        spreads: likewise; empty where the engine keeps none.
+        spreads: distributions of logloom, by name; empty if the engine has none.
     """
 
     job_id: str

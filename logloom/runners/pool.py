@@ -3,7 +3,7 @@
 python -m logloom.runners.pool --port 50000 [--host ADDRESS]     on each machine of a cluster
 
 Unlike Beam's own pool it starts the Python it runs in, sends the workers' logs to the engine, and listens on
-loopback unless it is told otherwise: whoever reaches it can run code as its user.
+loopback by default: anyone who reaches it can run code as its user.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ with beam_needed():
     from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 _HOST = (
-    f"address to listen at ({LOOPBACK}). Whoever reaches it can run code as you: it asks for no password, so "
-    "name an address that only the task managers reach"
+    f"address to listen at ({LOOPBACK}). Anyone who reaches it can run code as you, without a password, so "
+    "use an address that only the task managers reach"
 )
 
 

@@ -138,7 +138,7 @@ def start_worker(
 
 
 def end_worker(worker: subprocess.Popen[bytes]) -> None:
-    """Waits for the end of a worker that was told to end; kills it after five seconds."""
+    """Wait for a worker that was asked to end; kill it after five seconds."""
     try:
         worker.wait(5)
     except subprocess.TimeoutExpired:

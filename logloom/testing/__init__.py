@@ -1,4 +1,4 @@
-"""What logloom promises of formats and of kinds of logs, as test classes that anybody's own are held to.
+"""Contracts of formats and of kinds of logs, as test classes for your own.
 
     class TestTar(FormatContract):
         format = TarFormat()

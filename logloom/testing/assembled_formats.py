@@ -1,4 +1,4 @@
-"""What formats promise whose units are only stages, put together into one dataset.
+"""The contract of formats whose units are stages, assembled into one dataset.
 
 Here: `AssembledContract`, to be subclassed.
 Elsewhere: what such a format promises of a unit (formats), its interface

@@ -1,4 +1,4 @@
-"""What every dataset format promises of its units.
+"""The contract of dataset formats for units.
 
 Here: `FormatContract`, to be subclassed.
 Elsewhere: formats whose units are put together (assembled_formats), rows of every kind (rows), damage and
@@ -74,14 +74,14 @@ class Unit:
 
 
 class FormatContract:
-    """What every format promises of one unit. A format joins by being named, and maybe options of it.
+    """The contract of formats for one unit. Subclasses set the format, and optionally its options.
 
     Attributes:
         format: the one to test.
-        options: what a recipe would say under `outputs.<name>`; by default nothing.
-        schema: of the rows to write; of the columns by default those that the format says it holds.
-        has_checksums: whether its reader tells any damage by itself, without the digests in a unit's entry.
-        knows_lengths: whether its reader tells by itself that a file was cut short.
+        options: of the format, as under `outputs.<name>`; by default none.
+        schema: of the rows to write; by default the columns that the format supports.
+        has_checksums: whether its reader detects any damage, without the digests in a unit's entry.
+        knows_lengths: whether its reader detects truncated files.
     """
 
     format: ClassVar[Any]

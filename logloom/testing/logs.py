@@ -1,6 +1,6 @@
-"""What every kind of log promises.
+"""The contract of kinds of logs.
 
-Here: `LogContract`, to be subclassed, and `Recording`, what its tests are told of a log.
+Here: `LogContract`, to be subclassed, and `Recording`, the expected contents of a log.
 Elsewhere: kinds and logs (logloom.io.logs.opening, logloom.io.logs.interface), damage and failing stores
 (damage).
 """
@@ -96,12 +96,12 @@ def _bytes_of(value: Any, ctype: ColumnType) -> bytes:
 
 
 class LogContract:
-    """What every kind of log promises. A kind joins by recording a log.
+    """The contract of kinds of logs. Subclasses record a log.
 
     Attributes:
         kind: the kind to test.
-        has_checksums: whether a log of it tells any flipped bit.
-        knows_lengths: whether it tells that a file was cut in the middle of a value.
+        has_checksums: whether any flipped bit is detected.
+        knows_lengths: whether a file truncated in a value is detected.
     """
 
     kind: ClassVar[Any]

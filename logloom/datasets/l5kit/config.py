@@ -94,7 +94,7 @@ class LocalDataManager:
             key: its name within the folder.
 
         Raises:
-            FileNotFoundError: it isn't there.
+            FileNotFoundError: it doesn't exist.
         """
         path = self.root_folder / key
         if not path.exists():
@@ -104,7 +104,7 @@ class LocalDataManager:
 
 @dataclass(frozen=True)
 class SampleSettings:
-    """What a sample is made of.
+    """Settings of samples.
 
     Attributes:
         history_num_frames: steps before the current frame.
@@ -143,7 +143,7 @@ def setting(cfg: Mapping[str, Any], section: str, key: str) -> Any:
     """One setting of a configuration.
 
     Raises:
-        UsageError: it isn't there; names it.
+        UsageError: it is missing.
     """
     values = cfg.get(section) if isinstance(cfg, Mapping) else None
     if not isinstance(values, Mapping) or key not in values:

@@ -163,7 +163,7 @@ class EgoDataset:
     def _checked(self, index: int) -> int:
         length = len(self)
         if index < -length:
-            raise ValueError(f"index {index} lies before the first of {length} samples")
+            raise ValueError(f"index {index} is before the first of {length} samples")
         if index >= length:
             raise IndexError(f"index {index} of {length} samples")
         return int(index) + length if index < 0 else int(index)

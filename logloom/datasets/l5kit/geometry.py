@@ -67,7 +67,7 @@ def angle_between_vectors(v1: Array, v2: Array) -> float:
 
     Args:
         v1: (2,) or (3,).
-        v2: likewise.
+        v2: as `v1`.
     """
     a, b = (np.append(np.asarray(v, np.float64), np.zeros(3 - len(v))) for v in (v1, v2))
     return math.atan2(float(np.linalg.norm(np.cross(a, b))), float(a @ b))
@@ -118,7 +118,7 @@ def transform_points(points: Array, transf_matrix: Matrix) -> NDArray[np.float64
     Args:
         points: (..., F), F being 2 or 3; (B, N, F) where there are several matrices.
         transf_matrix: (F + 1, F + 1), or (B, F + 1, F + 1), one for each N points. The last row of a matrix
-            says nothing.
+            is ignored.
 
     Returns:
         As `points`.
@@ -207,7 +207,7 @@ def voxel_coords_to_intensity_grid(
         An array of that shape.
 
     Raises:
-        IndexError: a point lies beyond the grid, and `drop_out_of_bounds` is false.
+        IndexError: a point is beyond the grid, and `drop_out_of_bounds` is false.
     """
     if drop_out_of_bounds:
         voxel_coords = voxel_coords[points_within_bounds(voxel_coords, shape)]
@@ -250,12 +250,12 @@ def crop_rectangle_from_image(image: Array, corners: Array) -> Array:
 
 @dataclass(frozen=True)
 class RenderContext:
-    """Where in the raster the agent of a sample stands, and how large pixels are.
+    """The place of a sample's agent in the raster, and the size of pixels.
 
     Attributes:
         raster_size_px: (width, height).
         pixel_size_m: (2,) metres; pixels are square.
-        center_in_raster_ratio: (2,) where the agent stands, in parts of the raster's size.
+        center_in_raster_ratio: (2,) the agent's place, relative to the raster's size.
         set_origin_to_bottom: whether the world's y points up in the raster.
     """
 
@@ -299,7 +299,7 @@ class RenderContext:
         return matrix
 
     def raster_from_world(self, position_m: Array, angle_rad: float) -> Matrix:
-        """Makes the matrix for a sample whose agent stands at `position_m`.
+        """Make the matrix for a sample whose agent is at `position_m`.
 
         Args:
             angle_rad: the agent's yaw.

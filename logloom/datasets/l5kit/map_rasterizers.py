@@ -34,7 +34,7 @@ _FAR_PX = 1 << 20
 
 
 class _GroundRasterizer(Rasterizer):
-    """What lies beneath the boxes, in red, green and blue."""
+    """The layer beneath the boxes, in red, green and blue."""
 
     def num_channels(self) -> int:
         return 3

@@ -30,10 +30,10 @@ CACHE_VARIABLE = "LOGLOOM_CACHE"
 def agents_mask_of(
     dataset: ChunkedDataset, thresholds: MaskThresholds, cache_folder: str | os.PathLike[str] | None = None
 ) -> NDArray[np.uint32]:
-    """The mask of a dataset: the one that lies in it, else one computed earlier, else computed and kept.
+    """Return the mask of a dataset: its own, else a cached one, else a new one, which is cached.
 
     Args:
-        cache_folder: where computed masks are kept, never the dataset itself; None for the folder that
+        cache_folder: cache of computed masks, never the dataset itself; None for the folder that
             LOGLOOM_CACHE names, or ~/.cache/logloom. Datasets in memory keep none.
 
     Raises:

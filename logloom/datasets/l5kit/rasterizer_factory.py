@@ -98,7 +98,7 @@ def _map_file(cfg: Mapping[str, Any], data_manager: LocalDataManager | None, key
 
 
 def _matrix(path: pathlib.Path, key: str) -> Matrix:
-    """A 4x4 matrix of a JSON file; of three rows where the fourth says nothing."""
+    """Return a 4x4 matrix of a JSON file; of three rows if the fourth is omitted or irrelevant."""
     try:
         matrix = np.array(json.loads(path.read_bytes())[key], np.float64)
     except (ValueError, TypeError, KeyError, RecursionError) as error:

@@ -106,7 +106,7 @@ class BoxRasterizer(Rasterizer):
         history_num_frames: int,
         render_ego_history: bool = True,
     ):
-        """Says what to draw.
+        """Set what to draw.
 
         Args:
             render_context: size and place of the raster.

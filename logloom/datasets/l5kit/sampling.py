@@ -82,7 +82,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Moment:
-    """A frame of a scene and what lies within a sample's reach of it.
+    """A frame of a scene and the frames around it that a sample needs.
 
     Attributes:
         state: the frame, counted from the scene's first.

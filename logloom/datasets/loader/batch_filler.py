@@ -1,7 +1,7 @@
-"""Rows into the arrays of a batch: the work of a Loader, in whichever process does it.
+"""Filling the arrays of a batch with rows, in workers of a Loader or in its own process.
 
 Here: `Filler`, which does a `FillTask`, and the functions that make a row part of a batch.
-Elsewhere: which rows, and in which order (logloom.datasets.loader.loader), the processes
+Elsewhere: the order of rows (logloom.datasets.loader.loader), the processes
 (logloom.datasets.loader.workers).
 """
 
@@ -157,10 +157,10 @@ def check_fits(key: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, .
 
 
 class Filler:
-    """Fills batches with rows of a source, by the quickest way that the source offers.
+    """Fills batches with rows of a source, in the fastest way that the source offers.
 
     Attributes:
-        remark: why rows are read one by one although the source offers columns; None while they aren't.
+        remark: why rows are read one by one although the source offers columns; None otherwise.
     """
 
     remark: str | None = None
@@ -174,7 +174,7 @@ class Filler:
         """Does a job.
 
         Args:
-            progress: (1,) receives the step at hand, for whoever finds this process dead.
+            progress: (1,) receives the current step, for reports if this process dies.
 
         Raises:
             RowError: a row failed.

@@ -7,7 +7,7 @@ Elsewhere: the order of rows (logloom.datasets.loader.orders), rows into arrays
 
 The order of rows is a function of (seed, step) alone: of position p, the epoch is p // n and the row
 `np.random.default_rng([seed, epoch]).permutation(n)[p % n]`. All shards take turns, so `step`, the number of
-rows that all of them took, says where everybody is. Of a mixture, position p says the source, too.
+rows that all of them took, is the position of all. In a mixture, position p determines the source as well.
 """
 
 from __future__ import annotations
@@ -93,16 +93,16 @@ class Loader:
         """Starts nothing yet.
 
         Args:
-            source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` where it has them. A
-                warning says so if `get_many` can't fill batches and rows are read one by one. Or what
-                `logloom.datasets.mix` gives, whose order then counts.
+            source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` if it has them; a
+                warning reports if `get_many` can't fill batches, so that rows are read one by one. Or the
+                result of `logloom.datasets.mix`, whose order is then used.
             batch: rows in a batch; batches go on across epochs, so none is short.
             fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict. Spawned
                 workers get lambdas and local functions by value (cloudpickle), the source's too.
             shuffle: a fresh permutation of all rows in each epoch (of each source); else their own order.
             prefetch: batches that are prepared ahead.
             workers: processes; 0 does everything in this one.
-            recycle_after: reuse a batch's memory after so many more batches, whoever still uses it.
+            recycle_after: reuse a batch's memory after this many more batches, even if it is still used.
             shard_id, num_shards: this loader takes every `num_shards`-th row of the order.
             mp: a multiprocessing context, or the name of a start method; fork where there is one.
             seed: of the order, and handed to `fns`.
@@ -204,7 +204,7 @@ class Loader:
 
         Raises:
             LoaderError: a row failed (its index and traceback are in the message) or a worker died; the
-                loader is closed then, for all threads, and `save` still tells where the last batch ended.
+                loader is closed then, for all threads, and `save` still returns where the last batch ended.
         """
         with self._lock:
             return self._next()
@@ -249,7 +249,8 @@ class Loader:
                 taken as they are.
 
         Raises:
-            UsageError: this is no state of a loader, or of one over other rows; says what differs.
+            UsageError: this isn't a state of a loader, or one over other rows; the message has the
+                differences.
         """
         try:
             step, seed = operator.index(state["step"]), operator.index(state["seed"])
@@ -356,7 +357,7 @@ class Loader:
                 batch.failure = batch.failure or failure
 
     def _new_batches(self) -> tuple[int, list[_PendingBatch]]:
-        """Batches in a segment that nobody uses: no array of an earlier batch, and no worker."""
+        """Batches in an unused segment: no array of an earlier batch, and no worker uses it."""
         while len(self._free) > self.prefetch // self._together + _SPARE_SEGMENTS:
             self._drop_segment(self._free.popleft())
         if self._free:

@@ -28,14 +28,14 @@ _ALIGNMENT = 64
 class SharedArray:
     """An array in shared memory that pickles as its name, so that other processes can fill it.
 
-    Whoever made it ends it: by `close`, or by `result`, after which it goes when its last user lets go.
+    Its creator must call `close`, or `result`, after which its last user frees it.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, name: str | None = None):
         """
         Args:
             shape: of the array.
-            dtype: likewise.
+            dtype: of the array.
             name: of an array made elsewhere; None makes a new one, of zeros.
         """
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
@@ -55,7 +55,7 @@ class SharedArray:
         return self._array
 
     def result(self) -> Array:
-        """The array, whose memory is given back when nobody uses it any more."""
+        """Return the array, whose memory is freed once it is unused."""
         array = self.array
         weakref.finalize(array, _unlink_quietly, self._memory)
         return array

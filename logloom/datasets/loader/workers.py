@@ -167,7 +167,7 @@ class Workers:
         reduction.send_handle(connection, segment.descriptor, self._processes[number].pid)
 
     def submit(self, job: FillTask, segment: Segment) -> None:
-        """Gives a job to the worker with the least to do; `wait` tells who is dead."""
+        """Give a job to the least busy worker; `wait` reports dead ones."""
         alive = [number for number in range(len(self._jobs)) if number not in self._dead]
         number = min(alive or self._dead, key=lambda n: len(self._jobs[n]))
         self._jobs[number][job.number] = job

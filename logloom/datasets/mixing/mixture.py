@@ -57,7 +57,7 @@ def mix(
         seed: of the order in which each source's rows come.
         repeat: sources begin anew, and `len` rows are those until each came whole; or without, `len` rows
             are those until one would begin anew.
-        key: of a row that says which source it is of.
+        key: of a row for the name of its source.
         options: of `logloom.datasets.open`, for the URIs.
 
     Raises:
@@ -156,7 +156,7 @@ class Mixture:
     def pins(self) -> dict[str, Any]:
         """What the order follows from: seed, repeat, and of each source its version, rows and share.
 
-        Of rows their number, and a digest that tells which ones of the source were chosen.
+        Rows are described by their number, and a digest of the selected ones.
         """
         period = sum(self._shares)
         sources = [
@@ -327,7 +327,7 @@ def check_pins(state: Mapping[str, Any], own: Mapping[str, Any]) -> None:
             {} of other sources.
 
     Raises:
-        UsageError: they don't; says what differs, and what to do.
+        UsageError: they don't; the message has the differences and a remedy.
     """
     there, here = _kind_of(state), _kind_of(own)
     if there != here and (there or here == "mix"):
@@ -367,7 +367,7 @@ def _flat(pins: Any, kind: str) -> dict[str, Any]:
 def _check_alike(parts: Mapping[str, Dataset[Any]], key: str) -> None:
     """
     Raises:
-        UsageError: samples differ in their keys or types, as far as this is told before functions ran.
+        UsageError: samples differ in their keys or types, as far as known before functions run.
     """
     (first, view), *others = parts.items()
     for name, other in others:

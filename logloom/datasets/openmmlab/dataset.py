@@ -67,7 +67,7 @@ class BaseDataset:
         """
         Args:
             ann_file: path or fsspec URI of a .json, .yaml, .yml or .pkl file; relative to `data_root`.
-            metainfo: anything with `items()`; a text that names a file stands for the file's lines.
+            metainfo: anything with `items()`; a text that names a file is replaced by the file's lines.
             data_prefix: folder or URI for each key of an info that holds a path; relative to `data_root`.
             filter_cfg: for `filter_data` of subclasses.
             indices: the first (or last, when negative) so many infos, or the infos at these places.
@@ -76,8 +76,8 @@ class BaseDataset:
             test_mode: whether a pipeline that gives None is an error; else another info is tried.
             lazy_init: whether to wait with reading `ann_file` until the first use.
             max_refetch: how many other infos are tried.
-            check: whether to compare `ann_file`, if it lies in a version's view, with the version's digest; a
-                warning says where there is none.
+            check: whether to compare `ann_file`, if it is in a version's view, with the version's digest;
+                warns if there is none.
 
         Raises:
             TypeError: `metainfo` has no items, a prefix isn't text.

@@ -57,7 +57,7 @@ class FoundIntervals:
         intervals: by log, ascending; those of a log lie apart.
         looked_at: rows.
         matches: rows for which the filter holds.
-        unknown: rows of which nobody can tell, as something is unavailable.
+        unknown: rows for which the filter is unknown, as values are unavailable.
         saved: the URI of the file; "" where nothing was saved.
     """
 
@@ -120,7 +120,7 @@ def find(
         replace: also where other intervals have this name.
 
     Raises:
-        UsageError: the filter can't be parsed, or names what isn't there; the name can't be one, or is taken.
+        UsageError: the filter can't be parsed, or has an unknown name; the name can't be one, or is taken.
         DatasetError: what is stored is damaged.
 
     Examples:

@@ -35,7 +35,7 @@ _BLOCK_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class LogMatches:
-    """What a filter says of the rows of a log.
+    """Result of a filter for the rows of a log.
 
     Attributes:
         first: the position of its first row.
@@ -51,10 +51,10 @@ class LogMatches:
 
 
 def parsed_for(source: RowSource, where: str) -> Filter:
-    """A filter that fits the rows of a source.
+    """Parse a filter for the rows of a source.
 
     Raises:
-        UsageError: it can't be parsed, or names what isn't there; says which is nearest.
+        UsageError: it can't be parsed, or has an unknown name; suggests the nearest.
     """
     try:
         found = parse(where)
@@ -76,14 +76,14 @@ def parsed_for(source: RowSource, where: str) -> Filter:
 
 
 def search(source: RowSource, found: Filter, positions: Ints | None = None) -> Iterator[LogMatches]:
-    """What a filter says of all rows of logs, in stored order.
+    """Evaluate a filter for all rows of logs, in stored order.
 
     Args:
-        found: as `parsed_for` gives it.
-        positions: of rows; only their logs are looked at. None for all logs.
+        found: from `parsed_for`.
+        positions: of rows; only their logs are searched. None for all logs.
 
     Raises:
-        UsageError: it asks for intervals that nobody saved.
+        UsageError: it uses unsaved intervals.
         DatasetError: what is stored is damaged, or times of a log don't ascend.
     """
     starts = np.unique(source.stretches.log_starts())
@@ -115,7 +115,7 @@ def _inside(saved: Mapping[str, Intervals], log_id: str, stamps: Ints, name: str
 
 
 def _gathered(source: RowSource, found: Filter, first: int, stop: int) -> dict[int, wb.Bounds]:
-    """What rows [first, stop) say of each leaf of a filter."""
+    """Gather the values of each leaf of a filter for rows [first, stop)."""
     leaves = wb.leaves(found.root)
     if not leaves:
         return {}
@@ -135,9 +135,7 @@ def _gathered(source: RowSource, found: Filter, first: int, stop: int) -> dict[i
             part.append(wb.gather(leaf, values, {**own, **types}))
         counts.append(count)
     if sum(counts) != stop - first:
-        raise DatasetError(
-            f"{source.place}: {sum(counts)} rows of {stop - first}; `logloom verify` tells more"
-        )
+        raise DatasetError(f"{source.place}: {sum(counts)} rows of {stop - first}; see `logloom verify`")
     return {leaf.at: wb.joined(part, counts) for part, leaf in zip(parts, leaves, strict=True)}
 
 

@@ -67,7 +67,7 @@ def split(
             all logs.
 
     Raises:
-        UsageError: an argument makes no sense; the column isn't there, or holds something else.
+        UsageError: an argument makes no sense; the column doesn't exist, or has an unsuitable type.
     """
     if rows.is_mapped or rows.window_steps:
         raise UsageError("split: the dataset has windows or was mapped; split first, then window or map")
@@ -94,7 +94,9 @@ def _lengths(by: str, cell: Time | None, gap: Time) -> tuple[float, float]:
     elif any(isinstance(one, str | datetime.timedelta | np.timedelta64) for one in (cell, gap)):
         raise UsageError(f"split: cell={cell!r}, gap={gap!r}: lengths of places are numbers of metres")
     if length is None or not 0 < float(length) < math.inf or not 0 <= float(apart) <= float(length):
-        raise UsageError(f"split: cell={cell}, gap={gap}: a cell has a length, and no gap is longer")
+        raise UsageError(
+            f"split: cell={cell}, gap={gap}: the cell must be larger than 0 and at least as large as the gap"
+        )
     return float(length), float(apart)
 
 

@@ -167,8 +167,8 @@ class DatasetDescriptor:
         processes: whether tasks are processes (by fork) instead of threads.
         allow_pipe: whether sources may run commands.
         allow_truncated: whether shards that were cut short end without an error.
-        seed, epoch: which of all orders is taken. Each loader that is made takes the epoch that stands here
-            and counts it up; set it to get that one, such as when training is resumed.
+        seed, epoch: determine the order. Each new loader uses the current epoch and increments it; set it to
+            get that one, such as when training is resumed.
         handler: what becomes of shards and samples that can't be read or raise: "raise", "warn" (and go on),
             "ignore", or a function as the webdataset package has them. None: as each loader says.
         storage_options: for fsspec, by protocol.

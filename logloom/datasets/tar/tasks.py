@@ -196,4 +196,4 @@ def _received(
 
 
 class _Stopped(Exception):  # noqa: N818, it is no error
-    """Nobody waits for more."""
+    """The consumer has stopped."""

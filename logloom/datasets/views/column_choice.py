@@ -1,4 +1,4 @@
-"""Columns and keys chosen by names and globs, with the nearest name for one that isn't there."""
+"""Selection of columns and keys by names and globs, suggesting the nearest name for an unknown one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows a view of a dataset shows: pure functions that make arrays of row positions.
+"""Rows of a view: pure functions that make arrays of row positions.
 
 Here: shuffling, sharding, taking, what windows are asked for, and the digest of a choice of rows.
 Elsewhere: windows as arithmetic on positions (logloom.windows), the dataset that holds such an array
@@ -158,7 +158,7 @@ def steps_of(offsets: Sequence[int], stride: int) -> Ints:
 
 
 def digest_of_rows(rows: Rows, stretches: Stretches) -> str:
-    """Tells choices of rows apart: which rows of which logs they are, in which order.
+    """Digest a choice of rows: their logs and numbers, in order.
 
     The same for any format that has the rows, however it stores logs.
     """

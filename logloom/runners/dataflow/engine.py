@@ -77,8 +77,8 @@ class Dataflow:
     def describe(self, construct: Construct, name: str) -> dict[str, Any]:
         """What would be submitted: the job's options, steps, image and the files that would be staged.
 
-        Asks nobody, neither Dataflow nor for credentials; so packages that a requirements file names, which
-        Beam would download and stage, are not among the files.
+        Requests nothing, neither of Dataflow nor credentials; so packages that a requirements file names,
+        which Beam would download and stage, are not among the files.
         """
         own = {"dry_run": "True"}
         if "requirements_cache" not in self._settings.settings:
@@ -162,7 +162,7 @@ class DataflowJob:
         self._errors: list[str] = []
 
     def wait(self, on_message: OnMessage) -> Finished:
-        """Waits for the end; tells every change of state, and warnings.
+        """Wait for the end; report every change of state, and warnings.
 
         Raises:
             EngineLostError: Dataflow doesn't say how the job is.

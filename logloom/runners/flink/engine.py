@@ -156,7 +156,7 @@ def _check(options: RunnerOptions) -> None:
 
 
 def is_here(endpoint: str) -> bool:
-    """Whether host:port is an address of this machine; true for a name that nobody knows."""
+    """Return whether host:port is an address of this machine; true for unknown names."""
     try:
         found = socket.getaddrinfo(endpoint.rpartition(":")[0].strip("[]"), 0, type=socket.SOCK_STREAM)
     except OSError:

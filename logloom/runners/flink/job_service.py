@@ -68,7 +68,7 @@ class JobServer:
             flags: of Beam's; those that only the engine knows, too.
 
         Raises:
-            UsageError: nobody knows one of them.
+            UsageError: one of them is unknown.
         """
         flags = list(flags)
         request = beam_job_api_pb2.DescribePipelineOptionsRequest()
@@ -105,7 +105,7 @@ class PortableJob:
                     self._errors.append(response.message_text)
 
     def wait(self, on_message: OnMessage) -> Finished:
-        """Waits for the end; tells every change of state.
+        """Wait for the end; report every change of state.
 
         Raises:
             EngineLostError: the job server doesn't answer any more.

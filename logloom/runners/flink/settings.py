@@ -1,4 +1,4 @@
-"""Flink's settings by name: Flink passes over those it doesn't know, which are mostly typing errors."""
+"""Check names of Flink's settings: Flink ignores unknown ones, which are mostly typing errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPEN = ("fs.", "s3.", "env.", "kubernetes.", "metrics.", "security.")
 
 
 def known_settings(jars: Iterable[pathlib.Path]) -> set[str]:
-    """Names that Flink's classes declare; one that ends in a dot stands for all that start with it.
+    """Names that Flink's classes declare; one that ends in a dot is a prefix.
 
     Args:
         jars: Flink's own, or one that holds them.

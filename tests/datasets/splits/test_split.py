@@ -217,10 +217,10 @@ def test_the_least_distance_of_many_points_is_found_by_boxes():
 
 def test_what_makes_no_sense_is_refused(rows, tmp_path):
     for change, why in (
-        ({"cell": None}, "a cell has a length"),
-        ({"gap": 300}, "no gap is longer"),
-        ({"gap": -1}, "no gap is longer"),
-        ({"gap": float("nan")}, "no gap is longer"),
+        ({"cell": None}, "must be larger than 0"),
+        ({"gap": 300}, "at least as large as the gap"),
+        ({"gap": -1}, "at least as large as the gap"),
+        ({"gap": float("nan")}, "at least as large as the gap"),
         ({"cell": "500m"}, "numbers of metres"),
         ({"cell": np.timedelta64(5, "s")}, "numbers of metres"),
         ({"gap": datetime.timedelta(seconds=5)}, "numbers of metres"),
