@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.errors import DatasetError, StorageError
-from logloom.io.formats.l5kit.metadata import MAX_CHUNK_BYTES, ArrayMetadata
-from logloom.io.storage.filesystems import ZIP
-from logloom.io.storage.known_files import check_bytes
+from logloom.io.formats.chunk_files import cut, read_file
+from logloom.io.formats.l5kit.metadata import ArrayMetadata
 from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.store import Store
 
@@ -143,10 +141,10 @@ class ChunkedArray:
         if rows.size and not (rows.min() >= 0 and rows.max() < len(self)):
             raise IndexError(f"{self._store.uri_of(self.name)}: a row outside of {len(self)}")
         taken = np.empty(len(rows), self.dtype)
-        chunk_of: NDArray[np.int64] = rows // self.metadata.chunk_rows
-        for chunk in np.unique(chunk_of).tolist():
-            here = chunk_of == chunk
-            taken[here] = self._chunk(chunk)[rows[here] - chunk * self.metadata.chunk_rows]
+        pieces = cut(rows, rows + 1, self.metadata.chunk_rows)
+        edges = [0, *(np.flatnonzero(np.diff(pieces.chunk)) + 1).tolist(), len(rows)]
+        for low, high in pairwise(edges if len(rows) else ()):
+            taken[pieces.target[low:high]] = self._chunk(int(pieces.chunk[low]))[pieces.source[low:high]]
         return taken.reshape(*key.shape, *self.dtype.shape)
 
     def _chunk(self, index: int) -> Array:
@@ -170,22 +168,3 @@ class ChunkedArray:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_latest": None}
-
-
-def read_file(store: Store, name: str, missing: str) -> bytes:
-    """All bytes of a file of a dataset.
-
-    Raises:
-        DatasetError: it isn't there; says what that means, `missing`.
-        StorageError: it can't be read.
-    """
-    try:
-        if store.uri.startswith(ZIP) and (store.size(name) or 0) > 2 * MAX_CHUNK_BYTES:
-            raise DatasetError(f"{store.uri_of(name)}: unpacks to more bytes than any chunk has")
-        data = store.read(name)
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise DatasetError(f"{store.uri_of(name)}: missing; {missing}") from None
-    except OSError as error:
-        raise StorageError(f"{store.uri_of(name)}: {error}") from error
-    check_bytes(store.uri_of(name), data, store.options)
-    return data

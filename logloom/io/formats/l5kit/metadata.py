@@ -17,11 +17,10 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError
-from logloom.io.formats.blosc import check_blosc_header
+from logloom.io.formats.chunk_files import MAX_CHUNK_BYTES, compress, decompress, padded
 from logloom.io.formats.l5kit.dtypes import FORMAT_VERSION, LABELS, TL_FACE_LABELS
 from logloom.io.storage.metadata import parsed
 
-MAX_CHUNK_BYTES = 1 << 30
 COMPRESSOR = {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 1}
 _KINDS = frozenset("biufU")
 
@@ -45,6 +44,10 @@ class ArrayMetadata:
     @property
     def num_chunks(self) -> int:
         return -(-self.rows // self.chunk_rows)
+
+    @property
+    def _codec(self) -> str:
+        return "lz4" if self.compressed else "none"
 
     def chunk_name(self, index: int) -> str:
         """The file of a chunk, within the array's folder."""
@@ -106,16 +109,8 @@ class ArrayMetadata:
 
     def encode(self, rows: Array) -> bytes:
         """A chunk's bytes; fewer rows than a chunk holds are followed by zero bytes, as zarr 2 does."""
-        from numcodecs import blosc
-
-        # Threads leave the order of blocks in the frame to chance.
-        blosc.use_threads = False
-        chunk = np.zeros(self.chunk_rows, self.dtype)
-        chunk[: len(rows)] = rows
-        if not self.compressed:
-            return chunk.tobytes()
-        compressed: bytes = blosc.compress(chunk, b"lz4", clevel=5, shuffle=1, blocksize=0)
-        return compressed
+        chunk = padded(rows.astype(self.dtype.base, copy=False), self.chunk_rows)
+        return bytes(compress(chunk, self._codec))
 
     def decode(self, data: bytes, source: str) -> Array:
         """The rows of a chunk, all `chunk_rows` of them.
@@ -124,19 +119,8 @@ class ArrayMetadata:
             DatasetError: the bytes are no such chunk.
         """
         size = self.chunk_rows * self.dtype.itemsize
-        if not self.compressed:
-            if len(data) != size:
-                raise DatasetError(f"{source}: {len(data)} bytes, a chunk has {size}")
-            return np.frombuffer(data, self.dtype.base).reshape(self.chunk_rows, *self.dtype.shape)
-        check_blosc_header(data, size, source)
-        from numcodecs import blosc
-
-        chunk = np.empty(self.chunk_rows, self.dtype)
-        try:
-            blosc.decompress(data, chunk.view(np.uint8))
-        except (RuntimeError, ValueError) as error:
-            raise DatasetError(f"{source}: damaged ({error})") from error
-        return chunk
+        raw = decompress(data, self._codec, size, source)
+        return raw.view(self.dtype.base).reshape(self.chunk_rows, *self.dtype.shape)
 
 
 def dtype_fields(dtype: np.dtype[Any]) -> list[list[Any]]:

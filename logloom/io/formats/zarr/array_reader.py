@@ -1,8 +1,8 @@
 """Reading the entries of one array, chunk by chunk.
 
 Here: `ArrayReader`.
-Elsewhere: what chunks look like (layout, shards), which of them are needed (chunk_ranges), columns made of
-arrays (reader).
+Elsewhere: what chunks look like (layout, shards), which of them are needed (logloom.io.formats.chunk_files),
+columns made of arrays (reader).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError
-from logloom.io.formats.zarr.chunk_ranges import ChunkPieces, cut, runs
+from logloom.io.formats.chunk_files import ChunkPieces, cut
 from logloom.io.formats.zarr.layout import ArrayLayout
 from logloom.io.formats.zarr.shards import decode_chunk, decode_index, index_bytes
 from logloom.io.storage.files import File
 from logloom.io.storage.lru_cache import LruCache
+from logloom.io.storage.remote.range_requests import runs
 from logloom.io.storage.store import Store
 
 _CACHED_RANGE_BYTES = 512
@@ -189,7 +190,7 @@ class ArrayReader:
             offsets, sizes = self._index(file)[places[start:stop]].T
             begins, ends = offsets.tolist(), (offsets + sizes).tolist()
             most = _LOCAL_RUN if source.is_local else _REMOTE_RUN
-            bounds = runs(offsets, sizes, source.gap, most).tolist()
+            bounds = runs(offsets, offsets + sizes, most, source.gap)
             starts = [begins[low] for low in bounds[:-1]]
             lengths = [ends[high - 1] - at for high, at in zip(bounds[1:], starts, strict=True)]
             found = source.stream(starts, lengths)

@@ -20,6 +20,7 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.caching import cached_property
 from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.io.formats.chunk_files import MAX_CHUNK_BYTES
 from logloom.io.formats.zarr.cf_conventions import Decoding, column_of, decoding_of
 from logloom.io.formats.zarr.foreign_groups import FILES, Groups, along_rows, dimensions_of, find_groups
 from logloom.io.rows.batches import Batch, scattered
@@ -36,7 +37,6 @@ from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.text import some_of
 
 _PIECE_BYTES = 256 << 20
-_MAX_CHUNK_BYTES = 1 << 30
 
 
 def open_arrays(store: Store, columns: Sequence[str] | None) -> ArraysSource:
@@ -283,10 +283,10 @@ class ArraysSource(RowSource, RawRows):
         path, first, stop = piece.where
         arrays = self._chosen(path, names)
         for name, array in arrays.items():
-            if (nbytes := _row_bytes(array) * array.chunks[0]) > _MAX_CHUNK_BYTES:
+            if (nbytes := _row_bytes(array) * array.chunks[0]) > MAX_CHUNK_BYTES:
                 raise DatasetError(
                     f"{self._store.uri_of(path)}/{name}: chunks of {nbytes:,} bytes, at most "
-                    f"{_MAX_CHUNK_BYTES:,} are read; leave it out by --columns"
+                    f"{MAX_CHUNK_BYTES:,} are read; leave it out by --columns"
                 )
         chunk, row_bytes = _weights(arrays)
         step = min(chunk, max(1, max_bytes // row_bytes))

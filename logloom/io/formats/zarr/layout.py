@@ -21,14 +21,13 @@ import numpy as np
 
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
+from logloom.io.formats.chunk_files import MAX_CHUNK_BYTES, ZSTD_LEVEL
 from logloom.io.formats.zarr.columns import LogArray
 from logloom.io.formats.zarr.options import ZarrOptions
 
 CHUNK_BYTES = 32 << 10
 CHUNK_BYTES_V2 = 1 << 20
 SHARD_BYTES = 16 << 20  # buffers of this size are used again by malloc, larger ones come as fresh pages
-MAX_CHUNK_BYTES = 1 << 30
-ZSTD_LEVEL = 3
 _PLAIN = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 _PLAIN += ["float16", "float32", "float64", "complex64", "complex128"]
 _LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}

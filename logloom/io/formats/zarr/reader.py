@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.caching import cached_property
-from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.errors import DatasetError, UsageError
+from logloom.io.formats.chunk_files import read_file
 from logloom.io.formats.zarr.array_reader import ArrayReader
 from logloom.io.formats.zarr.columns import arrays_of, check_shapes, join_fields, read_blocks
 from logloom.io.formats.zarr.groups import ATTRIBUTE, VERSION, log_problems
@@ -24,7 +25,6 @@ from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches, parts_of
 from logloom.io.rows.sources import BLOCK_BYTES, DatasetSource, check_count
 from logloom.io.storage.folders import content_of, files_below
-from logloom.io.storage.known_files import check_bytes
 from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.metadata import parsed, without_number
 from logloom.io.storage.store import Store
@@ -41,14 +41,7 @@ def _read_json(store: Store, name: str, missing: str) -> dict[str, Any]:
         DatasetError: it is missing, or not a JSON object.
     """
     place = store.uri_of(name)
-    try:
-        text = store.read(name)
-        check_bytes(place, text, store.options)
-        data = parsed(text, place)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise DatasetError(f"{place}: missing; {missing}") from None
-    except OSError as error:
-        raise StorageError(f"{place}: {error}") from error
+    data = parsed(read_file(store, name, missing), place)
     if not isinstance(data, dict):
         raise DatasetError(f"{place}: not a JSON object: damaged")
     return data

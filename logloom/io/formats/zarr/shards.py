@@ -1,7 +1,8 @@
 """The bytes of chunks and of files: a whole shard is encoded, and checked, at once.
 
 Here: pure functions of an `ArrayLayout` and bytes.
-Elsewhere: what the layout means (layout), reading files (reader).
+Elsewhere: what the layout means (layout), compression (logloom.io.formats.chunk_files), reading files
+(array_reader).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError
-from logloom.io.formats.blosc import check_blosc_header
-from logloom.io.formats.zarr.layout import ZSTD_LEVEL, ArrayLayout
+from logloom.io.formats.chunk_files import compress, decompress, padded
+from logloom.io.formats.zarr.layout import ArrayLayout
 
 CRC_BYTES = 4
 _NO_CHUNK = np.iinfo(np.uint64).max
@@ -27,43 +28,21 @@ def encode_file(layout: ArrayLayout, entries: Array) -> bytes:
     Args:
         entries: (n, *tail), those of the file; fewer than it has room for only at the array's end.
     """
-    chunks = [_padded(layout, entries[at : at + layout.chunk]) for at in range(0, len(entries), layout.chunk)]
+    chunks = [
+        padded(entries[at : at + layout.chunk], layout.chunk) for at in range(0, len(entries), layout.chunk)
+    ]
     if layout.format == 2:
-        return bytes(_compressed(layout, chunks[0]))
+        return bytes(compress(chunks[0], layout.compress))
     parts: list[Any] = []
     index = np.full((layout.shard // layout.chunk, 2), _NO_CHUNK, "<u8")
     offset = 0
     for number, chunk in enumerate(chunks):
-        data = _compressed(layout, chunk)
+        data = compress(chunk, layout.compress)
         parts += [data, _crc(data)]
         index[number] = offset, len(data) + CRC_BYTES
         offset += len(data) + CRC_BYTES
     places = index.tobytes()
     return b"".join([*parts, places, _crc(places)])
-
-
-def _padded(layout: ArrayLayout, entries: Array) -> Array:
-    if len(entries) == layout.chunk:
-        return np.ascontiguousarray(entries)
-    chunk = np.zeros((layout.chunk, *layout.tail), layout.dtype)
-    chunk[: len(entries)] = entries
-    return chunk
-
-
-def _compressed(layout: ArrayLayout, chunk: Array) -> Any:
-    raw = chunk.reshape(-1).view(np.uint8)
-    if layout.compress == "lz4":
-        from numcodecs import blosc
-
-        # Threads leave the order of blocks in the frame to chance.
-        blosc.use_threads = False
-        shuffle = int(layout.dtype.itemsize > 1)
-        return blosc.compress(chunk.reshape(-1), b"lz4", clevel=5, shuffle=shuffle, blocksize=0)
-    if layout.compress == "zstd":
-        import zstandard
-
-        return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(raw.data)
-    return raw
 
 
 def _crc(data: Any) -> bytes:
@@ -120,14 +99,7 @@ def decode_chunk(layout: ArrayLayout, data: Array, file: str, number: int, out: 
         data = data[:-CRC_BYTES]
         if google_crc32c.value(data) != stored:
             raise _crc_error(f"{file}: chunk {number}")
-    if layout.compress == "none":
-        if len(data) != layout.chunk_bytes:
-            raise DatasetError(
-                f"{file}: chunk {number}: {len(data)} bytes, it should have {layout.chunk_bytes}: damaged"
-            )
-        return data
-    decompress = _from_blosc if layout.compress == "lz4" else _from_zstd
-    return decompress(data, layout.chunk_bytes, f"{file}: chunk {number}", out)
+    return decompress(data, layout.compress, layout.chunk_bytes, f"{file}: chunk {number}", out)
 
 
 def _check_crc(data: Array, place: str) -> None:
@@ -138,33 +110,3 @@ def _check_crc(data: Array, place: str) -> None:
 
 def _crc_error(place: str) -> DatasetError:
     return DatasetError(f"{place}: its checksum doesn't fit: damaged; copy or build the dataset again")
-
-
-def _from_blosc(data: Array, size: int, place: str, out: Array | None) -> Array:
-    check_blosc_header(data.data, size, place)
-    from numcodecs import blosc
-
-    raw = np.empty(size, np.uint8) if out is None else out
-    try:
-        blosc.decompress(data, raw)
-    except (RuntimeError, ValueError) as error:
-        raise DatasetError(f"{place}: damaged ({error})") from error
-    return raw
-
-
-def _from_zstd(data: Array, size: int, place: str, out: Array | None) -> Array:
-    import zstandard
-
-    frame = data.data
-    try:
-        claimed = zstandard.frame_content_size(frame)
-        raw = zstandard.ZstdDecompressor().decompress(frame) if claimed == size else b""
-    except zstandard.ZstdError as error:
-        raise DatasetError(f"{place}: damaged ({error})") from error
-    if len(raw) != size:
-        raise DatasetError(f"{place}: a frame of {claimed} bytes, a chunk has {size}: damaged")
-    found = np.frombuffer(raw, np.uint8)
-    if out is None:
-        return found
-    out[:] = found
-    return out

@@ -1,52 +1,16 @@
 """Ranges of an array, gathered from its chunks, are what slicing gives."""
 
-import itertools
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.io.formats.zarr.array_reader import ArrayReader
-from logloom.io.formats.zarr.chunk_ranges import cut, runs
 from logloom.io.formats.zarr.layout import ArrayLayout
 from logloom.io.formats.zarr.shards import encode_file
 from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.store import Store
 
 ranges = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 90)).map(sorted), max_size=12)
-
-
-@given(ranges=ranges, chunk=st.integers(1, 100))
-def test_pieces_put_together_are_the_ranges(ranges, chunk):
-    starts, stops = np.array(ranges, np.int64).reshape(-1, 2).T
-    pieces = cut(starts, stops, chunk)
-    assert (np.diff(pieces.chunk) >= 0).all()
-    assert ((pieces.source >= 0) & (pieces.source + pieces.length <= chunk)).all()
-    found = np.full(int((stops - starts).sum()), -1)
-    for number, source, target, length in zip(*pieces, strict=True):
-        assert (found[target : target + length] == -1).all()
-        found[target : target + length] = number * chunk + source + np.arange(length)
-    wanted = [np.arange(*pair) for pair in ranges]
-    np.testing.assert_array_equal(found, np.concatenate([np.empty(0, int), *wanted]))
-
-
-@given(
-    sizes=st.lists(st.tuples(st.integers(0, 50), st.integers(-5, 50)), min_size=1, max_size=20),
-    gap=st.integers(0, 30),
-)
-def test_runs_hold_every_range_once_and_never_go_back(sizes, gap):
-    offsets, at = [], 10
-    for size, between in sizes:
-        offsets.append(at)
-        at += size + between
-    lengths = np.array([size for size, _ in sizes])
-    bounds = runs(np.array(offsets), lengths, gap, 100).tolist()
-    assert bounds[0] == 0
-    assert bounds[-1] == len(sizes)
-    assert bounds == sorted(set(bounds))
-    for low, high in itertools.pairwise(bounds):
-        for before, after in itertools.pairwise(range(low, high)):
-            assert 0 <= offsets[after] - offsets[before] - lengths[before] <= gap
 
 
 @settings(max_examples=60)
