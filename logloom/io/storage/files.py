@@ -23,6 +23,7 @@ from logloom.errors import DatasetError, LogloomError
 from logloom.io.storage.known_files import check_file
 from logloom.io.storage.locks import Lock
 from logloom.io.storage.memory import keep_freed_memory
+from logloom.io.storage.remote.range_file import RangedFile
 from logloom.io.storage.remote.range_requests import (
     LOCAL_GAP,
     REMOTE_GAP,
@@ -232,6 +233,10 @@ class File:
             stop = min(offset + max(size, _REMOTE_WINDOW if near else _REMOTE_HEADS), self.size)
             start, window = self._window = offset, self.read(offset, stop - offset)
         return window[offset - start : offset - start + size]
+
+    def as_stream(self) -> RangedFile:
+        """The file for libraries that read and seek, by `read_head`; raises what `size` raises."""
+        return RangedFile(self.name, self.size, lambda start, stop: self.read_head(start, stop - start))
 
     # --- many ranges
 

@@ -34,7 +34,6 @@ from logloom.io.formats.lerobot.reader import LeRobotReader
 from logloom.io.formats.lerobot.staged_rows import PIXELS, STATISTICS, StagedRows
 from logloom.io.formats.lerobot.statistics import CHANNELS, LEVELS, NumberStatistics, stats_json
 from logloom.io.formats.lerobot.video_encoder import joined
-from logloom.io.formats.lerobot.video_reader import FileStream
 from logloom.io.formats.stages import read_entries, staged_file
 from logloom.io.storage.store import Store
 from logloom.io.video.frames import pyav
@@ -82,7 +81,7 @@ def _video(store: Store, task: VideoFileTask) -> bytes:
                 for data, is_key in zip(staged.images(task.number, start, stop), keys, strict=True):
                     yield data.tobytes(), is_key
 
-    head = FileStream(units[0].head(task.number, task.pieces[0].start))
+    head = units[0].head(task.number, task.pieces[0].start).as_stream()
     try:
         return joined(head, packets(), task.fps)
     except (pyav().error.FFmpegError, ValueError, EOFError) as error:

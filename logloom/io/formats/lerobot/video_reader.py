@@ -23,30 +23,6 @@ from logloom.io.video.frames import pyav, rgb
 from logloom.schema import BYTES
 
 
-class FileStream(RangedFile):
-    """A `File` as an object that is read and sought in.
-
-    Attributes:
-        error: why it couldn't be read, of which FFmpeg would make another error.
-    """
-
-    def __init__(self, file: File):
-        """
-        Raises:
-            DatasetError: there is no such file.
-        """
-        super().__init__(file.name, file.size, self._range)
-        self._file = file
-        self.error: LogloomError | None = None
-
-    def _range(self, start: int, stop: int) -> bytes:
-        try:
-            return self._file.read_head(start, stop - start)
-        except LogloomError as error:
-            self.error = error
-            raise
-
-
 class VideoFile:
     """The frames of an MP4 file, by their number. Serves many threads, one at a time."""
 
@@ -60,7 +36,7 @@ class VideoFile:
         self._lock = Lock()
         self._opened: Any = None
         self._reformatter: Any = None
-        self._source: FileStream | None = None
+        self._source: RangedFile | None = None
         self._frames: Iterator[Any] = iter(())
         self._next = -1  # the frame that the decoder gives next; -1 where nobody knows
         self._key = 0  # the keyframe that it gave last
@@ -136,7 +112,7 @@ class VideoFile:
         """The container and its stream, opened by this process."""
         pid = os.getpid()
         if self._opened is None or self._opened[0] != pid:
-            self._source = FileStream(self._file)
+            self._source = self._file.as_stream()
             self._next = -1
             av = pyav()
             container = av.open(self._source, format="mp4")

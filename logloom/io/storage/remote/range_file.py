@@ -1,4 +1,4 @@
-"""A file made of a function that gives its ranges: of an object store, or within an archive."""
+"""Files for libraries that read and seek: of an object store, within an archive, or of a dataset."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from logloom.errors import LogloomError
+
 
 class RangedFile(io.RawIOBase):
-    """Each read asks for one range, and gives all of it."""
+    """A file whose every read asks for one range and gives all of it.
+
+    Attributes:
+        error: why a read failed, for libraries that make another error of it.
+    """
+
+    error: LogloomError | None = None
 
     def __init__(self, name: str, size: int, read_range: Callable[[int, int], bytes]):
         """
@@ -39,7 +47,11 @@ class RangedFile(io.RawIOBase):
         stop = self.size if size is None or size < 0 else min(self.size, self._position + size)
         if stop <= self._position:
             return b""
-        data = self._read_range(self._position, stop)
+        try:
+            data = self._read_range(self._position, stop)
+        except LogloomError as error:
+            self.error = error
+            raise
         self._position += len(data)
         return data
 
