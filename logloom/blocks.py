@@ -266,6 +266,19 @@ def bytes_of(values: Array) -> memoryview:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
+def cut_by_bytes(limits: NDArray[np.number[Any]], max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into consecutive ranges [start, stop) of at most `max_bytes`, or of one row.
+
+    Args:
+        limits: (n + 1,) bytes before each row, then those of all.
+    """
+    start, count = 0, len(limits) - 1
+    while start < count:
+        stop = max(start + 1, int(np.searchsorted(limits, limits[start] + max_bytes, "right")) - 1)
+        yield start, stop
+        start = stop
+
+
 def text_lengths(texts: Ragged) -> NDArray[np.int64]:
     """(n,) characters of each UTF-8 text."""
     if not (texts.values & 0x80).any():

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Block, Ragged, Values, empty, take
+from logloom.blocks import Block, Ragged, Values, cut_by_bytes, empty, take
 from logloom.digests import RowsDigest
 from logloom.errors import LogReadError, UsageError
 from logloom.io.catalog.labels import LogLabels
@@ -179,12 +179,8 @@ class _RowBudget:
         if ends[-1] <= self.max_bytes:
             yield None
             return
-        at = 0
-        while at < len(sizes):
-            done = int(ends[at - 1]) if at else 0
-            stop = max(at + 1, int(np.searchsorted(ends, done + self.max_bytes, "right")))
-            yield slice(at, stop)
-            at = stop
+        for start, stop in cut_by_bytes(np.concatenate([[0], ends]), self.max_bytes):
+            yield slice(start, stop)
 
 
 def _row_bytes(columns: Mapping[str, Values]) -> NDArray[np.int64]:

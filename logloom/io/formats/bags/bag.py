@@ -21,10 +21,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array
+from logloom.blocks import Array, cut_by_bytes
 from logloom.errors import UsageError
 from logloom.io.formats.bags.files import ClosedAtEnd, MemoryFile, open_file
-from logloom.io.formats.bags.limits import checked_range, cut_evenly, ends_of_idx, find_ends, idx_beside
+from logloom.io.formats.bags.limits import checked_range, ends_of_idx, find_ends, idx_beside
 from logloom.io.storage.files import File
 from logloom.io.storage.filesystems import explained
 
@@ -354,7 +354,7 @@ class BagReader(ClosedAtEnd):
         Yields:
             (start, stop) of each.
         """
-        return cut_evenly(self.limits(), max_bytes)
+        return cut_by_bytes(self.limits(), max_bytes)
 
     def copy(self) -> BagReader:
         """A reader of the same bag that shares nothing with this one."""

@@ -16,7 +16,7 @@ import operator
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,19 +27,6 @@ from logloom.io.formats.bags.files import ByteFile
 from logloom.io.storage.files import File, path_of
 
 _TWO = struct.Struct("<QQ")
-
-
-def cut_evenly(limits: NDArray[np.int64], max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Consecutive [start, stop) that cover n things, each at most `max_bytes` or one thing.
-
-    Args:
-        limits: (n + 1,) bytes before each thing, and in all.
-    """
-    start, count = 0, len(limits) - 1
-    while start < count:
-        stop = max(start + 1, int(np.searchsorted(limits, limits[start] + max_bytes, "right")) - 1)
-        yield start, stop
-        start = stop
 
 
 def checked_range(index: slice | range, length: int) -> tuple[int, int]:

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from logloom.blocks import Values, python_value
+from logloom.blocks import Values, cut_by_bytes, python_value
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.formats.bags.columns import META, column_from, metas_from
 from logloom.io.formats.bags.dataset_reader import DatasetReader
-from logloom.io.formats.bags.limits import cut_evenly
 from logloom.io.rows.sources import Run
 from logloom.io.rows.unit_rows import UnitRows, uris_of
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
@@ -79,7 +78,7 @@ class BagsReader(UnitRows):
             if len(limits) != len(ends):
                 raise UsageError(f"{key} is a sequence; rows have one value of each column")
             ends += limits
-        return cut_evenly(ends, max_bytes)
+        return cut_by_bytes(ends, max_bytes)
 
     def _partition(self, number: int) -> str:
         return str(self._entries[number].get("partition", "")) if self._entries else ""

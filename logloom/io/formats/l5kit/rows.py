@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.blocks import Array, Block, Ragged
+from logloom.blocks import Array, Block, Ragged, cut_by_bytes
 from logloom.errors import DatasetError
 from logloom.io.formats.l5kit.chunked_dataset import ChunkedDataset
 from logloom.io.formats.l5kit.dtypes import AGENTS, ARRAYS, FRAMES, TL_FACES
@@ -40,13 +40,8 @@ def read_blocks(
         sizes = np.full(len(frames), FRAMES.dtype.itemsize, np.int64)
         for name, kind in (("agents", AGENTS), ("tl_faces", TL_FACES)):
             sizes += _lengths(frames, name, place, first) * kind.dtype.itemsize
-        ends = np.cumsum(sizes)
-        done = 0
-        while done < len(frames):
-            limit = max_bytes + (ends[done - 1] if done else 0)
-            upto = max(done + 1, int(np.searchsorted(ends, limit, side="right")))
-            yield _block(read, frames[done:upto], log_id, partition, first - start + done)
-            done = upto
+        for low, high in cut_by_bytes(np.concatenate([[0], np.cumsum(sizes)]), max_bytes):
+            yield _block(read, frames[low:high], log_id, partition, first - start + low)
 
 
 def _lengths(frames: Array, name: str, place: str, first: int) -> NDArray[np.int64]:

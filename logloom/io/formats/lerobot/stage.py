@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import model_validator
 
-from logloom.blocks import Array, Block, Ragged, Values
+from logloom.blocks import Array, Block, Ragged, Values, cut_by_bytes
 from logloom.caching import cached_property
 from logloom.digests import ColumnDigest, RowsDigest
 from logloom.errors import UsageError
@@ -295,25 +295,17 @@ class LeRobotStageReader(StageReader):
         return StagedRows(self.file, self._mapping, len(self), self.unit.get("runs", ()))
 
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
-        for first, last in itertools.pairwise(self._bounds(names, start, stop, max_bytes)):
+        images = [number for number, one in enumerate(self._mapping.images) if one.key in names]
+        limits = np.arange(len(self) + 1) * row_dtype(self._mapping).itemsize
+        if images:
+            limits = limits + self._staged.ends[:, images].sum(axis=1)
+        for low, high in cut_by_bytes(limits[start : stop + 1], max_bytes):
+            first, last = start + low, start + high
             rows = self._staged.numbers(first, last)
             columns: dict[str, Values] = {"timestamp": rows["timestamp"].copy()}
             for name in names:
                 columns[name] = self._column(name, rows, first, last)
             yield Block(self.unit["log_id"], self.unit["partition"], first, columns)
-
-    def _bounds(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> list[int]:
-        """Where blocks of about `max_bytes` begin and end."""
-        images = [number for number, one in enumerate(self._mapping.images) if one.key in names]
-        row_bytes = row_dtype(self._mapping).itemsize
-        ends = np.arange(len(self) + 1) * row_bytes
-        if images:
-            ends = ends + self._staged.ends[:, images].sum(axis=1)
-        bounds = [start]
-        while bounds[-1] < stop:
-            most = int(np.searchsorted(ends, ends[bounds[-1]] + max_bytes, side="right")) - 1
-            bounds.append(min(max(most, bounds[-1] + 1), stop))
-        return bounds
 
     def _column(self, name: str, rows: Array, start: int, stop: int) -> Values:
         if name == TASK:

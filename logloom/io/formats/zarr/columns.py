@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from logloom.blocks import Array, Block, Ragged, Values
+from logloom.blocks import Array, Block, Ragged, Values, cut_by_bytes
 from logloom.errors import DatasetError, UsageError
 from logloom.schema import TIMESTAMP, ColumnType, Schema
 
@@ -242,14 +242,9 @@ def read_blocks(
     for first in range(start, stop, _ROWS_AT_ONCE):
         last = min(stop, first + _ROWS_AT_ONCE)
         ends = np.cumsum(_row_sizes(read, types, first, last, place))
-        done = 0
-        while done < last - first:
-            limit = max_bytes + (ends[done - 1] if done else 0)
-            upto = max(done + 1, int(np.searchsorted(ends, limit, side="right")))
+        for low, high in cut_by_bytes(np.concatenate([[0], ends]), max_bytes):
             wanted = {"timestamp": TIMESTAMP, **types}
-            columns = read_columns(read, wanted, first + done, first + upto, place)
-            yield make(first - start + done, columns)
-            done = upto
+            yield make(first - start + low, read_columns(read, wanted, first + low, first + high, place))
 
 
 def _row_sizes(read: ReadArray, types: Mapping[str, ColumnType], start: int, stop: int, place: str) -> Array:
