@@ -262,7 +262,22 @@ class Plans:
         self._frame, self._reader, self._default = frame, reader, columns
         self._variants, self._variant_of_row = frame.variants()
         self._plans: dict[Any, ReadPlan] = {}
-        self._find_columns()
+        for number in sorted(frame.may_lack):
+            slot = frame.slots[number]
+            if len(slot.tables) > 1:  # rows that have none of them are read as if of the first
+                self._described(number, range(len(slot.tables)))
+        # Each combination of tables that rows come from has its own columns.
+        self._shown = [self._shown_in(variant) for variant in self._variants]
+        parts = []
+        for variant, shown in zip(self._variants, self._shown, strict=True):
+            where = " + ".join(s.tables[t] for s, t in zip(frame.slots, variant, strict=True) if t >= 0)
+            types = {
+                name: frame.slots[column.slot].descriptions[variant[column.slot]].schema.all[column.name]
+                for name, column in shown.items()
+                if not name.endswith((".age", ".available"))
+            }
+            parts.append((where, types, [name.rpartition(".")[0] for name in shown if name.endswith(".age")]))
+        self.schema: Schema = union_schema(parts)
         self._names(columns)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -278,20 +293,6 @@ class Plans:
         """Whether all blobs are files of this machine."""
         return all(map(self._reader.is_local, range(len(self._reader.uris))))
 
-    def _find_columns(self) -> None:
-        """Names and types of the columns; each combination of tables that rows come from has its own."""
-        for number in sorted(self._frame.may_lack):
-            slot = self._frame.slots[number]
-            if len(slot.tables) > 1:  # rows that have none of them are read as if of the first
-                self._described(number, range(len(slot.tables)))
-        self._shown = [self._shown_in(variant) for variant in self._variants]
-        parts = []
-        for variant, shown in zip(self._variants, self._shown, strict=True):
-            where = " + ".join(s.tables[t] for s, t in zip(self._frame.slots, variant, strict=True) if t >= 0)
-            types = {n: self._type(variant, c.slot, c.name) for n, c in shown.items() if not _is_meta(n)}
-            parts.append((where, types, [n.rpartition(".")[0] for n in shown if n.endswith(".age")]))
-        self.schema: Schema = union_schema(parts)
-
     def _shown_in(self, variant: Sequence[int]) -> dict[str, Any]:
         schemas = [
             slot.descriptions[table].schema if table >= 0 else None
@@ -301,9 +302,6 @@ class Plans:
             **shown_columns(schemas, self._frame.steps, meta=False),
             **shown_columns(schemas, self._frame.steps, meta=True),
         }
-
-    def _type(self, variant: Sequence[int], slot: int, name: str) -> Any:
-        return self._frame.slots[slot].descriptions[variant[slot]].schema.all[name]
 
     def _names(self, columns: Patterns) -> tuple[str, ...]:
         try:
@@ -391,7 +389,3 @@ class Plans:
             raise UsageError(
                 f"a batch of rows of {where}, {error}: read them apart, or a row at a time"
             ) from error
-
-
-def _is_meta(name: str) -> bool:
-    return name.endswith((".age", ".available"))
