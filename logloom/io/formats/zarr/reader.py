@@ -21,7 +21,7 @@ from logloom.io.formats.zarr.array_reader import ArrayReader
 from logloom.io.formats.zarr.columns import arrays_of, check_shapes, join_fields, read_blocks
 from logloom.io.formats.zarr.groups import ATTRIBUTE, VERSION, log_problems
 from logloom.io.formats.zarr.layout import ArrayLayout
-from logloom.io.rows.batches import Batch
+from logloom.io.rows.batches import Batch, rows_of
 from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches, parts_of
 from logloom.io.rows.sources import BLOCK_BYTES, DatasetSource, check_count
 from logloom.io.storage.folders import content_of, files_below
@@ -147,6 +147,10 @@ class ZarrReader(DatasetSource):
         for log_id, first, last in self._own.between(start, stop):
             own = starts[log_id]
             yield from self.log(log_id).read(names, first - own, last - own, max_bytes)
+
+    def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
+        """See `RowSource.rows`; ragged values are not put end to end first."""
+        return rows_of(self._gather(positions, names, {}), len(positions))
 
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         """See `RowSource.take`; each chunk that rows are in is read once."""
