@@ -85,10 +85,11 @@ class BagsReader(UnitRows):
 
     def _run(self, number: int, start: int, stop: int, names: Sequence[str]) -> Run:
         found = self._read(number, start, stop, names)
-        log_ids = [self._log_id(number, row.tobytes()) for row in found.pop("log_id")]
+        ids = [row.tobytes() for row in found.pop("log_id")]
+        texts = {log_id: self._log_id(number, log_id) for log_id in set(ids)}
         stamps = found.pop("timestamp")
         assert isinstance(stamps, np.ndarray)
-        return log_ids, stamps, found
+        return [texts[log_id] for log_id in ids], stamps, found
 
     def _log_id(self, number: int, data: bytes) -> str:
         try:
