@@ -69,7 +69,7 @@ def diff(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show what differs between two versions: logs, rows, columns, recipes."""
+    """Show what differs between two versions, from logs to recipes."""
     from logloom.io.catalog.manifest import read_manifest, split_root
     from logloom.io.storage.store import Store
     from logloom.pipelines.stats.stats import MAX_LOGS, changed_statistics
