@@ -41,7 +41,7 @@ PURE = [
     "logloom.io.logs.messages.point_clouds",
     "logloom.io.logs.passes",
     "logloom.io.logs.recording_times",
-    "logloom.io.logs.tables.name_times",
+    "logloom.io.logs.table_files.name_times",
     "logloom.io.logs.tables.sweeps",
     "logloom.resample.kernels",
     "logloom.resample.sync",

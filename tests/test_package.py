@@ -235,7 +235,7 @@ FORMAT_FOLDERS = tuple(f"logloom/io/formats/{name}/" for name in FORMATS)
 NAMES_OF_FORMATS = {
     "annotations": {"io/labels/tools/cvat.py"},  # the root of CVAT's XML
     "bags": {"io/logs/known_logs.py"},  # ROS's
-    "parquet": {"io/logs/tables/files.py"},  # the encoding of messages
+    "parquet": {"io/logs/table_files/files.py"},  # the encoding of messages
     "table": {  # a key of recipes, of logs and of columns of labels
         "io/labels/tables.py",
         *(f"recipe/{name}.py" for name in ("checks", "columns", "labels", "logs", "model")),

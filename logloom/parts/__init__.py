@@ -29,6 +29,8 @@ class Part(NamedTuple):
         logs: kinds of logs (`logloom.io.logs.opening.Kind`).
         decoders: of messages, by encoding (`logloom.io.logs.messages.raw_messages.Decoder`).
         importers: of labels, by tool (`logloom.io.labels.tools.image_labels.LabelImporter`).
+        examiners: by kind of log, what `logloom doctor` finds beside messages: of its files, options and the
+            types of columns that other logs have, which it adds to.
         requires: names of parts that this one imports.
     """
 
@@ -36,6 +38,7 @@ class Part(NamedTuple):
     logs: Mapping[str, str] = _NOTHING
     decoders: Mapping[str, str] = _NOTHING
     importers: Mapping[str, str] = _NOTHING
+    examiners: Mapping[str, str] = _NOTHING
     requires: tuple[str, ...] = ()
 
 
@@ -44,6 +47,7 @@ _WORDS = {
     "logs": "kind of log",
     "decoders": "decoder of messages",
     "importers": "importer of labels",
+    "examiners": "examiner of logs of kind",
 }
 
 

@@ -2,4 +2,7 @@
 
 from logloom.parts import Part
 
-PART = Part(logs={"tables": "logloom.io.logs.tables.reader:KIND"})
+PART = Part(
+    logs={"tables": "logloom.io.logs.tables.reader:KIND"},
+    examiners={"tables": "logloom.pipelines.doctor.tables:findings"},
+)

@@ -20,7 +20,7 @@ from logloom.io.logs.interface import OpenOptions, Redactions
 from logloom.io.logs.log_list import LogList
 from logloom.io.logs.match import FoundLog
 from logloom.io.logs.passes import pass_named
-from logloom.io.logs.tables.name_times import time_in
+from logloom.io.logs.table_files.name_times import time_in
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.metadata import canonical
 from logloom.recipe.log_table import ListedLog, read_catalogue

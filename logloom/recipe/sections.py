@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from logloom.io.logs.interface import TimeSource
-from logloom.io.logs.tables import name_times as time_names
+from logloom.io.logs.table_files import name_times as time_names
 from logloom.recipe import checks, patterns
 from logloom.recipe.columns import Positive, RecipePart, Topic, as_list, text_check
 from logloom.recipe.values import (

@@ -2,7 +2,7 @@
 
 Here: `arrow_file`, and a check of names (`text_problems`).
 Elsewhere: their contents (columns, logloom.io.formats.parquet, logloom.io.formats.table.index.files,
-logloom.io.logs.tables).
+logloom.io.logs.table_files).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tables of labels as delivered: a row per label, with its log and time.
 
 Here: `LabelTable`, which loads the files of one table and returns the labels of each log.
-Elsewhere: files of tables (logloom.io.logs.tables), labels in a root (logloom.io.catalog.labels). Integer
+Elsewhere: files of tables (logloom.io.logs.table_files), labels in a root (logloom.io.catalog.labels). Integer
 times are nanoseconds, as rows have them, unless the column's name ends in `_us`, `_ms` or `_s`; timestamps
 have a unit. If a row has many labels, each list of a column must have as many items as the first: pandas
 stores no lengths of lists, and arrays of labels need one.
@@ -27,10 +27,10 @@ from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.definitions import Field, Struct
 from logloom.io.logs.messages.ros.languages import parse
-from logloom.io.logs.tables.columns import definition_of, structured, structured_type, values_of
-from logloom.io.logs.tables.files import TableFile, table_file
-from logloom.io.logs.tables.name_times import UNITS
-from logloom.io.logs.tables.times import times_of
+from logloom.io.logs.table_files.columns import definition_of, structured, structured_type, values_of
+from logloom.io.logs.table_files.files import TableFile, table_file
+from logloom.io.logs.table_files.name_times import UNITS
+from logloom.io.logs.table_files.times import times_of
 from logloom.schema import MIN_TIME, ColumnType, dtype_to_json
 from logloom.text import counted, some_of
 from logloom.uris import shown

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom import parts
 from logloom.blocks import Ragged
 from logloom.errors import OF_CONTENT, LogReadError, TruncatedLogError
 from logloom.io.logs.duplicates import equal_logs
@@ -40,7 +41,7 @@ from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.message_times import misfit_words
 from logloom.io.logs.messages.picture_structure import has_pictures, picture_problems
 from logloom.io.logs.messages.raw_messages import Decoder, RawMessages
-from logloom.io.logs.opening import open_log
+from logloom.io.logs.opening import kind_of, open_log
 from logloom.io.logs.recording_times import is_static
 from logloom.pipelines.doctor.findings import (
     SALVAGE,
@@ -61,7 +62,7 @@ STRETCH_BYTES = 64 << 20
 _FRAMES = ("transforms[].child_frame_id", "child_frame_id", "header.frame_id", "frame_id")
 _MAX_FRAME = 256  # characters
 
-TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see logloom.pipelines.doctor.tables
+TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see `logloom.parts.Part`
 
 
 def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iterator[Diagnosis]:
@@ -97,10 +98,10 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
         options: with `on_error` salvage.
         seen: the types of the columns of tables that were examined before; updated.
     """
-    of_tables: tuple[HealthFinding, ...] = ()
+    of_kind: tuple[HealthFinding, ...] = ()
     try:
         log = open_log(files.uris, options)
-        of_tables = _examine_tables(log, files.uris, options, {} if seen is None else seen)
+        of_kind = _examine_kind(log, files.uris, options, {} if seen is None else seen)
         summary = log.summary
         if not summary.topics:  # an empty file, or not a log: reading it completely reports this
             _ = open_log(files.uris, replace(options, on_error="fail")).summary
@@ -108,14 +109,14 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
     except LogReadError as error:
         remedy = "correct the path, or leave the log out"
         finding = HealthFinding("unreadable", files.uris[0], 0, "", 0, str(error), remedy)
-        return Diagnosis(files.log_id, tuple(files.uris), findings=(finding, *of_tables))
+        return Diagnosis(files.log_id, tuple(files.uris), findings=(finding, *of_kind))
     topics = tuple(found.health(topic, summary) for topic in summary.topics)
     strange = (
         *_emptiness(summary),
         *_set_backs(log),
         *judge_times(topics, found.recorded, summary.uris[0]),
     )
-    findings = (*found.findings, *of_tables, *strange, *examine_frames(log), *examine_calibrations(log))
+    findings = (*found.findings, *of_kind, *strange, *examine_frames(log), *examine_calibrations(log))
     lost = tuple(found.lost)
     return Diagnosis(
         files.log_id, summary.uris, summary.size, topics, findings, lost, unchecked=found.unchecked
@@ -150,15 +151,16 @@ def _set_backs(log: Log) -> Iterator[HealthFinding]:
         )
 
 
-def _examine_tables(
+def _examine_kind(
     log: Log, uris: Sequence[str], options: OpenOptions, seen: TypesSeen
 ) -> tuple[HealthFinding, ...]:
+    """What the part that offers the log's kind finds beside messages."""
     if isinstance(log, ContainerLog):
         return ()
-    from logloom.io.logs.tables.log import TableLog  # Arrow takes a while to load
-    from logloom.pipelines.doctor.tables import findings
-
-    return tuple(findings(uris, options, seen)) if isinstance(log, TableLog) else ()
+    kind = kind_of(uris[0], options).name
+    if kind not in parts.names("examiners"):
+        return ()
+    return tuple(parts.load("examiners", kind)(uris, options, seen))
 
 
 def _examine_files(log: ContainerLog) -> Examination:

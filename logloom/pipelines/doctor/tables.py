@@ -1,7 +1,7 @@
 """Findings about tables apart from times: nulls, damaged columns, types that differ between files.
 
 Here: `findings`, which reads tables group by group, and `null_rows`, a function of one column.
-Elsewhere: times (doctor), the files (logloom.io.logs.tables), what a finding is (findings).
+Elsewhere: times (doctor), the files (logloom.io.logs.table_files), what a finding is (findings).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from logloom.errors import LogReadError
 from logloom.io.logs.interface import OpenOptions
-from logloom.io.logs.tables.columns import definition_of
-from logloom.io.logs.tables.files import TableFile, table_file
-from logloom.io.logs.tables.times import time_column
+from logloom.io.logs.table_files.columns import definition_of
+from logloom.io.logs.table_files.files import TableFile, table_file
+from logloom.io.logs.table_files.times import time_column
 from logloom.io.storage.filesystems import file_name_of
 from logloom.pipelines.doctor.findings import HealthFinding
 from logloom.text import counted

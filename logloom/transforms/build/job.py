@@ -30,7 +30,7 @@ from logloom.io.catalog.manifest import Assembled, Manifest
 from logloom.io.catalog.pages import LogStatus, RecordShard
 from logloom.io.formats.registry import format_named, options_of
 from logloom.io.logs.interface import Log, OpenOptions
-from logloom.io.logs.tables.name_times import timing_names
+from logloom.io.logs.table_files.name_times import timing_names
 from logloom.io.rows.log_ranges import LogRange
 from logloom.io.storage.store import Store
 from logloom.recipe.model import Recipe

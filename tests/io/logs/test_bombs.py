@@ -21,8 +21,8 @@ from logloom.io.logs.messages import images
 from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import local_copies
-from logloom.io.logs.tables.arrow_sizes import record_batches
-from logloom.io.logs.tables.files import table_file
+from logloom.io.logs.table_files.arrow_sizes import record_batches
+from logloom.io.logs.table_files.files import table_file
 from logloom.pipelines.doctor.doctor import examine
 from logloom.pipelines.doctor.findings import NOTES
 from tests.io.logs.making import (

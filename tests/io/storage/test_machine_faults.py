@@ -23,7 +23,7 @@ from logloom.io.formats.tar import stream
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.rosbag2.db3 import Db3File
-from logloom.io.logs.tables import files
+from logloom.io.logs.table_files import files
 from logloom.io.storage.remote import retries
 from logloom.io.storage.store import Store
 from logloom.pipelines.plan.plan import plan_build

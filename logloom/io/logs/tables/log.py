@@ -1,9 +1,8 @@
 """Logs of tables: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
 
 Here: `TableLog`, which reads only requested row groups and columns.
-Elsewhere: its kind (reader), the files (files), columns as fields of messages (columns), times (times), files
-with one message each (sweeps), grouping files to logs (logloom.io.logs.match). The time of a row (see times)
-is its log time; rows have no header. Files of one topic are joined in name order. The position of a row is
+Elsewhere: its kind (reader), the files, their columns and times (logloom.io.logs.table_files), files with one
+message each (sweeps), grouping files to logs (logloom.io.logs.match). The time of a row is its log time; rows have no header. Files of one topic are joined in name order. The position of a row is
 (group number << 32) | row in its group, groups counted over these files.
 """
 
@@ -42,10 +41,10 @@ from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.recording_times import MessageTimes, RecordedTime, is_static, recorded
+from logloom.io.logs.table_files.columns import definition_of, top_level, values_of
+from logloom.io.logs.table_files.files import TableFile, table_file
+from logloom.io.logs.table_files.times import TIME_COLUMNS, time_column, times_of
 from logloom.io.logs.tables import named_files, sweeps
-from logloom.io.logs.tables.columns import definition_of, top_level, values_of
-from logloom.io.logs.tables.files import TableFile, table_file
-from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, times_of
 from logloom.io.storage.lru_cache import LruCache
 from logloom.schema import BYTES, ColumnType
 from logloom.text import some_of

@@ -23,8 +23,8 @@ from logloom.io.logs.interface import FieldSpec, OpenOptions
 from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.definitions import Struct, Text
 from logloom.io.logs.messages.fields import paths, select
-from logloom.io.logs.tables.columns import top_level, values_of
-from logloom.io.logs.tables.files import TableFile
+from logloom.io.logs.table_files.columns import top_level, values_of
+from logloom.io.logs.table_files.files import TableFile
 from logloom.io.storage.filesystems import filesystem
 from logloom.uris import is_local
 

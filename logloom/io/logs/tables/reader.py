@@ -1,7 +1,7 @@
 """Tables as logs: each file `<topic>.parquet`, `.feather` or `.csv` is a topic, each row a message.
 
 Here: their kind, kept apart for fast imports.
-Elsewhere: the log (log), the files (files), columns as fields of messages (columns).
+Elsewhere: the log (log), the files and their columns (logloom.io.logs.table_files).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.interface import Log, OpenOptions
-from logloom.io.logs.tables.signatures import FEATHER, PARQUET, SUFFIXES
+from logloom.io.logs.table_files.signatures import FEATHER, PARQUET, SUFFIXES
 
 
 class TablesKind:

@@ -4,7 +4,7 @@
     lidar/315968434159632000.feather
 
 Here: finding them, and `SweepFile`, a view of one as a table of a single row with a list of all.
-Elsewhere: patterns (name_times), times within tables (times), rows as messages (log). Without a pattern a
+Elsewhere: patterns and times within tables (logloom.io.logs.table_files), rows as messages (log). Without a pattern a
 name is its time as an integer since the Unix epoch, in the unit for which all names of the folder are between
 March 1973 and 2262; names of tables that contain times are ignored.
 """
@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from logloom.errors import LogReadError
 from logloom.io.logs.interface import MAX_TIME
-from logloom.io.logs.tables.columns import definition_of
-from logloom.io.logs.tables.files import Group, TableFile
-from logloom.io.logs.tables.name_times import STAMP, UNITS, time_in
-from logloom.io.logs.tables.times import TIME_COLUMNS, time_column, unit_of
+from logloom.io.logs.table_files.columns import definition_of
+from logloom.io.logs.table_files.files import Group, TableFile
+from logloom.io.logs.table_files.name_times import STAMP, UNITS, time_in
+from logloom.io.logs.table_files.times import TIME_COLUMNS, time_column, unit_of
 from logloom.io.storage.filesystems import file_name_of, folder_of
 
 _SHOWN = 20

@@ -13,7 +13,7 @@ import logloom.datasets
 from logloom.errors import LogloomError, LogReadError, RecipeError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
-from logloom.io.logs.tables.name_times import name_problem, time_in
+from logloom.io.logs.table_files.name_times import name_problem, time_in
 from logloom.io.logs.tables.sweeps import stamps_of
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe

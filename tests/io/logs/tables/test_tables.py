@@ -16,7 +16,7 @@ from logloom.io.logs.files.ranges import LogFile, content_id
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import kind_named, open_log
-from logloom.io.logs.tables import files as table_files
+from logloom.io.logs.table_files import files as table_files
 from logloom.io.logs.tables import named_files
 from logloom.pipelines.doctor.doctor import examine
 

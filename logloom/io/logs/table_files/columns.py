@@ -2,7 +2,7 @@
 
 Here: conversion of Arrow schemas to definitions in the .msg language, and pure functions from Arrow
 columns to values.
-Elsewhere: reading files (files), rows as messages (log), their times (times), paths and adapters
+Elsewhere: reading files (files), their times (times), paths and adapters
 (logloom.io.logs.messages). Definitions leave out what can't be a column: lists of lists, decimals, maps,
 names that aren't valid in paths.
 """

@@ -2,7 +2,7 @@
 
 Here: `name_problem` checks a pattern, `time_in` returns the time in a name, `timing_names` the names with
 times that files don't contain.
-Elsewhere: finding tables that are messages (sweeps), times within tables (times), the recipe's key for it
+Elsewhere: times within tables (times), the recipe's key for it
 (logloom.recipe.model).
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from logloom.errors import LogReadError
 from logloom.extras import needed
 from logloom.io.logs.interface import MAX_TIME
-from logloom.io.logs.tables.signatures import SUFFIXES
+from logloom.io.logs.table_files.signatures import SUFFIXES
 from logloom.io.storage.filesystems import file_name_of
 
 # Nanoseconds in a unit.

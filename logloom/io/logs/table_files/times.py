@@ -1,7 +1,7 @@
 """The times of a table's rows: their column and unit.
 
 Here: `time_column`, and pure functions from Arrow columns to int64 nanoseconds since the Unix epoch.
-Elsewhere: reading the column (log).
+Elsewhere: times in names of files (name_times).
 
 Timestamps have a unit. Integers have that of their column's name (`timestamp_us`), else the one for which all
 times of the file are between March 1973 and 2286: in seconds they have 9 or 10 digits, in milliseconds 12 or
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME
-from logloom.io.logs.tables.name_times import UNITS
+from logloom.io.logs.table_files.name_times import UNITS
 
 TIME_COLUMNS = (*(f"timestamp_{unit}" for unit in UNITS), "timestamp", "time", "stamp")
 

@@ -1,7 +1,7 @@
 """Files that hold one table each: Parquet, Feather (Arrow IPC) and CSV.
 
 Here: reading their schema, groups of rows, and selected columns of groups; nothing else is fetched.
-Elsewhere: columns as fields of messages (columns), rows as messages (log). Arrow checks what it reads; its
+Elsewhere: columns as fields of messages (columns). Arrow checks what it reads; its
 errors become LogReadErrors with the file's name, those of the machine StorageErrors.
 """
 
@@ -24,9 +24,9 @@ from logloom.io.logs.files.compression import allowance
 from logloom.io.logs.files.lazy_attributes import lazy
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions
-from logloom.io.logs.tables.arrow_sizes import RecordBatch, decompressed_size, record_batches
-from logloom.io.logs.tables.columns import definition_of
-from logloom.io.logs.tables.signatures import PARQUET
+from logloom.io.logs.table_files.arrow_sizes import RecordBatch, decompressed_size, record_batches
+from logloom.io.logs.table_files.columns import definition_of
+from logloom.io.logs.table_files.signatures import PARQUET
 
 _NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches
 

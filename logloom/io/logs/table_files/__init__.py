@@ -1,0 +1,1 @@
+"""Files that hold one table each, and what their columns and names mean to logs and labels."""
