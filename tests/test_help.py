@@ -5,7 +5,7 @@ import re
 import pytest
 import typer
 
-from logloom.cli import GROUPS, commands
+from logloom.cli import commands, verbs
 from logloom.io.formats.foreign import kinds
 from logloom.io.formats.registry import format_names
 from tests.forking import command
@@ -30,10 +30,14 @@ def test_each_verb_stands_in_the_file_of_its_name():
 
 def test_help_has_each_verb_in_a_group_on_one_line():
     shown = command("--help").stdout.replace("\u2502", " ")
-    for group, verbs in GROUPS.items():
+    groups: dict[str, list[str]] = {}
+    for name, verb in verbs().items():
+        groups.setdefault(verb.group, []).append(name)
+        assert COMMANDS[name].help.splitlines()[0] == verb.help
+    for group, names in groups.items():
         (box,) = re.findall(rf"\u256d\u2500 {group} \u2500+\u256e\n(.*?)\u2570", shown, re.DOTALL)
         lines = [line.split(maxsplit=1) for line in box.splitlines()]
-        assert [verb for verb, _ in lines] == list(verbs)
+        assert [verb for verb, _ in lines] == names
         assert all(line.rstrip().endswith(".") for _, line in lines)
 
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from logloom import __version__
+from logloom import __version__, parts
 from logloom.cli.terminal.output import (
     AFTER_COMMIT,
     BAD_USAGE,
@@ -38,14 +38,39 @@ from logloom.extras import spare_pandas
 from logloom.text import WAITING_LOG
 from logloom.uris import shown
 
-# The groups and the order of `--help`; each verb is a module of that name, which adds its command to the app.
+# By group and in the order of `--help`, the first line of each verb's own help; each is a module of its name, which
+# adds its command to the app. Those of parts follow (logloom.parts).
 GROUPS = {
-    "Build": ("demo", "plan", "build", "status", "convert", "label"),
-    "Look": ("info", "doctor", "head", "stats", "find", "report", "show"),
-    "Versions": ("versions", "diff", "tag", "rollback", "drop", "view"),
-    "Maintain": ("verify", "repair", "gc", "purge"),
+    "Build": {
+        "demo": "Make two synthetic drives, and build a dataset from them.",
+        "plan": "Show what a build would read, make, reuse and drop.",
+        "build": "Build a new version of a dataset.",
+        "status": "Show the builds of a dataset, or wait for their end.",
+        "convert": "Convert a version, or a foreign dataset, to another format.",
+        "label": "Send frames to labelling tools, and take in what they wrote.",
+    },
+    "Look": {
+        "info": "Show the topics of logs: types, counts, rates, times.",
+        "doctor": "Report what in logs is damaged, missing or strangely timed.",
+        "head": "Show rows of a dataset; with --why, where their values come from.",
+        "stats": "Show statistics of a dataset's columns, or of its splits.",
+        "find": "Find the times at which a condition on rows holds.",
+    },
+    "Versions": {
+        "versions": "List versions, the logs of one, or all that have a log.",
+        "diff": "Show what differs between two versions: logs, rows, columns, recipes.",
+        "tag": "Name a version, so that ROOT@NAME opens it; or remove names.",
+        "rollback": "Commit a new version with the content of an earlier one.",
+        "drop": "Commit a new version without some logs.",
+        "view": "Make plain folders of a version, for the formats' own tools.",
+    },
+    "Maintain": {
+        "verify": "Check a version against its manifest; or also against its logs.",
+        "repair": "Build damaged and lost files of a version again, from its logs.",
+        "gc": "Remove old versions, and files that no version needs.",
+        "purge": "Erase logs, or time ranges of logs, from all versions.",
+    },
 }
-VERBS = tuple(verb for group in GROUPS.values() for verb in group)
 
 _GOES_ON = "; a build keeps what is finished: build again to go on"
 # They go on where their result can't be printed; others have nothing else to do.
@@ -76,15 +101,30 @@ def _root(
         spare_pandas()
 
 
-def commands(*verbs: str) -> typer.Typer:
+def verbs() -> dict[str, parts.Verb]:
+    """All commands, by name in the order of `--help`."""
+    own = {
+        name: parts.Verb(f"logloom.cli.{name}", group, line)
+        for group, lines in GROUPS.items()
+        for name, line in lines.items()
+    }
+    return own | {name: verb for name, verb in parts.verbs().items() if name not in own}
+
+
+def commands(*names: str) -> typer.Typer:
     """Import the modules of these commands, or of all, and return the app with them."""
-    for verb in verbs or VERBS:
-        importlib.import_module(f"logloom.cli.{verb}")
-    groups = {verb: group for group, verbs in GROUPS.items() for verb in verbs}
-    for command in app.registered_commands:
-        command.rich_help_panel = groups[command.name or command.callback.__name__]  # type: ignore[union-attr]
-    for family in app.registered_groups:
-        family.rich_help_panel = groups[family.typer_instance.info.name]  # type: ignore[union-attr,index]
+    for name in names or verbs():
+        if any(name in lines for lines in GROUPS.values()):
+            importlib.import_module(f"logloom.cli.{name}")
+        else:
+            parts.load("verbs", name)
+    return app
+
+
+def _listed() -> typer.Typer:
+    """The app with the names and help lines of all commands, none of which is imported."""
+    for name, verb in verbs().items():
+        app.command(name, help=verb.help, rich_help_panel=verb.group)(lambda: None)
     return app
 
 
@@ -108,8 +148,12 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, terminate)
     try:
-        shows_all = verb not in VERBS or "_LOGLOOM_COMPLETE" in os.environ
-        command = commands() if shows_all else commands(verb)
+        if "_LOGLOOM_COMPLETE" in os.environ:
+            command = commands()
+        elif any(verb in lines for lines in GROUPS.values()) or verb in parts.names("verbs"):
+            command = commands(verb)
+        else:
+            command = _listed()
         code = command(arguments, prog_name="logloom", standalone_mode=False)
         sys.stdout.flush()  # here, where it can be told that it fails
         if out is not None and out.problem:

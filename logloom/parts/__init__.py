@@ -21,6 +21,19 @@ GROUP = "logloom.parts"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
+class Verb(NamedTuple):
+    """A command: the module that adds it to the app, and what `--help` says without importing that.
+
+    Attributes:
+        group: of `--help`.
+        help: the first line of the command's own help.
+    """
+
+    module: str
+    group: str
+    help: str
+
+
 class Part(NamedTuple):
     """What a part offers: by name, the place of each object as "module:object".
 
@@ -31,6 +44,7 @@ class Part(NamedTuple):
         importers: of labels, by tool (`logloom.io.labels.tools.image_labels.LabelImporter`).
         examiners: by kind of log, what `logloom doctor` finds beside messages: of its files, options and the
             types of columns that other logs have, which it adds to.
+        verbs: commands; see `Verb`.
         requires: names of parts that this one imports.
     """
 
@@ -39,6 +53,7 @@ class Part(NamedTuple):
     decoders: Mapping[str, str] = _NOTHING
     importers: Mapping[str, str] = _NOTHING
     examiners: Mapping[str, str] = _NOTHING
+    verbs: Mapping[str, Verb] = MappingProxyType({})
     requires: tuple[str, ...] = ()
 
 
@@ -48,6 +63,7 @@ _WORDS = {
     "decoders": "decoder of messages",
     "importers": "importer of labels",
     "examiners": "examiner of logs of kind",
+    "verbs": "command",
 }
 
 
@@ -95,8 +111,17 @@ def names(what: str) -> Iterator[str]:
         yield from sorted({name for part in installed(own=own).values() for name in getattr(part, what)})
 
 
+def verbs() -> dict[str, Verb]:
+    """The commands of all parts, in the order of their names."""
+    found: dict[str, Verb] = {}
+    for own in (False, True):
+        for part in installed(own=own).values():
+            found |= part.verbs
+    return dict(sorted(found.items()))
+
+
 def load(what: str, name: str) -> Any:
-    """The object that a part offers; logloom's own come first.
+    """The object that a part offers, or the module of a verb; logloom's own come first.
 
     Args:
         what: a field of `Part`: "outputs".
@@ -107,7 +132,8 @@ def load(what: str, name: str) -> Any:
     for own in (True, False):
         for title, part in installed(own=own).items():
             if name in getattr(part, what):
-                return _load(title, part, getattr(part, what)[name])
+                place = getattr(part, what)[name]
+                return _load(title, part, place.module if isinstance(place, Verb) else place)
     raise UsageError(missing(what, name))
 
 
@@ -123,5 +149,6 @@ def _load(title: str, part: Part, place: str) -> Any:
             raise UsageError(
                 f"part {title!r} requires part {other!r}, which isn't installed; install both or neither"
             )
-    module, _, attribute = place.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    name, _, attribute = place.partition(":")
+    module = importlib.import_module(name)
+    return getattr(module, attribute) if attribute else module

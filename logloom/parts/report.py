@@ -1,0 +1,13 @@
+"""The page about a version, its card and its Croissant metadata."""
+
+from logloom.parts import Part, Verb
+
+PART = Part(
+    verbs={
+        "report": Verb(
+            "logloom.cli.report",
+            "Look",
+            "Write a page that shows a dataset: samples, columns, changes.",
+        )
+    }
+)

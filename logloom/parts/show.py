@@ -1,0 +1,11 @@
+"""Rows and logs in viewers."""
+
+from logloom.parts import Part, Verb
+
+PART = Part(
+    verbs={
+        "show": Verb(
+            "logloom.cli.show", "Look", "Show rows of a log in Rerun, or in Foxglove by way of a file."
+        )
+    }
+)
