@@ -38,8 +38,8 @@ from logloom.extras import spare_pandas
 from logloom.text import WAITING_LOG
 from logloom.uris import shown
 
-# By group and in the order of `--help`, the first line of each verb's own help; each is a module of its name, which
-# adds its command to the app. Those of parts follow (logloom.parts).
+# By group and in the order of `--help`: the first line of each verb's own help. A verb is a module of its
+# name, which adds its command to the app; those of parts follow (logloom.parts).
 GROUPS = {
     "Build": {
         "demo": "Make two synthetic drives, and build a dataset from them.",
@@ -58,7 +58,7 @@ GROUPS = {
     },
     "Versions": {
         "versions": "List versions, the logs of one, or all that have a log.",
-        "diff": "Show what differs between two versions: logs, rows, columns, recipes.",
+        "diff": "Show what differs between two versions: logs, rows, recipes.",
         "tag": "Name a version, so that ROOT@NAME opens it; or remove names.",
         "rollback": "Commit a new version with the content of an earlier one.",
         "drop": "Commit a new version without some logs.",
@@ -123,6 +123,8 @@ def commands(*names: str) -> typer.Typer:
 
 def _listed() -> typer.Typer:
     """The app with the names and help lines of all commands, none of which is imported."""
+    app.registered_commands.clear()
+    app.registered_groups.clear()
     for name, verb in verbs().items():
         app.command(name, help=verb.help, rich_help_panel=verb.group)(lambda: None)
     return app

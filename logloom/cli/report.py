@@ -74,10 +74,9 @@ def report(
         beside = pathlib.Path(out).resolve().parent if out else pathlib.Path.cwd()
         data = croissant_of(store, manifest, str(beside))
     else:
-        from logloom.pipelines.report.page import page_of
-        from logloom.pipelines.report.report import report_of
+        from logloom.pipelines.report.page import page_at
 
-        data = page_of(report_of(store, manifest, every_log=every_log, num_workers=num_workers))
+        data = page_at(store, manifest, every_log=every_log, num_workers=num_workers)
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip(".-") or "dataset"
         out = out or f"{name}-v{manifest.version}.html"
     if out is None or out == "-":

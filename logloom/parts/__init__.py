@@ -44,6 +44,7 @@ class Part(NamedTuple):
         importers: of labels, by tool (`logloom.io.labels.tools.image_labels.LabelImporter`).
         examiners: by kind of log, what `logloom doctor` finds beside messages: of its files, options and the
             types of columns that other logs have, which it adds to.
+        pages: about a version, by file name: functions of its store and manifest that give bytes.
         verbs: commands; see `Verb`.
         requires: names of parts that this one imports.
     """
@@ -53,6 +54,7 @@ class Part(NamedTuple):
     decoders: Mapping[str, str] = _NOTHING
     importers: Mapping[str, str] = _NOTHING
     examiners: Mapping[str, str] = _NOTHING
+    pages: Mapping[str, str] = _NOTHING
     verbs: Mapping[str, Verb] = MappingProxyType({})
     requires: tuple[str, ...] = ()
 
@@ -63,6 +65,7 @@ _WORDS = {
     "decoders": "decoder of messages",
     "importers": "importer of labels",
     "examiners": "examiner of logs of kind",
+    "pages": "page",
     "verbs": "command",
 }
 

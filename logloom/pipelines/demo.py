@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from logloom import parts
 from logloom.demo import car_recipe, demo_recipe, make_car_drives, make_drives
 from logloom.errors import ReadBackError, UsageError
 from logloom.io.catalog.manifest import open_root
@@ -19,8 +20,6 @@ from logloom.io.storage.filesystems import explained
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.result import Built
 from logloom.pipelines.plan.plan import plan_build
-from logloom.pipelines.report.page import page_of
-from logloom.pipelines.report.report import report_of
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions
@@ -45,7 +44,7 @@ def run_demo(folder: str, *, seconds: float = 20.0, car: bool = False, on_messag
     place = pathlib.Path(folder).resolve()
     if place.is_file():
         raise UsageError(f"{place}: is a file; the demo wants a new folder (--to)")
-    own = ("logs", "recipe.yaml", "dataset", "report.html", *(["labels"] * car))
+    own = ("logs", "recipe.yaml", "dataset", *parts.names("pages"), *(["labels"] * car))
     strange = sorted(p.name for p in place.iterdir() if p.name not in own) if place.is_dir() else []
     if strange:
         raise UsageError(f"{place}: holds {some_of(strange, 3)}; the demo wants a new folder (--to)")
@@ -86,12 +85,12 @@ def _run(
     on_message(
         f"verified {counted(report.units, 'unit')} against the logs: every value equal  [{_since(began)}]"
     )
-    began = time.perf_counter()
-    page = place / "report.html"
-    data = page_of(report_of(*open_root(Store.at(str(root)))))
-    with explained(str(page)):
-        replace_file(page, data)
-    on_message(f"drew a page of it, {human_bytes(page.stat().st_size)}  [{_since(began)}]")
+    for name in parts.names("pages"):
+        began = time.perf_counter()
+        data = parts.load("pages", name)(*open_root(Store.at(str(root))))
+        with explained(str(place / name)):
+            replace_file(place / name, data)
+        on_message(f"drew a page of it, {human_bytes(len(data))}  [{_since(began)}]")
 
 
 def _since(began: float) -> str:
@@ -108,6 +107,9 @@ def _what_next(place: pathlib.Path, car: bool) -> str:
         f"logloom head {place_name}/dataset --why -n 1",
         *([f"logloom versions {place_name}/dataset --log drive-00  # what was unavailable, and why"] * car),
     ]
+    pages = "".join(
+        f"\nOpen in a browser, and show to a colleague:\n  {place / name}" for name in parts.names("pages")
+    )
     return f"""
 The datasets   {view}
 The recipe     {place_name}/recipe.yaml
@@ -118,6 +120,4 @@ Next, try
   logloom verify {place_name}/dataset --against-logs
   logloom build {place_name}/recipe.yaml --to {place_name}/dataset      # says: up to date
   logloom info LOG --recipe > mine.yaml      # a recipe for a log of your own
-
-Open in a browser, and show to a colleague:
-  {place / "report.html"}"""
+{pages}"""

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from logloom import __version__
+from logloom.io.catalog.manifest import Manifest
+from logloom.io.storage.store import Store
 from logloom.pipelines.report.charts import Bars, MapView, bars_of, lanes_of, map_of, shares
-from logloom.pipelines.report.report import DatasetReport
+from logloom.pipelines.report.report import DatasetReport, report_of
 from logloom.pipelines.stats.stats import elements, sample_note
 from logloom.text import changed_numbers, counted, human_time, printable
 
@@ -95,6 +97,11 @@ class AgeLine:
     high: str = ""
     jitter: str = ""
     bars: Bars | None = None
+
+
+def page_at(store: Store, manifest: Manifest, *, every_log: bool = False, num_workers: int = 1) -> bytes:
+    """Draw the page of a version; see `report_of` and `page_of`."""
+    return page_of(report_of(store, manifest, every_log=every_log, num_workers=num_workers))
 
 
 def page_of(report: DatasetReport) -> bytes:
