@@ -104,7 +104,7 @@ def test_a_page_of_plain_tables_runs_from_top_to_bottom(page, tmp_path):
     assert len(programs) == 2
 
 
-@pytest.mark.parametrize("page", ["docs/bags.md", "docs/tables.md", "docs/webdataset.md"])
+@pytest.mark.parametrize("page", ["docs/bags.md", "docs/table.md", "docs/tar.md"])
 def test_pages_of_python_run_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

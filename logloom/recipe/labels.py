@@ -1,6 +1,6 @@
 """The labels of a recipe: the tables of its label columns, and the labels of each log.
 
-Elsewhere: reading a table (logloom.io.labels.tables), the keys under `columns.<name>` (columns), the
+Elsewhere: reading a table (logloom.io.labels.label_tables), the keys under `columns.<name>` (columns), the
 join (logloom.transforms.rows.label_columns).
 """
 
@@ -30,7 +30,7 @@ from logloom.text import counted, some_of
 from logloom.uris import shown
 
 if TYPE_CHECKING:
-    from logloom.io.labels.tables import LabelTable
+    from logloom.io.labels.label_tables import LabelTable
 
 _SHOWN = 20  # names of logs that a note lists
 
@@ -206,7 +206,7 @@ def _read(
     found: Sequence[FoundLog],
     storage_options: Mapping[str, Any] | None,
 ) -> LabelTable:
-    from logloom.io.labels.tables import LabelChoice, LabelTable  # Arrow takes a while to load
+    from logloom.io.labels.label_tables import LabelChoice, LabelTable  # Arrow takes a while to load
 
     choice = LabelChoice(*column.on, column.field, column.expect == "one", column.strings)
     access = with_access(storage_options, [uri for one in found for uri in one.given])

@@ -138,7 +138,7 @@ def print_message(text: str) -> None:
 
 def print_folded(text: str) -> None:
     """Prints a line for people to stdout, broken between words where the terminal is narrower."""
-    from logloom.cli.terminal.tables import folded
+    from logloom.cli.terminal.alignment import folded
 
     print("\n".join(folded(printable(text), _width())))
 
@@ -170,7 +170,7 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table below its title; see `table_lines`. A title of "" is none."""
-    from logloom.cli.terminal.tables import table_lines
+    from logloom.cli.terminal.alignment import table_lines
 
     if title:
         print_result(title)

@@ -6,7 +6,7 @@
     "LLLABEL1" | length of the header (u32) | header, canonical JSON | times (N,) | lengths (N, r) | values
 
 Here: `LogLabels`, writing and reading them.
-Elsewhere: the tables that they come from (logloom.io.labels.tables), the rows that they go to
+Elsewhere: the tables that they come from (logloom.io.labels.label_tables), the rows that they go to
 (logloom.transforms.rows.label_columns).
 All numbers are little-endian; times and lengths are int64. The digest is that of the file's bytes.
 """

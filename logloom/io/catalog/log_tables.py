@@ -1,7 +1,7 @@
 """What tables beside a log say of it, as the log's record keeps it: for outputs, and as labels.
 
 Here: `Catalogued`, and reading it from a record's text.
-Elsewhere: the tables themselves (logloom.recipe.log_table, logloom.io.labels.tables), records
+Elsewhere: the tables themselves (logloom.recipe.log_table, logloom.io.labels.label_tables), records
 (logloom.io.catalog.pages), outputs that take it (`AssembledFormat.takes` in logloom.io.formats.interface).
 """
 

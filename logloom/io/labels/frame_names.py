@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.labels.tables import LabelChoice, LabelTable
+from logloom.io.labels.label_tables import LabelChoice, LabelTable
 from logloom.schema import MAX_TIME
 from logloom.uris import shown
 

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from mcap.writer import Writer
 
-from logloom.cli.terminal.tables import table_lines
+from logloom.cli.terminal.alignment import table_lines
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.info.info import describe, suggested_recipe
 from logloom.recipe import Recipe

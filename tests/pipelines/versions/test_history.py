@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logloom.cli.terminal.tables import table_lines
+from logloom.cli.terminal.alignment import table_lines
 from logloom.cli.versions import _cells, _reasons
 from logloom.errors import UsageError
 from logloom.io.catalog import commit_times, log_statistics

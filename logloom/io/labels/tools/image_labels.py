@@ -2,7 +2,7 @@
 
 Here: `ToolLabel`, `LabelImporter`, and `label_table`.
 Elsewhere: the files of single tools, a module each, the keys of images
-(logloom.io.labels.frame_names), tables as rows are joined with them (logloom.io.labels.tables).
+(logloom.io.labels.frame_names), tables as rows are joined with them (logloom.io.labels.label_tables).
 """
 
 from __future__ import annotations
