@@ -24,7 +24,7 @@ PARTS = {
 }
 WITH_BEAM = (
     "/metrics.py",
-    "pipelines/build/template.py",
+    "pipelines/dataflow/template.py",
     "transforms/beam/read_logs.py",
     "runners/",
     "/beam.py",
@@ -264,7 +264,9 @@ def test_nobody_but_a_format_spells_its_name():
 
 
 # Each can be removed: a module belongs to the part whose name a folder of it, or itself, bears.
-REMOVABLE = {name: part.requires for name, part in PARTS.items() if name not in ("mcap", "messages")}
+REMOVABLE = {
+    name: part.requires for name, part in PARTS.items() if name not in ("direct", "mcap", "messages")
+}
 
 
 def part_of(module):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logloom.cli.options.engines import EngineOptions
-from logloom.cli.options.groups import takes_groups
+from logloom.cli.options.groups import NamingParts, takes_groups
 from logloom.cli.options.jobs import JobOptions, print_work, run_job, work_of
 from logloom.cli.options.recipes import LogOptions, RecipeOptions, plan_recipe
 from logloom.cli.terminal.output import (
@@ -43,6 +43,7 @@ OpenLineage = Annotated[
 
 
 @app.command(
+    cls=NamingParts,
     epilog=examples(
         "logloom build recipe.yaml --to /data/urban",
         "logloom build drive.mcap --to /data/trial --limit 1",
@@ -51,7 +52,7 @@ OpenLineage = Annotated[
         "logloom build recipe.yaml --to /shared/urban --runner flink --flink-master flink:8081",
         "logloom build recipe.yaml --to gs://datasets/urban --runner dataflow --project p --region us-east1 "
         "--staging gs://p-staging/logloom --sdk-container-image us-docker.pkg.dev/p/logloom/worker:1",
-    )
+    ),
 )
 @takes_groups()
 def build(

@@ -44,6 +44,8 @@ class Part(NamedTuple):
         importers: of labels, by tool (`logloom.io.labels.tools.image_labels.LabelImporter`).
         examiners: by kind of log, what `logloom doctor` finds beside messages: of its files, options and the
             types of columns that other logs have, which it adds to.
+        engines: that run builds (`logloom.runners.engine.Engine`), made of `RunnerOptions` and `Size`.
+        jobs: by engine, how a detached job at a place is (`logloom.runners.detached_jobs.look_at`).
         pages: about a version, by file name: functions of its store and manifest that give bytes.
         verbs: commands; see `Verb`.
         requires: names of parts that this one imports.
@@ -54,6 +56,8 @@ class Part(NamedTuple):
     decoders: Mapping[str, str] = _NOTHING
     importers: Mapping[str, str] = _NOTHING
     examiners: Mapping[str, str] = _NOTHING
+    engines: Mapping[str, str] = _NOTHING
+    jobs: Mapping[str, str] = _NOTHING
     pages: Mapping[str, str] = _NOTHING
     verbs: Mapping[str, Verb] = MappingProxyType({})
     requires: tuple[str, ...] = ()
@@ -65,6 +69,8 @@ _WORDS = {
     "decoders": "decoder of messages",
     "importers": "importer of labels",
     "examiners": "examiner of logs of kind",
+    "engines": "engine",
+    "jobs": "detached job on",
     "pages": "page",
     "verbs": "command",
 }

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from logloom import parts
 from logloom.errors import DatasetError, LogloomError, StorageError
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.catalog.version_files import runs_folder, version_file, version_numbers
@@ -25,7 +26,6 @@ from logloom.io.storage.metadata import checked, parsed
 from logloom.io.storage.store import Store
 from logloom.pipelines.versions.log_counts import lacking_in_words
 from logloom.runners.detached_jobs import look_at
-from logloom.runners.options import RUNNERS
 from logloom.text import counted, human_seconds, human_time
 from logloom.transforms.build.commit import Outcome, outcome_name
 from logloom.transforms.build.read_marks import units_read_back
@@ -124,7 +124,7 @@ class BuildStatus:
         if self.started:
             words.append(f"started {human_time(self.started * 10**9)}")
         if self.engine:
-            how = "on" if self.engine in RUNNERS else "by"  # what commits without an engine
+            how = "on" if self.engine in parts.names("engines") else "by"  # what commits without an engine
             words.append(f"{how} {self.engine}{f', job {self.job_id}' if self.job_id else ''}")
         if self.place:
             words.append(f"at {self.place}")

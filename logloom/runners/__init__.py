@@ -4,6 +4,6 @@ Here: the options and results of a run, without Beam. `running.run` runs a pipel
 starts what it needs, submits, watches and ends. None of them knows recipes.
 """
 
-from logloom.runners.options import RUNNERS, Finished, RunnerOptions, Size, Submitted
+from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 
-__all__ = ["RUNNERS", "Finished", "RunnerOptions", "Size", "Submitted"]
+__all__ = ["Finished", "RunnerOptions", "Size", "Submitted"]

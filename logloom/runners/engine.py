@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self, TypeVar
 
-from logloom import errors
+from logloom import errors, parts
 from logloom.errors import UsageError
-from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, engine_class, engine_of
+from logloom.runners.options import Finished, RunnerOptions, Size, Submitted, engine_of
 from logloom.text import OnMessage, ignore_message
 
 Construct = Callable[..., Any]  # adds steps to a beam.Pipeline, or to what `beam=` makes steps for
@@ -126,7 +126,7 @@ def check_describes(options: RunnerOptions) -> None:
     Raises:
         UsageError: names what can.
     """
-    if not hasattr(engine_class(options.name), "describe"):
+    if not hasattr(parts.load("engines", options.name), "describe"):
         raise UsageError(f"a dry run shows what Dataflow would get; for {options.name} see `logloom plan`")
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from logloom import parts
 from logloom.errors import UsageError
 
-RUNNERS = {
-    "direct": "logloom.runners.direct:Direct",
-    "flink": "logloom.runners.flink.engine:Flink",
-    "dataflow": "logloom.runners.dataflow.engine:Dataflow",
-}
-"""The class that starts each engine, "module:class", imported only when it is wanted."""
 ENVIRONMENTS = ("local", "external", "process", "docker")
 _CONFIGS = {
     "external": "host:port of a worker pool",
@@ -43,8 +37,8 @@ class RunnerOptions:
     """Which engine runs a pipeline, and how.
 
     Attributes:
-        runner: a name in `RUNNERS`, or "auto": Flink where a Flink cluster or job server is named, "direct",
-            this machine, otherwise.
+        runner: an engine that a part offers, or "auto": Flink where a Flink cluster or job server is named,
+            "direct", this machine, otherwise.
         workers: number of worker processes; None lets it follow from the size of the job.
         job_endpoint: host:port of a Beam job server that is up; "" starts one where the engine needs one.
         flink_master: host:port of a standing Flink cluster; "" is a cluster within the job server.
@@ -70,8 +64,8 @@ class RunnerOptions:
     settings: Mapping[str, str | list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.runner != "auto" and self.runner not in RUNNERS:
-            raise UsageError(f"runner {self.runner!r}, known: auto, {', '.join(RUNNERS)}")
+        if self.runner != "auto" and self.runner not in parts.names("engines"):
+            raise UsageError(parts.missing("engines", self.runner))
         if self.environment not in ENVIRONMENTS:
             raise UsageError(f"environment {self.environment!r}, known: {', '.join(ENVIRONMENTS)}")
         wanted = _CONFIGS.get(self.environment)
@@ -261,13 +255,7 @@ class Submitted:
 
 def engine_of(options: RunnerOptions, size: Size) -> Any:
     """The engine, not yet started: a context manager."""
-    return engine_class(options.name)(options, size)
-
-
-def engine_class(name: str) -> Any:
-    """The class of the engine of this name."""
-    module, _, name = RUNNERS[name].partition(":")
-    return getattr(importlib.import_module(module), name)
+    return parts.load("engines", options.name)(options, size)
 
 
 def parse_labels(labels: Iterable[str]) -> dict[str, str]:

@@ -36,7 +36,7 @@ POOL = {"environment": "external", "environment_config": "pool:1"}
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"runner": "spark"}, "known: auto, direct, flink, dataflow"),
+        ({"runner": "spark"}, "there are dataflow, direct, flink"),
         ({"environment": "cloud"}, "known: local, external, process, docker"),
         ({"environment": "external"}, "host:port of a worker pool"),
         ({"environment": "process"}, "command"),

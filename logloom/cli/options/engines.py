@@ -35,9 +35,9 @@ class EngineOptions:
     runner: Annotated[
         str,
         _engine(
-            metavar="auto|direct|flink|dataflow",
-            help="Engine to run on, see docs/engines.md; auto is Flink if one of its options is given, "
-            "else this machine.",
+            metavar="ENGINE",
+            help="Engine to run on: {engines} (see docs/engines.md), or auto: Flink if one of its options is "
+            "given, else this machine.",
         ),
     ] = "auto"
     runner_option: Annotated[

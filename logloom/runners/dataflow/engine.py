@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.extras import needed
-from logloom.runners.detached_jobs import place_on_dataflow
+from logloom.runners.dataflow.detached import place_of
 from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.text import OnMessage
@@ -109,7 +109,7 @@ class Dataflow:
 
     def _place(self, job_id: str) -> str:
         settings = self._settings.settings
-        return place_on_dataflow(str(settings["project"]), str(settings["region"]), job_id=job_id)
+        return place_of(str(settings["project"]), str(settings["region"]), job_id=job_id)
 
 
 def own_labels(name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """A build as a Dataflow flex template: what its launcher runs, in the image that workers run in.
 
-python -m logloom.pipelines.build.template --recipe gs://.../recipe.yaml --to gs://... --runner=DataflowRunner
-...
+python -m logloom.pipelines.dataflow.template --recipe gs://.../recipe.yaml --to gs://...
+    --runner=DataflowRunner ...
 
 The launcher adds Beam's flags (project, staging, job name and so on); this constructs the job and submits it.
 The template's parameters for users stand in logloom/runners/dataflow/template.json.
@@ -22,7 +22,7 @@ from logloom.pipelines.build.concurrent_builds import refuse_second, take_turn
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.runners.detached_jobs import place_on_dataflow
+from logloom.runners.dataflow.detached import place_of
 from logloom.runners.options import parse_labels
 from logloom.transforms.build.run_note import Announced
 from logloom.transforms.build.settings import BuildSettings
@@ -35,7 +35,7 @@ with beam_needed():
 def parser() -> argparse.ArgumentParser:
     """The template's own parameters: what `logloom build` takes and a job that nobody waits for can do."""
     found = argparse.ArgumentParser(
-        prog="logloom.pipelines.build.template",
+        prog="logloom.pipelines.dataflow.template",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
         allow_abbrev=False,  # what is left over is Beam's
@@ -126,7 +126,7 @@ def _submit(plan: BuildPlan, options: PipelineOptions) -> None:
         job_id = submitted.job_id() if getattr(submitted, "has_job", False) else ""
         if google.project and google.region and (job_id or google.job_name):
             known = {"job_id": job_id, "name": google.job_name or ""}
-            place = place_on_dataflow(google.project, google.region, **known)
+            place = place_of(google.project, google.region, **known)
             announced.update(job_id=job_id or google.job_name, place=place)
 
 

@@ -13,7 +13,7 @@ from logloom.cli.options.engines import EngineOptions
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.logs import listings
 from logloom.io.storage.store import Store
-from logloom.pipelines.build.template import main, parser
+from logloom.pipelines.dataflow.template import main, parser
 from logloom.pipelines.plan import logs
 from tests.conftest import REPOSITORY
 from tests.transforms.ros2_logs import SECOND, SPEED, speeds, write_log

@@ -1,0 +1,8 @@
+"""Google Cloud Dataflow."""
+
+from logloom.parts import Part
+
+PART = Part(
+    engines={"dataflow": "logloom.runners.dataflow.engine:Dataflow"},
+    jobs={"dataflow": "logloom.runners.dataflow.detached:look_at"},
+)

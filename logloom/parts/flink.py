@@ -1,0 +1,8 @@
+"""Apache Flink."""
+
+from logloom.parts import Part
+
+PART = Part(
+    engines={"flink": "logloom.runners.flink.engine:Flink"},
+    jobs={"flink": "logloom.runners.flink.detached:look_at"},
+)
