@@ -101,9 +101,9 @@ def test_names_that_pages_use_are_those_of_the_code(page):
 
 
 @pytest.mark.parametrize("page", [page for page in EXPLAINING if page.startswith("docs/design/")])
-def test_a_page_of_the_design_says_what_was_chosen_what_was_refused_and_what_holds_it(page):
+def test_a_page_of_the_design_has_a_problem_decisions_rejected_alternatives_and_tests(page):
     heads = re.findall(r"^## (.*)$", text_of(page), re.MULTILINE)
-    assert heads == ["The problem", "What was chosen", "What was refused", "The tests that hold it"]
+    assert heads == ["The problem", "Decisions", "Rejected alternatives", "Tests"]
     assert len(list(named_tests(page))) >= 10
 
 
