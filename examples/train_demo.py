@@ -13,7 +13,7 @@ import time
 import numpy as np
 import torch
 
-import logloom.datasets
+import logloom as ll
 
 PAST, FUTURE = 10, 10  # rows, of a tenth of a second each
 
@@ -79,7 +79,7 @@ def main(arguments=None):
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args(arguments)
 
-    rows = logloom.datasets.open(chosen.dataset, columns=["ego.position", "ego.rotation"])
+    rows = ll.open(chosen.dataset, columns=["ego.position", "ego.rotation"])
     windows = rows.window(range(-PAST, FUTURE + 1))
     # Small columns of all windows fit in memory: leave out those in which the car wasn't located (NaN).
     positions = windows.get_many(range(len(windows)), columns="ego.position")["ego.position"]
@@ -87,8 +87,8 @@ def main(arguments=None):
     print(f"{len(rows)} rows, {len(samples)} of them with a whole past and future")
 
     print("through logloom's Loader")
-    with logloom.datasets.Loader(samples, batch=chosen.batch, workers=chosen.workers, seed=0) as loader:
-        batches = torch.utils.data.DataLoader(logloom.datasets.torch_dataset(loader), batch_size=None)
+    with ll.Loader(samples, batch=chosen.batch, workers=chosen.workers, seed=0) as loader:
+        batches = torch.utils.data.DataLoader(ll.datasets.torch_dataset(loader), batch_size=None)
         first = train(batches, chosen.seconds / 2)
 
     print("through torch's DataLoader")

@@ -18,7 +18,7 @@ from logloom.errors import BesideError, OvertakenError, UsageError
 from logloom.io.catalog.manifest import read_manifest, split_root
 from logloom.io.rows.sources import RowSource
 from logloom.pipelines.build.build import build as run_build
-from logloom.pipelines.build.concurrent_builds import wait_for_others
+from logloom.pipelines.build.concurrent_builds import refuse_second, wait_for_others
 from logloom.pipelines.build.result import Built
 from logloom.pipelines.convert.plain_folder import PlainFolder, can_copy, copy_out
 from logloom.pipelines.convert.plan import plan_convert
@@ -35,6 +35,7 @@ from logloom.transforms.build.settings import BuildSettings, check_sample
 
 Place = str | os.PathLike[str]
 Places = Place | Sequence[Place]
+ON_ERROR = ("fail", "skip", "salvage")
 
 
 def plan(
@@ -230,6 +231,7 @@ def convert(
         >>> ll.convert("demo/dataset", "as-zarr", "zarr").manifest.totals["logs"]
         2
     """
+    _check(limit, on_error=(on_error, ON_ERROR[:2]))
     names = None if columns is None else _listed(columns)
     given: dict[str, Any] = {"columns": names, "on_error": on_error, "storage_options": storage_options}
     processes = workers or len(os.sched_getaffinity(0))
@@ -275,6 +277,7 @@ def _planned(
     storage_options: Mapping[str, Any] | None,
     **choices: Any,
 ) -> BuildPlan:
+    _check(choices["limit"], on_error=(on_error, ON_ERROR), hash=(hash, ("ends", "full")))
     base = None
     if not isinstance(recipe, Recipe):
         recipe, base = load_recipe(_listed(recipe), storage_options or {}, on_error or "fail")
@@ -302,6 +305,7 @@ def _run(
     on_message: OnMessage,
 ) -> Built:
     """Plan a job and run it; plan again where another job of the same version ends first."""
+    _check(None, view=(view, ("auto", "link", "copy", "none")))
     options = runner or RunnerOptions()
     if workers is not None:
         options = replace(options, workers=workers)
@@ -312,14 +316,25 @@ def _run(
     while True:
         planned = make_plan()
         try:
-            if wait and not planned.up_to_date and wait_for_others(planned.job, on_message):
+            if not (wait or planned.up_to_date):
+                refuse_second(planned.job, on_message)
+            elif not planned.up_to_date and wait_for_others(planned.job, on_message):
                 continue
-            return run_build(planned, runner=options, view=view, on_message=on_message)
+            return run_build(planned, runner=options, view=view, on_message=on_message, looked=True)
         except OvertakenError:
             pass
         except BesideError:
             if not wait:
                 raise
+
+
+def _check(limit: int | None, **choices: tuple[str | None, Sequence[str]]) -> None:
+    """Raise UsageError for a limit below 1, or a value that is not one of those known."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit={limit}: too few logs; pass at least 1")
+    for name, (value, known) in choices.items():
+        if value is not None and value not in known:
+            raise UsageError(f"{name}={value!r}: not a choice; pass one of {', '.join(known)}")
 
 
 def _listed(given: Places) -> list[str]:

@@ -61,3 +61,11 @@ def test_logs_are_built_without_a_recipe_and_a_detached_engine_is_refused(root, 
     )
     with pytest.raises(ll.UsageError, match="detach=True"):
         ll.build(log, tmp_path / "trial", runner=detached)
+
+
+@pytest.mark.parametrize("wrong", [{"on_error": "ignore"}, {"hash": "md5"}, {"view": "links"}, {"limit": 0}])
+def test_a_value_that_the_command_would_refuse_is_refused(wrong, root, tmp_path):
+    (log, *_) = sorted((root.parent / "logs").iterdir())
+    with pytest.raises(ll.UsageError, match=f"^{next(iter(wrong))}=.*; pass "):
+        ll.build(log, tmp_path / "trial", **wrong)
+    assert not (tmp_path / "trial").exists()
