@@ -27,11 +27,13 @@ PYTEST_ARGS ?=
 MINUTES ?= 10
 CALLS ?= all
 SCHEDULES ?= 5000
+PART ?=
+STAGES ?= lint test docs
 FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-faults test-engines torch lerobot deploy dist docs model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop browser picture lock clean python
+.PHONY: help demo test test-faults test-engines torch lerobot deploy dist docs model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop browser picture lock clean without python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -85,6 +87,9 @@ exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the 
 
 fuzz: .venv/.installed ## damage files of every kind and read them (MINUTES=60)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
+without: .venv/.installed ## lint, test and document a copy without a part: PART=lance (STAGES="lint test docs", PYTEST_ARGS)
+	$(BIN)/python -m tests.without $(PART) --stages "$(STAGES)" --pytest-args "$(PYTEST_ARGS)"
 
 lint: .venv/.installed ## check style, format and types
 	$(BIN)/ruff check .

@@ -1,0 +1,158 @@
+"""Tests in a project without some part of it, as `make without` makes one.
+
+There a test is skipped if the test itself uses what is absent: a name from a module of the part, or something
+that the part offers, named in a recipe, a command or a call, which ends with the error that users get. If the
+code asks for what is absent, the test fails.
+
+Here: `needs`, `present`, `outputs_present`, `ABSENT`, and what tests/conftest.py registers.
+Elsewhere: the copy of the project (tests/without.py).
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+import types
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NoReturn
+
+import pytest
+
+# By absent part, what it offered: names of outputs, verbs, ...; empty but in a copy.
+ABSENT: dict[str, list[str]] = {
+    part: offers.split(",")
+    for part, offers in (word.split("=") for word in os.environ.get("LOGLOOM_WITHOUT", "").split())
+}
+_OFFERS = "|".join(re.escape(name) for names in ABSENT.values() for name in names if name)
+_REFUSED = re.compile(
+    # By logloom, by the parser of commands, and by Python for a program of a test (`python -c`).
+    rf"no installed part (?:reads a log|offers [\w ]*'(?:{_OFFERS})')"
+    rf"|No such command '(?:{_OFFERS})'"
+    rf'|File "<string>", line \d+, in <module>\n(?:.*\n)??.*No module named .*\b(?:{"|".join(ABSENT)})\b'
+)
+
+
+def needs(*parts: str) -> None:
+    """Skip the calling test, or the module at whose top this stands, if a part is absent."""
+    for part in parts:
+        if part in ABSENT:
+            pytest.skip(f"needs {part}", allow_module_level=True)
+
+
+def present(*parts: str) -> list[str]:
+    """Those of some parts that are there."""
+    return [part for part in parts if part not in ABSENT]
+
+
+def outputs_present(recipe: str) -> str:
+    """The text of a recipe without the lines of outputs that absent parts would write."""
+    absent = "|".join(ABSENT)
+    return re.sub(rf"^ +(?:{absent}): .*\n", "", recipe, flags=re.MULTILINE) if ABSENT else recipe
+
+
+def bears_name(path: str, parts: Collection[str] = tuple(ABSENT)) -> bool:
+    """Whether a file belongs to a part, by default to one that is absent.
+
+    A file or folder of the part's name does, and `test_<part>.py`, `<any.module>.<part>.md`.
+    """
+    *folders, name = path.split("/")
+    stems = name.removesuffix(".md").split(".") if name.endswith(".md") else [name.partition(".")[0]]
+    return any(word.removeprefix("test_") in parts for word in (*folders, *stems))
+
+
+def in_absent_part(module: str) -> bool:
+    """Whether a module, or a name in one, is of an absent part."""
+    return bears_name(module.replace(".", "/"))
+
+
+# --- names that tests import ----------------------------------------------------------------------------
+
+_running: list[pytest.Item] = []  # the test that runs
+
+
+class Absent:
+    """What stands for a name from an absent module: a test that uses it is skipped.
+
+    While tests are collected, what is made of it is absent, too.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._absent_name = name
+
+    def __repr__(self) -> str:
+        return f"absent {self._absent_name}"
+
+    def __getattr__(self, name: str) -> Absent:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._used(name)
+
+    def _used(self, *_: Any, **__: Any) -> Absent:
+        if _running:
+            pytest.skip(f"needs {self._absent_name}")
+        return self
+
+    def __iter__(self) -> Iterator[Absent]:
+        return iter([self._used()])
+
+    def __mro_entries__(self, bases: Sequence[type]) -> tuple[type, ...]:
+        return ()
+
+    def __instancecheck__(self, one: object) -> NoReturn:
+        pytest.skip(f"needs {self._absent_name}")
+
+    __call__ = __getitem__ = __add__ = __radd__ = __or__ = __ror__ = __fspath__ = __enter__ = _used
+    __eq__ = __ne__ = __lt__ = __mul__ = __len__ = __contains__ = __format__ = __bool__ = _used  # type: ignore[assignment]
+
+    def __hash__(self) -> int:
+        return hash(self._absent_name)
+
+
+def _import(
+    name: str,
+    globals: dict[str, Any] | None = None,
+    locals: Any = None,
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> Any:
+    """The builtin `__import__`, by which tests get absent names from absent modules."""
+    importer = str((globals or {}).get("__name__", "tests"))
+    if level or not importer.startswith("tests") or not name.startswith(("logloom.", "tests.")):
+        return _own_import(name, globals, locals, fromlist, level)
+    if in_absent_part(name):
+        return Absent(name)._used()
+    module = _own_import(name, globals, locals, fromlist, level)
+    absent = [one for one in fromlist or () if in_absent_part(one) and not hasattr(module, one)]
+    if not absent:
+        return module
+    found = {one: Absent(one) if one in absent else getattr(module, one) for one in fromlist or ()}
+    return types.SimpleNamespace(**found)
+
+
+_own_import = builtins.__import__
+if ABSENT:
+    builtins.__import__ = _import
+
+
+# --- hooks ----------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _running.append(item)
+    try:
+        return (yield)
+    finally:
+        _running.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Skip a test that names what an absent part offered, and fails by the error that says so."""
+    report: Any = yield
+    if ABSENT and report.failed and (found := _REFUSED.search(f"{report.longreprtext}{report.capstderr}")):
+        path, line, _ = item.location
+        report.outcome = "skipped"
+        report.longrepr = (path, line or 0, f"Skipped: {found[0]}")
+    return report

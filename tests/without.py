@@ -1,0 +1,140 @@
+"""The project without one of its parts: `make without PART=lance`.
+
+    python -m tests.without lance --stages "lint test docs" --pytest-args "tests/io"
+
+Copies the tracked files that don't bear the name of the part, or of one that requires it, to a folder for
+temporary files; takes the part out of pyproject.toml, the site's navigation and links of pages; then runs
+targets of make there with this environment. The copy stays, to look at what failed.
+
+Elsewhere: which tests are skipped there (absent).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import pkgutil
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import typing
+
+from tests.absent import bears_name
+
+REPOSITORY = pathlib.Path(__file__).parents[1]
+TARGETS = {"lint": [], "test": ["interop", "browser"], "docs": ["browser"]}
+# Modules of the copy alone: what an editable installation would find in the repository isn't there.
+SITE = """import sys
+sys.meta_path[:] = [one for one in sys.meta_path if "__editable__" not in getattr(one, "__module__", "")]
+"""
+
+
+def installed_parts() -> dict[str, typing.Any]:
+    """The parts that pyproject.toml registers, by name."""
+    points = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["entry-points"]
+    return {name: pkgutil.resolve_name(home) for name, home in points["logloom.parts"].items()}
+
+
+def requiring(part: str, parts: dict[str, typing.Any]) -> list[str]:
+    """A part and all that can't be there without it."""
+    found = [part]
+    for name in found:
+        found += [other for other, one in parts.items() if name in one.requires and other not in found]
+    return found
+
+
+def offers(part: typing.Any) -> list[str]:
+    """All that a part is asked for by name."""
+    return sorted({name for field in part if not isinstance(field, str) for name in field})
+
+
+def copy_without(names: list[str], copy: pathlib.Path) -> None:
+    """Copies the tracked files that bear none of some names, and what is made from them."""
+    shutil.rmtree(copy, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    for path in filter(None, listed.stdout.split("\0")):
+        if not bears_name(path, names) and (REPOSITORY / path).is_file():
+            (copy / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPOSITORY / path, copy / path)
+    for made in [*REPOSITORY.glob(".venv*"), REPOSITORY / ".cache"]:
+        (copy / made.name).symlink_to(made.resolve())
+    if (REPOSITORY / ".mypy_cache").is_dir():
+        shutil.copytree(REPOSITORY / ".mypy_cache", copy / ".mypy_cache")
+
+
+def take_out(names: list[str], copy: pathlib.Path) -> None:
+    """Takes parts out of the settings of the copy, its navigation and its pages."""
+    project = copy / "pyproject.toml"
+    parts = "|".join(names)
+    text = project.read_text(encoding="utf-8")
+    text = re.sub(rf'^(?:{parts}) = (?:"logloom\.parts\..*|\[".*)\n', "", text, flags=re.MULTILINE)
+    project.write_text(text, encoding="utf-8")
+    pages = copy / "mkdocs.yml"
+    entry = re.compile(r"^ +- (\S+\.md)\n|(\S+\.md), |, (\S+\.md)(?=\])", re.MULTILINE)
+    text = pages.read_text(encoding="utf-8")
+    pages.write_text(entry.sub(lambda m: "" if bears_name(m[1] or m[2] or m[3], names) else m[0], text))
+    # Rows about a page, and links to one.
+    link = re.compile(
+        r"^\| \[[^\]]*\]\(([^)\s:#]+)\) \|.*\n|\[([^\]]*)\]\(([^)\s:#]+)(?:#[^)\s]*)?\)", re.MULTILINE
+    )
+    for page in copy.rglob("*.md"):
+        folder = page.parent.relative_to(copy).as_posix()
+
+        def kept(found: re.Match[str], folder: str = folder) -> str:
+            path = posixpath.normpath(posixpath.join(folder, found[1] or found[3]))
+            return (found[2] or "") if bears_name(path, names) else found[0]
+
+        text = page.read_text(encoding="utf-8")
+        page.write_text(link.sub(kept, text), encoding="utf-8")
+
+
+def make(target: str, copy: pathlib.Path, absent: str, pytest_args: str) -> int:
+    """Runs a target of make in the copy; what targets set up is there already."""
+    site = copy.parent / "site"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(SITE)
+    stamps = [f"{venv.name}/{stamp}" for venv in copy.glob(".venv*") for stamp in (".installed", ".locked")]
+    done = [word for name in (*TARGETS[target], *stamps) for word in ("-o", name)]
+    environment = {
+        "LOGLOOM_TEST_DATA": str(REPOSITORY.parent / "shared" / "data"),
+        **{name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
+        "LOGLOOM_WITHOUT": absent,
+        "PYTHONPATH": f"{copy}{os.pathsep}{site}",
+    }
+    command = ["make", *done, target, f"PYTEST_ARGS={pytest_args}"]
+    return subprocess.run(command, cwd=copy, env=environment, check=False).returncode
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The project without one of its parts.")
+    parser.add_argument("part")
+    parser.add_argument("--stages", default=" ".join(TARGETS), help="of make, run in this order")
+    parser.add_argument("--pytest-args", default="", help="of the stages test and docs")
+    given = parser.parse_args()
+    parts = installed_parts()
+    if given.part not in parts:
+        sys.exit(f"no part {given.part!r}; there are {', '.join(sorted(parts))}")
+    names = requiring(given.part, parts)
+    what = f"without {', '.join(names)}"
+    copy = pathlib.Path(tempfile.gettempdir(), f"logloom-without-{given.part}", "logloom")
+    print(f"== {what}: copy the project to {copy}", flush=True)
+    copy_without(names, copy)
+    take_out(names, copy)
+    code = "from setuptools import setup; setup()"
+    subprocess.run([sys.executable, "-c", code, "-q", "egg_info"], cwd=copy, check=True)
+    absent = " ".join(f"{name}={','.join(offers(parts[name]))}" for name in names)
+    for stage in given.stages.split():
+        print(f"== {what}: make {stage}", flush=True)
+        if make(stage, copy, absent, given.pytest_args):
+            sys.exit(f"{what}: make {stage} failed; look at {copy}")
+
+
+if __name__ == "__main__":
+    main()
