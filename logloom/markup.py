@@ -1,7 +1,4 @@
-"""Small pieces of HTML for notebooks, in which every text is escaped: names come from logs.
-
-Elsewhere: the page of `logloom report`, which is a template (logloom.pipelines.report.page).
-"""
+"""Small pieces of HTML for notebooks, in which every text is escaped: names come from logs."""
 
 from __future__ import annotations
 

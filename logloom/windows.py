@@ -1,8 +1,7 @@
 """Windows of rows: those at some offsets around a row, as long as they lie in its run.
 
 Here: where runs begin, and which rows windows have, as arithmetic on positions.
-Elsewhere: views of datasets (logloom.datasets.views.positions), windows of a table
-(logloom.io.formats.table.read.windows).
+Elsewhere: views of datasets (logloom.datasets.views.positions).
 
 A run is rows of one log, side by side as stored, without a gap that is too long:
 

@@ -40,9 +40,9 @@ def needs(*parts: str) -> None:
             pytest.skip(f"needs {part}", allow_module_level=True)
 
 
-def present(*parts: str) -> list[str]:
-    """Those of some parts that are there."""
-    return [part for part in parts if part not in ABSENT]
+def present(*names: str) -> list[str]:
+    """Those that are there of some parts, modules, or files."""
+    return [name for name in names if not in_absent_part(name)]
 
 
 def outputs_present(recipe: str) -> str:
@@ -118,7 +118,7 @@ def _import(
 ) -> Any:
     """The builtin `__import__`, by which tests get absent names from absent modules."""
     importer = str((globals or {}).get("__name__", "tests"))
-    if level or not importer.startswith("tests") or not name.startswith(("logloom.", "tests.")):
+    if level or not importer.startswith(("tests", "page")) or not name.startswith(("logloom.", "tests.")):
         return _own_import(name, globals, locals, fromlist, level)
     if in_absent_part(name):
         return Absent(name)._used()

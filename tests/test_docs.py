@@ -10,6 +10,7 @@ import pytest
 
 from logloom.cli import commands
 from logloom.demo import make_drives
+from tests.absent import present
 from tests.forking import pages_environment
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
@@ -79,7 +80,7 @@ PRINTED = {
 
 
 @pytest.mark.pages
-@pytest.mark.parametrize("page", PRINTED)
+@pytest.mark.parametrize("page", present(*PRINTED))
 def test_a_page_with_a_program_runs_from_top_to_bottom(page, tmp_path):
     for text in blocks(page, "sh"):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
@@ -95,7 +96,7 @@ def test_the_index_has_one_row_for_each_page():
 
 
 @pytest.mark.pages
-@pytest.mark.parametrize("page", ["docs/parquet.md", "docs/lance.md"])
+@pytest.mark.parametrize("page", present("docs/parquet.md", "docs/lance.md"))
 def test_a_page_of_plain_tables_runs_from_top_to_bottom(page, tmp_path):
     for text in blocks(page, "sh"):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
@@ -104,7 +105,7 @@ def test_a_page_of_plain_tables_runs_from_top_to_bottom(page, tmp_path):
     assert len(programs) == 2
 
 
-@pytest.mark.parametrize("page", ["docs/bags.md", "docs/table.md", "docs/tar.md"])
+@pytest.mark.parametrize("page", present("docs/bags.md", "docs/table.md", "docs/tar.md"))
 def test_pages_of_python_run_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -21,93 +21,100 @@ from logloom.demo import demo_recipe, make_drives
 from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
+from tests.absent import needs, present
 
-PURE = [
-    "logloom.io.storage.metadata",
-    "logloom.blocks",
-    "logloom.inference",
-    "logloom.interpreter",
-    "logloom.io.catalog.tombstones",
-    "logloom.io.catalog.commit_times",
-    "logloom.io.formats.lerobot.video_encoder",
-    "logloom.io.video.codecs",
-    "logloom.io.formats.zarr.layout",
-    "logloom.markup",
-    "logloom.pipelines.versions.log_counts",
-    "logloom.pipelines.report.samples",
-    "logloom.pipelines.show.foxglove",
-    "logloom.pipelines.show.rerun",
-    "logloom.datasets.splits.distances",
-    "logloom.io.logs.messages.point_clouds",
-    "logloom.io.logs.passes",
-    "logloom.io.logs.recording_times",
-    "logloom.io.logs.table_files.name_times",
-    "logloom.io.logs.tables.sweeps",
-    "logloom.resample.kernels",
-    "logloom.resample.sync",
-    "logloom.resample.policies",
-    "logloom.resample.angles",
-    "logloom.pipelines.plan.duplicates",
-    "logloom.statistics.value_counts",
-    "logloom.statistics.exact_sums",
-    "logloom.statistics.series",
-    "logloom.statistics.rows",
-    "logloom.transforms.rows.calibrations",
-    "logloom.transforms.rows.point_times",
-    "logloom.transforms.rows.row_splits",
-    "logloom.transforms.rows.ticks",
-    "logloom.query.bounds",
-    "logloom.windows",
-    "logloom.text",
-]
-IN_A_FOLDER = [
-    "logloom.datasets.mixing.concatenation",
-    "logloom.datasets.mixing.mixture",
-    "logloom.datasets.dataset",
-    "logloom.datasets.search.find",
-    "logloom.datasets.loader.loader",
-    "logloom.datasets.loader.rows_seen",
-    "logloom.durations",
-    "logloom.datasets.opening",
-    "logloom.errors",
-    "logloom.io.formats.bags.dataset_reader",
-    "logloom.io.formats.bags.dataset_writer",
-    "logloom.io.formats.table.index.index",
-    "logloom.io.formats.table.read.loader",
-    "logloom.io.formats.table.read.merge",
-    "logloom.io.formats.table.write.user_rows",
-    "logloom.io.formats.table.verification",
-    "logloom.io.formats.table.write.write",
-    "logloom.pipelines.build.build",
-    "logloom.pipelines.commands",
-    "logloom.pipelines.plan.plan",
-    "logloom.pipelines.stats.stats",
-    "logloom.pipelines.verify.verify",
-    "logloom.recipe.model",
-    "logloom.schema",
-    "logloom.transforms.rows.derive.columns",
-]
+PURE = present(
+    *[
+        "logloom.io.storage.metadata",
+        "logloom.blocks",
+        "logloom.inference",
+        "logloom.interpreter",
+        "logloom.io.catalog.tombstones",
+        "logloom.io.catalog.commit_times",
+        "logloom.io.formats.lerobot.video_encoder",
+        "logloom.io.video.codecs",
+        "logloom.io.formats.zarr.layout",
+        "logloom.markup",
+        "logloom.pipelines.versions.log_counts",
+        "logloom.pipelines.report.samples",
+        "logloom.pipelines.show.foxglove",
+        "logloom.pipelines.show.rerun",
+        "logloom.datasets.splits.distances",
+        "logloom.io.logs.messages.point_clouds",
+        "logloom.io.logs.passes",
+        "logloom.io.logs.recording_times",
+        "logloom.io.logs.table_files.name_times",
+        "logloom.io.logs.tables.sweeps",
+        "logloom.resample.kernels",
+        "logloom.resample.sync",
+        "logloom.resample.policies",
+        "logloom.resample.angles",
+        "logloom.pipelines.plan.duplicates",
+        "logloom.statistics.value_counts",
+        "logloom.statistics.exact_sums",
+        "logloom.statistics.series",
+        "logloom.statistics.rows",
+        "logloom.transforms.rows.calibrations",
+        "logloom.transforms.rows.point_times",
+        "logloom.transforms.rows.row_splits",
+        "logloom.transforms.rows.ticks",
+        "logloom.query.bounds",
+        "logloom.windows",
+        "logloom.text",
+    ]
+)
+IN_A_FOLDER = present(
+    *[
+        "logloom.datasets.mixing.concatenation",
+        "logloom.datasets.mixing.mixture",
+        "logloom.datasets.dataset",
+        "logloom.datasets.search.find",
+        "logloom.datasets.loader.loader",
+        "logloom.datasets.loader.rows_seen",
+        "logloom.durations",
+        "logloom.datasets.opening",
+        "logloom.errors",
+        "logloom.io.formats.bags.dataset_reader",
+        "logloom.io.formats.bags.dataset_writer",
+        "logloom.io.formats.table.index.index",
+        "logloom.io.formats.table.read.loader",
+        "logloom.io.formats.table.read.merge",
+        "logloom.io.formats.table.write.user_rows",
+        "logloom.io.formats.table.verification",
+        "logloom.io.formats.table.write.write",
+        "logloom.pipelines.build.build",
+        "logloom.pipelines.commands",
+        "logloom.pipelines.plan.plan",
+        "logloom.pipelines.stats.stats",
+        "logloom.pipelines.verify.verify",
+        "logloom.recipe.model",
+        "logloom.schema",
+        "logloom.transforms.rows.derive.columns",
+    ]
+)
 NAMES = {"ll": logloom, "logloom": logloom, "np": np, "tt": tt, "bags": bags}
 # Public functions and classes that are called in every program; torch_dataset has its page (make torch).
-CALLED = [
-    "logloom.LogloomError",
-    *(f"logloom.{name}" for name in logloom.__all__ if not name.endswith("Error")),
-    "logloom.datasets.concat",
-    "logloom.datasets.rows_seen",
-    *(
-        f"logloom.datasets.Dataset.{name}"
-        for name in ("filter", "get_many", "map", "normalized", "select", "stats", "window")
-    ),
-    *(f"logloom.io.formats.bags.{name}" for name in ("DatasetReader", "DatasetWriter")),
-    *(
-        f"logloom.io.formats.table.{name}"
-        for name in ("infer_types", "merge", "read_index", "row_loader", "verify", "write_table")
-    ),
-    "logloom.pipelines.build.build.build",
-    "logloom.pipelines.plan.plan.plan_build",
-    "logloom.pipelines.stats.stats.column_statistics",
-    "logloom.pipelines.verify.verify.verify",
-]
+CALLED = present(
+    *[
+        "logloom.LogloomError",
+        *(f"logloom.{name}" for name in logloom.__all__ if not name.endswith("Error")),
+        "logloom.datasets.concat",
+        "logloom.datasets.rows_seen",
+        *(
+            f"logloom.datasets.Dataset.{name}"
+            for name in ("filter", "get_many", "map", "normalized", "select", "stats", "window")
+        ),
+        *(f"logloom.io.formats.bags.{name}" for name in ("DatasetReader", "DatasetWriter")),
+        *(
+            f"logloom.io.formats.table.{name}"
+            for name in ("infer_types", "merge", "read_index", "row_loader", "verify", "write_table")
+        ),
+        "logloom.pipelines.build.build.build",
+        "logloom.pipelines.plan.plan.plan_build",
+        "logloom.pipelines.stats.stats.column_statistics",
+        "logloom.pipelines.verify.verify.verify",
+    ]
+)
 
 
 def tried(name, **more):
@@ -124,6 +131,7 @@ def test_examples_in_docstrings_do_what_they_say(name):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The demo as `logloom demo` lays it out, and tables and bags that examples read."""
+    needs("table", "bags")
     place = tmp_path_factory.mktemp("examples")
     demo = place / "demo"
     make_drives(demo / "logs", seconds=8)

@@ -14,6 +14,7 @@ import tomllib
 import pytest
 
 import logloom
+from tests.absent import in_absent_part, present
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "logloom"
@@ -160,7 +161,7 @@ def room_of(module):
 def test_imports_point_downwards():
     pairs = {pair for pair in arrows(for_types=True) if room_of(pair[0]) != room_of(pair[1])}
     upwards = {(a, b) for a, b in pairs if room_of(a) != "__main__" and room_of(b) not in BENEATH[room_of(a)]}
-    assert upwards == UPWARDS
+    assert upwards == {pair for pair in UPWARDS if not any(map(in_absent_part, pair))}
 
 
 def test_no_package_of_io_imports_itself_by_way_of_others():
@@ -172,7 +173,7 @@ def test_no_package_of_io_imports_itself_by_way_of_others():
     for a, b in arrows(for_types=False):
         if room_of(a) == room_of(b) == "io" and folders[a] != folders[b]:
             graph.setdefault(folders[a], set()).add(folders[b])
-    assert {"io/logs/mcap", "io/formats/table", "io/formats/zarr"} <= graph.keys()
+    assert {"io/logs/mcap", *present("io/formats/table", "io/formats/zarr")} <= graph.keys()
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
@@ -260,7 +261,8 @@ def test_nobody_but_a_format_spells_its_name():
             name = text.split("/")[0]  # of a name, or the path of a file in a root
             if name in FORMATS:
                 found.setdefault(name, set()).add(module)
-    assert found == NAMES_OF_FORMATS
+    known = {name: set(present(*modules)) for name, modules in NAMES_OF_FORMATS.items() if name in FORMATS}
+    assert found == known
 
 
 # Each can be removed: a module belongs to the part whose name a folder of it, or itself, bears.
@@ -326,7 +328,7 @@ def test_reading_and_verifying_work_without_beam():
         "logloom.io.formats.l5kit",
         "logloom.datasets",
     ]
-    code = f"import sys, {', '.join(modules)}; print('apache_beam' in sys.modules)"
+    code = f"import sys, {', '.join(present(*modules))}; print('apache_beam' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
 

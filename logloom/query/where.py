@@ -2,7 +2,7 @@
 
 Here: `Filter`, of text (`parse`) or of tuples (`all_of`). Nothing is ever evaluated as Python.
 Elsewhere: the grammar (grammar), where filters drop ticks (logloom.transforms.rows.row_stream), choose rows
-of a dataset (logloom.datasets.search.log_matches) and of a table's index (logloom.io.formats.table.where);
+of a dataset (logloom.datasets.search.log_matches);
 filters that look at elements, other rows or saved intervals (bounds).
 
 Floating point numbers are compared as float64, texts by their UTF-8 bytes. A comparison with NaN is false,

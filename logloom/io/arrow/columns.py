@@ -1,7 +1,7 @@
 """Conversion of Arrow columns, of Parquet files and Lance tables, to columns of logloom.
 
 Here: `columns_of` for types, `raw_columns` for values, and `typed_values` for values of known types.
-Elsewhere: opening files (logloom.io.formats.parquet, logloom.io.formats.lance), the inverse (arrays).
+Elsewhere: opening files (logloom.io.formats), the inverse (arrays).
 
 Numbers, text, bytes and lists keep their types; times are int64 ns; a struct of numbers is a structured
 value, any other struct a column for each field (`image.bytes`). A null is a row without a value: NaN, NaT

@@ -1,8 +1,7 @@
 """Open Parquet, Feather and CSV files with Arrow, for datasets, tables' indices and logs.
 
 Here: `arrow_file`, and a check of names (`text_problems`).
-Elsewhere: their contents (columns, logloom.io.formats.parquet, logloom.io.formats.table.index.files,
-logloom.io.logs.table_files).
+Elsewhere: their contents (columns, logloom.io.formats, logloom.io.logs.table_files).
 """
 
 from __future__ import annotations

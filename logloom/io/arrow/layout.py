@@ -1,7 +1,7 @@
 """Rows as a plain Arrow table for any reader of Parquet or Lance; and back, bit by bit.
 
 Here: `ArrowLayout`, `ImageOptions`, the base of options of such outputs, and `layout_problems`.
-Elsewhere: the arrays (arrays, columns), images (images), the files (logloom.io.formats.parquet).
+Elsewhere: the arrays (arrays, columns), images (images), the files (logloom.io.formats).
 
 A table has `log_id`, `timestamp` (int64 ns since the Unix epoch), the columns, and of those that come from a
 topic `<column>.age` and `<column>.available`. Missing values are NaN, 0 or empty, as in every format. Only a

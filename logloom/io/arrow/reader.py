@@ -1,7 +1,7 @@
 """Rows of a file with an Arrow table that declares its columns' types.
 
 Here: `TableReader`: a file as groups of rows, and their blocks.
-Elsewhere: Arrow and values (layout), the files (logloom.io.formats.parquet, logloom.io.formats.lance).
+Elsewhere: Arrow and values (layout), the files (formats).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Here: `TypedFiles`.
 Elsewhere: the rows of one file (reader), iterating the pieces (logloom.io.rows.inference.first_pass,
-logloom.io.rows.inference.source), foreign files (logloom.io.formats.parquet.foreign_files,
-logloom.io.formats.lance.foreign_tables).
+logloom.io.rows.inference.source), foreign files (logloom.io.formats).
 """
 
 from __future__ import annotations

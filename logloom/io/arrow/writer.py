@@ -1,7 +1,7 @@
 """Writing a partition as a file of an Arrow table, group after group of rows.
 
 Here: `TableWriter`, which cuts rows into groups whose bounds depend on rows alone, however they arrive.
-Elsewhere: what a row is in Arrow (layout), the files (logloom.io.formats.parquet, logloom.io.formats.lance).
+Elsewhere: what a row is in Arrow (layout), the files (formats).
 """
 
 from __future__ import annotations

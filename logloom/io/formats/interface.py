@@ -2,7 +2,7 @@
 
 Here: the `Writer`, `FolderKind` and `Format` protocols, and `AssembledFormat` for datasets of many units.
 Elsewhere: what formats may be beside that (portions, references), how they are found (registry), the one
-protocol for rows (logloom.io.rows.sources), the formats (tar, l5kit, ...: one module or small package each),
+protocol for rows (logloom.io.rows.sources), the formats (a folder each),
 what finished units say of themselves (unit_summary) and where they are kept (logloom.io.catalog.entries), the
 Beam transforms around them (logloom.io.beam).
 

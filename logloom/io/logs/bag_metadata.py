@@ -1,7 +1,7 @@
 """The metadata.yaml of a ROS 2 bag, of which only the list of files is used.
 
 Here: `missing_files`; kept apart from the readers of bags, which are slow to import.
-Elsewhere: the files themselves (rosbag2), which folders are bags (logloom.io.logs.match).
+Elsewhere: which folders are bags (logloom.io.logs.match).
 Its topics, counts and compression are often out of date, and the files contain all of it.
 """
 

@@ -1,7 +1,7 @@
 """The interface of all kinds of logs: columns per topic and time range.
 
 Here: the `Log` protocol and its values.
-Elsewhere: the kinds (mcap, rosbag1, rosbag2, tables), message definitions and decoding (messages), resampling
+Elsewhere: the kinds (a folder each), message definitions and decoding (messages), resampling
 (logloom.transforms).
 Times are int64 nanoseconds since the Unix epoch; ranges are half-open, [start, stop).
 

@@ -2,7 +2,7 @@
 
 Here: pure functions of the index of a log, independent of recipes, for planning, reading, suggestions and
 diagnosis.
-Elsewhere: finding the times of stretches (container logs, tables), ticks and partitions
+Elsewhere: finding the times of stretches (container logs, others), ticks and partitions
 (logloom.transforms.rows.spans).
 
 All times are log times, int64 nanoseconds since the Unix epoch. Messages at most an hour apart, of all topics

@@ -1,9 +1,8 @@
 """The bytes of files at paths and URIs: on disks by pread, elsewhere by requests for ranges.
 
 Here: `File`, which the readers of datasets share; `OpenFile` and `open_local`.
-Elsewhere: requests and errors (logloom.io.storage.remote.range_requests), many files by number, read into
-given memory by several threads (logloom.io.formats.table.read.range_reader), logs, whose files aren't kept
-open (logloom.io.logs.files.ranges), and in each format what lies where.
+Elsewhere: requests and errors (logloom.io.storage.remote.range_requests), logs, whose files
+aren't kept open (logloom.io.logs.files.ranges), and in each format what lies where.
 """
 
 from __future__ import annotations

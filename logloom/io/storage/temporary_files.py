@@ -1,7 +1,6 @@
 """Temporary files that go with an object, or with the process that made it.
 
 Here: `remove_with`.
-Elsewhere: what is copied into them (logloom.io.formats.lance.reader, logloom.io.logs.rosbag2.local_copies).
 """
 
 from __future__ import annotations

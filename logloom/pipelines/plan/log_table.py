@@ -1,8 +1,7 @@
 """Check a table of logs against the previous version: a column of an index has one kind of values in all
 logs.
 
-Elsewhere: reading the table (logloom.recipe.log_table), filling the index
-(logloom.io.formats.table.index.assemble).
+Elsewhere: reading the table (logloom.recipe.log_table).
 """
 
 from __future__ import annotations

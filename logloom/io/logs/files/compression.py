@@ -2,7 +2,7 @@
 
 Here: `decompress`, `decompress_prefix` and `crc32`, which release the interpreter's lock; `allowance`, the
 limit of what compressed bytes may expand to.
-Elsewhere: places of compressed bytes (logloom.io.logs.mcap, logloom.io.logs.rosbag1), the memory they are
+Elsewhere: places of compressed bytes (the kinds of logs), the memory they are
 decompressed into (chunk_memory).
 """
 

@@ -1,7 +1,7 @@
 """Containers: files with messages, their index, and the contents of their stretches.
 
 Here: `Container`, the interface of a kind of file, and its values.
-Elsewhere: the kinds (logloom.io.logs.mcap, logloom.io.logs.rosbag1), one file and several as one log
+Elsewhere: the kinds (logloom.io.logs), one file and several as one log
 (log_file, container_log), stored indices (sidecars).
 
 A *stretch* is what is fetched and read in one go: a chunk with the index records that follow it, or a run of

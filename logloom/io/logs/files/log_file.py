@@ -1,8 +1,7 @@
 """One file of a log: its index from any source, and its stretches, read ahead and checked.
 
 Here: `LogPart` and `open_part`.
-Elsewhere: the kinds of file (logloom.io.logs.mcap, logloom.io.logs.rosbag1), several files as one log
-(container_log).
+Elsewhere: the kinds of file (logloom.io.logs), several files as one log (container_log).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decompress ROS 2 messages that were compressed one by one (rosbag2's mode "message").
 
 Here: `inflated`, for the messages of a chunk.
-Elsewhere: chunks (container), their files (logloom.io.logs.mcap, logloom.io.logs.rosbag2). Only a bag's
+Elsewhere: chunks (container), their files (logloom.io.logs). Only a bag's
 metadata.yaml declares that mode, so it is detected from messages: CDR starts with a zero byte, a zstd frame
 with its magic.
 """

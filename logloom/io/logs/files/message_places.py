@@ -1,6 +1,6 @@
 """Places of messages in the files of a log of containers, for people and other tools.
 
-Elsewhere: logs of tables (logloom.io.logs.tables), positions, which are a log's own numbers (collector).
+Elsewhere: positions, which are a log's own numbers (collector).
 """
 
 from __future__ import annotations

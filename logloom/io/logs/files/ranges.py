@@ -2,8 +2,7 @@
 
 Here: `LogFile` (size, ranges, content id), `fetches` (neighbouring ranges by few requests), read-ahead by two
 threads.
-Elsewhere: what the bytes mean (logloom.io.logs.mcap, logloom.io.logs.rosbag1), which of them a reader needs
-(container_log).
+Elsewhere: what the bytes mean (logloom.io.logs), which of them a reader needs (container_log).
 Ranges are half-open, [start, stop), in bytes.
 """
 

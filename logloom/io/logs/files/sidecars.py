@@ -2,7 +2,7 @@
 
 Here: `Sidecars`, the folder of these files, and their contents: the index of a scanned file, and the message
 times of a topic by stretch.
-Elsewhere: scanning (the kinds: mcap, rosbag1, rosbag2), use (container_log).
+Elsewhere: scanning (the kinds of logs), use (container_log).
 
 A sidecar consists of a magic, the BLAKE3 of the rest, and a msgpack map. Its name starts with the content id
 of its file. Equal logs give equal bytes; a damaged sidecar, or one of another version, counts as missing.
