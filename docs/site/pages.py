@@ -40,6 +40,7 @@ MODULES = [
     "logloom.runners",
     "logloom.testing",
 ]
+MODULES = [name for name in MODULES if list(ROOT.glob(f"{name.replace('.', '/')}*"))]
 # Of these modules only what programs and packages of others use, by what it is for.
 NAMES = {
     "commands": (

@@ -20,6 +20,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.formats import bags
 from logloom.io.formats.l5kit import ChunkedDataset
 from logloom.io.formats.l5kit.dtypes import AGENTS, FRAMES, SCENES, TL_FACES
+from tests.absent import present
 from tests.forking import command
 from tests.io.formats.table.making import drive
 
@@ -286,7 +287,7 @@ def test_values_that_differ_in_shape_are_told_with_the_row(tmp_path):
     assert dataset[1]["points"].shape == (3, 2)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "lance", "one file"])
+@pytest.mark.parametrize("kind", present("parquet", "lance", "one file"))
 def test_what_can_be_converted_can_be_opened(tmp_path, kind):
     table = pa.table(
         {
@@ -321,7 +322,7 @@ def test_parquet_rows_that_nothing_orders_have_no_times(tmp_path):
     assert list(logloom.datasets.open(tmp_path)) == [{"label": "x"}, {"label": "y"}]
 
 
-@pytest.fixture(params=["parquet", "lance"])
+@pytest.fixture(params=present("parquet", "lance"))
 def labels(request, tmp_path):
     """Rows of which the second has nulls."""
     table = pa.table(
@@ -367,7 +368,7 @@ def test_a_loader_gives_masks_of_nulls(labels):
     assert batch["label.available"].tolist() == MASK
 
 
-@pytest.fixture(params=["parquet", "lance"])
+@pytest.fixture(params=present("parquet", "lance"))
 def unsorted(request, tmp_path):
     """Rows of logs that don't come by name; v is the number of the row."""
     table = pa.table({"log_id": ["b", "b", "a", "a"], "timestamp": [0, 1, 0, 1], "v": [0, 1, 2, 3]})

@@ -17,15 +17,16 @@ import pytest
 from logloom.datasets import open as open_dataset
 from logloom.demo import demo_recipe, make_drives
 from logloom.recipe import Recipe
+from tests.absent import needs, outputs_present
 from tests.interop.conftest import runner
 from tests.pipelines.conftest import build_at
 
-OUTPUTS = """
+OUTPUTS = outputs_present("""
 outputs:
   tar: {}
   parquet: {images: {camera.front: jpg}, row_group_bytes: 100000}
   lance: {images: {camera.front: jpg}}
-"""
+""")
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +44,14 @@ def made(tmp_path_factory):
 @pytest.fixture
 def version(made):
     """The folder of plain files, and its rows."""
+    needs("parquet")
     return made[0] / "parquet" / "all", made[1]
 
 
 @pytest.fixture
 def table(made):
     """The folder of the Lance table, and its rows."""
+    needs("lance")
     return made[0] / "lance" / "all", made[1]
 
 

@@ -31,7 +31,7 @@ from logloom.resample.policies import POLICIES
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "recipe.md").read_text(encoding="utf-8")
 # The pages on outputs that aren't called as these are.
-PAGE_OF = {"annotations": "openmmlab", "table": "tables", "tar": "webdataset"}
+PAGE_OF = {"annotations": "openmmlab"}
 BASE = {"name": "t", "logs": "x", "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}
 
 

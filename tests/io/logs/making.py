@@ -31,6 +31,7 @@ from logloom.io.logs.interface import (
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.parts import Part
 from logloom.schema import ColumnType
+from tests.absent import needs
 
 SECOND = 1_000_000_000
 MS = 1_000_000
@@ -116,6 +117,7 @@ def write_bag(
     """Writes a ROS 1 bag; its messages are of the definition `ROS1`."""
     from rosbags.rosbag1 import Writer as BagWriter
 
+    needs("rosbag1")
     path.unlink(missing_ok=True)
     writer = BagWriter(path)
     if compression != "none":

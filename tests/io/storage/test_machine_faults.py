@@ -30,6 +30,7 @@ from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.testing.processes import in_fork, without_beam
 from tests import faulty
+from tests.absent import needs
 from tests.descriptors import no_more_files
 from tests.io.formats.table.making import drive
 from tests.io.logs.rosbag2.test_rosbag2 import db3_file
@@ -151,6 +152,7 @@ def lance_without_files(folder):
 
 
 def test_a_lance_table_that_can_not_be_opened_loses_no_rows(tmp_path):
+    needs("lance")
     lance = pytest.importorskip("lance")
     folder = str(tmp_path / "t.lance")
     for first in range(0, 100, 25):

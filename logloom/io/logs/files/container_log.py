@@ -1,8 +1,8 @@
 """A log made of container files: read the stretches that requests need.
 
 Here: `ContainerLog`, the `Log` of every kind that implements `Container`.
-Elsewhere: opening (logloom.io.logs.opening), the kinds (logloom.io.logs), one file (log_file), message times and
-refusals (logloom.io.logs.message_times), decoding (logloom.io.logs.messages).
+Elsewhere: opening (logloom.io.logs.opening), the kinds (logloom.io.logs), one file (log_file), message times
+and refusals (logloom.io.logs.message_times), decoding (logloom.io.logs.messages).
 """
 
 from __future__ import annotations

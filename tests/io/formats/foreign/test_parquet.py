@@ -11,6 +11,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow.columns import columns_of, raw_columns
 from logloom.io.formats.foreign import open_foreign
 from logloom.schema import NO_AGE
+from tests.absent import needs
 from tests.files import flip
 
 POSE = pa.struct([("x", pa.float32()), ("n", pa.list_(pa.int16(), 2))])
@@ -82,6 +83,7 @@ def test_every_type_of_a_parquet_file_is_kept(tmp_path, read):
 
 
 def test_a_lance_table_reads_as_the_parquet_file_of_the_same_rows(tmp_path, read):
+    needs("lance")
     lance = pytest.importorskip("lance")
     # Lance holds fewer types than Parquet.
     plain = table(9).drop_columns(["pose", "boxes", "half", "grid", "tags"])
@@ -308,6 +310,7 @@ def test_a_null_within_a_list_is_an_error_that_names_file_and_column(tmp_path):
 
 
 def test_a_null_within_a_list_of_a_lance_table_is_an_error_that_names_table_and_column(tmp_path):
+    needs("lance")
     lance = pytest.importorskip("lance")
     rows = pa.table({"v": pa.array([[1], [None]], pa.list_(pa.int8()))})
     lance.write_dataset(rows, str(tmp_path / "drive.lance"))
