@@ -14,7 +14,7 @@ from logloom.schema import BYTES, STRING, ColumnType, Schema
 from tests.interop import granular_points
 from tests.interop.conftest import REPOSITORY
 from tests.interop.granular_points import SEQUENCES, SPEC, digest, points
-from tests.io.formats.tar.rows import random_block
+from tests.io.formats.rows import random_block
 
 POINTS = pathlib.Path(granular_points.__file__).read_text()
 READ = """

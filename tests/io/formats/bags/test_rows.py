@@ -15,7 +15,7 @@ from logloom.io.formats.bags import BagsReader, BagsWriter, ReadFromBags, WriteT
 from logloom.io.formats.bags.format import FORMAT
 from logloom.io.formats.interface import UnitContext
 from logloom.schema import BYTES, STRING, ColumnType, Schema
-from tests.io.formats.tar.rows import (
+from tests.io.formats.rows import (
     TYPES,
     assert_equal_values,
     cut,

@@ -4,7 +4,7 @@ import apache_beam as beam
 from apache_beam.testing.util import assert_that
 
 from logloom.io.formats.tar import ReadFromTar, TarReader, TarWriter, WriteToTar
-from tests.io.formats.tar.rows import TYPES, cut, digests, random_block, schema_of
+from tests.io.formats.rows import TYPES, cut, digests, random_block, schema_of
 
 SCHEMA = schema_of(TYPES[::6])
 

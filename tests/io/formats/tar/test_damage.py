@@ -17,7 +17,7 @@ from logloom.io.formats.tar import TarReader, TarWriter
 from logloom.io.formats.tar.npy import npy_header, read_npy
 from logloom.io.formats.tar.stream import stream_samples
 from logloom.schema import ColumnType, Schema
-from tests.io.formats.tar.rows import TYPES, digests, random_block, schema_of
+from tests.io.formats.rows import TYPES, digests, random_block, schema_of
 
 SCHEMA = schema_of([TYPES[0], TYPES[11], TYPES[-1], TYPES[-2], TYPES[-4]])
 

@@ -5,7 +5,7 @@ import pytest
 from logloom.io.formats.interface import UnitContext
 from logloom.io.formats.tar.format import FORMAT
 from logloom.schema import BYTES, STRING, ColumnType, Schema
-from tests.io.formats.tar.rows import digests, random_block
+from tests.io.formats.rows import digests, random_block
 
 SCHEMA = Schema(
     {

@@ -16,7 +16,7 @@ from logloom.blocks import Block, Ragged
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.tar import TarReader, TarWriter
 from logloom.schema import STRING, ColumnType, Schema
-from tests.io.formats.tar.rows import TYPES, assert_equal_values, digests, random_block, schema_of, schemas
+from tests.io.formats.rows import TYPES, assert_equal_values, digests, random_block, schema_of, schemas
 
 
 def write(path, schema, block, ext=None):

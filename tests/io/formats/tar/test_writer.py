@@ -20,7 +20,7 @@ from logloom.errors import UsageError
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.tar import TarReader, TarWriter
 from logloom.schema import BYTES, STRING, ColumnType, Schema
-from tests.io.formats.tar.rows import TYPES, cut, random_block, schema_of, schemas
+from tests.io.formats.rows import TYPES, cut, random_block, schema_of, schemas
 
 DRIVE = Schema(
     {

@@ -14,7 +14,7 @@ from logloom.io.formats.zarr.options import ZarrOptions
 from logloom.io.formats.zarr.stage import ZarrStageWriter
 from logloom.io.storage.store import Store
 from logloom.schema import BYTES, STRING, ColumnType, Schema
-from tests.io.formats.tar.rows import STRUCT, TYPES, random_block, schema_of
+from tests.io.formats.rows import STRUCT, TYPES, random_block, schema_of
 
 SCHEMA = Schema(
     {

@@ -20,7 +20,7 @@ from logloom.io.formats.zarr.stage import ZarrStageReader, ZarrStageWriter
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
 from tests.files import files_in
-from tests.io.formats.tar.rows import assert_equal_values, schemas
+from tests.io.formats.rows import assert_equal_values, schemas
 from tests.io.formats.zarr.making import (
     ALL_TYPES,
     SCHEMA,
