@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+
+from logloom import parts
 
 _RECIPE = """\
 # From two synthetic drives to ten rows a second, as L5Kit arrays and as tar shards.
@@ -106,7 +109,7 @@ def demo_recipe(folder: str | os.PathLike[str] = ".") -> str:
     Args:
         folder: where they lie; a relative one is taken from where the recipe is kept.
     """
-    return _RECIPE.replace("LOGS", _quoted(folder, "*.mcap"))
+    return _with_installed_outputs(_RECIPE.replace("LOGS", _quoted(folder, "*.mcap")))
 
 
 def car_recipe(folder: str | os.PathLike[str] = ".") -> str:
@@ -116,7 +119,15 @@ def car_recipe(folder: str | os.PathLike[str] = ".") -> str:
         folder: that was given there; a relative one is taken from where the recipe is kept.
     """
     text = _CAR.replace("LOGS", _quoted(folder, "logs", "*.mcap"))
-    return text.replace("LABELS", _quoted(folder, "labels", "*.parquet"))
+    return _with_installed_outputs(text.replace("LABELS", _quoted(folder, "labels", "*.parquet")))
+
+
+def _with_installed_outputs(recipe: str) -> str:
+    """Leave out the outputs that no installed part offers."""
+    head, outputs = recipe.split("outputs:\n")
+    installed = {*parts.names("outputs")}
+    blocks = re.split(r"^(?=  \w)", outputs, flags=re.MULTILINE)
+    return f"{head}outputs:\n{''.join(b for b in blocks if b.partition(':')[0].strip() in installed)}"
 
 
 def _quoted(*parts: str | os.PathLike[str]) -> str:

@@ -7,13 +7,16 @@ resolving a recipe (logloom.transforms.rows.plan.resolve).
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from logloom import parts
 from logloom.errors import OF_CONTENT, LogReadError, UsageError
+from logloom.io.formats.registry import format_named
 from logloom.io.logs.interface import FieldSpec, Log, TopicInfo
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.io.logs.messages.ros.languages import definition_of
@@ -36,7 +39,15 @@ MAX_COMMENT = 300  # characters
 MAX_NAMED = 12  # fields in one comment
 _MS = 1_000_000
 _NICE = (1, 2, 5)
-_OUTPUT = "tar"  # which supports columns of any type
+
+
+@functools.cache
+def _output() -> str:
+    """Choose tar, which takes columns of any type; without it, the first output that requires no options."""
+    if any(name == "tar" for name in parts.names("outputs")):
+        return "tar"
+    forms = ((name, format_named(name).Options.model_fields.values()) for name in parts.names("outputs"))
+    return next(name for name, fields in forms if not any(field.is_required() for field in fields))
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,8 @@ def suggest(
     for name in sorted(found.unusable):
         on_left_out(f"topic {name}: {found.unusable[name]}")
     of_time = found.comment + _set_back_words(set_back)
-    return "\n".join([*_head_lines(head, of_time), "columns:", *lines, "outputs:", f"  {_OUTPUT}: {{}}", ""])
+    outputs = ("outputs:", f"  {_output()}: {{}}", "")
+    return "\n".join([*_head_lines(head, of_time), "columns:", *lines, *outputs])
 
 
 def _column_lines(
@@ -411,7 +423,7 @@ def _problem(
         "time": {**time, "topics": {keys["topic"]: own} if own else {}},
         "clock": {"rate": 1},
         "columns": {name: dict(keys)},
-        "outputs": {_OUTPUT: {}},
+        "outputs": {_output(): {}},
     }
     try:
         resolve(Recipe.model_validate(data), logs)

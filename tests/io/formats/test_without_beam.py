@@ -6,11 +6,12 @@ import sys
 import pytest
 
 from logloom.errors import UsageError
+from tests.absent import present
 
 FORMATS = {"annotations": "Annotations", "bags": "Bags", "l5kit": "L5Kit", "tar": "Tar", "zarr": "Zarr"}
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", present(*FORMATS))
 def test_a_format_s_transform_says_that_beam_is_missing(name, monkeypatch):
     for module in ("logloom.io.beam", f"logloom.io.formats.{name}.beam"):
         monkeypatch.delitem(sys.modules, module, raising=False)

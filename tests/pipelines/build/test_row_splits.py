@@ -30,6 +30,7 @@ from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.view import files_of
 from logloom.recipe import Recipe
 from logloom.statistics.columns import Statistics
+from tests.absent import present
 from tests.pipelines.conftest import build_at, restate
 from tests.pipelines.test_commands import logloom
 
@@ -37,7 +38,7 @@ SHARES = {"train": 0.5, "val": 0.3, "test": 0.2}
 NAMES = "train: 0.5, val: 0.3, test: 0.2"
 PLACE = f"split: {{{NAMES}, by: place, position: ego.position, cell: 8m, gap: 1m}}\n"
 NEAREST = {"m": "nearest", "s": "nearest_in_time"}
-FORMATS = {"tar": "{}", "zarr": "{}", "parquet": "{}", "table": "{}"}
+FORMATS = dict.fromkeys(present("tar", "zarr", "parquet", "table"), "{}")
 _FEW = """
   ego.position: {topic: /odom, field: pose.pose.position, resample: linear, unit: m}
   ego.speed: {topic: /odom, field: twist.twist.linear.x}
