@@ -1,6 +1,6 @@
 """Open video encoders without their side effects on the process.
 
-Elsewhere: encoding (logloom.io.formats.lerobot.video_encoder, logloom.io.formats.bags.codecs), decoding
+Elsewhere: encoding (formats), decoding
 (frames).
 """
 
