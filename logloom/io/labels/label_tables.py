@@ -1,10 +1,10 @@
 """Tables of labels as delivered: a row per label, with its log and time.
 
 Here: `LabelTable`, which loads the files of one table and returns the labels of each log.
-Elsewhere: files of tables (logloom.io.logs.table_files), labels in a root (logloom.io.catalog.labels). Integer
-times are nanoseconds, as rows have them, unless the column's name ends in `_us`, `_ms` or `_s`; timestamps
-have a unit. If a row has many labels, each list of a column must have as many items as the first: pandas
-stores no lengths of lists, and arrays of labels need one.
+Elsewhere: files of tables (logloom.io.logs.table_files), labels in a root (logloom.io.catalog.labels).
+Integer times are nanoseconds, as rows have them, unless the column's name ends in `_us`, `_ms` or `_s`;
+timestamps have a unit. If a row has many labels, each list of a column must have as many items as the first:
+pandas stores no lengths of lists, and arrays of labels need one.
 """
 
 from __future__ import annotations

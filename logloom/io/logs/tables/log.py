@@ -2,8 +2,9 @@
 
 Here: `TableLog`, which reads only requested row groups and columns.
 Elsewhere: its kind (reader), the files, their columns and times (logloom.io.logs.table_files), files with one
-message each (sweeps), grouping files to logs (logloom.io.logs.match). The time of a row is its log time; rows have no header. Files of one topic are joined in name order. The position of a row is
-(group number << 32) | row in its group, groups counted over these files.
+message each (sweeps), grouping files to logs (logloom.io.logs.match). The time of a row is its log time; rows
+have no header. Files of one topic are joined in name order. The position of a row is (group number << 32) |
+row in its group, groups counted over these files.
 """
 
 from __future__ import annotations

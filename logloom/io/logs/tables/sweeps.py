@@ -4,9 +4,9 @@
     lidar/315968434159632000.feather
 
 Here: finding them, and `SweepFile`, a view of one as a table of a single row with a list of all.
-Elsewhere: patterns and times within tables (logloom.io.logs.table_files), rows as messages (log). Without a pattern a
-name is its time as an integer since the Unix epoch, in the unit for which all names of the folder are between
-March 1973 and 2262; names of tables that contain times are ignored.
+Elsewhere: patterns and times within tables (logloom.io.logs.table_files), rows as messages (log). Without a
+pattern a name is its time as an integer since the Unix epoch, in the unit for which all names of the folder
+are between March 1973 and 2262; names of tables that contain times are ignored.
 """
 
 from __future__ import annotations
