@@ -25,7 +25,7 @@ def rows_seen(
     S machines begins at step b * B * S.
 
     Examples:
-        >>> rows = logloom.datasets.open("demo/dataset")
+        >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.speed"])
         >>> with logloom.datasets.Loader(rows, batch=16, workers=0, seed=7) as loader:
         ...     batch = next(loader)
         >>> seen = logloom.datasets.rows_seen(rows, range(16), seed=7)
