@@ -45,6 +45,7 @@ def test_a_verb_of_another_name_is_an_error_with_the_nearest_one():
     done = command("untag", "root", "gold")
     assert done.returncode == 2
     assert "No such command 'untag'. Did you mean 'tag'?" in done.stderr
+    assert f"Commands of installed parts: {', '.join(verbs())}" in done.stderr
 
 
 def test_convert_names_all_formats_and_kinds_of_installed_packages():

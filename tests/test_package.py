@@ -230,41 +230,6 @@ def test_what_headers_say_stands_here_stands_here():
         assert not strange, f"the header of {path.relative_to(PACKAGE)} names {sorted(strange)}"
 
 
-FORMATS = [name for name, part in PARTS.items() if part.outputs]
-FORMAT_FOLDERS = tuple(f"logloom/io/formats/{name}/" for name in FORMATS)
-# Words that mean something else there, and the one choice.
-NAMES_OF_FORMATS = {
-    "annotations": {"io/labels/tools/cvat.py"},  # the root of CVAT's XML
-    "bags": {"io/logs/known_logs.py"},  # ROS's
-    "parquet": {"io/logs/table_files/files.py"},  # the encoding of messages
-    "table": {  # a key of recipes, of logs and of columns of labels
-        "io/labels/label_tables.py",
-        *(f"recipe/{name}.py" for name in ("checks", "columns", "labels", "logs", "model")),
-        "pipelines/plan/vanished_labels.py",
-    },
-    "tar": {"transforms/suggest/recipe.py"},  # the output that a suggested recipe begins with
-    "zarr": {"software.py"},  # the package
-}
-
-
-def outside_of_formats():
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if not path.relative_to(REPOSITORY).as_posix().startswith((*FORMAT_FOLDERS, "logloom/parts/")):
-            yield path.relative_to(PACKAGE).as_posix(), tree_of(path)
-
-
-def test_nobody_but_a_format_spells_its_name():
-    found = {}
-    for module, tree in outside_of_formats():
-        for node in ast.walk(tree):
-            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-            name = text.split("/")[0]  # of a name, or the path of a file in a root
-            if name in FORMATS:
-                found.setdefault(name, set()).add(module)
-    known = {name: set(present(*modules)) for name, modules in NAMES_OF_FORMATS.items() if name in FORMATS}
-    assert found == known
-
-
 # Each can be removed: a module belongs to the part whose name a folder of it, or itself, bears.
 REMOVABLE = {
     name: part.requires for name, part in PARTS.items() if name not in ("direct", "mcap", "messages")
@@ -279,6 +244,40 @@ def test_no_module_imports_a_part_that_its_own_does_not_require():
     for module, other in arrows(for_types=True):
         own = part_of(module)
         assert part_of(other) in ("", own, *REMOVABLE.get(own, ())), f"{module} imports {other}"
+
+
+# Words that mean something else there, the one choice, and what is still to move into the engines' folders.
+NAMES_OF_PARTS = {
+    "annotations": {"io/labels/tools/cvat.py"},  # the root of CVAT's XML
+    "bags": {"io/logs/known_logs.py"},  # ROS's
+    "dataflow": {"pipelines/build/build.py", "runners/options.py"},  # the options of engines
+    "flink": {"runners/options.py"},
+    "parquet": {"io/logs/table_files/files.py"},  # the encoding of messages
+    "segments": {  # of a unit of rows
+        f"io/formats/lerobot/{name}.py" for name in ("episodes", "plan", "stage")
+    },
+    "table": {  # a key of recipes, of logs and of columns of labels
+        "io/labels/label_tables.py",
+        *(f"recipe/{name}.py" for name in ("checks", "columns", "labels", "logs", "model")),
+        "pipelines/plan/vanished_labels.py",
+    },
+    "tables": {"io/logs/interface.py"},  # the type of messages that are rows
+    "tar": {"transforms/suggest/recipe.py"},  # the output that a suggested recipe begins with
+    "zarr": {"software.py"},  # the package
+}
+
+
+def test_nobody_but_a_part_spells_its_name():
+    found = {}
+    for module, path in modules().items():
+        own = part_of(module)
+        for node in ast.walk(tree_of(path)) if not module.startswith("logloom.parts") else ():
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            name = text.split("/")[0]  # of a name, or the path of a file in a root
+            if name in REMOVABLE and name not in (own, *REMOVABLE.get(own, ())):
+                found.setdefault(name, set()).add(path.relative_to(PACKAGE).as_posix())
+    known = {name: set(present(*modules)) for name, modules in NAMES_OF_PARTS.items() if name in REMOVABLE}
+    assert found == {name: modules for name, modules in known.items() if modules}
 
 
 def docstrings_and_comments(path):

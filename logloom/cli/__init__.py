@@ -175,6 +175,8 @@ def main() -> None:
         code = FAILED
     except Exception as error:
         code = _report_unforeseen(error, debug)
+        if code == BAD_USAGE and verb and verb not in (known := verbs()):
+            print_message(f"Commands of installed parts: {', '.join(known)}")
     if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
         print_message(f"logloom: stopped{_GOES_ON if verb == 'build' else ''}")
         code = TERMINATED if terminated.is_set() else STOPPED
