@@ -266,7 +266,7 @@ WRONG = [
         "val: 0.1, by: '{car}'",
         "recipe.yaml:8: split.by: {car} is unknown; there are {log_id}",
     ),
-    ("val: 0.1", "../val: 0.1", "recipe.yaml:8: split: '../val': names are made of"),
+    ("val: 0.1", "../val: 0.1", "recipe.yaml:8: split: '../val': names consist of"),
     (
         "{tar: {}}",
         "{tarr: {}}",

@@ -518,7 +518,7 @@ def _decoder_of(info: TopicInfo, uri: str) -> Decoder:
         made = parts.load("decoders", info.encoding)
     except UsageError as error:
         raise UnknownEncodingError(
-            f"{uri}: topic {info.topic}: {error}. Leave the topic out, or install a package that decodes it."
+            f"{uri}: topic {info.topic}: {error}; leave the topic out, or install a package that decodes it"
         ) from None
     try:
         decoder: Decoder = made(info)

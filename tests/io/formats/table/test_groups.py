@@ -46,7 +46,7 @@ def test_a_group_that_matches_nothing_or_leaves_the_folder_is_refused():
     with pytest.raises(UsageError, match="no column matches 'radar"):
         make_groups(SCHEMA, {"frame": ["radar.*"]})
     for name in ("../up", "a/b", ""):
-        with pytest.raises(UsageError, match="names consist of"):
+        with pytest.raises(UsageError, match="names are made of"):
             make_groups(SCHEMA, {name: ".*"})
     with pytest.raises(UsageError, match="leaves out image"):
         make_groups(SCHEMA, {"image": ["points"]})
