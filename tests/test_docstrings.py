@@ -17,7 +17,8 @@ from tests.conftest import REPOSITORY
 # How a summary begins that names the result itself; others need a section Returns or Yields.
 NAMES_THE_RESULT = re.compile(
     r"(The|A|An|All|Each|One|Rows|Names|Options|What|Where|Which|Whether|Why|How|First|Digest|As|Number"
-    r"|Return|Yield|Read|List|Count|Find|Select|Decode|Convert|Concatenate|Describe|Plan|Index|View) |\(\w[^)]*,"
+    r"|Return|Yield|Read|List|Count|Find|Select|Decode|Convert|Concatenate|Describe|Plan|Index|View"
+    r") |\(\w[^)]*,"
 )
 # These have the names and arguments of another package's, which explains them, or are classes of tests.
 AS_ELSEWHERE = ("logloom.datasets.openmmlab", "logloom.testing")

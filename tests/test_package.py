@@ -306,6 +306,24 @@ def definitions():
                 yield path.relative_to(PACKAGE).as_posix(), node
 
 
+# Docstrings and messages are plain technical English: programs report and contain, they tell nobody anything.
+OUR_OWN_WORDS = re.compile(
+    r"\b(whoever|likewise|of before|nobody|somebody|isn't there|says so|told|tells)\b", re.IGNORECASE
+)
+PLAIN = ("datasets/*/", "demo/", "io/arrow/", "io/labels/", "io/logs/", "io/video/", "query/", "recipe/")
+PLAIN += ("resample/", "runners/", "statistics/", "testing/", "transforms/rows/", "transforms/suggest/")
+VERBS = ("doctor", "head", "info", "label", "plan", "report", "show", "stats", "versions")
+PLAIN += tuple(f"pipelines/{verb}/" for verb in VERBS)
+
+
+def test_docstrings_and_messages_are_plain_english():
+    for path in (one for folder in PLAIN for one in sorted(PACKAGE.glob(f"{folder}**/*.py"))):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = OUR_OWN_WORDS.search(node.value)
+                assert not found, f"{path.relative_to(PACKAGE)}:{node.lineno}: {found and found[0]!r}"
+
+
 def test_each_function_is_short():
     for module, node in definitions():
         lines = node.end_lineno - node.lineno + 1

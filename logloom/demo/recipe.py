@@ -90,7 +90,7 @@ columns:
     tolerance: 60ms
     deskew: {pose: {tf: {from: lidar_right, to: map}}, to: tick}
   lidar.right.pose: {tf: {from: lidar_right, to: map}, as: matrix}
-  # Boxes on the map, of two ticks a second, from whoever labels. What they bring later makes a new version.
+  # Boxes on the map, of two ticks a second, from labellers. What they add later makes a new version.
   objects:
     {table: LABELS, field: [class, track, center, size, yaw], strings: 16, frame: map}
 

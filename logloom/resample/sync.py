@@ -234,7 +234,7 @@ def _tightest(
 
 
 def _is_earlier(a: Mask, b: Mask) -> Mask:
-    """(P,) which sets have the earlier message of the first topic in which two differ, by what lies ahead."""
+    """(P,) which sets have the earlier message of the first topic in which two differ."""
     differ = a != b
     first = differ.argmax(axis=0)
     is_earlier: Mask = differ.any(axis=0) & ~a[first, np.arange(a.shape[1])]

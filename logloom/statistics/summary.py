@@ -241,6 +241,6 @@ _MOST = float(np.finfo(np.float64).max)
 
 
 def _bins(inner: NDArray[np.float64], negative: NDArray[np.bool_], power: int) -> NDArray[np.float64]:
-    """(k,) in which bin of 2**power each cell lies; -1 is the one just below 0."""
+    """(k,) the bin of 2**power of each cell; -1 is the one just below 0."""
     numbers = np.floor(np.ldexp(np.abs(inner), -power))
     return np.where(negative, -1 - numbers, numbers)

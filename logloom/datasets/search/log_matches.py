@@ -203,7 +203,7 @@ def passing(source: RowSource, positions: Ints, where: str) -> Ints:
             looks at all rows of its log, whatever the positions.
 
     Raises:
-        UsageError: it can't be parsed, or names what isn't there; says which is nearest.
+        UsageError: it can't be parsed, or has an unknown name; suggests the nearest.
     """
     parsed = parsed_for(source, where)
     if parsed.beyond:

@@ -1,6 +1,6 @@
 """Redacted logs: read as if nothing had been recorded in erased ranges of time.
 
-Here: `RedactedLog`, which leaves out every message whose message time or log time lies in an erased range.
+Here: `RedactedLog`, which leaves out every message whose message time or log time is in an erased range.
 Elsewhere: defining the ranges (logloom.io.catalog.tombstones), opening logs (opening).
 
 The rest is another log with its own content id, so no units of the original are reused for it. The index is

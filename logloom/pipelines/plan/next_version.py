@@ -136,7 +136,7 @@ class Before:
 
     @cached_property
     def left_out(self) -> frozenset[str]:
-        """The logs that somebody dropped; they stay out until somebody takes that back."""
+        """The dropped logs, which are left out until that is undone."""
         if not self._logs.statuses.get(LogStatus.dropped):
             return frozenset()
         return frozenset(self.ids.take(self._logs.where("status", [LogStatus.dropped])).to_pylist())

@@ -41,13 +41,13 @@ class Selection:
     """What is read of a message: follow `names`, then, at an array, pick of its elements and go on in them.
 
     Attributes:
-        names: of fields, from a struct down; () stands for the value itself.
+        names: of fields, from a struct down; () for the value itself.
         type, array: of the field that they end at.
         pick: of a fixed array: one element, a slice, or None for all.
         inner: what is read of each element of the array; None where there is no array.
         width: characters kept for text inside arrays and sub-messages.
         flatten: whether a sub-message whose numbers have one type becomes a vector.
-        is_inside: whether it lies in an array, or a sub-message kept whole, where text has a fixed width.
+        is_inside: whether it is in an array, or a sub-message kept whole, where text has a fixed width.
     """
 
     names: tuple[str, ...]
@@ -210,7 +210,7 @@ def column_type(selection: Selection) -> ColumnType:
     """What a column of one path holds.
 
     Raises:
-        UsageError: nothing that a column can hold; says which field instead.
+        UsageError: not supported as a column; suggests a field.
     """
     if selection.is_bytes:
         return BYTES
