@@ -103,7 +103,7 @@ def _strays(topics: Sequence[TopicHealth], facts: RecordedTime, uri: str) -> Ite
         is_before = run.first < facts.first
         recipe = _extent_line(facts.first, None) if is_before else _extent_line(None, facts.last)
         is_refused = bool(sampled & set(names))
-        taken = "uses them for static columns only" if is_refused else "takes them for static columns alone"
+        taken = "refuses them, with exit code 3" if is_refused else "uses them for static columns only"
         remedy = f"a build {taken}; in the recipe, `{recipe}` leaves them out"
         yield HealthFinding(
             "stray",

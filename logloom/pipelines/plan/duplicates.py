@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _SHOWN = 20  # duplicates listed in messages
 _REMEDY = "remove one, or set `duplicates: keep_first`"
 Found = tuple[int, LogFiles, int]  # a log to build: its position, and bytes of its files
-_GONE, _CUT = "whose files were truncated", "whose files were cut"
+_GONE, _CUT = "whose files are missing", "whose files were truncated"
 
 
 class EqualLog(NamedTuple):

@@ -73,7 +73,7 @@ def kept_records(
 def kept_notes(log_ids: Sequence[str], before: Before) -> Iterator[str]:
     """List logs that keep their rows of the latest version."""
     if log_ids and before.parent is not None:
-        are = counted(len(log_ids), "logs whose files are missing keep", "logs whose files are gone keep")
+        are = counted(len(log_ids), "log whose files are missing keeps", "logs whose files are missing keep")
         yield f"{are} the rows of version {before.parent.version} ({some_of(log_ids)})"
 
 

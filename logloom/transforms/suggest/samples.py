@@ -94,7 +94,7 @@ class Sample:
     def comment(self) -> str:
         if self._is_replayed:
             return "stamps are far from their log times: replayed? The log is scanned for them"
-        seen = "the sampled stamps" if self.is_whole else "the stamps looked at"
+        seen = "stamps" if self.is_whole else "the sampled stamps"
         return f"{seen} are at most {self._worst_near / 1e9:.3g} s from their log times"
 
     @property

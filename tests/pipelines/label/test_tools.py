@@ -69,7 +69,7 @@ def test_an_export_takes_some_rows_of_some_logs_and_refuses_what_it_can_not_writ
     assert keys["timestamp"].to_pylist() == wanted
     assert set(keys["log_id"].to_pylist()) == {log}
     for column, folder, more, said in [
-        ("ego.speed", "a", {}, "is no image"),
+        ("ego.speed", "a", {}, "not an image"),
         ("camera.front", "few", {}, "not an empty or new folder"),
         ("camera.front", "b", {"logs": ["nobody"]}, "has no log 'nobody'"),
         ("camera.front", "c", {"output": "none"}, "no output 'none'"),

@@ -166,7 +166,7 @@ def test_a_log_that_was_renamed_shares_the_split_of_the_rows_that_are_kept(night
     assert night.build("vanished: keep\n") == {"m": (own, ""), late: (own, "m")}
     plan = night.plan("vanished: keep\n")
     assert plan.up_to_date
-    assert "keeps only the rows of the first, whose files are gone" in texts(plan)[0]
+    assert "keeps only the rows of the first, whose files are missing" in texts(plan)[0]
     assert night.build("vanished: keep\n", "duplicates: keep_first\n") == {"m": (own, "")}
 
 

@@ -118,11 +118,7 @@ class Rosbag1File:
         """Why the file counts as not closed by its recorder; "" if it was closed."""
         try:
             header = record_at(memoryview(self.file.read(0, min(self.file.size, HEAD))), len(MAGIC))
-            return (
-                ("its header has no place of an index (index_pos is 0)")
-                if header.unsigned("index_pos", 8)
-                else "its header names no index (index_pos is 0)"
-            )
+            return "" if header.unsigned("index_pos", 8) else "its header names no index (index_pos is 0)"
         except ValueError:
             return ""  # damage, which is reported elsewhere
 

@@ -116,7 +116,7 @@ def _no_angle(
         return ""
     low, high = min(one.low for one in misfits), max(one.high for one in misfits)
     is_within = max(-low, high) <= TURNS["rad"]
-    why = "degrees, or not an angle that wraps" if is_within else "degrees, or no angle that wraps"
+    why = "without jumps by a turn" if is_within else "degrees, or not an angle that wraps"
     remedy = "`resample: nearest`" if wrapping["deg"] else "`resample: linear`"
     alone = " in a separate column" if wrapping["rad"] else ""
     hint = "" if wrapping["deg"] or is_within else ", or `nearest` if they wrap"

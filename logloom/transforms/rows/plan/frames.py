@@ -80,11 +80,7 @@ def frame_mistakes(
             continue
         if wanted <= frames:
             return
-    whose = (
-        ("the {len(some)} logs that were checked")
-        if len(some) == 1
-        else f"the {len(some)} logs that were looked at"
-    )
+    whose = "the log" if len(some) == 1 else f"the {len(some)} logs that were checked"
     for key, frame in ends.items():
         if frame in wanted - frames:
             why = f"no transform has the frame {frame!r} in {whose}{near_to(frame, sorted(frames))}"
