@@ -171,7 +171,7 @@ def test_bytes_and_strings_have_kinds_of_their_own(decode):
         ("six[3:3]", "six has 6 elements"),
         ("many[0]", "another length in each message"),
         ("groups[].boxes", "another length in each element"),
-        ("groups", r"pkg/Group holds boxes, whose length differs"),
+        ("groups", r"pkg/Group contains boxes, whose length differs"),
         ("pose[0]", "pose is no array"),
         ("six.x", r"write six\[\].x|no fields"),
         ("header.frame_id.x", "no fields of its own"),

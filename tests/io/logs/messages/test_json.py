@@ -130,7 +130,7 @@ def test_every_field_equals_what_the_json_module_reads_from_a_log(tmp_path):
 def test_a_column_of_json_without_a_schema_says_its_dtype():
     decoder = decoder_of(None, "")
     messages = [{"a": {"b": 3}, "list": [1, 2], "objects": [{"v": 1.5}], "t": "x", "raw": "AAE="}]
-    with pytest.raises(UsageError, match=r"/topic.*'a.b'.*without a schema.*say dtype.*\[\]"):
+    with pytest.raises(UsageError, match=r"/topic.*'a.b'.*without a schema.*set dtype.*\[\]"):
         decoder.column_type(FieldSpec(("a.b",)))
     with pytest.raises(UsageError, match=r"as navsat: JSON messages without a schema.*and their dtype"):
         decoder.column_type(FieldSpec(adapter="navsat"))
