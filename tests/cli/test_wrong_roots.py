@@ -97,7 +97,7 @@ def test_what_is_no_root_is_named_with_a_way_out(tmp_path, root, command):
             ["versions", "ROOT", "--log", "tram"],
             "no version has a log 'tram'; `logloom versions ROOT",
         ),
-        (["gc", "ROOT", "--grace", "long"], "'long' is no duration; write it like 7d"),
+        (["gc", "ROOT", "--grace", "long"], "'long' is not a duration; write it like 7d"),
         (["gc", "ROOT", "--keep-last", "9" * 30], "Input should be less than or equal to 100000000"),
         (["gc", "ROOT", "--keep-daily", "9" * 30], "Input should be less than or equal to 100000000"),
         (["gc", "ROOT", "--no-keep-tags"], "needs --keep-last or --keep-daily"),
