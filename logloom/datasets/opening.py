@@ -97,7 +97,8 @@ def open(
         True
     """
     options = storage_options or {}
-    source, rows = _open_rows(os.fspath(uri), version, output, split, _read(columns, where), options, check)
+    read = _read(columns, where)
+    source, rows = open_rows(os.fspath(uri), version, output, split, read, options, check, where)
     if check and source.unknown:
         warnings.warn(_unchecked(source), UncheckedWarning, stacklevel=2)
     if where is not None:
@@ -120,7 +121,7 @@ def _unchecked(source: RowSource) -> str:
     )
 
 
-def _open_rows(
+def open_rows(
     uri: str,
     version: int | str | None,
     output: str | None,
@@ -128,7 +129,13 @@ def _open_rows(
     columns: str | Sequence[str] | None,
     options: Mapping[str, Any],
     check: bool,
+    where: str | None,
 ) -> tuple[RowSource, Rows]:
+    """Open the rows that `open` filters, and their positions.
+
+    Args:
+        where: needn't be applied; may leave out logs that it excludes.
+    """
     splits = None if split is None else given_names(split, "split")
     check_named(uri)
     place = absolute_uri(uri).rstrip("/")
@@ -136,9 +143,9 @@ def _open_rows(
     if found and version_numbers(store := Store.at(found["root"], options)):
         store, manifest = open_root(store, int(found["version"]))
         inside = [without_suffix(found["split"])] if found["split"] else None
-        return open_version(store, manifest, output or found["output"], splits or inside, check)
+        return open_version(store, manifest, output or found["output"], splits or inside, check, where)
     if at := root_at(uri, version, options):
-        return open_version(*at, output, splits, check)
+        return open_version(*at, output, splits, check, where)
     for name, value in (("version", version), ("output", output)):
         if value is not None:
             _check_there(Store.at(place, options))

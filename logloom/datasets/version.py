@@ -24,6 +24,7 @@ from logloom.io.catalog.intervals import read_intervals
 from logloom.io.catalog.known_files import known_files, unit_files
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.row_counts import row_split_names
+from logloom.io.catalog.tombstones import Purged, check_purged
 from logloom.io.catalog.version_files import view_folder
 from logloom.io.formats.interface import AssembledFormat
 from logloom.io.formats.registry import by_preference, format_named, options_of
@@ -32,6 +33,7 @@ from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.known_files import check_all, with_check
 from logloom.io.storage.store import Store
+from logloom.query.where import may_hold, parse
 from logloom.schema import Schema
 from logloom.text import near_to
 
@@ -42,7 +44,12 @@ OrderedRows = tuple[RowSource, Ints | range]  # and their positions in the order
 
 
 def open_version(
-    store: Store, manifest: Manifest, output: str | None, splits: Sequence[str] | None, check: bool = False
+    store: Store,
+    manifest: Manifest,
+    output: str | None,
+    splits: Sequence[str] | None,
+    check: bool = False,
+    where: str | None = None,
 ) -> OrderedRows:
     """The rows of an output, and their positions ordered by (log_id, timestamp).
 
@@ -50,14 +57,19 @@ def open_version(
         output: None for the one whose rows are quickest to reach.
         splits: None for all.
         check: whether to compare what is read with the digests that the version has.
+        where: a filter that rows have to pass later on; logs that were purged are left out where it holds for
+            none of their rows.
 
     Raises:
         UsageError: there is no such output or split; names those there are.
+        PurgedError: a dataset of a whole split was erased, since it held rows of a log that was purged.
         DatasetError: the version's list of logs is missing or damaged, or what is read to know the columns.
     """
     place = store.uri_of(view_folder(manifest.version))
     output = _chosen_output(manifest, output, place)
     logs, names = _logs_of(manifest, splits, place)
+    if where is not None:
+        logs = _without_purged(store, logs, where)
     source = functools.partial(_source, store, manifest, logs=logs, check=check)
     timed_by = None if format_named(output).has_stamps_at_hand else _timed_by(manifest, source)
     rows, order = source(output, max_gap=max_gap_of(manifest), timed_by=timed_by)
@@ -92,6 +104,28 @@ def _logs_of(
             logs = logs.filter(pc.is_in(logs["split"], pa.array(wanted, pa.string())))
             wanted = None
     return logs.filter(pc.greater(logs["rows"], 0)).combine_chunks(), wanted
+
+
+def _without_purged(store: Store, logs: pa.Table, where: str) -> pa.Table:
+    """The logs but for those that were purged and for no row of which a filter can hold."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parsed = parse(where)
+    if "log_id" not in parsed.columns or not (purged := _purged(store)):
+        return logs
+    are_purged = pc.is_in(logs["part"], pa.array(sorted(purged.parts), pa.string()))
+    log_ids = logs["log_id"].filter(are_purged).to_pylist()
+    gone = [log_id for log_id in log_ids if not may_hold(parsed.root, {"log_id": log_id})]
+    return logs.filter(pc.invert(pc.is_in(logs["log_id"], pa.array(gone, pa.string()))))
+
+
+def _purged(store: Store) -> Purged | None:
+    """What was erased from a root; None where a tombstone is damaged, which keeps nobody from other rows."""
+    try:
+        return Purged(store)
+    except DatasetError:
+        return None
 
 
 def _timed_by(manifest: Manifest, source: Callable[[str], OrderedRows]) -> OrderedRows | None:
@@ -199,7 +233,9 @@ def _whole_dataset(
     view = f"{view_folder(manifest.version)}/{output}"
     if not (isinstance(form, AssembledFormat) and form.reads_assembled):
         return None
-    if form.shows_units and (store.local is None or not store.path_of(view).is_dir()):
+    purged = _purged(store)
+    is_whole = purged is None or all(part.folder not in purged.folders for part in parts.values())
+    if form.shows_units and not (is_whole and store.local is not None and store.path_of(view).is_dir()):
         return None
 
     def opened(split: str, known_rows: Stretches) -> RowSource:
@@ -208,6 +244,12 @@ def _whole_dataset(
                 f"{store.uri}: version {manifest.version} names no {output} of split {split!r}: its manifest "
                 "is damaged; `logloom verify` says how"
             )
+        if purged is not None and parts[split].folder in purged.folders:
+            logs = manifest.logs.columns("log_id", "split", "part").to_pydict().values()
+            held = zip(*logs, strict=True)
+            names = [log_id for log_id, own, part in held if own == split and part in purged.parts]
+            place = f"{store.uri}: {output} of split {split!r} in version {manifest.version}"
+            check_purged(store, place, folder=parts[split].folder, logs=names)
         if form.shows_units:
             shown = f"{view}/{split}"
             return form.rows(Store.at(store.uri_of(shown), options(split, shown)), known=known_rows)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from logloom.caching import cached_property
+from logloom.errors import PurgedError
 from logloom.io.catalog.entries import Entry, LogUnits, read_log_part
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.version_files import view_folder
@@ -89,8 +90,10 @@ class LogsSource(ChainedSource):
         """
         found = self._log_units.get(log)
         if found is None:
-            part, rows = self._logs["part"][log].as_py(), self._logs["rows"][log].as_py()
-            found = _Units.of(self._store, part, self._output, rows)
+            log_id, part, rows = (self._logs[name][log].as_py() for name in ("log_id", "part", "rows"))
+            units = units_left(self._store, log_id, part)
+            numbers, counts = units.with_rows(self._output, rows)
+            found = _Units(units, numbers, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
             self._log_units.put(log, found)
         return found
 
@@ -116,12 +119,6 @@ class _Units:
     numbers: Ints
     bounds: Ints
 
-    @classmethod
-    def of(cls, store: Store, part: str, output: str, rows: int) -> _Units:
-        found = read_log_part(store, part, brief=True)
-        numbers, counts = found.with_rows(output, rows)
-        return cls(found, numbers, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-
     @property
     def nbytes(self) -> int:
         return self.part.nbytes + 2 * self.bounds.nbytes
@@ -129,6 +126,19 @@ class _Units:
 
 def _one(unit: RowSource) -> int:
     return 1
+
+
+def units_left(store: Store, log_id: str, part: str) -> LogUnits:
+    """Read which units a log has.
+
+    Raises:
+        PurgedError: they were erased; says by which filter the version is opened without them.
+        DatasetError: its part is missing or damaged.
+    """
+    try:
+        return read_log_part(store, part, brief=True)
+    except PurgedError as error:
+        raise PurgedError(f'{error}; or open this one with where="log_id != {log_id!r}"') from error
 
 
 def stretches_of(store: Store, logs: pa.Table, output: str) -> Stretches:
@@ -147,8 +157,8 @@ def stretches_of(store: Store, logs: pa.Table, output: str) -> Stretches:
 
 
 def _by_partition(store: Store, logs: pa.Table, output: str) -> Stretches:
-    pairs = zip(logs["part"].to_pylist(), logs["rows"].to_pylist(), strict=True)
-    found = list(ahead(lambda pair: _partitions_of(store, output, *pair), pairs))
+    triples = zip(*(logs[name].to_pylist() for name in ("log_id", "part", "rows")), strict=True)
+    found = list(ahead(lambda triple: _partitions_of(store, output, *triple), triples))
     lengths = [len(names) for names, _ in found]
     return Stretches(
         np.repeat(np.array(logs["log_id"].to_pylist(), object), lengths).tolist(),
@@ -158,7 +168,7 @@ def _by_partition(store: Store, logs: pa.Table, output: str) -> Stretches:
     )
 
 
-def _partitions_of(store: Store, output: str, part: str, rows: int) -> tuple[list[str], Ints]:
-    units = read_log_part(store, part, brief=True)
+def _partitions_of(store: Store, output: str, log_id: str, part: str, rows: int) -> tuple[list[str], Ints]:
+    units = units_left(store, log_id, part)
     numbers, counts = units.with_rows(output, rows)
     return units.table["partition"].take(numbers).to_pylist(), counts

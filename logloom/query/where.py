@@ -1,6 +1,7 @@
 """Filters, the `where` of recipes, datasets and tables: their checks and their evaluation over columns.
 
-Here: `Filter`, of text (`parse`) or of tuples (`all_of`). Nothing is ever evaluated as Python.
+Here: `Filter`, of text (`parse`) or of tuples (`all_of`); `may_hold`, for rows of which little is known.
+Nothing is ever evaluated as Python.
 Elsewhere: the grammar (grammar), where filters drop ticks (logloom.transforms.rows.row_stream), choose rows
 of a dataset (logloom.datasets.search.log_matches);
 filters that look at elements, other rows or saved intervals (bounds).
@@ -359,6 +360,41 @@ def evaluate(node: Node, columns: Mapping[str, Values | Categories]) -> Any:
         case Membership(operand):
             return is_member(evaluate(operand, columns), node)
     raise AssertionError(f"{node} depends on more than a row")
+
+
+def may_hold(root: Node, texts: Mapping[str, str]) -> bool:
+    """Whether a filter may hold for rows of a log of which only some values are known.
+
+    Args:
+        texts: by the column that has this value in all rows of the log.
+
+    Examples:
+        >>> found = parse("log_id != 'drive-a' and ego.speed > 3")
+        >>> [may_hold(found.root, {"log_id": name}) for name in ("drive-a", "drive-b")]
+        [False, True]
+    """
+    return _extremes(root, {name: Categories.found_in([text]) for name, text in texts.items()})[1]
+
+
+def _extremes(node: Node, known: Mapping[str, Categories]) -> tuple[bool, bool]:
+    """Whether a condition holds for all rows of a log, and whether it may for some."""
+    match node:
+        case Not(inner):
+            low, high = _extremes(inner, known)
+            return not high, not low
+        case Join(word, parts):
+            join = all if word == "and" else any
+            lows, highs = zip(*(_extremes(part, known) for part in parts), strict=True)
+            return join(lows), join(highs)
+        case Lasting(inner) | Nearby(inner):
+            return False, _extremes(inner, known)[1]
+        case Comparison() | Membership() | Constant():
+            inside = [*nodes(node)]
+            is_plain = all(isinstance(one, Comparison | Membership | Constant | ColumnName) for one in inside)
+            if is_plain and all(name in known for name, _ in _names(node)):
+                holds = bool(np.all(evaluate(node, known)))
+                return holds, holds
+    return False, True
 
 
 def is_member(value: Any, node: Membership) -> Any:

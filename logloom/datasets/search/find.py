@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from logloom.datasets.opening import open, root_at
+from logloom.datasets.opening import open_rows, root_at
 from logloom.datasets.search.log_matches import LogMatches, parsed_for, search
 from logloom.durations import Time, nanoseconds_of
 from logloom.errors import UsageError
@@ -137,7 +137,7 @@ def find(
         if not replace:
             _check_same(*root, save, Search(where, *lengths))
     place, number = (uri, None) if root is None else (root[0].uri, root[1].version)
-    source = open(place, number, output, storage_options=options).source
+    source, _ = open_rows(os.fspath(place), number, output, None, None, options, False, where)
     parsed = parsed_for(source, where)
     if source.stamps is None:
         raise UsageError(f"{source.place}: rows have no timestamps, so there are no intervals")

@@ -10,7 +10,7 @@ Elsewhere: erasing (logloom.pipelines.purge.purge), logs of which some time was 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import STRICT, Count, Int64, Text, checked, parsed, sealed, unsealed
 from logloom.io.storage.store import Store
 from logloom.schema import TimeRanges
+from logloom.text import some_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -223,8 +224,13 @@ class Purged:
         return size in self._sizes or self.had_whole(log_id)
 
 
-def check_purged(store: Store, place: str, *, part: str = "", folder: str = "") -> None:
-    """Says of something that is missing that it was erased on purpose, where it was.
+def check_purged(
+    store: Store, place: str, *, part: str = "", folder: str = "", logs: Sequence[str] = ()
+) -> None:
+    """Raise an error where something that is missing was erased on purpose.
+
+    Args:
+        logs: log_ids of those that it had rows of, as far as they are known.
 
     Raises:
         PurgedError: it was.
@@ -236,7 +242,8 @@ def check_purged(store: Store, place: str, *, part: str = "", folder: str = "") 
     for stone in stones:
         if part in stone.parts or folder in stone.folders:
             why = f" ({stone.reason})" if stone.reason else ""
+            log = f"log {some_of(logs)}" if logs else "a log"
             raise PurgedError(
-                f"{place}: was purged{why}: a log that it held rows of, or some time of that log, was erased "
+                f"{place}: was purged{why}: {log} that it held rows of, or some time of that log, was erased "
                 "from all versions. Versions built since are without it: open the newest, or build one"
             )
