@@ -40,7 +40,6 @@ MODULES = [
     "logloom.runners",
     "logloom.testing",
 ]
-MODULES = [name for name in MODULES if list(ROOT.glob(f"{name.replace('.', '/')}*"))]
 # Of these modules only what programs and packages of others use, by what it is for.
 NAMES = {
     "commands": (
@@ -140,7 +139,7 @@ def on_files(files: Files, *, config: Any) -> Files:
     """Adds the pages."""
     pages = {page: (ROOT / source).read_text(encoding="utf-8") for source, page in PROJECT.items()}
     pages["examples.md"] = _examples()
-    pages |= {f"reference/{module}.md": f"# {module}\n\n::: {module}\n" for module in MODULES}
+    pages |= {f"reference/{name}.md": f"# {name}\n\n::: {name}\n" for name in MODULES if _exists(name)}
     pages |= {f"reference/{page}.md": _names(*about) for page, about in NAMES.items()}
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
@@ -177,10 +176,15 @@ def on_post_build(*, config: Any) -> None:
     )
 
 
+def _exists(module: str) -> bool:
+    """Return whether a module is there: not in a copy without its part."""
+    return bool(list(ROOT.glob(f"{module.replace('.', '/')}*")))
+
+
 def _names(title: str, about: str, modules: dict[str, list[str]]) -> str:
     """The reference of some names of some modules."""
     found = [f"# {title}\n\n{about}\n"]
-    for module, names in modules.items():
+    for module, names in modules.items() if _exists(module):
         shown = "".join(f"::: {module}.{name}\n{NAME_OPTIONS}\n\n" for name in names)
         found.append(f"## {module}\n\n{shown}")
     return "\n".join(found)

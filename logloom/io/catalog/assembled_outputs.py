@@ -110,6 +110,10 @@ class AssembledEntry:
     def size(self) -> int:
         return sum(file.size for file in self.files) + sum(portion.size for portion in self.portions)
 
+    def folders(self, identity: str) -> list[str]:
+        """All folders of the root that its files are in: its own, then those of its portions."""
+        return [unit_folder(self.output, name) for name in (identity, *(p.identity for p in self.portions))]
+
     def to_bytes(self) -> bytes:
         """What stands in entry.json, of the portions the digest of what `portions_bytes` gives."""
         portions = blake3(self.portions_bytes()).hexdigest() if self.portions else ""

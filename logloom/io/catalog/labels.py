@@ -151,13 +151,6 @@ def labels_file(digest: str) -> str:
     return f"logs/{digest}.labels"
 
 
-def files_named(catalogue: str) -> list[str]:
-    """The files with labels of a log, by `LogRecord.catalogue`."""
-    if '"labels"' not in catalogue:
-        return []
-    return sorted({labels_file(digest) for digest in catalogued(catalogue).labels.values()})
-
-
 def digest_of_labels(data: bytes) -> str:
     """What names a file of these bytes."""
     return blake3(data).hexdigest()
@@ -191,10 +184,3 @@ def _read(store: Store, digest: str) -> LogLabels:
     if digest_of_labels(data) != digest:
         raise DatasetError(f"{place}: damaged, its bytes don't match its name; {WAY_OUT}")
     return LogLabels.from_bytes(data, place)
-
-
-def labels_problem(store: Store, name: str) -> str:
-    """What is wrong with a file of labels; "" where nothing is."""
-    if (data := store.read_if_there(name)) is None:
-        return "missing"
-    return "" if labels_file(digest_of_labels(data)) == name else "its bytes changed"

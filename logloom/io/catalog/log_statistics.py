@@ -24,11 +24,6 @@ from logloom.statistics.series import Lane
 MANY_LOGS = 64  # that are worth statistics of all together; those of each take some milliseconds
 
 
-def statistics_file(record: LogRecord) -> str:
-    """The file of the root with the statistics of a log that has some."""
-    return f"logs/{record.statistics}.parquet"
-
-
 def noted(statistics: Statistics) -> str:
     """Statistics as an entry has them."""
     return base64.b64encode(statistics.to_bytes()).decode()

@@ -75,6 +75,10 @@ class Assembled:
     size: Count
     rows: Count
 
+    @property
+    def folder(self) -> str:
+        return unit_folder(self.output, self.identity)
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -356,14 +360,23 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
         DatasetError: it is missing, damaged, or another one.
     """
     found = find_assembled(store, part.output, part.identity)
-    place = store.uri_of(f"{unit_folder(part.output, part.identity)}/{ENTRY}")
+    place = store.uri_of(f"{part.folder}/{ENTRY}")
     if found is None:
-        check_purged(store, place, folder=unit_folder(part.output, part.identity))
+        check_purged(store, place, folder=part.folder)
         raise DatasetError(f"{place}: missing; {repair_hint(place)}")
     entry, digest = found
     if digest != part.entry:
         raise DatasetError(f"{place}: damaged, its bytes changed; {repair_hint(place)}")
     return entry
+
+
+def folders_of(store: Store, part: Assembled) -> list[str]:
+    """The folders of an assembled output of a version: its own, which lists the others, and its portions'.
+
+    Raises:
+        DatasetError: as `read_assembled`.
+    """
+    return read_assembled(store, part).folders(part.identity)
 
 
 def entries_of(

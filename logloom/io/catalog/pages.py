@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import enum
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -51,7 +50,6 @@ _TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a short
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
 _COUNTS = ("rows", "planned", "refused", "units", "size")
 _TEXTS = ("statistics", "catalogue", "splits", "duplicate_of")  # null where a log has none
-_LISTED = re.compile(r"logs/[0-9a-f]{64}\.refused\.txt$")
 _JSON = {"uris": "[]", "dropped": "{}", "reasons": "[]"}  # and what stands there for nothing
 _REPEATED = ["split", "status", "verified", "dropped", "reasons"]  # worth a dictionary
 # One part of a path, as `logloom.io.storage.metadata.Name` says it, for columns that are read without their
@@ -121,12 +119,6 @@ class LogRecord:
     def split_names(self) -> tuple[str, ...]:
         """The splits that its rows are in."""
         return tuple(self.splits) or (self.split,)
-
-    @property
-    def refusal_list(self) -> str:
-        """The file of the root that lists all that was refused of the log; "" where `reasons` does."""
-        listed = _LISTED.search(self.reasons[-1]) if self.reasons else None
-        return listed[0] if listed else ""
 
 
 @dataclass(frozen=True)

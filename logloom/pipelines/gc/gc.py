@@ -5,8 +5,8 @@ once that note is older than the grace. So readers, builds upon such a version, 
 begin to point into it, have the grace to come to an end. What no version ever named goes once it is that old
 itself. Each batch is noted before it is looked at a last time and removed (see
 logloom.io.catalog.removal_notes), entries before files. What logloom didn't write is listed, and left.
-Elsewhere: what versions need (logloom.pipelines.gc.retention), removing what is old
-(logloom.pipelines.gc.removal), builds that take over what gc may be about to remove
+Elsewhere: what versions need (logloom.io.catalog.inventory), which versions stay (retention), removing what
+is old (logloom.pipelines.gc.removal), builds that take over what gc may be about to remove
 (logloom.transforms.build.reuse).
 """
 
@@ -23,16 +23,16 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.commit_times import CommitTimes, is_clock_set
 from logloom.io.catalog.entries import unit_folder, unit_names
 from logloom.io.catalog.intervals import numbers_with
+from logloom.io.catalog.inventory import Holdings, log_file_pattern
 from logloom.io.catalog.manifest import as_laid_out, manifest_at, no_version_at, read_manifest
 from logloom.io.catalog.pages import SHARDS, shard_file
-from logloom.io.catalog.removal_notes import REMOVING, forget_removals, mark_removed, removed_file, removing
+from logloom.io.catalog.removal_notes import forget_removals, mark_removed, removed_file, removing
 from logloom.io.catalog.removed_versions import keep_past
 from logloom.io.catalog.tags import read_tags
 from logloom.io.catalog.version_files import (
     all_versions,
     check_root,
     is_root_name,
-    runs_folder,
     version_file,
     view_folder,
 )
@@ -40,9 +40,9 @@ from logloom.io.formats.registry import referred_to
 from logloom.io.storage.file_ages import FoundFile, changed_at, listed, now_of, remove_folder
 from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.stored_files import UNITS
+from logloom.pipelines.gc.areas import Aging, Area, area_folders, area_of
 from logloom.pipelines.gc.removal import Collected, Removal
-from logloom.pipelines.gc.retention import Needed, check_found, check_versions, kept_versions, view_users
-from logloom.pipelines.stats.totals import MERGED
+from logloom.pipelines.gc.retention import check_found, check_versions, kept_versions, view_users
 from logloom.pipelines.status import builds
 from logloom.pipelines.versions.rollback import missing_from
 from logloom.pipelines.view import COPIED
@@ -52,17 +52,7 @@ from logloom.text import human_seconds, human_time, some_of
 GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
 _BATCH = 10_000  # units that are noted together
-LOG_FILE = re.compile(r"[0-9a-f]{64}\.(parquet|labels|refused\.txt)")
-_SHARD = re.compile(r"[0-9a-f]{64}\.parquet")
-_SIDECAR = re.compile(r"([0-9a-f]{32,64})\..*(index|times|video)")
-_OTHER_INDEX = re.compile(rf"listing|duplicates|units|{MERGED.pattern}")
-_NONE = re.compile(r"(?!)")
-_RUN = re.compile(r"[0-9]{8}")
-# What isn't an outcome is only of use until that number is committed.
-_OF_RUN = re.compile(
-    r"(?P<outcome>[0-9a-z]{1,32}(\.running)?\.json|[0-9a-z]{1,32}\.failures-[0-9a-f]+\.jsonl)|"
-    r"[0-9a-f]{64}\.(parquet|tasks)|listing-[0-9a-f]{8}.*|(attempts|read)/.+"
-)
+_SHARD = re.compile(rf"{SHARDS}/[0-9a-f]{{64}}\.parquet")
 _OF_VERSIONS = re.compile(
     r"shards|purged|intervals|past|tags(-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
 )
@@ -110,7 +100,7 @@ def collect_garbage(
     collection.versions(keep)
     collection.units()
     collection.files()
-    collection.runs(kept_runs)
+    collection.areas(kept_runs)
     collection.scratch()
     collection.strangers()
     if not dry_run:
@@ -160,7 +150,7 @@ class _Collection(Removal):
         super().__init__(store, now, cutoff, dry_run)
         self._on_progress = on_progress
         self._expired: list[int] = []
-        self._needed = Needed.by(store, ())
+        self._needed = Holdings.of(store, ())
         self._unsure: set[str] = set()  # outputs of which datasets elsewhere need nobody knows what
 
     # --- versions
@@ -191,7 +181,7 @@ class _Collection(Removal):
         users = {form.name: form.users(store) for form in referred_to()}
         manifests, left = check_versions(store, numbers), check_versions(store, waiting, may_lack=True)
         folders = [folder for own in users.values() for folder in own.folders]
-        self._needed = Needed.by(store, manifests, folders, left)
+        self._needed = Holdings.of(store, manifests, folders, left)
         self._unsure = {output for output, own in users.items() if own.unknown}
         done.notes += [note for own in users.values() for note in own.unknown]
         for number in sorted(set(numbers) - kept):
@@ -274,13 +264,12 @@ class _Collection(Removal):
             remove_folder(self._store, folder, last=COPIED)
 
     def _intervals(self, numbers: Collection[int]) -> None:
-        """Removes what was saved with versions that are no more."""
+        """Remove what was saved with versions that are no more."""
         for folder, number in numbers_with(self._store):
             if number not in numbers:
                 self.done.unknown.append(folder)
             elif number in self._expired:
-                files = list(listed(self._store, folder))
-                self._count("intervals", files)
+                self._count("intervals", list(listed(self._store, folder)))
                 if not self._dry:
                     remove_folder(self._store, folder)
 
@@ -314,41 +303,29 @@ class _Collection(Removal):
     # --- single files
 
     def files(self) -> None:
-        """Removes parts of logs, shards and sidecar indices that nobody needs."""
-        self._single("log parts", "logs", LOG_FILE, lambda match: f"logs/{match[0]}")
-        self._single("shards", SHARDS, _SHARD, lambda match: f"{SHARDS}/{match[0]}", before=self._keep_past)
-        if self._needed.are_known:
-            self._single("index", "index", _SIDECAR, lambda match: match[1], others=_OTHER_INDEX)
-        versions = {*self.done.kept, *self.done.waiting}
-        for file in listed(self._store, "index"):
-            match = MERGED.fullmatch(file.name.removeprefix("index/"))
-            if match and int(match[1]) not in versions and file.changed < self._cutoff:
-                self._remove_single("index", [file])
+        """Removes files that records name, and shards with records, that nobody needs."""
+        self._named("log parts", "logs", log_file_pattern())
+        self._named("shards", SHARDS, _SHARD, before=self._keep_past)
 
-    def _single(
+    def _named(
         self,
         kind: str,
         folder: str,
         pattern: re.Pattern[str],
-        needed_as: Callable[[re.Match[str]], str],
-        others: re.Pattern[str] = _NONE,
         before: Callable[[Sequence[FoundFile]], None] = lambda files: None,
     ) -> None:
-        """Removes files of a folder.
+        """Remove files of a folder that no version names.
 
         Args:
-            needed_as: what a file is called among the names that are needed.
-            others: files that stay, or go otherwise.
+            pattern: of their names; other files are reported.
             before: called with files that are about to be removed.
         """
         files = listed(self._store, folder)
-        found = ((file, pattern.fullmatch(file.name.removeprefix(f"{folder}/"))) for file in files)
-        while batch := list(itertools.islice(found, _BATCH)):
-            known = [(file, match) for file, match in batch if match]
-            names = [file.name for file, match in batch if not match]
-            self.done.unknown += [n for n in names if not others.fullmatch(n.removeprefix(f"{folder}/"))]
-            is_needed = self._needed.has([needed_as(match) for _, match in known])
-            unneeded = (file for (file, _), needed in zip(known, is_needed, strict=True) if not needed)
+        while batch := list(itertools.islice(files, _BATCH)):
+            self.done.unknown += [file.name for file in batch if not pattern.fullmatch(file.name)]
+            known = [file for file in batch if pattern.fullmatch(file.name)]
+            is_needed = self._needed.has([file.name for file in known])
+            unneeded = itertools.compress(known, ~is_needed)
             old = [file for file in unneeded if file.changed < self._cutoff]
             before(old)
             self._remove_single(kind, old)
@@ -367,25 +344,25 @@ class _Collection(Removal):
                         with contextlib.suppress(DatasetError):  # it is damaged: nobody can tell any more
                             keep_past(self._store, shard, logs.folder)
 
-    # --- what builds leave
+    # --- what no record names
 
-    def runs(self, kept: int) -> None:
-        """Removes what builds left on their way, and what became of those of long ago."""
-        newest = max([*self.done.kept, 0])
-        for name in self._store.names("runs"):
-            if not _RUN.fullmatch(name):
-                if f"runs/{name}" != REMOVING:
-                    self.done.unknown.append(f"runs/{name}")
-                continue
-            number = int(name)
-            if number > newest:
-                continue  # a build that is to be that version may be about to read what an earlier one left
-            files = list(listed(self._store, runs_folder(number)))
-            is_over = number <= newest - kept and all(file.changed < self._cutoff for file in files)
-            kinds = [(file, _OF_RUN.fullmatch(file.name.split("/", 2)[2])) for file in files]
-            self.done.unknown += [file.name for file, match in kinds if not match]
-            passing = [file for file, match in kinds if match and (is_over or not match["outcome"])]
-            self._drop("runs", [f for f in passing if f.changed < self._cutoff], runs_folder(number))
+    def areas(self, kept_runs: int) -> None:
+        """Remove files of areas that are of no use any more."""
+        versions = frozenset({*self.done.kept, *self.done.waiting})
+        aging = Aging(self._needed, versions, max([*self.done.kept, 0]), kept_runs)
+        for folder in area_folders():
+            files = listed(self._store, folder)
+            while batch := list(itertools.islice(files, _BATCH)):
+                by_area: dict[Area | None, list[FoundFile]] = {}
+                for file in batch:
+                    by_area.setdefault(area_of(file.name), []).append(file)
+                self.done.unknown += [file.name for file in by_area.pop(None, ())]
+                for area, found in by_area.items():
+                    assert area is not None
+                    names = [file.name.removeprefix(f"{folder}/") for file in found]
+                    gone = itertools.compress(found, area.expired(aging, names))
+                    old = [file for file in gone if file.changed < self._cutoff]
+                    self._remove_single(area.kind, old, within=folder)
 
     def scratch(self) -> None:
         """Removes unfinished work on a local disk."""
@@ -409,4 +386,5 @@ class _Collection(Removal):
         """Lists what else lies in the root."""
         unknown = [name for name in self._store.names() if not is_root_name(name)]
         unknown += [f"versions/{n}" for n in self._store.names("versions") if not _OF_VERSIONS.fullmatch(n)]
+        unknown = [name for name in unknown if name not in area_folders()]
         self.done.unknown = sorted([*self.done.unknown, *unknown])

@@ -6,6 +6,7 @@ Elsewhere: which files go (gc), the notes that tell builds of them (logloom.io.c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -95,24 +96,30 @@ class Removal:
                 remove_files(self._store, [file.name for file in files], within=folder)
             self._count("units", files)
 
-    def _remove(self, names: Sequence[str], check: Callable[[], None]) -> None:
+    def _remove(self, names: Sequence[str], check: Callable[[], None], within: str = "") -> None:
         for start in range(0, len(names), _AT_A_TIME):
             check()
-            remove_files(self._store, names[start : start + _AT_A_TIME])
+            remove_files(self._store, names[start : start + _AT_A_TIME], within)
 
     def _old_files(self, folder: str) -> list[FoundFile]:
         """The files of a folder; none where one of them is young."""
         files = list(listed(self._store, folder))
         return files if all(file.changed < self._cutoff for file in files) else []
 
-    def _remove_single(self, kind: str, files: Sequence[FoundFile]) -> None:
+    def _remove_single(self, kind: str, files: Sequence[FoundFile], within: str = "") -> None:
+        """Remove files that are old.
+
+        Args:
+            within: a folder; those in it that become empty go, too.
+        """
         if self._dry:
             for file in files:
                 self._count(kind, [file])
         elif files:
             with removing(self._store, [file.name for file in files], self._now - self._cutoff) as check:
                 old = [file for file in files if self._is_old(file.name)]
-                self._remove([file.name for file in old], check)
+                for folder, own in itertools.groupby(old, lambda file: _below(within, file.name)):
+                    self._remove([file.name for file in own], check, folder)
             for file in old:
                 self._count(kind, [file])
 
@@ -120,15 +127,14 @@ class Removal:
         changed = changed_at(self._store, name)
         return changed is not None and changed < self._cutoff
 
-    def _drop(self, kind: str, files: Sequence[FoundFile], folder: str) -> None:
-        """Removes files that no version names and no build counts on."""
-        if files:
-            self._count(kind, files)
-            if not self._dry:
-                remove_files(self._store, [file.name for file in files], within=folder)
-
     def _remove_scratch(self, folder: str) -> None:
         if self._store.path_of(folder).is_dir():
             self._store.remove_all(folder)
         else:
             self._store.remove(folder)
+
+
+def _below(folder: str, name: str) -> str:
+    """The folder directly in another one that a file is in; "" for a file that is in no such folder."""
+    steps = name.removeprefix(f"{folder}/").split("/")
+    return f"{folder}/{steps[0]}" if folder and len(steps) > 1 else ""

@@ -17,6 +17,7 @@ from blake3 import blake3
 from logloom.errors import DatasetError
 from logloom.io.catalog.assembled_outputs import assembled_files
 from logloom.io.catalog.entries import Entry, FileEntry, read_log_part
+from logloom.io.catalog.inventory import Holdings
 from logloom.io.catalog.manifest import Assembled, Manifest, read_assembled
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.removal_notes import REMOVING
@@ -26,7 +27,6 @@ from logloom.io.storage.metadata import canonical
 from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.stored_files import UNITS
 from logloom.io.storage.threads import ahead
-from logloom.pipelines.gc.retention import Needed
 
 _SEARCHED = 64 << 20  # bytes of a file in runs/ or tmp/ that are looked through
 _PIECE = 8 << 20
@@ -138,7 +138,7 @@ def files_of_assembled(store: Store, part: Assembled) -> Iterator[tuple[str, Fil
 
 
 def find_left(
-    store: Store, traces: Traces, gone: set[str], needed: Needed, on_progress: Callable[[int, int], None]
+    store: Store, traces: Traces, gone: set[str], needed: Holdings, on_progress: Callable[[int, int], None]
 ) -> Iterator[str]:
     """Looks through all files of a root for names of logs, their units, and copies of their files.
 
@@ -178,7 +178,7 @@ def find_left(
     on_progress(total, total)
 
 
-def _is_needed(steps: Sequence[str], needed: Needed) -> bool:
+def _is_needed(steps: Sequence[str], needed: Holdings) -> bool:
     """Whether a file is of a unit that a version names."""
     if steps[0] != UNITS or len(steps) <= 3:
         return False

@@ -9,21 +9,30 @@ log_id and URIs.
 
 Of a log of which only some time is erased all units go the same way: rows before and after it may hold
 messages from then. The tombstone says which time; the next build makes the other rows again.
-Elsewhere: tombstones (logloom.io.catalog.tombstones), which time that is (rows), intervals of logs that were
-saved (intervals), finding what is left (proof), what versions need (logloom.pipelines.gc.retention).
+Elsewhere: tombstones (logloom.io.catalog.tombstones), which time that is (rows), finding what is left
+(proof), what versions need (logloom.io.catalog.inventory).
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logloom.errors import BesideError, DatasetError, LogloomError, UsageError
 from logloom.io.catalog.entries import Entry, find_entry, unit_folder, unit_names
+from logloom.io.catalog.intervals import (
+    Intervals,
+    intervals_file,
+    intervals_of,
+    read_intervals_file,
+    write_intervals,
+)
+from logloom.io.catalog.inventory import log_file_pattern
 from logloom.io.catalog.manifest import as_laid_out, read_manifest
+from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.removal_notes import forget_removals, removing
 from logloom.io.catalog.tombstones import Purged, Tombstone, digest_of_log, write_tombstone
 from logloom.io.catalog.version_files import version_file, version_numbers, view_folder
@@ -34,10 +43,9 @@ from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.stored_files import UNITS
 from logloom.io.storage.threads import ahead
 from logloom.pipelines.build.concurrent_builds import running_now
-from logloom.pipelines.gc.gc import LOG_FILE
+from logloom.pipelines.gc.areas import area_folders, area_of
 from logloom.pipelines.gc.retention import view_users
 from logloom.pipelines.plan.next_version import where_logs_are
-from logloom.pipelines.purge.intervals import forget_logs, mentioning
 from logloom.pipelines.purge.proof import Traces, files_of_assembled, find_left, log_ids_in, spare_shared
 from logloom.pipelines.purge.rows import ErasedTime
 from logloom.pipelines.purge.targets import Found
@@ -215,9 +223,8 @@ class _Purging:
                 self._remove_folder(folder)
             self._remove_single(files)
             self._remove_notes(passing)
-            self._remove_single([f"logs/{part}.parquet" for part in found.parts])
             self._remove_single(found.files())
-            self._remove_single(forget_logs(store, found.records))
+            self._remove_single(_forget_intervals(store, found.records))
             if store.local is not None:
                 os.sync()  # what is proven to be gone stays gone if the power fails
         return self._proven({entry.identity for entry in units}, on_progress)
@@ -226,7 +233,7 @@ class _Purging:
         """Looks for what is left."""
         found, store = self._found, self._store
         self.done.names = found.named_in(self._traces)
-        left = [file for file, _ in mentioning(store, found.records)]
+        left = [file for file, _ in _mentioning(store, found.records)]
         self.done.left += [f"{store.uri_of(file)}: has intervals of a log that was erased" for file in left]
         self.done.left += find_left(store, self._traces, identities, found.needed, on_progress)
         self.done.left += self._begun_meanwhile()
@@ -293,7 +300,8 @@ class _Purging:
             for name in itertools.compress(names, ~self._found.needed.has_units(output, names)):
                 if self._is_of_logs(output, name):
                     folders.append(unit_folder(output, name))
-        files = [f for f in listed(self._store, "logs") if LOG_FILE.fullmatch(f.name.removeprefix("logs/"))]
+        pattern = log_file_pattern()
+        files = [file for file in listed(self._store, "logs") if pattern.fullmatch(file.name)]
         unneeded = itertools.compress(files, ~self._found.needed.has([file.name for file in files]))
         return folders, [file.name for file in unneeded if self._is_file_of_logs(file)]
 
@@ -323,12 +331,13 @@ class _Purging:
         return not found or not found.isdisjoint(self._found.log_ids)
 
     def _passing(self) -> list[str]:
-        """What was indexed and listed of logs, and what tells of these in runs/ and tmp/."""
+        """Files that no record names and that say something of the logs, or may."""
         store = self._store
-        files = list(listed(store, "runs"))
-        named = ahead(self._traces.is_named_in, files)
-        of_runs = [file for file, names in zip(files, named, strict=True) if names or _is_record(file)]
-        return [file.name for file in [*listed(store, "index"), *of_runs, *listed(store, TEMPORARY)]]
+        kinds = {file: area_of(file.name) for folder in area_folders() for file in listed(store, folder)}
+        hidden = [file for file, area in kinds.items() if area and area.logs == "hidden"]
+        plain = [file for file, area in kinds.items() if area is None or area.logs == "plain"]
+        named = itertools.compress(plain, ahead(self._traces.is_named_in, plain))
+        return [file.name for file in [*hidden, *named, *listed(store, TEMPORARY)]]
 
     def _remove_notes(self, passing: Sequence[str]) -> None:
         if self._store.local is not None:
@@ -368,6 +377,37 @@ class _Purging:
         return done
 
 
-def _is_record(file: FoundFile) -> bool:
-    """Whether it holds records or plans of logs on their way to a commit, compressed as they are."""
-    return file.name.endswith((".parquet", ".tasks"))
+# --- intervals that were saved with versions ------------------------------------------------------------
+
+
+def _forget_intervals(store: Store, records: Mapping[int, Sequence[LogRecord]]) -> list[str]:
+    """Remove logs from intervals that were saved; give files that can't be read, which are to go.
+
+    Args:
+        records: of the logs, by version.
+    """
+    damaged = []
+    for file, found in list(_mentioning(store, records)):
+        if found is None:
+            damaged.append(file)
+            continue
+        number, name = file.removesuffix(".parquet").split("/")[-2:]
+        kept = found.without({record.log_id for record in records[int(number)]})
+        write_intervals(store, int(number), name, kept, replace=True)
+    return damaged
+
+
+def _mentioning(
+    store: Store, records: Mapping[int, Sequence[LogRecord]]
+) -> Iterator[tuple[str, Intervals | None]]:
+    """Files with intervals of the logs, and these; None for a file that can't be read."""
+    for number, own in records.items():
+        for name in intervals_of(store, number):
+            file = intervals_file(number, name)
+            try:
+                found = read_intervals_file(store, file)
+            except DatasetError:
+                yield file, None
+                continue
+            if found.mentions({record.log_id for record in own}):
+                yield file, found

@@ -7,13 +7,12 @@ Elsewhere: erasing it (logloom.pipelines.purge.purge), which time of a log goes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from logloom.errors import DatasetError, PurgedError, UsageError
-from logloom.io.catalog.entries import Entry, read_log_part, unit_folder
-from logloom.io.catalog.labels import files_named
-from logloom.io.catalog.log_statistics import statistics_file
-from logloom.io.catalog.manifest import Assembled, Manifest, manifest_at, read_assembled
+from logloom.io.catalog.entries import Entry, read_log_part
+from logloom.io.catalog.inventory import LOG_FILES, PART, Holdings, files_named
+from logloom.io.catalog.manifest import Assembled, Manifest, folders_of, manifest_at
 from logloom.io.catalog.pages import LogRecord, shard_file
 from logloom.io.catalog.tombstones import Purged, merged_ranges
 from logloom.io.catalog.version_files import all_versions, version_file
@@ -22,7 +21,7 @@ from logloom.io.storage.file_ages import FoundFile
 from logloom.io.storage.metadata import parsed
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
-from logloom.pipelines.gc.retention import Needed, check_found
+from logloom.pipelines.gc.retention import check_found
 from logloom.pipelines.plan.next_version import check_whole, passes_of
 from logloom.pipelines.purge.proof import Traces
 from logloom.pipelines.purge.rows import ErasedTime, content_without, count_rows
@@ -47,12 +46,12 @@ class Found:
         there, removed, lost = all_versions(store)
         check_found(store, lost)
         self.manifests = [manifest_at(store, number) for number in there]
-        self.needed = Needed.by(store, self.manifests)
+        self.needed = Holdings.of(store, self.manifests)
         for number in removed:
             # What is left of it, or of one whose manifest is lost, is found as what no version names.
             with contextlib.suppress(DatasetError, UsageError):
                 manifest = manifest_at(store, number)
-                self.needed = self.needed.merged(Needed.by(store, [manifest]))
+                self.needed = self.needed.merged(Holdings.of(store, [manifest]))
                 self.manifests.append(manifest)
         whole = set(logs)
         wanted = whole | {time.log for time in times}
@@ -126,8 +125,10 @@ class Found:
             return ()
 
     def files(self) -> list[str]:
-        """Files of what was refused of the logs, their statistics and labels, without those of what stays."""
-        return sorted(_files_of(self._every()) - _files_of(self._done))
+        """The single files that records of the logs name, without those of what stays; their parts last."""
+        named, kept = ({n for one in some for n in files_named(one)} for some in (self._every(), self._done))
+        parts = {name for record in self._every() for name in LOG_FILES[PART].of(record)}
+        return sorted(named - kept, key=lambda name: (name in parts, name))
 
     def num_rows(self) -> int:
         """How many rows go, of the newest version that has each log; none of what an earlier purge erased."""
@@ -135,7 +136,7 @@ class Found:
         for log_id, (manifest, record) in self._newest().items():
             if ranges := self.ranges.get(log_id):
                 rows += count_rows(self._store, manifest, record, ranges)
-            elif self._store.exists(f"logs/{record.part}.parquet"):  # which goes last
+            elif self._store.exists(LOG_FILES[PART].name(record.part)):  # which goes last
                 rows += record.rows
         return rows
 
@@ -150,13 +151,11 @@ class Found:
         return [(part, [f for f in self._own(part) if f not in kept]) for part in touched.values()]
 
     def _own(self, part: Assembled) -> list[str]:
-        """The folders of an assembled output: its portions' and its own, which lists them, last."""
-        own = unit_folder(part.output, part.identity)
+        """The folders of an assembled output, the one that lists the others last."""
         try:
-            portions = read_assembled(self._store, part).portions
+            return folders_of(self._store, part)[::-1]
         except PurgedError:
-            return [own]
-        return [*(unit_folder(part.output, portion.identity) for portion in portions), own]
+            return [part.folder]
 
     def copies(self) -> Iterator[str]:
         """Says which logs have the content of one that goes, though nobody named them."""
@@ -185,14 +184,6 @@ class Found:
             notes = [note for place in (None, *self.records) for note in form.notes(store, place)]
             found |= {form.user_of(store, note) for note in notes}
         return sorted(found)
-
-
-def _files_of(records: Iterable[LogRecord]) -> set[str]:
-    found: set[str] = set()
-    for record in records:
-        found |= {record.refusal_list, *files_named(record.catalogue)}
-        found |= {statistics_file(record)} if record.statistics else set()
-    return found - {""}
 
 
 def _records(manifest: Manifest, wanted: set[str]) -> Iterator[LogRecord]:

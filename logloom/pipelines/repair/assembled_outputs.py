@@ -73,7 +73,7 @@ def assemble_again(store: Store, manifest: Manifest, part: Assembled, run_all: R
     whole = assemblies(version, manifest.logs, memory)
     found = [one for one in whole if (one.output, one.split) == (part.output, part.split)]
     if not found:
-        return {unit_folder(part.output, part.identity): "the manifest names no units of it"}
+        return {part.folder: "the manifest names no units of it"}
     return _Again(store, version, dataclasses.replace(found[0], identity=part.identity), run_all).run(part)
 
 

@@ -18,9 +18,8 @@ from typing import Any
 
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.catalog.assembled_outputs import assembled_files
-from logloom.io.catalog.entries import Entry, unit_folder
-from logloom.io.catalog.labels import WAY_OUT
-from logloom.io.catalog.log_statistics import statistics_file
+from logloom.io.catalog.entries import Entry
+from logloom.io.catalog.inventory import LOG_FILES, PART, damaged_files
 from logloom.io.catalog.manifest import Assembled, Manifest, open_root, read_assembled, read_manifest
 from logloom.io.catalog.manifest_digest import write_digest
 from logloom.io.catalog.pages import LogRecord, LogStatus
@@ -35,21 +34,20 @@ from logloom.pipelines.plan.next_version import new_run
 from logloom.pipelines.plan.plan import resolved_references
 from logloom.pipelines.repair.assembled_outputs import assemble_again
 from logloom.pipelines.repair.units import (
+    REBUILDING,
+    DamagedLog,
     Mended,
     UnitDamage,
     damage_of,
     mend_entries,
-    mend_part,
     mend_statistics,
     mend_unit,
 )
-from logloom.pipelines.verify.against_logs import job_again, task_of
+from logloom.pipelines.verify.against_logs import job_again
 from logloom.pipelines.verify.claims import Finding, output_order, whole_logs
 from logloom.pipelines.verify.verify import (
     Task,
     check_view,
-    damaged_labels,
-    damaged_refusal_lists,
     problems_beside,
     read_parts,
     reading_of,
@@ -58,14 +56,9 @@ from logloom.pipelines.verify.verify import (
 from logloom.pipelines.view import mend_view
 from logloom.recipe import Recipe
 from logloom.recipe.logs import open_options
-from logloom.transforms.build.commit import restore_refusal_list
 from logloom.transforms.build.job import Committed, LogJob
 from logloom.transforms.build.run_note import Announced
-from logloom.transforms.build.statistics_checks import (
-    log_statistics_problem,
-    restore_log_statistics,
-    unit_statistics_problem,
-)
+from logloom.transforms.build.statistics_checks import unit_statistics_problem
 from logloom.transforms.build.unit_checks import assembled_problems
 
 
@@ -149,9 +142,7 @@ def _without_purged(store: Store, manifest: Manifest) -> Manifest:
     if not purged.parts.intersection(manifest.logs.column("part").to_pylist()):
         return manifest
     left = [record for record in manifest.logs if record.part not in purged.parts]
-    assembled = (
-        part for part in manifest.assembled if unit_folder(part.output, part.identity) not in purged.folders
-    )
+    assembled = (part for part in manifest.assembled if part.folder not in purged.folders)
     return dataclasses.replace(manifest, logs=LogRecords.of(left), assembled=tuple(assembled))
 
 
@@ -194,7 +185,9 @@ class _Mending:
         found = [*broken, *lost]
         self._done += [Mended("", "", *one.message.split(": ", 1)) for one in broken if not dry_run]
         if lost and not dry_run:
-            self._mend_parts({one.log_id for one in lost}, output_order(entry for _, entry in entries))
+            names = {one.log_id for one in lost}
+            parts = [(r, PART, n) for r in manifest.logs if r.log_id in names for n in LOG_FILES[PART].of(r)]
+            self._mend_files(parts, entries)
             entries, _ = _readable_entries(store, manifest.logs)
         damaged = self._all([Task(damage_of, (store, *pair, not dry_run)) for pair in entries])
         found += [Finding(d.entry.log_id, d.entry.partition, text) for d in damaged for text in d.problems]
@@ -208,21 +201,14 @@ class _Mending:
             elif not (problems or dry_run):
                 entry = read_assembled(store, part)
                 store.settle_names(name for name, _ in assembled_files(store, part.identity, entry))
-        listings = list(damaged_refusal_lists(store, manifest, manifest.logs))
-        for record, name, problem in listings:
-            found.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
-        if listings and not dry_run:
-            self._mend_refusal_lists({record.log_id: name for record, name, _ in listings}, entries)
-        lost_counts = [one for one in manifest.logs if log_statistics_problem(store, one)]
-        found += [Finding(one.log_id, "", log_statistics_problem(store, one)) for one in lost_counts]
-        if lost_counts and not dry_run:
-            self._mend_log_statistics(lost_counts, entries)
         readable = not (broken or _readable_entries(store, manifest.logs)[1])
         # A link to a file that was damaged and is no more is found wrong only now.
         found += check_view(store, manifest) if readable and not self._done else ()
-        labels = list(damaged_labels(store, manifest, manifest.logs))
-        found += labels
-        self._done += [Mended(one.log_id, "", one.message, WAY_OUT) for one in labels if not dry_run]
+        is_converted = "convert" in manifest.recipe
+        files = [f for r in manifest.logs for f in damaged_files(store, r, is_converted=is_converted)]
+        found += [Finding(one.record.log_id, "", one.problem) for one in files]
+        if files and not dry_run:
+            self._mend_files([(one.record, one.kind, one.name) for one in files], entries)
         found += problems_beside(store, manifest.version)
         if not dry_run:
             self._done += [Mended("", "", store.uri_of(name)) for name in mend_tags(store)]
@@ -291,28 +277,30 @@ class _Mending:
         job = self._job([record for record in records if not closed[record.log_id]])
         return {log_id: why or job for log_id, why in closed.items()}
 
-    def _mend_parts(self, log_ids: set[str], order: Sequence[str]) -> None:
-        records = [record for record in self._manifest.logs if record.log_id in log_ids]
-        builders = self._builders(records)
-        for record in records:
-            builder = builders[record.log_id]
-            why = builder if isinstance(builder, str) else mend_part(builder, record, order)
-            name = self._store.uri_of(f"logs/{record.part}.parquet")
-            self._done.append(Mended(record.log_id, "", name, why))
-
-    def _mend_refusal_lists(
-        self, names: Mapping[str, str], entries: Sequence[tuple[LogRecord, Entry]]
+    def _mend_files(
+        self, files: Sequence[tuple[LogRecord, str, str]], entries: Sequence[tuple[LogRecord, Entry]]
     ) -> None:
-        """Writes the files of some logs again, by log_id."""
-        records = [record for record in self._manifest.logs if record.log_id in names]
-        tasks = {record.log_id: task_of(record) for record in records}
-        for log_id, builder in self._builders(records).items():
-            if isinstance(builder, str):
-                why = builder
-            else:
-                own = [entry for record, entry in entries if record.log_id == log_id]
-                why = restore_refusal_list(builder, tasks[log_id], own, names[log_id])
-            self._done.append(Mended(log_id, "", self._store.uri_of(names[log_id]), why))
+        """Rebuild single files of logs.
+
+        Args:
+            files: each the record that names it, its kind and its name.
+            entries: the units that are known.
+        """
+        records = {record.log_id: record for record, _, _ in files}
+        builders = functools.cache(lambda: self._builders(list(records.values())))
+        outputs = output_order(entry for _, entry in entries)
+        units: dict[str, list[Entry]] = {log_id: [] for log_id in records}
+        for record, entry in entries:
+            if record.log_id in units:
+                units[record.log_id].append(entry)
+        for record, kind, name in files:
+
+            def builder(log_id: str = record.log_id) -> LogJob | str:
+                return builders()[log_id]
+
+            log = DamagedLog(self._store, record, units[record.log_id], outputs, builder)
+            why = REBUILDING[kind](log, name)
+            self._done.append(Mended(record.log_id, "", self._store.uri_of(name), why))
 
     def _mend_units(self, damaged: Sequence[UnitDamage]) -> None:
         made_by = self._made_all()
@@ -333,14 +321,6 @@ class _Mending:
         known = {one.name for one in self._done if not one.why_not}
         self._done += [one for one in self._all(tasks) if one.why_not or one.name not in known]
 
-    def _mend_log_statistics(
-        self, records: Sequence[LogRecord], entries: Sequence[tuple[LogRecord, Entry]]
-    ) -> None:
-        for record in records:
-            own = [entry for other, entry in entries if other.log_id == record.log_id]
-            why = restore_log_statistics(self._store, record, own)
-            self._done.append(Mended(record.log_id, "", self._store.uri_of(statistics_file(record)), why))
-
     def _made_all(self) -> Mapping[str, str]:
         """The software of all versions up to this one; none where they differ, or one can't be read."""
         numbers = [number for number in version_numbers(self._store) if number < self._manifest.version]
@@ -357,7 +337,7 @@ class _Mending:
         try:
             whys = assemble_again(self._store, self._manifest, part, self._all)
         except LogloomError as error:
-            whys = {unit_folder(part.output, part.identity): str(error)}
+            whys = {part.folder: str(error)}
         self._done += [Mended("", part.split, self._store.uri_of(name), why) for name, why in whys.items()]
 
     def _mend_views(self, readable: bool) -> None:

@@ -1,5 +1,6 @@
-"""Repairing single things of a version, each in a process of the pool: units, parts of logs, assembled files.
+"""Repairing single artifacts of a version: units, files that records of logs name, assembled files.
 
+Here: how each is rebuilt; of files that records name the table `REBUILDING`.
 Elsewhere: what is damaged, and the order of things (repair).
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from blake3 import blake3
 
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.catalog.entries import ENTRY, Entry, FileEntry, find_entry, log_part_bytes, read_log_part
+from logloom.io.catalog.inventory import LABELS, PART, REFUSALS, STATISTICS
+from logloom.io.catalog.labels import WAY_OUT
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.storage.metadata import canonical
 from logloom.io.storage.store import Store
@@ -23,11 +26,13 @@ from logloom.pipelines.verify.against_logs import task_of
 from logloom.software import software
 from logloom.transforms.build.assembly.files import described
 from logloom.transforms.build.assembly.plan import assembled_format
+from logloom.transforms.build.commit import restore_refusal_list
 from logloom.transforms.build.job import LogJob, LogTask, opened
 from logloom.transforms.build.partition import derive_entry, rebuild_files
 from logloom.transforms.build.read_back import Reading
 from logloom.transforms.build.statistics_checks import (
     put_statistics,
+    restore_log_statistics,
     restore_unit_statistics,
     unit_statistics_problem,
 )
@@ -213,3 +218,44 @@ def other_software(made_by: Mapping[str, str]) -> str:
         if now.get(name) != version
     ]
     return f" (made with {'; '.join(other)}: repair it with these)" if other else ""
+
+
+# --- single files of logs --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DamagedLog:
+    """A log of which some file is to be rebuilt, and what it can be rebuilt from.
+
+    Attributes:
+        units: of the log; none where its part of the manifest is lost.
+        outputs: in the order of the recipe, as far as it is known.
+        builder: gives the job to build the log with, or why it can't be built.
+    """
+
+    store: Store
+    record: LogRecord
+    units: Sequence[Entry]
+    outputs: Sequence[str]
+    builder: Callable[[], LogJob | str]
+
+
+def _part(log: DamagedLog, name: str) -> str:
+    builder = log.builder()
+    return builder if isinstance(builder, str) else mend_part(builder, log.record, log.outputs)
+
+
+def _refusals(log: DamagedLog, name: str) -> str:
+    builder = log.builder()
+    if isinstance(builder, str):
+        return builder
+    return restore_refusal_list(builder, task_of(log.record), log.units, name)
+
+
+# By the kind of file (see `LOG_FILES`): puts a file of a log back, and gives why it couldn't, or "".
+REBUILDING: dict[str, Callable[[DamagedLog, str], str]] = {
+    PART: _part,
+    STATISTICS: lambda log, name: restore_log_statistics(log.store, log.record, log.units),
+    REFUSALS: _refusals,
+    LABELS: lambda log, name: WAY_OUT,
+}

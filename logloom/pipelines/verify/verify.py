@@ -22,9 +22,9 @@ import numpy as np
 from logloom.errors import DatasetError
 from logloom.interpreter import process_pool
 from logloom.io.catalog.commit_times import time_problems
-from logloom.io.catalog.entries import Entry, FileEntry, read_log_part, unit_folder
+from logloom.io.catalog.entries import Entry, FileEntry, read_log_part
 from logloom.io.catalog.intervals import problems_of
-from logloom.io.catalog.labels import files_named, labels_problem
+from logloom.io.catalog.inventory import STATISTICS, damaged_files, files_named
 from logloom.io.catalog.manifest import Assembled, Manifest, open_root, read_assembled
 from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.removal_notes import are_in, key_of
@@ -39,13 +39,12 @@ from logloom.pipelines.verify.claims import Claims, Finding, manifest_state, who
 from logloom.pipelines.view import view_files
 from logloom.statistics.rows import RowStatistics
 from logloom.transforms.build.assembly.files import assembled_differences
-from logloom.transforms.build.commit import refusal_list_problem
 from logloom.transforms.build.job import Committed, LogJob
 from logloom.transforms.build.read_back import Reading, differences, is_sampled
 from logloom.transforms.build.statistics_checks import (
     columns_held,
     found_entries,
-    log_statistics_problem,
+    statistics_sum_problem,
     unit_statistics_problem,
     unit_statistics_problems,
 )
@@ -180,11 +179,7 @@ class _Checking:
         self._logs, self._sample = sampled_logs(manifest.version, len(manifest.logs), sample)
         self._has_every_log = len(self._logs) == len(manifest.logs)
         self._purged = Purged(store)
-        self.assembled = [
-            part
-            for part in manifest.assembled
-            if unit_folder(part.output, part.identity) not in self._purged.folders
-        ]
+        self.assembled = [part for part in manifest.assembled if part.folder not in self._purged.folders]
         self.num_tasks = len(self.assembled)
         self.units = self.rows = self.bytes = self.purged = 0
         self.made_by: Counter[tuple[tuple[str, str], ...]] = Counter()
@@ -198,12 +193,9 @@ class _Checking:
         claims = Claims(store, manifest)
         for record, units in read_parts(store, self._left(manifest.logs.take(self._logs))):
             self.findings += claims.check(record, None if isinstance(units, Finding) else units)
-            for _, name, problem in damaged_refusal_lists(store, manifest, [record]):
-                self.findings.append(Finding(record.log_id, "", f"{store.uri_of(name)}: {problem}"))
-            self.findings += damaged_labels(store, manifest, [record])
             if isinstance(units, Finding):
                 self.lost.append(units)
-                yield from self._count_again(reading, record, None)
+                yield from self._check_log(reading, record, None)
                 continue
             if self._job is not None:
                 self.findings += check_spans(self._job, record, units)
@@ -257,16 +249,17 @@ class _Checking:
         self.bytes += sum(entry.size for entry in chosen)
         self.num_tasks += len(tasks)
         # Their sum takes a look at each unit of the log, of which the sample of many logs wants a few.
-        yield from self._count_again(reading, record, units if self._has_every_log else chosen)
+        yield from self._check_log(reading, record, units if self._has_every_log else chosen)
         yield from tasks
 
-    def _count_again(
+    def _check_log(
         self, reading: Reading, record: LogRecord, units: Sequence[Entry] | None
     ) -> Iterator[Task]:
-        """Looks at the statistics of a log, and of its units where these are known."""
-        if record.rows:
+        """Check the files that a log's record names, and statistics of its units where these are known."""
+        if any(files_named(record)):
             are_all = units is not None and self._has_every_log
-            yield Task(_check_log_statistics, (reading.store, record, tuple(units or ()), are_all))
+            is_converted = "convert" in self._manifest.recipe
+            yield Task(_check_log_files, (reading.store, record, tuple(units or ()), are_all, is_converted))
             self.num_tasks += 1
 
 
@@ -291,26 +284,6 @@ def sampled_logs(version: int, count: int, sample: str) -> tuple[Sequence[int], 
     of_logs = max(share, _LEAST_LOGS / count)
     chosen = np.random.default_rng(version).choice(count, math.ceil(of_logs * count), replace=False)
     return np.sort(chosen).tolist(), f"sample:{share / of_logs}"
-
-
-def damaged_refusal_lists(
-    store: Store, manifest: Manifest, records: Iterable[LogRecord]
-) -> Iterator[tuple[LogRecord, str, str]]:
-    """Logs whose file of all that was refused is missing or damaged: which file, and what is wrong.
-
-    Those of a conversion's source lie in its root.
-    """
-    for record in () if "convert" in manifest.recipe else records:
-        if found := refusal_list_problem(store, record):
-            yield record, *found
-
-
-def damaged_labels(store: Store, manifest: Manifest, records: Iterable[LogRecord]) -> Iterator[Finding]:
-    """Files with labels of logs that are missing or damaged; those of a conversion lie in another root."""
-    for record in () if "convert" in manifest.recipe else records:
-        for name in files_named(record.catalogue):
-            if problem := labels_problem(store, name):
-                yield Finding(record.log_id, "", f"{store.uri_of(name)}: labels of the log: {problem}")
 
 
 def read_parts(
@@ -375,14 +348,19 @@ def _check_unit(reading: Reading, entry: Entry) -> Iterator[Finding]:
         yield Finding(entry.log_id, entry.partition, problem)
 
 
-def _check_log_statistics(
-    store: Store, record: LogRecord, units: Sequence[Entry], are_all: bool
+def _check_log_files(
+    store: Store, record: LogRecord, units: Sequence[Entry], are_all: bool, is_converted: bool
 ) -> Iterator[Finding]:
     for entry in units:
         if problem := unit_statistics_problem(store, entry):
             yield Finding(record.log_id, entry.partition, problem)
-    if problem := log_statistics_problem(store, record, found_entries(store, units) if are_all else None):
-        yield Finding(record.log_id, "", problem)
+    damaged = list(damaged_files(store, record, is_converted=is_converted))
+    for one in damaged:
+        yield Finding(record.log_id, "", one.problem)
+    if are_all and record.rows and not any(one.kind == STATISTICS for one in damaged):
+        problem = statistics_sum_problem(store, record, found_entries(store, units))
+        if problem:
+            yield Finding(record.log_id, "", problem)
 
 
 def _check_assembled(reading: Reading, part: Assembled) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
 from logloom.io.catalog.commit_times import first_since, is_day, read_times
-from logloom.io.catalog.entries import Entry, read_log_part, unit_folder
+from logloom.io.catalog.entries import Entry, read_log_part
 from logloom.io.catalog.log_statistics import read_statistics
 from logloom.io.catalog.manifest import Manifest, as_laid_out, manifest_at, no_version_at, resolve_version
 from logloom.io.catalog.pages import LogRecord, LogStatus
@@ -204,7 +204,7 @@ def _bytes_of(
 
     sizes.update(dict.fromkeys(new, 0))
     sizes.update(ahead(read, [part for part in new if part not in purged.parts]))
-    folders = ((unit_folder(part.output, part.identity), part.size) for part in manifest.assembled)
+    folders = ((part.folder, part.size) for part in manifest.assembled)
     shared = sum(size for folder, size in folders if folder not in purged.folders)
     return sum(sizes[part] for part in parts) + shared
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, after_commit
 from logloom.io.catalog.assembled_outputs import assembled_files
-from logloom.io.catalog.entries import ENTRY, read_log_part, unit_folder
+from logloom.io.catalog.entries import ENTRY, read_log_part
 from logloom.io.catalog.manifest import Assembled, Manifest, manifest_at, read_assembled, read_manifest
 from logloom.io.catalog.page_merge import merge_records
 from logloom.io.catalog.pages import LogRecord, LogStatus
@@ -141,7 +141,7 @@ def _purged_in(store: Store, logs: LogRecords, assembled: Sequence[Assembled]) -
     """What logs and outputs of a version name that was purged, though it may not have been removed yet."""
     purged = Purged(store)
     names = [f"logs/{part}.parquet" for part in logs.column("part").to_pylist() if part in purged.parts]
-    names += purged.folders.intersection(unit_folder(part.output, part.identity) for part in assembled)
+    names += purged.folders.intersection(part.folder for part in assembled)
     for name in sorted(names):
         yield f"{store.uri_of(name)}: was purged meanwhile; go back once more"
 
@@ -169,7 +169,7 @@ def missing_from(
     for found in ahead(lost, parts, threads=8):
         yield from found
     for part in assembled:
-        if part in newest.assembled or unit_folder(part.output, part.identity) in purged.folders:
+        if part in newest.assembled or part.folder in purged.folders:
             continue
         try:
             for place, file in assembled_files(store, part.identity, read_assembled(store, part)):

@@ -19,6 +19,7 @@ from blake3 import blake3
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, StorageError
 from logloom.io.catalog.commit_times import clock, write_times
 from logloom.io.catalog.entries import Entry, read_log_part, write_log_part
+from logloom.io.catalog.inventory import LOG_FILES, REFUSALS
 from logloom.io.catalog.log_statistics import of_units, write_statistics
 from logloom.io.catalog.manifest import Assembled, Manifest
 from logloom.io.catalog.manifest_digest import write_digest
@@ -209,18 +210,7 @@ def _reasons(store: Store, lines: list[str]) -> tuple[str, ...]:
 def _listing(lines: Iterable[str]) -> tuple[str, bytes]:
     """The file that lists all refusals of a log, named by its content."""
     data = "".join(f"{line}\n" for line in lines).encode()
-    return f"logs/{blake3(data).hexdigest()}.refused.txt", data
-
-
-def refusal_list_problem(store: Store, record: LogRecord) -> tuple[str, str] | None:
-    """The file that lists what was refused of a log, and what is wrong with it; None where nothing is."""
-    name = record.refusal_list
-    if not name:
-        return None
-    if (data := store.read_if_there(name)) is None:
-        return name, "missing"
-    is_whole = f"logs/{blake3(data).hexdigest()}.refused.txt" == name
-    return None if is_whole else (name, "its bytes changed")
+    return LOG_FILES[REFUSALS].name(blake3(data).hexdigest()), data
 
 
 def restore_refusal_list(job: LogJob, log: LogTask, entries: Sequence[Entry], name: str) -> str:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from logloom.errors import DatasetError
 from logloom.io.catalog.assembled_outputs import AssembledEntry, PortionEntry
 from logloom.io.catalog.entries import ENTRY, Entry, read_log_part, unit_folder
-from logloom.io.catalog.labels import files_named
-from logloom.io.catalog.manifest import Assembled, manifest_at, read_assembled
+from logloom.io.catalog.inventory import files_named
+from logloom.io.catalog.manifest import Assembled, folders_of, manifest_at, read_assembled
 from logloom.io.catalog.pages import shard_file
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.removal_notes import Removals, are_in
@@ -102,9 +102,8 @@ def taken_portion(job: Target, output: str, identity: str) -> PortionEntry | Non
 
 def refresh_assembled(job: Target, identity: str, entry: AssembledEntry) -> bool:
     """As `refresh`, for an assembled output that lies finished, and its portions."""
-    known = portions_of_parent(job, entry.output)
-    names = [identity, *(p.identity for p in entry.portions if p.identity not in known)]
-    return refresh(job.store, (unit_folder(entry.output, name) for name in names))
+    known = {unit_folder(entry.output, name) for name in portions_of_parent(job, entry.output)}
+    return refresh(job.store, (folder for folder in entry.folders(identity) if folder not in known))
 
 
 # --- right before the commit ----------------------------------------------------------------------------
@@ -143,9 +142,7 @@ def _named(
 ) -> Iterator[_Named]:
     store = job.store
     for record in made:
-        digests = filter(None, [record.part, record.statistics])
-        parquet = (f"logs/{digest}.parquet" for digest in digests)
-        for name in filter(None, [record.refusal_list, *parquet, *files_named(record.catalogue)]):
+        for name in sorted(files_named(record)):
             yield record.log_id, name, functools.partial(store.exists, name)
         with contextlib.suppress(DatasetError):  # the part's own line says that it is gone
             for entry in read_log_part(store, record.part) if record.part else ():
@@ -157,12 +154,10 @@ def _named(
     of_parent = {part.identity for part in job.assembled}
     for part in assembled:
         if part.identity not in of_parent:
-            folder = unit_folder(part.output, part.identity)
-            yield part.output, folder, functools.partial(_has_assembled, store, part)
-            with contextlib.suppress(DatasetError):
-                for shared in read_assembled(store, part).portions:
-                    has = functools.partial(_has_portion, job, part.output, shared.identity)
-                    yield part.output, unit_folder(part.output, shared.identity), has
+            yield part.output, part.folder, functools.partial(_has_assembled, store, part)
+            with contextlib.suppress(DatasetError):  # the output's own line says that it is gone
+                for folder in folders_of(store, part)[1:]:
+                    yield part.output, folder, functools.partial(_has_portion, job, folder)
 
 
 def _has_unit(store: Store, entry: Entry) -> bool:
@@ -175,9 +170,10 @@ def _has_assembled(store: Store, part: Assembled) -> bool:
         files = read_assembled(store, part).files
     except DatasetError:
         return False
-    sizes = store.sizes(unit_folder(part.output, part.identity))
+    sizes = store.sizes(part.folder)
     return all(sizes.get(file.name) == file.size for file in files)
 
 
-def _has_portion(job: Target, output: str, identity: str) -> bool:
+def _has_portion(job: Target, folder: str) -> bool:
+    _, output, identity = folder.split("/")
     return finished_portion(job, output, identity) is not None

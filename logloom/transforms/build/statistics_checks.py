@@ -14,7 +14,8 @@ from blake3 import blake3
 
 from logloom.errors import DatasetError
 from logloom.io.catalog.entries import ENTRY, Entry, find_entry
-from logloom.io.catalog.log_statistics import noted, of_units, read_statistics, statistics_file, statistics_in
+from logloom.io.catalog.inventory import LOG_FILES, STATISTICS
+from logloom.io.catalog.log_statistics import noted, of_units, read_statistics, statistics_in
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.formats.registry import format_named
 from logloom.io.storage.metadata import canonical
@@ -95,21 +96,19 @@ def unit_statistics_problems(store: Store, entry: Entry, counted: Statistics) ->
         yield f"{place}: its statistics aren't those of its rows in column {', '.join(other)}"
 
 
-def log_statistics_problem(store: Store, record: LogRecord, entries: Iterable[Entry] | None = None) -> str:
-    """What is wrong with the statistics of a log; "" where they are whole, and where it has no rows.
+def statistics_sum_problem(store: Store, record: LogRecord, entries: Iterable[Entry]) -> str:
+    """Why the statistics of a log, whose file is whole, aren't the sum of its units'; "" where they are.
 
     Args:
-        entries: of its units, from their folders, to be held against them.
+        entries: of its units, from their folders.
     """
-    if not record.rows:
-        return ""
     try:
-        found = read_statistics(store, record)
-        merged = None if entries is None else of_units(store, entries)
+        found, merged = read_statistics(store, record), of_units(store, entries)
     except DatasetError as error:
         return str(error).rpartition(";")[0] or str(error)
     if merged is not None and merged != found:
-        return f"{store.uri_of(statistics_file(record))}: not the sum of what its units' entries say"
+        (name,) = LOG_FILES[STATISTICS].of(record)
+        return f"{store.uri_of(name)}: not the sum of what its units' entries say"
     return ""
 
 
@@ -168,5 +167,5 @@ def restore_log_statistics(store: Store, record: LogRecord, units: Sequence[Entr
     data = merged.to_bytes(record.log_id)
     if blake3(data).hexdigest() != record.statistics:
         return "counted again they have other bytes"
-    store.replace(statistics_file(record), data, read_only=True)
+    store.replace(LOG_FILES[STATISTICS].name(record.statistics), data, read_only=True)
     return ""

@@ -214,7 +214,7 @@ def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
 
 def assembled_problems(store: Store, part: Assembled) -> Iterator[str]:
     """Says what of an assembled output differs from what the manifest promises, by digests."""
-    folder = unit_folder(part.output, part.identity)
+    folder = part.folder
     try:
         entry = read_assembled(store, part)
     except DatasetError as error:

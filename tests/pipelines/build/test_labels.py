@@ -15,7 +15,7 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import InputError, RecipeError, UsageError
-from logloom.io.catalog.labels import files_named
+from logloom.io.catalog.inventory import LABELS, LOG_FILES, files_named
 from logloom.io.catalog.manifest import entries_of, read_manifest
 from logloom.io.storage.store import Store
 from logloom.pipelines.gc.gc import collect_garbage
@@ -364,7 +364,7 @@ def test_units_of_time_come_from_the_columns_name_or_type(place):
 
 def label_files(root, version="latest"):
     store = Store.at(str(root))
-    return {name for log in read_manifest(store, version).logs for name in files_named(log.catalogue)}
+    return {name for log in read_manifest(store, version).logs for name in LOG_FILES[LABELS].of(log)}
 
 
 def test_gc_keeps_the_labels_of_versions_and_removes_those_of_builds_that_failed(place):
@@ -421,8 +421,7 @@ def test_a_purge_takes_along_what_builds_that_never_committed_left_of_its_log(pl
     build_at(recipe(place), place / "killed")
     left = {}
     for record in read_manifest(Store.at(str(place / "killed"))).logs:
-        digests = (record.part, record.statistics)
-        left[record.log_id] = [*files_named(record.catalogue), *(f"logs/{d}.parquet" for d in digests)]
+        left[record.log_id] = files_named(record)
         for name in left[record.log_id]:
             assert record.log_id == "c" or not (root / name).exists()
             shutil.copy(place / "killed" / name, root / name)
@@ -435,7 +434,7 @@ def test_a_purge_takes_along_what_builds_that_never_committed_left_of_its_log(pl
 def test_a_purge_takes_the_labels_of_its_log_and_of_its_time_along(place):
     root = place / "root"
     build_at(recipe(place), root)
-    of = {log.log_id: files_named(log.catalogue) for log in read_manifest(Store.at(str(root))).logs}
+    of = {log.log_id: LOG_FILES[LABELS].of(log) for log in read_manifest(Store.at(str(root))).logs}
     assert purge(str(root), ["b"]).is_proven
     assert not (root / of["b"][0]).exists()
     assert (root / of["a"][0]).exists()
@@ -444,7 +443,7 @@ def test_a_purge_takes_the_labels_of_its_log_and_of_its_time_along(place):
 def test_labels_of_erased_time_are_kept_nowhere(place):
     root = place / "root"
     build_at(recipe(place), root)
-    (old,) = next(files_named(log.catalogue) for log in read_manifest(Store.at(str(root))).logs)
+    (old,) = next(LOG_FILES[LABELS].of(log) for log in read_manifest(Store.at(str(root))).logs)
     assert purge(str(root), [], [ErasedTime("a", START, START + SECOND)]).is_proven
     assert not (root / old).exists()
     build_at(recipe(place), root)
@@ -452,7 +451,7 @@ def test_labels_of_erased_time_are_kept_nowhere(place):
     held = {int(row["timestamp"]): len(row["objects"]) for row in rows if row["log_id"] == "a"}
     assert min(held) == START + SECOND
     assert sum(held.values()) == 30
-    (new,) = next(files_named(log.catalogue) for log in read_manifest(Store.at(str(root))).logs)
+    (new,) = next(LOG_FILES[LABELS].of(log) for log in read_manifest(Store.at(str(root))).logs)
     assert np.int64(START).tobytes() not in (root / new).read_bytes()
     assert not any("match no row" in line for line in reasons(root)["a"])
     assert verify(str(root), against_logs=True, num_workers=1).findings == ()

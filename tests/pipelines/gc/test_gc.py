@@ -19,6 +19,7 @@ from logloom.errors import CommitConflictError, DatasetError, ReadBackError, Sto
 from logloom.io.catalog import commit_times, removal_notes
 from logloom.io.catalog.commit_times import write_times
 from logloom.io.catalog.entries import ENTRY, FAN_OUT, read_log_part, unit_names, write_log_part
+from logloom.io.catalog.inventory import Holdings, unit_keys
 from logloom.io.catalog.manifest import as_laid_out, open_root, read_manifest, resolve_version
 from logloom.io.catalog.page_merge import write_records
 from logloom.io.catalog.pages import shard_file
@@ -38,7 +39,7 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
 from logloom.pipelines.gc import gc, removal
 from logloom.pipelines.gc.gc import collect_garbage
-from logloom.pipelines.gc.retention import Needed, kept_versions, unit_keys
+from logloom.pipelines.gc.retention import kept_versions
 from logloom.pipelines.plan import next_version
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.purge.purge import purge
@@ -672,8 +673,8 @@ def test_units_of_other_names_have_other_keys():
     names = [blake3(b"%d" % number).hexdigest()[:32] for number in range(1000)]
     names += ["", "0", " " * 32, "é" * 32, "0" * 31, "0" * 33]
     assert len(set(unit_keys("tar", names).tolist())) == len(names)
-    assert Needed(np.sort(unit_keys("tar", names)), are_known=True).has_units("tar", names[:3]).all()
-    assert not Needed(np.sort(unit_keys("tar", names)), are_known=True).has_units("zarr", names).any()
+    assert Holdings(np.sort(unit_keys("tar", names)), knows_logs=True).has_units("tar", names[:3]).all()
+    assert not Holdings(np.sort(unit_keys("tar", names)), knows_logs=True).has_units("zarr", names).any()
 
 
 def test_a_folder_of_others_is_left_alone_whatever_its_folders_are_called(tmp_path):

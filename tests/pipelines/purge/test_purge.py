@@ -11,7 +11,7 @@ import pytest
 import logloom.datasets
 from logloom.demo import make_drives
 from logloom.errors import BesideError, DatasetError, PurgedError, UsageError
-from logloom.io.catalog import removal_notes
+from logloom.io.catalog import inventory, removal_notes
 from logloom.io.catalog.entries import read_log_part
 from logloom.io.catalog.manifest import as_laid_out, read_assembled, read_manifest
 from logloom.io.catalog.page_merge import write_records
@@ -22,7 +22,6 @@ from logloom.io.storage.metadata import canonical
 from logloom.io.storage.store import Store
 from logloom.pipelines import status
 from logloom.pipelines.build.build import build
-from logloom.pipelines.gc import retention
 from logloom.pipelines.gc.gc import collect_garbage
 from logloom.pipelines.plan.logs import PlanLogs
 from logloom.pipelines.plan.next_version import Before
@@ -131,15 +130,15 @@ def test_gc_goes_on_after_a_purge(store):
 
 
 def test_gc_goes_on_where_a_log_that_it_is_about_to_read_is_purged(store, monkeypatch):
-    read, done = retention.read_log_part, []
+    read, done = inventory.read_log_part, []
 
     def meanwhile(*arguments, **options):
-        monkeypatch.setattr(retention, "read_log_part", read)
+        monkeypatch.setattr(inventory, "read_log_part", read)
         done.append(purge(str(store.local), ["b"]))
         return read(store, part_of_b)
 
     part_of_b = read_manifest(store).logs.find("b").part
-    monkeypatch.setattr(retention, "read_log_part", meanwhile)
+    monkeypatch.setattr(inventory, "read_log_part", meanwhile)
     assert not collect_garbage(str(store.local)).amounts
     assert done[0].is_proven
     assert finished_unit(store, made_up_unit("a"))

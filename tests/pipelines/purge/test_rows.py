@@ -8,7 +8,7 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import PurgedError, UsageError
-from logloom.io.catalog.log_statistics import statistics_file
+from logloom.io.catalog.inventory import LOG_FILES, PART, STATISTICS
 from logloom.io.catalog.manifest import as_laid_out, read_manifest
 from logloom.io.catalog.page_merge import write_records
 from logloom.io.catalog.tombstones import Tombstone, digest_of_log
@@ -117,9 +117,10 @@ def test_statistics_that_came_out_the_same_stay_with_what_was_built_since(erased
     first, second = (next(iter(read_manifest(store, number).logs)) for number in (1, 2))
     assert first.log_id == second.log_id == time.log
     found = Found(store, [], [time])
-    assert (found.of(time.log), found.files()) == ([first], [statistics_file(first)])
+    part = LOG_FILES[PART].name(first.part)
+    assert (found.of(time.log), found.files()) == ([first], [*LOG_FILES[STATISTICS].of(first), part])
     found.records[1] = [dataclasses.replace(first, statistics=second.statistics)]
-    assert found.files() == []
+    assert found.files() == [part]
 
 
 def test_a_plan_from_before_a_purge_of_a_log_that_stays_is_refused(erased, tmp_path):

@@ -12,7 +12,8 @@ import pytest
 import logloom.datasets
 from logloom.errors import DatasetError, PurgedError
 from logloom.io.catalog.entries import ENTRY, read_log_part
-from logloom.io.catalog.log_statistics import noted, read_statistics, statistics_file
+from logloom.io.catalog.inventory import LOG_FILES, STATISTICS
+from logloom.io.catalog.log_statistics import noted, read_statistics
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.storage.metadata import canonical
 from logloom.io.storage.store import Store
@@ -109,6 +110,11 @@ def entry_path(root, record):
     store = Store.at(str(root))
     unit = next(one for one in read_log_part(store, record.part) if one.rows)
     return next(root.glob(f"parts/{unit.output}/*/{unit.identity}/{ENTRY}"))
+
+
+def statistics_file(record):
+    (name,) = LOG_FILES[STATISTICS].of(record)
+    return name
 
 
 @pytest.mark.parametrize("broken", ["", "no base64", noted(Statistics({}))[:-40], "another unit's"])
