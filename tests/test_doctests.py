@@ -59,6 +59,7 @@ PURE = present(
         "logloom.transforms.rows.row_splits",
         "logloom.transforms.rows.ticks",
         "logloom.query.bounds",
+        "logloom.query.where",
         "logloom.windows",
         "logloom.text",
     ]

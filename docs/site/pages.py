@@ -184,7 +184,9 @@ def _exists(module: str) -> bool:
 def _names(title: str, about: str, modules: dict[str, list[str]]) -> str:
     """The reference of some names of some modules."""
     found = [f"# {title}\n\n{about}\n"]
-    for module, names in modules.items() if _exists(module):
+    for module, names in modules.items():
+        if not _exists(module):
+            continue
         shown = "".join(f"::: {module}.{name}\n{NAME_OPTIONS}\n\n" for name in names)
         found.append(f"## {module}\n\n{shown}")
     return "\n".join(found)

@@ -236,11 +236,8 @@ def convert(
     given: dict[str, Any] = {"columns": names, "on_error": on_error, "storage_options": storage_options}
     processes = workers or len(os.sched_getaffinity(0))
     rows = open_source(os.fspath(source), kind=kind, output=output, num_workers=processes, **given)
-    given |= {
-        "options": options,
-        "limit": limit,
-        "settings": BuildSettings(verify=verify, labels=labels or {}),
-    }
+    settings = BuildSettings(verify=verify, labels=labels or {})
+    given |= {"options": options, "limit": limit, "settings": settings}
 
     def run(root: str, view: str) -> Built:
         make_plan = partial(plan_convert, rows, root, format, **given)

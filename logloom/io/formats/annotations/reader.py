@@ -74,9 +74,10 @@ class AnnotationReader(RowSource):
     def scan(
         self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """
+        """Return rows [start, stop) in order, in blocks.
+
         Raises:
-            AnnotationError: an info is no value of JSON.
+            AnnotationError: an info is not a JSON value.
         """
         step = max(1, max_bytes // 4096)
         for _, begin, end in self.stretches.between(start, stop):
