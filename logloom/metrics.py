@@ -6,7 +6,9 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from logloom.values import dataclass
 
 
 @dataclass

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from PIL import Image

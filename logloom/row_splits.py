@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.digests import share_of
 from logloom.schema import ColumnType, Schema
+from logloom.values import dataclass
 
 COLUMN = "split"  # of the rows that a build splits: the name of each row's split
 NEAR = -1  # the label of rows in no split as they are nearer than the gap to another split's cell

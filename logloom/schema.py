@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
 from logloom.text import near_to, shortened
+from logloom.values import dataclass
 
 COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 RESERVED_NAMES = frozenset({"log_id", "timestamp", "refs", "meta"})

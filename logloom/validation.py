@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, PlainSerializer, Tag, ValidationError
 
 from logloom.text import shortened
+from logloom.values import dataclass
 
 _One = TypeVar("_One")
 _Keys = TypeVar("_Keys")

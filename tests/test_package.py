@@ -34,6 +34,7 @@ WITH_BEAM = (
 VALUES = (
     *(
         "uris",
+        "values",
         "text",
         "caching",
         "markup",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +24,7 @@ from logloom.cli.terminal.output import (
 )
 from logloom.errors import UsageError
 from logloom.text import counted, human_bytes
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

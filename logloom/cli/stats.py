@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +25,7 @@ from logloom.cli.terminal.output import (
     print_message,
     print_table,
 )
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.datasets.splits.split import Nearest

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

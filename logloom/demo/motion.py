@@ -8,10 +8,12 @@ in radians, counter-clockwise from the x axis.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from logloom.values import dataclass
 
 LIGHTS = (("light-1", 90.0, 0.0), ("light-2", 210.0, 4.0))  # id, x, seconds into its cycle
 LIGHT_COLOURS = ("red", "yellow", "green")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from logloom.demo import messages
 from logloom.demo.motion import World
 from logloom.extras import needed
+from logloom.values import dataclass
 
 FIRST_DRIVE = 1_767_171_600 * 10**9  # ns since the epoch: a New Year's Eve morning; drives are an hour apart
 HOUR = 3600 * 10**9

@@ -14,7 +14,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from logloom.blocks import Block
@@ -38,6 +38,7 @@ from logloom.io.storage.disk import paths_below
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
+from logloom.values import dataclass
 
 with beam_needed():
     import apache_beam as beam

@@ -14,7 +14,7 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from logloom import parts
 from logloom.errors import DatasetError, LogloomError, StorageError
@@ -37,6 +37,7 @@ from logloom.transforms.build.run_note import (
     note_file,
     note_silence,
 )
+from logloom.values import dataclass
 
 LOOK_EVERY = 5.0  # seconds
 UNANSWERED_FOR = 60.0  # seconds, until nobody waits for an engine any more

@@ -14,7 +14,6 @@ import pathlib
 import shlex
 import shutil
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 
 from logloom.errors import DatasetError, UsageError, after_commit
 from logloom.io.catalog.assembled_outputs import assembled_files
@@ -31,6 +30,7 @@ from logloom.io.storage.threads import ahead
 from logloom.row_splits import COLUMN
 from logloom.text import OnMessage, near_to
 from logloom.transforms.build.unit_checks import check_file
+from logloom.values import dataclass
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
 _COPIERS = 16  # threads; they wait for the store

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,6 +52,7 @@ from logloom.query.where import (
 )
 from logloom.query.where import evaluate as evaluate_row
 from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
+from logloom.values import dataclass
 from logloom.windows import run_numbers
 
 Ints = NDArray[np.int64]

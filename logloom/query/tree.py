@@ -5,10 +5,10 @@ Elsewhere: their text (grammar), evaluation (where, bounds).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from logloom.caching import cached_property
+from logloom.values import dataclass
 
 # `at`: the position of a node's first character in the text, for messages.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
@@ -41,6 +40,7 @@ from logloom.query.tree import (
 )
 from logloom.schema import STRING, ColumnType
 from logloom.text import near_to
+from logloom.values import dataclass
 
 Mask = NDArray[np.bool_]
 Kind = Literal["number", "text", "truth"]

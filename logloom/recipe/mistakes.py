@@ -8,7 +8,7 @@ Elsewhere: finding them (model, checks, logloom.transforms.rows.plan.resolve), w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from logloom.errors import RecipeError
 from logloom.text import near_to
 from logloom.validation import YAML, InvalidPartsError, Path, describe, describe_value, dotted
+from logloom.values import dataclass
 
 MAX_LISTED = 100
 # Steps that pydantic adds to a path: the chosen member of a union, the key of a mapping.

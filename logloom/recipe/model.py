@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -51,6 +51,7 @@ from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
 from logloom.uris import chained, is_local, shown
 from logloom.validation import OneOrKeys
+from logloom.values import dataclass
 
 MAX_FILE_BYTES = 16 << 20
 

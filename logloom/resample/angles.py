@@ -12,7 +12,6 @@ Elsewhere: interpolating angles (kernels), suggestions (logloom.transforms.sugge
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.resample.kernels import TURN
+from logloom.values import dataclass
 
 TURNS: Mapping[str, float] = MappingProxyType({"rad": TURN, "deg": 360.0})
 MAX_NUMBERS = 16  # of a value; longer ones are hardly angles

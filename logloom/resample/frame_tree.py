@@ -21,7 +21,6 @@ known at all times within `cache` of its stamp. Times are int64 nanoseconds sinc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from logloom.resample.kernels import NAN, Floats
 from logloom.resample.poses import IDENTITY, along, arcs, compose, inverse
+from logloom.values import dataclass
 
 Times = NDArray[np.int64]
 Indices = NDArray[np.intp]

@@ -9,7 +9,6 @@ Elsewhere: arithmetic (kernels), applying a policy (logloom.transforms.rows.resa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from logloom.blocks import Array
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME
 from logloom.resample import kernels
 from logloom.resample.kernels import Floats
+from logloom.values import dataclass
 
 Times = NDArray[np.int64]
 Indices = NDArray[np.intp]

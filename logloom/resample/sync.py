@@ -17,7 +17,6 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME
 from logloom.resample.policies import Indices, Mask, Times, shifted
+from logloom.values import dataclass
 
 MAX_TOPICS = 16  # distances of as many messages sum up within int64
 _FAR = 1 << 61  # further than any recipe's `within`; twice it fits in int64

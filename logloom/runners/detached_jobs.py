@@ -8,9 +8,8 @@ Elsewhere: asking (`detached` of each engine), jobs that a command watches (a mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from logloom import parts
+from logloom.values import dataclass
 
 # Of all engines; all other states are of a job that still runs.
 OVER = {"finished": "done", "done": "done", "drained": "done", "failed": "failed"}

@@ -12,7 +12,7 @@ import pickle
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from logloom.errors import portable
 from logloom.metrics import CollectedMetrics, collected, merge
 from logloom.runners.engine import JobFailedError
 from logloom.text import WAITING_LOG
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.runners.fork_server import Forked, ForkServer

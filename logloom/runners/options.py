@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from logloom import parts
 from logloom.errors import UsageError
+from logloom.values import dataclass
 
 ENVIRONMENTS = ("local", "external", "process", "docker")
 _CONFIGS = {

@@ -10,9 +10,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from logloom.errors import UsageError
+from logloom.values import dataclass
 
 _PREFIX = "logloom-engine-"
 _LOCKED_WITHIN = 60.0  # seconds after it was made; a younger folder may not be locked yet

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -19,6 +18,7 @@ from logloom.errors import DatasetError
 from logloom.statistics.exact_sums import FLOAT_BITS, Dyadic
 from logloom.statistics.series import Lane, Numbers, Texts, merged_lanes, texts_known
 from logloom.statistics.value_counts import CELLS, MAX_LEVEL, NO_CELLS, Cells, end_of
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,12 +10,13 @@ import math
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from logloom.values import dataclass
 
 CHUNK = 4096  # values that are summed at once: 2**12 products of 2**40 stay below 2**53
 FLOAT_BITS = 1024  # finite floats are below 2**1024

@@ -9,7 +9,7 @@ lanes of rows (logloom.statistics.rows), the summary for people (logloom.statist
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from logloom.statistics.exact_sums import CHUNK, Dyadic, slow_sums, sums_of
 from logloom.statistics.value_counts import NO_CELLS, Cells, cells_of, floats_of, keys_of, merged_cells
+from logloom.values import dataclass
 
 MAX_TEXTS = 256  # limit of different ones that are counted
 MAX_TEXT = 256  # characters of one

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from logloom.statistics.columns import LENGTHS, ROWS, Key, Statistics
 from logloom.statistics.exact_sums import Dyadic, mean_of, std_of
 from logloom.statistics.series import Lane, Numbers, Texts
 from logloom.statistics.value_counts import Cells
+from logloom.values import dataclass
 
 PERCENTS = (1, 10, 50, 90, 99)
 MAX_BINS = 64  # of a histogram

@@ -17,11 +17,12 @@ order. Cells of negative values mirror those of their magnitudes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from logloom.values import dataclass
 
 CELLS = 512
 _STEP = 4

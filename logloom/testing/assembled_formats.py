@@ -12,7 +12,7 @@ import pathlib
 import pickle
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from logloom.io.storage.store import Store
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.formats import FormatContract
 from logloom.testing.processes import without_beam
+from logloom.values import dataclass
 
 _ROWS = 12
 _DAMAGED_FILES = 12

@@ -11,7 +11,6 @@ import itertools
 import pathlib
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +29,7 @@ from logloom.schema import Schema
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.processes import in_fork, in_threads, without_beam
 from logloom.testing.rows import SCHEMA, TYPES, assert_equal_rows, cut, random_block, rows_in
+from logloom.values import dataclass
 
 COVERED = "covered.column"
 _ROWS = 7

@@ -11,7 +11,7 @@ import pathlib
 import pickle
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from logloom.io.logs.opening import HEAD_BYTES, Kind, kind_named, open_log
 from logloom.schema import ColumnType
 from logloom.testing.damage import FAULTS, FailingStore, cuts_of, files_in, flips_of, names, replaced, sampled
 from logloom.testing.processes import in_fork, in_threads, without_beam
+from logloom.values import dataclass
 
 _DAMAGED_FILES = 4
 Row = tuple[int, tuple[bytes, ...]]  # log time, and the bytes of each value

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from logloom.io.storage.step_times import step
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.runners import RunnerOptions, Size

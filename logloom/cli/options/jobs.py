@@ -9,7 +9,6 @@ import enum
 import pathlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -19,6 +18,7 @@ from logloom.cli.terminal.output import Json, StorageOption, Verify, print_json,
 from logloom.errors import BesideError, OvertakenError, UsageError
 from logloom.io.storage.step_times import step
 from logloom.text import OnMessage, counted, human_bytes, ignore_message
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.pipelines.build.result import Built

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +18,7 @@ from logloom.cli.terminal.output import (
     print_message,
 )
 from logloom.extras import without_collection
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.pipelines.plan.build_plan import BuildPlan

@@ -9,11 +9,11 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.storage.store import Store
+from logloom.values import dataclass
 
 DATA_FOLDER_VARIABLE = "L5KIT_DATA_FOLDER"
 

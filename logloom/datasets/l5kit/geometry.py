@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from logloom.blocks import Array
 from logloom.caching import cached_property
 from logloom.datasets.l5kit.config import pair, setting
 from logloom.errors import UsageError
+from logloom.values import dataclass
 
 MAX_RASTER_PIXELS = 1 << 26
 EARTH_RADIUS_M = 6378137.0

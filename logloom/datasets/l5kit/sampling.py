@@ -8,7 +8,6 @@ Histories start at the current frame and run back; steps that are missing are 0,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +29,7 @@ from logloom.datasets.l5kit.geometry import (
 from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import UsageError
 from logloom.io.formats.l5kit import TL_FACE_DTYPE
+from logloom.values import dataclass
 
 ByFrame = list[Array]  # an array for each frame, from the current one back
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array
 from logloom.datasets.l5kit.geometry import Matrix, geodetic_to_ecef
 from logloom.errors import DatasetError
+from logloom.values import dataclass
 
 LANE_POINTS = 20
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

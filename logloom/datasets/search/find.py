@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +31,7 @@ from logloom.io.rows.log_ranges import Ints
 from logloom.io.storage.store import Store
 from logloom.query.bounds import shifted, stretches
 from logloom.schema import MAX_TIME
+from logloom.values import dataclass
 
 
 class Interval(NamedTuple):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from logloom.query import bounds as wb
 from logloom.query.tree import Quantified, Saved
 from logloom.query.where import Categories, Filter, Mask, parse
 from logloom.schema import COLUMN_NAME, STRING, TIMESTAMP, ColumnType
+from logloom.values import dataclass
 from logloom.windows import run_starts
 
 if TYPE_CHECKING:

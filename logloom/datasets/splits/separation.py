@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from logloom.datasets import opening
@@ -22,6 +22,7 @@ from logloom.io.formats.registry import by_preference, format_named, options_of
 from logloom.io.storage.store import Store
 from logloom.row_splits import left_out_of
 from logloom.schema import Schema
+from logloom.values import dataclass
 
 Options = Mapping[str, Any] | None
 

@@ -23,7 +23,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO
 
 from logloom.datasets.tar.decoders import clsdecode, imdecode, jsondecode
@@ -51,6 +51,7 @@ from logloom.errors import UsageError
 from logloom.io.formats.tar.stream import decompressed, open_stream, stream_samples
 from logloom.io.storage.braces import braceexpand
 from logloom.io.storage.locks import Lock
+from logloom.values import dataclass
 
 __all__ = [
     "DatasetDescriptor",

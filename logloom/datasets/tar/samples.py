@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.datasets.tar.handlers import Handler, handler_of
 from logloom.errors import DatasetError
+from logloom.values import dataclass
 
 Sample = dict[str, Any]
 

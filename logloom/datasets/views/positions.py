@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from logloom.digests import digest_of
 from logloom.errors import UsageError
 from logloom.io.rows.log_ranges import Stretches
+from logloom.values import dataclass
 from logloom.windows import rows_around, run_starts, whole_windows
 
 Ints = NDArray[np.int64]

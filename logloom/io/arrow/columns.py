@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from logloom.blocks import Array, Ragged, Values, fill_missing
 from logloom.errors import UsageError
 from logloom.io.rows.inference.types import RawColumn
 from logloom.schema import BYTES, STRING, ColumnType
+from logloom.values import dataclass
 
 _NAT = np.iinfo(np.int64).min  # numpy's missing time, as int64
 _NULL_WITHIN = "a null within a list or struct"

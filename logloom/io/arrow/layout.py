@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from logloom.io.arrow.columns import typed_values
 from logloom.io.arrow.images import FORMS, IMAGE, image_array, image_problem, image_values
 from logloom.io.storage.metadata import ChosenColumns, canonical, checked, parsed
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema, check_column_name
+from logloom.values import dataclass
 
 LOG_ID, TIME = "log_id", "timestamp"
 _KEYS = {LOG_ID: STRING, TIME: TIMESTAMP}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Annotated, Any, TypeVar
 
 from blake3 import blake3
@@ -27,6 +27,7 @@ from logloom.io.storage.metadata import STRICT, Count, FileName, Name, Text, can
 from logloom.io.storage.store import Store
 from logloom.io.storage.stored_files import PLACES
 from logloom.io.storage.threads import ahead
+from logloom.values import dataclass
 
 T = TypeVar("T")
 PORTIONS = "portions.json"  # beside the entry of an assembled output that has some

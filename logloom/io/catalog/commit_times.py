@@ -19,7 +19,7 @@ import datetime
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.tags import Version
@@ -27,6 +27,7 @@ from logloom.io.storage.metadata import STRICT, Count, checked, parsed, sealed, 
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.text import human_time, some_of
+from logloom.values import dataclass
 
 CLOCKS_APART_S = 300  # by which clocks of machines that are set may differ
 _SET_SINCE = 1_577_836_800  # 2020: an earlier time is that of a clock that nobody set

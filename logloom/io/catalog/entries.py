@@ -21,7 +21,7 @@ import pathlib
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import numpy as np
@@ -50,6 +50,7 @@ from logloom.io.storage.step_times import step
 from logloom.io.storage.store import Store
 from logloom.io.storage.stored_files import UNITS
 from logloom.text import counted
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

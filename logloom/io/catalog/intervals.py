@@ -15,7 +15,7 @@ import functools
 import io
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from logloom.io.storage.metadata import STRICT, Count, Text, canonical, checked,
 from logloom.io.storage.store import Store
 from logloom.query.grammar import INTERVALS as NAME
 from logloom.text import near_to
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,6 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +35,7 @@ from logloom.io.catalog.tombstones import Purged
 from logloom.io.storage.metadata import canonical
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

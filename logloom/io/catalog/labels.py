@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from blake3 import blake3
@@ -30,6 +29,7 @@ from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.metadata import STRICT, Count, Unicode, canonical, checked, parsed
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
+from logloom.values import dataclass
 
 MAGIC = b"LLLABEL1"
 KEPT_BYTES = 64 << 20  # of labels read last: partitions of a log follow each other

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from logloom.io.storage.metadata import STRICT, Int64, Name, Unicode, canonical, checked, parsed
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

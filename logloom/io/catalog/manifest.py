@@ -22,7 +22,7 @@ import functools
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -51,6 +51,7 @@ from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
 from logloom.text import near_to
+from logloom.values import dataclass
 
 FORMAT = 1
 _DIGITS = re.compile(r"[0-9]{1,8}")

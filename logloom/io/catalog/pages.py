@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
@@ -35,6 +35,7 @@ from logloom.io.storage.metadata import (
     parsed,
 )
 from logloom.io.storage.store import Store
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

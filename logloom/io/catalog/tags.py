@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, Strict
@@ -27,6 +26,7 @@ from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import STRICT, canonical, checked, parsed, sealed, unsealed
 from logloom.io.storage.store import Store
+from logloom.values import dataclass
 
 TAGS = "versions/tags"
 AGAIN = "versions/tags-again"

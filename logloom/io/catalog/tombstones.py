@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from logloom.io.storage.metadata import STRICT, Count, Int64, Text, checked, par
 from logloom.io.storage.store import Store
 from logloom.schema import TimeRanges
 from logloom.text import some_of
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

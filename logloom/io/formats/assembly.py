@@ -11,7 +11,6 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import OF_CONTENT, DatasetError
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import Count, Text
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.io.formats.interface import StagedUnit

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
@@ -35,6 +35,7 @@ from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import ChosenColumns
 from logloom.io.storage.store import Store
 from logloom.schema import MAX_TIME, MIN_TIME, Schema
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from logloom.io.catalog.entries import Entry
 from logloom.schema import Schema
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ Elsewhere: the protocol of all formats (interface), garbage collection, which as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from logloom.io.storage.store import Store
+from logloom.values import dataclass
 
 
 @runtime_checkable

@@ -13,13 +13,14 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.labels.label_tables import LabelChoice, LabelTable
 from logloom.schema import MAX_TIME
 from logloom.uris import shown
+from logloom.values import dataclass
 
 Key = tuple[str, int]  # log_id and timestamp
 

@@ -10,7 +10,7 @@ pandas stores no lengths of lists, and arrays of labels need one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from logloom.io.logs.table_files.times import times_of
 from logloom.schema import MIN_TIME, ColumnType, dtype_to_json
 from logloom.text import counted, some_of
 from logloom.uris import shown
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

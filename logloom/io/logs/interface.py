@@ -14,7 +14,7 @@ offset in the file if there are no chunks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -27,6 +27,7 @@ from logloom.io.storage.metadata import Text
 from logloom.schema import MAX_TIME as MAX_TIME
 from logloom.schema import MIN_TIME as MIN_TIME
 from logloom.schema import ColumnType, TimeRanges
+from logloom.values import dataclass
 
 TimeSource = Literal["header", "log", "publish"]
 OnError = Literal["fail", "salvage", "skip"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from logloom.io.logs.files.sidecars import Sidecars
 from logloom.io.logs.interface import LogSummary
 from logloom.io.logs.log_list import PRINT, LogFiles, LogList, in_name_order
+from logloom.values import dataclass
 
 NAME = "listing"
 _WHOLE: Mapping[str, str] = {}  # shared, as there are very many

@@ -10,7 +10,7 @@ Elsewhere: reading the messages (logloom.io.logs.files.container_log), decoding 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, TimeSource, TopicRequest
 from logloom.io.logs.messages.picture_structure import picture_problems
 from logloom.io.logs.messages.raw_messages import Decoder, RawMessages
+from logloom.values import dataclass
 
 
 def log_range(request: TopicRequest, source: TimeSource) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from logloom.io.logs.interface import (
     TopicRequest,
 )
 from logloom.schema import ColumnType
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,14 @@ together, form a run:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.text import counted
+from logloom.values import dataclass
 
 Int64s = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from logloom.caching import cached_property
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
 from logloom.io.catalog.pages import LogRecord, LogStatus
+from logloom.values import dataclass
 
 Ints = NDArray[np.int64]
 

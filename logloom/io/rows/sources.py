@@ -16,7 +16,7 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from logloom.io.rows.log_ranges import Ints, LogRange, SourceLog, SplitLabels, S
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
 from logloom.statistics.columns import Statistics
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.io.catalog.intervals import Intervals

@@ -12,7 +12,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import StorageError
@@ -21,6 +20,7 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.threads import in_threads
+from logloom.values import dataclass
 
 _CLOCK = f"{TEMPORARY}/clock"  # written to be dated by the store
 # How fsspec's file systems call the time of the last change, the most telling first.

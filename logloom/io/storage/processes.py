@@ -18,10 +18,10 @@ import pathlib
 import socket
 import sys
 import uuid
-from dataclasses import dataclass
 
 from logloom.io.storage.disk import is_running, start_of
 from logloom.io.storage.metadata import Count, Text
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,11 +19,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
 from logloom.io.storage.locks import Lock
+from logloom.values import dataclass
 
 T = TypeVar("T")
 

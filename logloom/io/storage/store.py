@@ -18,7 +18,6 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from logloom.errors import StorageError, UsageError
 from logloom.io.storage.disk import (
@@ -39,6 +38,7 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import ZIP, explained
 from logloom.io.storage.stored_files import StoredFiles
 from logloom.io.storage.threads import in_threads
+from logloom.values import dataclass
 
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
 _SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside

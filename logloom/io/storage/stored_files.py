@@ -12,7 +12,7 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
 from logloom.caching import cached_property
@@ -21,6 +21,7 @@ from logloom.io.storage.disk import paths_below
 from logloom.io.storage.faults import MISSING, size_in
 from logloom.io.storage.filesystems import absolute_uri, explained, filesystem, with_access, with_credentials
 from logloom.uris import chained, is_local, shown
+from logloom.values import dataclass
 
 PLACES = "logloom.places"  # in storage options: see logloom.io.catalog.assembled_outputs
 UNITS = "parts"  # in a root, the folder of all units

@@ -9,9 +9,9 @@ headers), 5.9 (frame headers).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from logloom.io.video.bits import CLOSED, LOST, MAX_UNITS, NO_KEY, NO_KEYFRAME, Bits, Look, checked_size
+from logloom.values import dataclass
 
 HEAD_BYTES = 64
 MAX_SEQUENCE_BYTES = 1024

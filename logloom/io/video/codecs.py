@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from logloom.io.video.av1 import Av1
 from logloom.io.video.bits import PacketReader
 from logloom.io.video.h264 import H264
 from logloom.io.video.h265 import H265
 from logloom.io.video.vp9 import Vp9
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

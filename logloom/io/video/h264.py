@@ -8,8 +8,6 @@ Source: ITU-T H.264 (08/2021), 7.3.2 (parameter sets), 7.3.3 and 7.4.3 (slice he
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from logloom.io.video.bits import (
     CLOSED,
     LEADING,
@@ -26,6 +24,7 @@ from logloom.io.video.bits import (
     order_behind,
     unescaped,
 )
+from logloom.values import dataclass
 
 _SLICE, _IDR, _SEI, _SPS, _PPS = 1, 5, 6, 7, 8
 _PARTITIONS = (2, 3, 4)

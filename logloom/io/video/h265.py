@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from logloom.io.video.bits import (
@@ -29,6 +28,7 @@ from logloom.io.video.bits import (
     order_behind,
     unescaped,
 )
+from logloom.values import dataclass
 
 _VPS, _SPS, _PPS = 32, 33, 34
 _FIRST_KEY, _LAST_KEY, _IDR = 16, 23, (19, 20)

@@ -13,7 +13,7 @@ import bisect
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from logloom.io.logs.files.sidecars import Sidecars
 from logloom.io.logs.interface import MAX_TIME, FieldSpec, Log, LogSummary, Messages, TopicRequest
 from logloom.io.video.bits import NO_KEYFRAME, OPEN, Look, PacketReader
 from logloom.io.video.codecs import CODECS, codec_named
+from logloom.values import dataclass
 
 VERSION = 1  # incremented when the content of an index changes
 WINDOW_BYTES = 64 << 20  # of messages that are read at a time, about

@@ -7,12 +7,12 @@ Elsewhere: the index of all packets (index).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import FieldSpec, Log
+from logloom.values import dataclass
 
 WINDOW_BYTES = 8 << 20
 MAX_BYTES = 256 << 20  # of messages of the log, until two keyframes were seen

@@ -17,12 +17,12 @@ import pathlib
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.storage.step_times import TimedStep, read_steps, recorded
 from logloom.text import OnMessage, counted, human_bytes
+from logloom.values import dataclass
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 BOUND_BY = {

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,6 +38,7 @@ from logloom.transforms.build.journal import (
 )
 from logloom.transforms.build.read_marks import units_read_back
 from logloom.uris import is_local
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from logloom.errors import PurgedError, StorageError
 from logloom.io.catalog.manifest import Manifest, manifest_at
@@ -24,6 +24,7 @@ from logloom.runners.options import Spread
 from logloom.text import OnMessage, ignore_message
 from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.job import LogJob, Target
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

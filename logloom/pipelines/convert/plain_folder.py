@@ -13,7 +13,7 @@ from __future__ import annotations
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from logloom.errors import DatasetError, StorageError, UsageError
@@ -28,6 +28,7 @@ from logloom.io.storage.threads import ahead, in_threads
 from logloom.pipelines.convert.sources import VersionSource
 from logloom.pipelines.view import ViewedFile, split_folder, view_files
 from logloom.transforms.build.unit_checks import check_file
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

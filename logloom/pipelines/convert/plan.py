@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import yaml
@@ -42,6 +42,7 @@ from logloom.transforms.build.job import LogTask, PartitionTask
 from logloom.transforms.build.settings import BuildSettings
 from logloom.uris import is_local
 from logloom.validation import dotted
+from logloom.values import dataclass
 
 
 class LogToConvert(NamedTuple):

@@ -9,12 +9,13 @@ minus the log time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from logloom.io.logs.interface import place
 from logloom.pipelines.info.info import rate
 from logloom.text import counted, human_bytes, human_duration
+from logloom.values import dataclass
 
 COLUMNS = ("topic", "messages", "interval", "longest", "skew", "back", "twice", "late", "lost")
 

@@ -7,7 +7,7 @@ Elsewhere: reading a log (doctor), results (findings).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from logloom.io.logs.message_times import are_known, are_near
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.io.logs.recording_times import RecordedTime
 from logloom.pipelines.doctor.findings import MAX_SKEW, SALVAGE, Gap, HealthFinding, LostRange, TopicHealth
+from logloom.values import dataclass
 
 Times = NDArray[np.int64]
 FramesOf = Callable[[NDArray[np.intp]], Sequence[Hashable] | None]

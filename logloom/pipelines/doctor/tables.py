@@ -7,7 +7,6 @@ Elsewhere: times (doctor), the files (logloom.io.logs.table_files), what a findi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from logloom.io.logs.table_files.times import time_column
 from logloom.io.storage.filesystems import file_name_of
 from logloom.pipelines.doctor.findings import HealthFinding
 from logloom.text import counted
+from logloom.values import dataclass
 
 TypesSeen = dict[tuple[str, str], tuple[str, str, str]]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from logloom.io.catalog.inventory import Holdings
 from logloom.pipelines.stats.totals import MERGED
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

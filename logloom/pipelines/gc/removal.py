@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from logloom.io.catalog.entries import ENTRY
 from logloom.io.catalog.removal_notes import removing
 from logloom.io.storage.file_ages import FoundFile, changed_at, listed, remove_files
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.store import Store
+from logloom.values import dataclass
 
 _AT_A_TIME = 256  # files that are removed between two looks at the clock
 

@@ -7,7 +7,6 @@ Elsewhere: lineage (why), printing (logloom.cli).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from logloom.io.formats.registry import by_preference, open_unit, options_of
 from logloom.io.storage.store import Store
 from logloom.schema import NO_AGE, Schema
 from logloom.text import counted, human_time, iso8601
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.pipelines.head.why import Explainer, Why

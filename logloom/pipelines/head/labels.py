@@ -7,7 +7,6 @@ Elsewhere: showing it (why), labels of a version (logloom.io.catalog.labels).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from logloom.recipe import LabelColumn, Recipe
 from logloom.recipe.labels import RecipeLabels
 from logloom.transforms.rows.plan.row_plan import Sampling
 from logloom.transforms.rows.resample import choose
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Elsewhere: choosing messages (logloom.transforms.rows.lineage), the rows themsel
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from logloom.errors import LogloomError, UsageError
@@ -29,6 +29,7 @@ from logloom.transforms.rows.plan.frames import pose_plan, transform_plan
 from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.rows.plan.row_plan import RowPlan
 from logloom.transforms.rows.pose_lineage import PoseLineage, trace_motion, trace_pose
+from logloom.values import dataclass
 
 RecipeColumn = TopicColumn | DerivedColumn | TransformColumn | LabelColumn
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from logloom.io.storage.filesystems import with_access
 from logloom.io.video.preview import VideoGlimpse, glimpse
 from logloom.text import OnMessage, counted, human_bytes, human_time, ignore_message
 from logloom.transforms.rows.calibrations import camera_topics, ends_otherwise
+from logloom.values import dataclass
 
 COLUMNS = ("topic", "type", "messages", "Hz", "first", "last", "silent")
 

@@ -7,7 +7,7 @@ Elsewhere: reading them (logloom.transforms.rows.frames), other answers of `info
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from logloom.transforms.rows.calibrations import (
 from logloom.transforms.rows.frame_notes import frame_notes, note_words
 from logloom.transforms.rows.frames import frame_topics, read_frames
 from logloom.transforms.rows.plan.row_plan import Span
+from logloom.values import dataclass
 
 MAX_DRAWN = 1000  # frames
 MAX_INDENT = 40  # levels drawn as such; deeper ones are drawn below each other

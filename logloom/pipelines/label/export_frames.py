@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from logloom.io.logs.messages.images import encoded
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.store import Store
 from logloom.pipelines.verify.verify import reading_of
+from logloom.values import dataclass
 
 IMAGES, KEYS = "images", "keys.parquet"
 _MAGIC = {b"\xff\xd8\xff": "jpg", b"\x89PNG\r\n\x1a\n": "png"}

@@ -10,7 +10,7 @@ import inspect
 import pathlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from logloom.io.storage.disk import PARTIAL, own_name
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents, explained
 from logloom.uris import shown
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

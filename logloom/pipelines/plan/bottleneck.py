@@ -10,7 +10,6 @@ import itertools
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from logloom.errors import LogloomError
 from logloom.io.logs.interface import Log
@@ -21,6 +20,7 @@ from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
 from logloom.transforms.rows.plan.row_plan import Span
 from logloom.transforms.rows.row_stream import build_blocks
 from logloom.uris import is_local
+from logloom.values import dataclass
 
 SPEEDS = {"disk": 500e6, "network": 100e6}  # bytes a second, of all workers together
 SAMPLE_BYTES = 4 << 20  # of messages, which are read and decoded at a time

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,7 @@ from logloom.transforms.build.build_warnings import BuildWarning, log_warnings, 
 from logloom.transforms.build.job import Job, LogJob, LogTask, Target
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span, clock_topics
 from logloom.transforms.rows.spans import ByteIndex, plan_spans
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.pipelines.plan.duplicates import Duplicate

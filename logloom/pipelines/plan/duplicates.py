@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.text import counted
 from logloom.transforms.build.build_warnings import BuildWarning
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 
 from logloom.io.logs.log_list import LogList, print_of
@@ -18,6 +18,7 @@ from logloom.io.rows.log_ranges import Ints
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.build.job import LogTask
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ import itertools
 import operator
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -36,6 +36,7 @@ from logloom.schema import Schema
 from logloom.text import counted, near_to, some_of
 from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.job import Target
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from logloom.errors import BesideError, DatasetError, LogloomError, UsageError
@@ -53,6 +53,7 @@ from logloom.pipelines.status import GOING_ON, BuildStatus, builds
 from logloom.pipelines.view import COPIED
 from logloom.schema import TimeRanges
 from logloom.text import OnMessage, ignore_message, some_of
+from logloom.values import dataclass
 
 
 @dataclass

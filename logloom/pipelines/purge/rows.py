@@ -8,7 +8,6 @@ Times are int64 nanoseconds since the Unix epoch; ranges are half-open.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from logloom.errors import OF_CONTENT, PurgedError, UsageError
 from logloom.io.catalog.entries import Entry, read_log_part
@@ -24,6 +23,7 @@ from logloom.schema import TimeRanges
 from logloom.text import human_time
 from logloom.transforms.build.job import Committed
 from logloom.transforms.build.read_back import Reading
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

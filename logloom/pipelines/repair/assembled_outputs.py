@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from blake3 import blake3
@@ -39,6 +38,7 @@ from logloom.transforms.build.assembly.plan import Assembly, assembled_outputs, 
 from logloom.transforms.build.assembly.portions import portion_entry, portion_identity, small_files
 from logloom.transforms.build.job import Committed
 from logloom.transforms.build.unit_checks import check_file
+from logloom.values import dataclass
 
 RunAll = Callable[[Sequence[Task]], list[Any]]
 

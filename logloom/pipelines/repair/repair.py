@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import DatasetError, LogloomError
@@ -60,6 +59,7 @@ from logloom.transforms.build.job import Committed, LogJob
 from logloom.transforms.build.run_note import Announced
 from logloom.transforms.build.statistics_checks import unit_statistics_problem
 from logloom.transforms.build.unit_checks import assembled_problems
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from blake3 import blake3
@@ -39,6 +38,7 @@ from logloom.transforms.build.statistics_checks import (
 from logloom.transforms.build.unit_checks import check_file, entry_problems, portion_entries
 from logloom.transforms.rows.plan.row_plan import Span
 from logloom.transforms.rows.spans import plan_spans, span_named
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from logloom.pipelines.report.cameras import (
 from logloom.resample.poses import matrices, poses_of
 from logloom.schema import ColumnType
 from logloom.text import counted, shortened
+from logloom.values import dataclass
 
 MAX_BOXES = 30  # that are drawn on an image
 MAX_CONSIDERED = 2000  # of a row's column

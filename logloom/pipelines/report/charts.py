@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from logloom.pipelines.report.logs import LogLine
 from logloom.pipelines.report.samples import Track
+from logloom.values import dataclass
 
 WIDTH, HEIGHT = 256, 56  # of a histogram's view box
 LANE = 1000  # width of a time line's view box

@@ -8,7 +8,6 @@ Times are int64 nanoseconds since the Unix epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from logloom.io.storage.metadata import parsed
 from logloom.pipelines.report.samples import evenly
 from logloom.pipelines.version_rows import RowsOfLogs
 from logloom.pipelines.versions.log_counts import reasons_by_loss
+from logloom.values import dataclass
 
 MAX_LINES = 60  # logs on the time line
 MAX_PIECES = 200  # stretches of rows of a log that are drawn; the shortest gaps between others are closed

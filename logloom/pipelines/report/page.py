@@ -15,7 +15,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from logloom import __version__
@@ -25,6 +24,7 @@ from logloom.pipelines.report.charts import Bars, MapView, bars_of, lanes_of, ma
 from logloom.pipelines.report.report import DatasetReport, report_of
 from logloom.pipelines.stats.stats import elements, sample_note
 from logloom.text import changed_numbers, counted, human_time, printable
+from logloom.values import dataclass
 
 MAX_COLUMNS = 120
 MAX_ELEMENTS = 16  # of a column

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import LogloomError, UsageError
@@ -32,6 +31,7 @@ from logloom.pipelines.version_rows import RowsOfLogs
 from logloom.pipelines.versions.diff import LogChanges, VersionComparison, compare, recipe_text, sums_of
 from logloom.schema import Schema
 from logloom.statistics.columns import Statistics
+from logloom.values import dataclass
 
 MAX_SPLITS = 8  # of which statistics are shown one by one
 MAX_ANCESTORS = 10

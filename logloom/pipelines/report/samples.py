@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from logloom.pipelines.head.head import brief
 from logloom.pipelines.report.boxes import BoxColumns, Outlines
 from logloom.pipelines.version_rows import RowsOfLogs, has_value, is_cloud, is_place, points_of
 from logloom.schema import NO_AGE, Schema
+from logloom.values import dataclass
 
 MAX_SAMPLES = 24
 MAX_PICTURES = 120  # on a page, some 15 kB each

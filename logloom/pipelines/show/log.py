@@ -8,7 +8,6 @@ Elsewhere: reading files (logloom.io.logs), where the messages go (mcap), decode
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from logloom.io.logs.recording_times import is_static
 from logloom.io.logs.redaction import redacted_ranges
 from logloom.io.storage.store import Store
 from logloom.text import OnMessage
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +25,7 @@ from logloom.pipelines.plan.next_version import where_logs_are
 from logloom.pipelines.version_rows import RowsOfLogs, has_value, is_cloud, is_place
 from logloom.schema import AGE, MAX_TIME, MIN_TIME, NO_AGE, ColumnType
 from logloom.text import counted
+from logloom.values import dataclass
 
 WORLD = "map"  # the frame of places of which no recipe names it
 _RANGE = re.compile(r"(\d*):(\d*)")

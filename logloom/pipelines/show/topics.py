@@ -10,7 +10,7 @@ and as transforms where it holds some. Headers aren't shown: the time line says 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from logloom.pipelines.version_rows import is_cloud
 from logloom.schema import BYTES, STRING
 from logloom.text import OnMessage, counted
 from logloom.transforms.suggest.samples import take_text
+from logloom.values import dataclass
 
 WINDOW_BYTES = 64 << 20  # of messages that are read at a time
 MAX_FIELDS = 200  # of a topic that are shown

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,6 +19,7 @@ from pydantic import ValidationError
 from logloom.errors import DatasetError
 from logloom.recipe.sections import Split
 from logloom.validation import describe_first
+from logloom.values import dataclass
 
 _UNITS = {"place": "m", "time": "s"}
 _ROUNDING = {"m": 1e-6, "s": 0.0}  # places in a grid are floats, times are whole nanoseconds

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import PurgedError, UsageError
@@ -33,6 +32,7 @@ from logloom.schema import Schema
 from logloom.statistics.columns import Statistics
 from logloom.statistics.summary import summary
 from logloom.text import counted, near_to
+from logloom.values import dataclass
 
 MAX_LOGS = 1000  # whose statistics are read to tell two versions apart, unless more are asked for
 COMPARED = ("unavailable", "count", "min", "max", "mean")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -34,6 +33,7 @@ from logloom.io.storage.threads import ahead
 from logloom.pipelines.verify.verify import Task, run_tasks
 from logloom.statistics.columns import Statistics
 from logloom.text import OnMessage, ignore_message
+from logloom.values import dataclass
 
 MERGED = re.compile(r"statistics-(\d{8})-[0-9a-f]{32}\.parquet")
 MAX_LOGS = 10_000  # whose statistics a build reads for this, some 3 ms each

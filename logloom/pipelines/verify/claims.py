@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -29,6 +29,7 @@ from logloom.text import counted
 from logloom.transforms.build.job import Committed, is_key_of
 from logloom.transforms.rows.accounts import Tally, dropped_of
 from logloom.transforms.rows.row_splits import rows_by_split
+from logloom.values import dataclass
 
 NOT_CHECKED = "not checked: it has no digest, as those made before logloom wrote one; the next build adds it"
 

@@ -14,7 +14,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,6 +48,7 @@ from logloom.transforms.build.statistics_checks import (
     unit_statistics_problems,
 )
 from logloom.transforms.build.unit_checks import assembled_problems, check_file, unit_problems
+from logloom.values import dataclass
 
 _LEAST_LOGS = 64  # that a sample looks at
 _ALONE_S = 1.0  # seconds of work that no pool of processes is started for

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from logloom.io.storage.store import Store
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as recipe_yaml
 from logloom.schema import ColumnType, Schema, dtype_to_json
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

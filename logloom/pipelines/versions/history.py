@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
@@ -32,6 +32,7 @@ from logloom.pipelines.versions.diff import LogChanges, sums_of
 from logloom.pipelines.versions.log_counts import reason_in_words
 from logloom.schema import Schema
 from logloom.statistics.summary import summary
+from logloom.values import dataclass
 
 MAX_PARTS = 1000  # of logs, that are read to say how large versions are
 

@@ -6,10 +6,10 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import LogloomError, UsageError
+from logloom.values import dataclass
 
 _SECONDS = 10.0
 FORGOTTEN = (

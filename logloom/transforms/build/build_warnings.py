@@ -12,13 +12,13 @@ Elsewhere: warnings about columns (logloom.transforms.rows.plan.column_warnings)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from logloom.io.logs.interface import LogSummary
 from logloom.io.storage.metadata import Text
 from logloom.text import counted
 from logloom.transforms.rows.accounts import strays_of
 from logloom.transforms.rows.plan.row_plan import RowPlan
+from logloom.values import dataclass
 
 MANY = 1000  # partitions of a log; so many with few messages are suspicious
 _LISTED = 20  # warnings in the message of a refusal

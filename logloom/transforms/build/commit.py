@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from blake3 import blake3
@@ -54,6 +54,7 @@ from logloom.transforms.rows.label_columns import account
 from logloom.transforms.rows.plan.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.rows.plan.row_plan import RowPlan
 from logloom.transforms.rows.row_splits import rows_by_split
+from logloom.values import dataclass
 
 
 def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:

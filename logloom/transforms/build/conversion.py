@@ -8,7 +8,7 @@ conversion shares with a build from logs (partition, commit, logloom.transforms.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from logloom.blocks import Block
@@ -27,6 +27,7 @@ from logloom.transforms.build.job import Job, LogTask, PartitionRows, PartitionT
 from logloom.transforms.build.partition_results import MAX_REASONS, Failure
 from logloom.transforms.rows.accounts import Tally
 from logloom.transforms.rows.row_splits import rows_by_split
+from logloom.values import dataclass
 
 SEMANTICS = 1  # counts up when a source's rows would become others
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
@@ -43,6 +43,7 @@ from logloom.transforms.rows.derive.columns import DeriveError
 from logloom.transforms.rows.derive.python_files import PythonFile, load_files
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span
 from logloom.uris import is_local
+from logloom.values import dataclass
 
 # Counts up when decoding or resampling would give other values for the same log and recipe.
 READING_SEMANTICS = 1

@@ -11,9 +11,10 @@ import contextlib
 import json
 import pathlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from logloom.io.storage.step_times import append_line
+from logloom.values import dataclass
 
 OPENED, BUILDING, READING_BACK = "opened", "building", "reading back"
 FINISHING, PLANNING, CHECKING, ASSEMBLING = "finishing", "planning", "checking", "assembling"

@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from blake3 import blake3
@@ -34,6 +34,7 @@ from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.bundles import packed, unpacked
 from logloom.transforms.build.job import LogJob, Target
 from logloom.transforms.build.partition_results import Failure
+from logloom.values import dataclass
 
 GROUP = 4096  # logs whose outcomes one worker writes
 MAX_FAILURES = 200  # that travel and are shown; files list all

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from logloom.errors import LogloomError
 from logloom.io.catalog.entries import Entry
@@ -17,6 +17,7 @@ from logloom.io.storage.metadata import Text
 from logloom.software import software
 from logloom.transforms.build.job import Job, LogTask, survivors_key
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
+from logloom.values import dataclass
 
 MAX_REASONS = 100  # of a log in the manifest; a file lists all that was refused
 _log = logging.getLogger(__name__)

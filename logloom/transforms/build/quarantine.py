@@ -22,7 +22,7 @@ import subprocess  # nosec B404 # starts this Python only
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from logloom.digests import digest_of
@@ -39,6 +39,7 @@ from logloom.transforms.build.log_summaries import Opened, summarize
 from logloom.transforms.build.partition import build_partition
 from logloom.transforms.build.partition_results import Failure, PartitionResult
 from logloom.transforms.build.run_note import is_over
+from logloom.values import dataclass
 
 T = TypeVar("T")
 Work = Sequence[PartitionTask] | LogTask

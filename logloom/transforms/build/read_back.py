@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from blake3 import blake3
 from pydantic import BaseModel
@@ -36,6 +35,7 @@ from logloom.transforms.build.journal import READING_BACK, Note
 from logloom.transforms.build.partition_results import Failure, PartitionResult
 from logloom.transforms.build.row_digests import digested
 from logloom.transforms.build.unit_checks import withdraw
+from logloom.values import dataclass
 
 READ_BYTES = 16 << 20  # of a block that is read back: a few of them need no fresh memory, which costs more
 _AT_A_TIME = 6  # blocks: that are read, wait for their digest, or have it, and buffers

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from logloom.errors import DatasetError
 from logloom.io.catalog.assembled_outputs import AssembledEntry, PortionEntry
@@ -28,6 +28,7 @@ from logloom.io.storage.store import Store
 from logloom.transforms.build.assembly.portions import finished_portion, portions_of_parent
 from logloom.transforms.build.job import Target
 from logloom.transforms.build.unit_checks import finished_unit
+from logloom.values import dataclass
 
 _CHECKED = 1024  # names that are looked up together
 

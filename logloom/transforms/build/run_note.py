@@ -19,7 +19,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 
 from logloom.errors import DatasetError, OvertakenError, StorageError
 from logloom.io.catalog.version_files import runs_folder
@@ -29,6 +29,7 @@ from logloom.io.storage.processes import Process, own_process
 from logloom.io.storage.store import Store
 from logloom.text import why_ended
 from logloom.transforms.build.job import Target
+from logloom.values import dataclass
 
 HEARD_EVERY = 30.0  # seconds between signs of life
 SILENT_AFTER = 120.0

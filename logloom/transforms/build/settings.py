@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from logloom.errors import UsageError
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

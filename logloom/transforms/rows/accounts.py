@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from logloom.resample.angles import TurnEvidence
 from logloom.text import counted, human_time
 from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Sampling, Span, clock_topics
 from logloom.transforms.rows.spans import tick_ranges
+from logloom.values import dataclass
 
 WHOLE_TOPIC = -1  # the position of a refusal of all messages of a topic, which a column can't take
 SET_BACK_REMEDY = (

@@ -10,7 +10,6 @@ first version, is removed, as in tf2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, TABLE_ROW, FieldSpec, Log, Messages, TopicRequest
 from logloom.resample.frame_tree import Times, TransformTable
 from logloom.resample.poses import poses_of
+from logloom.values import dataclass
 
 _FIRST_LOOK = 10 * 10**9  # ns
 _AT_A_TIME = 4096  # messages whose names of frames are in memory as text

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from logloom.text import counted
 from logloom.transforms.rows.accounts import LabelTally, Tally, near_edge, within
 from logloom.transforms.rows.plan.row_plan import LabelPlan, RowPlan, Span
 from logloom.transforms.rows.resample import Indices, Mask, Times, choose
+from logloom.values import dataclass
 
 MAX_LISTED = 20  # times of each kind that a log's record lists
 

@@ -8,7 +8,6 @@ Times are int64 nanoseconds since the Unix epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from logloom.transforms.rows.resample import Indices, Times
 from logloom.transforms.rows.sync_clock import synced
 from logloom.transforms.rows.topic_columns import Sampled, requests_of
 from logloom.transforms.rows.video_columns import video_of
+from logloom.values import dataclass
 
 _FIRST_REACH, _LAST_REACH = 10**9, 1 << 61
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ from logloom.schema import ColumnType
 from logloom.text import near_to
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan
 from logloom.transforms.rows.spans import ByteIndex
+from logloom.values import dataclass
 
 AXES = ("x", "y", "z")
 _WINDOWS = 8  # parts of a log whose clouds are sampled, evenly spread over its bytes

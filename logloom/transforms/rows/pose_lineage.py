@@ -8,7 +8,6 @@ Times are int64 nanoseconds since the Unix epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from logloom.transforms.rows.lineage import Source
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, TransformPlan
 from logloom.transforms.rows.point_times import PointFields, point_times
 from logloom.transforms.rows.resample import Times
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ rows as the whole log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -29,6 +28,7 @@ from logloom.transforms.rows.frames import frame_named_by, read_frames
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span, TransformPlan
 from logloom.transforms.rows.point_times import PointTimes
 from logloom.transforms.rows.resample import Indices, Mask, Times
+from logloom.values import dataclass
 
 # Values of a pose in rows, and their shapes.
 FORMS = {"pose": (7,), "matrix": (4, 4), "position": (3,), "quaternion": (4,), "rotation_matrix": (3, 3)}

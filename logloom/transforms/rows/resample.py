@@ -11,7 +11,7 @@ of equal times; windows and counts use all. Times are int64 ns, those of message
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from logloom.resample.kernels import Floats
 from logloom.resample.policies import Indices, Mask, ResamplePolicy, Times, shifted
 from logloom.schema import NO_AGE, ColumnType
 from logloom.transforms.rows.plan.row_plan import Sampling
+from logloom.values import dataclass
 
 __all__ = ["Choice", "Indices", "Mask", "Times", "cast_values", "choose", "shifted"]
 

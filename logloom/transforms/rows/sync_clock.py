@@ -9,7 +9,6 @@ Times are int64 nanoseconds since the Unix epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from logloom.transforms.rows.accounts import within
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span, SyncClock
 from logloom.transforms.rows.resample import Times
 from logloom.transforms.rows.spans import cut
+from logloom.values import dataclass
 
 MARGIN_BYTES = 64 << 20  # of messages read at a time if only their stamps matter
 _GROWTH = 4  # of the margins, until they suffice

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +48,7 @@ from logloom.transforms.rows.resample import Indices, Mask, Times, cast_values, 
 from logloom.transforms.rows.sync_clock import clock_requests, synced, widened
 from logloom.transforms.rows.ticks import rate_ticks, topic_ticks
 from logloom.transforms.rows.video_columns import VideoValues
+from logloom.values import dataclass
 
 Column = tuple[Values, Times, Mask]  # values, ages and availabilities
 

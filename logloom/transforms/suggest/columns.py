@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from logloom.io.logs.interface import TopicInfo
 from logloom.io.logs.messages.definitions import Field, Number, Struct, Text
+from logloom.values import dataclass
 
 MAX_COLUMNS = 24  # of one topic
 MAX_DEPTH = 6  # depth of sub-messages to search

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -31,6 +31,7 @@ from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.suggest.columns import Candidate, Candidates, candidates, known, transforms
 from logloom.transforms.suggest.samples import Sample, sample
 from logloom.transforms.suggest.video import video_column
+from logloom.values import dataclass
 
 RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; usual rates of rows
 MIN_TICKS = 10  # a log with fewer ticks gets its rows from a topic

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from logloom.io.video.codecs import codec_named
 from logloom.resample.angles import MAX_NUMBERS, TurnEvidence, added, turn_evidence
 from logloom.text import counted
 from logloom.transforms.suggest.columns import Candidate
+from logloom.values import dataclass
 
 MAX_BYTES = 256 << 20  # of messages, over all logs
 MAX_STRETCHES = 32  # of one log, evenly spread

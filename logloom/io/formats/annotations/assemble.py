@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.blocks import Ragged
@@ -26,6 +25,7 @@ from logloom.io.storage.filesystems import explained
 from logloom.io.storage.metadata import FileName, Text
 from logloom.io.storage.store import Store
 from logloom.schema import STRING
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from logloom.blocks import Array, Block, Ragged
 from logloom.errors import LogReadError, UsageError
 from logloom.io.formats.annotations.mapping import FileForm, InfoMapping, InstanceKey
 from logloom.schema import Schema
+from logloom.values import dataclass
 
 _MAGIC = {
     b"\xff\xd8\xff": "jpg",

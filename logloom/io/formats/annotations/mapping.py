@@ -7,7 +7,6 @@ Elsewhere: what a recipe may say (options), applying a mapping to rows (infos).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from logloom.errors import UsageError
 from logloom.io.formats.annotations.options import LabelFrom, Options
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.text import near_to
+from logloom.values import dataclass
 
 INFO = "data_info"  # the column of a staged unit that holds the infos
 FileForm = Literal["bytes", "image", "raw"]

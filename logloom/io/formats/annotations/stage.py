@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import FileName, Int64, checked, parsed
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
+from logloom.values import dataclass
 
 INFOS = "infos"
 

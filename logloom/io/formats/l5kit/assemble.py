@@ -7,7 +7,6 @@ Elsewhere: staged units (stage), masks of agents (mask_chunks), where chunks are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -51,6 +50,7 @@ from logloom.io.formats.stages import read_entries, staged_file
 from logloom.io.storage.metadata import Count, Text
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType
+from logloom.values import dataclass
 
 _STAGED = ("frames", "agents", "tl_faces")
 

@@ -6,10 +6,11 @@ nanoseconds since the Unix epoch, lengths metres, angles radians.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from logloom.values import dataclass
 
 FORMAT_VERSION = 2
 """Of L5Kit's zarr format, as its `attrs` say."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +22,7 @@ from logloom.io.formats.l5kit.dtypes import AGENTS, LABELS, TL_FACE_LABELS, TL_F
 from logloom.io.formats.l5kit.options import AgentsFrom, FieldFrom, FieldSource, L5KitOptions, TlFacesFrom
 from logloom.schema import ColumnType, Schema
 from logloom.text import near_to
+from logloom.values import dataclass
 
 MAPPED_SCHEMA = Schema(
     {

@@ -13,7 +13,6 @@ import bisect
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from logloom.errors import DatasetError
 from logloom.io.formats.l5kit.chunked_dataset import ChunkedDataset
 from logloom.io.formats.l5kit.rows import ReadRows
 from logloom.io.storage.threads import in_threads
+from logloom.values import dataclass
 
 # The labels of things that drive, ride or walk: from PERCEPTION_LABEL_CAR to PERCEPTION_LABEL_ANIMAL.
 AGENT_LABELS = slice(3, 16)
@@ -201,7 +201,9 @@ def _is_steady(yaws: Array, areas: Array, thresholds: MaskThresholds) -> NDArray
 
 
 def compute_agents_mask(
-    dataset: ChunkedDataset, thresholds: MaskThresholds = MaskThresholds(), num_threads: int | None = None
+    dataset: ChunkedDataset,
+    thresholds: MaskThresholds = MaskThresholds(),  # noqa: B008 - a frozen value
+    num_threads: int | None = None,
 ) -> NDArray[np.uint32]:
     """Counts, for each agent, the frames before and after it in its unbroken run.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from logloom.io.formats.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.formats.l5kit.rows import rows_of
 from logloom.io.formats.stages import read_entries, staged_file
 from logloom.io.storage.store import Store
+from logloom.values import dataclass
 
 FOLDER = "agents_mask"
 ROW_SHAPE = (2,)  # frames in the past and in the future

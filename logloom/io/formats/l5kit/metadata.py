@@ -10,7 +10,6 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from logloom.errors import DatasetError
 from logloom.io.formats.chunk_files import MAX_CHUNK_BYTES, compress, decompress, padded
 from logloom.io.formats.l5kit.dtypes import FORMAT_VERSION, LABELS, TL_FACE_LABELS
 from logloom.io.storage.metadata import parsed
+from logloom.values import dataclass
 
 COMPRESSOR = {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 1}
 _KINDS = frozenset("biufU")

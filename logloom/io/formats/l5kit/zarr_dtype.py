@@ -8,7 +8,6 @@ dtypes of the process resolve as before. Arrays to write into go by `WritableArr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -17,6 +16,7 @@ from zarr.dtype import DataTypeValidationError, data_type_registry
 
 from logloom.errors import DatasetError
 from logloom.io.formats.l5kit.metadata import dtype_fields, dtype_from_fields
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

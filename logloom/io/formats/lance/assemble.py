@@ -7,7 +7,7 @@ published (the caller).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,6 +22,7 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.metadata import Count, Name
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
+from logloom.values import dataclass
 
 
 class ClosedLance(Closed):

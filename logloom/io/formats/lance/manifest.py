@@ -15,7 +15,6 @@ import pathlib
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ import pyarrow as pa
 from logloom.errors import DatasetError
 from logloom.io.formats.lance.pylance import anywhere, damage, lance
 from logloom.io.formats.lance.writer import FILE_VERSION
+from logloom.values import dataclass
 
 VERSIONS, DATA = "_versions", "data"
 _LAST_VERSION = (1 << 64) - 1

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from logloom.errors import UsageError
 from logloom.io.formats.assembly import by_log
 from logloom.io.formats.interface import StagedUnit
 from logloom.io.formats.lerobot.options import LeRobotOptions
+from logloom.values import dataclass
 
 CHUNK_FILES = 1000  # files of a folder
 MAX_SECONDS = 1800

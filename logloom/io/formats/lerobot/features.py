@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from logloom.io.arrow.images import image_array, image_problem
 from logloom.io.formats.lerobot.options import LeRobotOptions, TaskFrom, VideoOptions
 from logloom.row_splits import COLUMN, has_row_splits
 from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.values import dataclass
 
 TASK = "task"
 _IMAGE_SHAPE = ("height", "width", "channels")

@@ -10,7 +10,6 @@ import contextlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from logloom.io.video.bits import MAX_PIXELS
 from logloom.row_splits import COLUMN
 from logloom.schema import BYTES, STRING, ColumnType
 from logloom.text import counted
+from logloom.values import dataclass
 
 _FIELD = re.compile(r"\{(chunk_index|file_index|video_key)(?::0(\d)d)?\}")
 _NUMBERS = frozenset(

@@ -7,7 +7,6 @@ Elsewhere: making the files (assemble), staged units (stage), which episodes a f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.digests import digest_of
@@ -19,6 +18,7 @@ from logloom.io.formats.lerobot.episodes import Episode, file_name, make_episode
 from logloom.io.formats.lerobot.features import FeatureMapping, info_of
 from logloom.io.formats.lerobot.files import DATA, EPISODES, INFO, TASKS, VIDEOS, info_bytes, tasks_bytes
 from logloom.io.formats.lerobot.options import LeRobotOptions
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

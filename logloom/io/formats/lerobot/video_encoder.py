@@ -15,7 +15,6 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +28,7 @@ from logloom.io.video.bits import CLOSED, MAX_PIXELS
 from logloom.io.video.codecs import CODECS
 from logloom.io.video.encoders import open_encoder
 from logloom.io.video.frames import check_decoder, pyav
+from logloom.values import dataclass
 
 _ENCODERS = {"av1": "libsvtav1", "h264": "libx264"}
 _PIXELS = "yuv420p"

@@ -16,7 +16,7 @@ import pathlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.formats.table.chunks import Buffer, Chunk
+from logloom.values import dataclass
 
 HASH_BYTES = 32
 _BATCH = 4 << 20  # bytes hashed by one task: the file is written while the next ones are hashed

@@ -16,7 +16,7 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from logloom.blocks import Array, Ragged, Values
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.schema import ColumnType
+from logloom.values import dataclass
 
 Buffer = bytes | memoryview
 Chunk = tuple[Buffer, ...]  # the pieces of one chunk, to be written one after the other

@@ -22,7 +22,7 @@ import json
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -35,6 +35,7 @@ from logloom.io.storage.metadata import Count, FileName, Text, parsed, without_n
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
 from logloom.validation import describe_first
+from logloom.values import dataclass
 
 FORMAT = "logloom-table"
 VERSION = 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, PrivateAttr
@@ -31,6 +30,7 @@ from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import ChosenColumns
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
+from logloom.values import dataclass
 
 
 class TableOptions(ChosenColumns):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logloom.io.formats.tar.members import Entry, TarCutShort, group, walk
 from logloom.io.storage.files import File
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from logloom.io.rows.unit_rows import UnitRows, uris_of
 from logloom.io.storage.files import File
 from logloom.io.storage.filesystems import file_name_of
 from logloom.schema import ColumnType, Schema
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.tar.npy import npy_header, read_npy
 from logloom.io.formats.tar.sample_json import fits_meta, parse_meta, read_column, write_meta
 from logloom.schema import ColumnType, Schema
+from logloom.values import dataclass
 
 META = "meta.json"
 EXTENSION = re.compile(r"[a-z0-9_]+")

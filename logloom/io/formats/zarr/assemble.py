@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -42,6 +41,7 @@ from logloom.io.formats.zarr.shards import encode_file
 from logloom.io.formats.zarr.stage import StagedArray, read_staged, staged_arrays
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
+from logloom.values import dataclass
 
 MAX_TREE_ARRAYS = 10_000
 T = TypeVar("T")

@@ -18,7 +18,6 @@ import json
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ import numpy as np
 from logloom.blocks import Array
 from logloom.io.rows.inference.types import RawColumn, UnfitValuesError, plain_dtype, stacked
 from logloom.schema import STRING, ColumnType
+from logloom.values import dataclass
 
 _SINCE = re.compile(
     r"(?P<unit>[A-Za-z]+) since (?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"

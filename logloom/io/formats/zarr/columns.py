@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from logloom.blocks import Array, Block, Ragged, Values, cut_by_bytes
 from logloom.errors import DatasetError, UsageError
 from logloom.schema import TIMESTAMP, ColumnType, Schema
+from logloom.values import dataclass
 
 MAX_ROW_BYTES = 1 << 30
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -13,7 +13,6 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -24,6 +23,7 @@ from logloom.errors import DatasetError
 from logloom.io.formats.chunk_files import MAX_CHUNK_BYTES, ZSTD_LEVEL
 from logloom.io.formats.zarr.columns import LogArray
 from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.values import dataclass
 
 CHUNK_BYTES = 32 << 10
 CHUNK_BYTES_V2 = 1 << 20

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from logloom.io.formats.zarr.columns import LogArray, array_values, arrays_of, r
 from logloom.io.storage.files import File
 from logloom.io.storage.metadata import Count, Int64
 from logloom.schema import TIMESTAMP, Schema
+from logloom.values import dataclass
 
 SMALL = "small-columns"
 SLAB_ROWS = 1024

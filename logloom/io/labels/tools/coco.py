@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import DatasetError
 from logloom.io.labels.tools.image_labels import Box, Category, Id, ToolFile, ToolLabel, box_around
 from logloom.io.storage.metadata import checked, parsed
+from logloom.values import dataclass
 
 _WAY_OUT = "export it again"
 

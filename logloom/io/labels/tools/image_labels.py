@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from logloom.io.labels.frame_names import Key
 from logloom.io.storage.metadata import canonical
+from logloom.values import dataclass
 
 Box = tuple[float, float, float, float]
 Id = int | str

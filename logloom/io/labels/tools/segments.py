@@ -14,12 +14,13 @@ not supported.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from logloom.errors import DatasetError
 from logloom.io.labels.tools.image_labels import Category, Id, ToolFile, ToolLabel, box_around
 from logloom.io.storage.metadata import checked, parsed
+from logloom.values import dataclass
 
 _WAY_OUT = "download the release again"
 _TAKEN = ("bbox", "polygon")

@@ -7,7 +7,7 @@ Elsewhere: selecting messages (container_log, logloom.io.logs.message_times).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from logloom.io.logs.files.container import Buffer, Chunk, Int64s
 from logloom.io.logs.interface import place
 from logloom.io.logs.messages.raw_messages import RawMessages
+from logloom.values import dataclass
 
 SPARSE = 4  # payloads that are a smaller part of their chunk than one in this many are copied out of it
 

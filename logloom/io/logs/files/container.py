@@ -11,7 +11,7 @@ records outside chunks ("loose"). Times are int64 nanoseconds since the Unix epo
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from logloom.errors import LogReadError
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import MAX_TIME
+from logloom.values import dataclass
 
 Int64s = NDArray[np.int64]
 Buffer = NDArray[np.uint8]

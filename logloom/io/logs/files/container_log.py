@@ -8,7 +8,7 @@ and refusals (logloom.io.logs.message_times), decoding (logloom.io.logs.messages
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ from logloom.io.logs.messages.raw_messages import Decoder, RawMessages
 from logloom.io.logs.recording_times import HOUR, Entries, MessageTimes, RecordedTime, is_static, recorded
 from logloom.schema import ColumnType
 from logloom.text import counted
+from logloom.values import dataclass
 
 _FEW_LOOKS = 16  # stretches to examine again whenever the log is opened
 

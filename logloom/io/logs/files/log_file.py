@@ -7,7 +7,7 @@ Elsewhere: the kinds of file (logloom.io.logs), several files as one log (contai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ from logloom.io.logs.files.sidecars import Sidecars
 from logloom.io.logs.interface import OpenOptions, Refusal
 from logloom.io.logs.recording_times import HOUR, RecordedTime
 from logloom.io.storage.step_times import step
+from logloom.values import dataclass
 
 LISTED = 5  # damaged places that an error names
 ACTIVE = ".active"  # suffix of a file that ROS 1's recorder hasn't closed

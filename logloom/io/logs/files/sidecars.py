@@ -11,7 +11,7 @@ of its file. Equal logs give equal bytes; a damaged sidecar, or one of another v
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
 import msgpack
@@ -23,6 +23,7 @@ from logloom.io.logs.files.container import SHARE, STRETCH, Channel, FileIndex, 
 from logloom.io.logs.interface import TimeSource
 from logloom.io.logs.recording_times import RecordedTime
 from logloom.io.storage.store import Store
+from logloom.values import dataclass
 
 MAGIC = b"LLINDEX2"  # incremented when scanning gives other results
 BOUNDS = np.dtype([("stretch", "<i8"), ("first", "<i8"), ("last", "<i8"), ("refused", "<i8")])

@@ -9,7 +9,7 @@ of the summary; that of the data section when a file is scanned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from logloom.io.logs.mcap.records import (
     parse_schema,
 )
 from logloom.io.logs.mcap.scan import McapScan
+from logloom.values import dataclass
 
 TAIL = 64 << 10  # fetched at once: the footer, and most summaries
 FOOTER_LENGTH = RECORD.size + 20 + len(MAGIC)

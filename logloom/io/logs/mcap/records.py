@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from logloom.io.logs.files.compression import crc32, decompress, decompress_prefix
 from logloom.io.logs.files.container import Buffer, Channel
 from logloom.io.logs.interface import MAX_TIME
+from logloom.values import dataclass
 
 MAGIC = b"\x89MCAP0\r\n"
 HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX = range(1, 9)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.fields import has, joined_type, select
 from logloom.io.logs.messages.values import side_by_side
 from logloom.schema import BYTES, ColumnType
+from logloom.values import dataclass
 
 Found = Mapping[str, Values]  # by the adapter's own name of a field
 Read = Callable[

@@ -10,10 +10,11 @@ a tree finds missing, recursive and excessively large types.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from logloom.values import dataclass
 
 MAX_DEPTH = 64  # sub-messages within sub-messages
 MAX_FIELDS = 100_000  # of a message, counting those of sub-messages wherever they occur

@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from logloom.io.logs.interface import FieldSpec
 from logloom.io.logs.messages.definitions import Array, Field, Number, Struct, Text, Type
 from logloom.schema import BYTES, STRING, ColumnType
 from logloom.text import some_of
+from logloom.values import dataclass
 
 MAX_VALUE_BYTES = 1 << 26  # of one structured value, including widths of text
 

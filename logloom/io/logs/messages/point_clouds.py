@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import FieldSpec, Log, Messages
 from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
+from logloom.values import dataclass
 
 NAME = "points"
 NAME_LENGTH = 64  # of a field, at most

@@ -6,7 +6,7 @@ Containers (mcap, rosbag1, ...) make `RawMessages`; decoders (cdr, ros1, ...) tu
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Values
 from logloom.io.logs.interface import FieldSpec, TimeSource
 from logloom.schema import ColumnType
+from logloom.values import dataclass
 
 
 class Parsed:

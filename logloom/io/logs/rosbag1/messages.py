@@ -7,7 +7,6 @@ Elsewhere: record layouts (records), reading files (reader), files without an in
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from logloom.io.logs.rosbag1.records import (
     record_at,
     uncompressed,
 )
+from logloom.values import dataclass
 
 MAX_BROKEN = 64  # broken records in one chunk, after which the rest is given up
 MAX_LAYOUTS = 16  # orders of header fields in one chunk; recorders use one

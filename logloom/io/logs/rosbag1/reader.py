@@ -9,7 +9,6 @@ The format has no checksums; bz2 and lz4 have their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from logloom.io.logs.rosbag1.records import (
     record_at,
 )
 from logloom.io.logs.rosbag1.scan import BagScan
+from logloom.values import dataclass
 
 HEAD = 4096  # the bag header is padded to this
 INDEX_HEAD = 55  # bytes of an index data record before its entries, as written by all recorders

@@ -9,7 +9,6 @@ integers are little-endian; times are seconds and nanoseconds (u32 each).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from logloom.io.logs.files.compression import decompress, decompress_prefix
 from logloom.io.logs.files.container import Buffer, Channel, Int64s
+from logloom.values import dataclass
 
 MAGIC = b"#ROSBAG V2.0\n"
 MESSAGE, BAG_HEADER, INDEX, CHUNK, CHUNK_INFO, CONNECTION = range(2, 8)

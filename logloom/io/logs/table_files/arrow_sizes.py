@@ -18,7 +18,8 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from logloom.values import dataclass
 
 _DICTIONARY, _BATCH = 2, 3
 _MAX_METADATA = 64 << 20  # bytes of a footer or of a message's header

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.table_files.arrow_sizes import RecordBatch, decompressed_size, record_batches
 from logloom.io.logs.table_files.columns import definition_of
 from logloom.io.logs.table_files.signatures import PARQUET
+from logloom.values import dataclass
 
 _NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches
 

@@ -10,7 +10,7 @@ row in its group, groups counted over these files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ from logloom.io.logs.tables import named_files, sweeps
 from logloom.io.storage.lru_cache import LruCache
 from logloom.schema import BYTES, ColumnType
 from logloom.text import some_of
+from logloom.values import dataclass
 
 KEPT_BYTES = 64 << 20  # of columns read last, as rows are taken block by block
 

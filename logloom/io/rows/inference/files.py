@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from logloom.interpreter import process_pool
 from logloom.io.rows.inference.types import RawColumn, SeenColumn, UnfitValuesError
 from logloom.io.rows.log_ranges import Ints
 from logloom.text import some_of
+from logloom.values import dataclass
 
 LOG_ID, TIME = "log_id", "timestamp"
 _IN_PROCESS_BYTES = 64 << 20  # below this, starting processes takes longer than reading

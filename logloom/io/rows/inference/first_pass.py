@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from logloom.io.rows.log_ranges import DAMAGE, LogRange, SourceLog
 from logloom.io.storage.folders import short_name
 from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema, base_of
 from logloom.text import some_of
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from logloom.schema import (
     dtype_from_json,
     dtype_to_json,
 )
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

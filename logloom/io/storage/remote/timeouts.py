@@ -16,13 +16,13 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.storage.remote.retries import WAITS
 from logloom.text import WAITING_LOG, counted, human_seconds
 from logloom.uris import shown
+from logloom.values import dataclass
 
 GIVE_UP_AFTER = 180.0  # seconds
 OPTION = "give_up_after"  # the storage option that changes it

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from blake3 import blake3
 
@@ -49,6 +49,7 @@ from logloom.transforms.build.read_back import Reading, damaged, differences, is
 from logloom.transforms.build.read_marks import is_marked, leave_mark, mark_of
 from logloom.transforms.build.reuse import refresh_assembled
 from logloom.transforms.build.unit_checks import check_files, withdraw_assembled, withdraw_portions
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from logloom.caching import cached_property
@@ -28,6 +28,7 @@ from logloom.io.logs.files.sidecars import Sidecars
 from logloom.io.storage.metadata import Count, Name, Text, canonical, checked
 from logloom.io.storage.store import Store
 from logloom.transforms.build.job import Target
+from logloom.values import dataclass
 
 NAME = "units"
 UnitsByOutput = Mapping[str, Sequence[StagedUnit]]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from logloom.digests import digest_of
@@ -38,6 +38,7 @@ from logloom.transforms.build.journal import PLANNING, Note
 from logloom.transforms.build.outcomes import LogOutcomes, records_of
 from logloom.transforms.build.reuse import taken_portion
 from logloom.transforms.build.unit_checks import withdraw_assembled
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+
+from logloom.values import dataclass
 
 _STAR = "*"
 _BY_NAME = ("import_module", "__import__")  # functions that import the name in their first argument

@@ -15,13 +15,14 @@ import pathlib
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
 from logloom.errors import UsageError
 from logloom.transforms.rows.derive.imports import Module, ModuleSearch, follow, is_of_python
+from logloom.values import dataclass
 
 _LOADING = threading.RLock()
 

@@ -8,7 +8,7 @@ Elsewhere: the recipe (logloom.recipe), making a plan (logloom.transforms.rows.p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -18,6 +18,7 @@ from logloom.resample.frame_tree import Extrapolation
 from logloom.resample.policies import POLICIES, ResamplePolicy
 from logloom.row_splits import COLUMN, RowSplit
 from logloom.schema import STRING, ColumnType, Schema
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
 from logloom.io.logs.interface import Log, TimeSource
 from logloom.io.logs.known_logs import TopicKind, topic_kinds
 from logloom.recipe import Recipe, TopicColumn, TransformColumn
 from logloom.text import near_to
+from logloom.values import dataclass
 
 MAX_NAMED = 5  # logs in one note
 

@@ -141,7 +141,7 @@ def test_a_text_that_is_no_utf_8_is_an_error_that_names_log_and_column(tmp_path)
     ("given", "words"),
     [
         ({"images": {"camera.frnt": "jpg"}}, "camera.frnt"),
-        ({"images": {"camera.front": "npy"}}, "no image"),
+        ({"images": {"camera.front": "npy"}}, "unknown kind of image"),
         ({"images": {"speed": "png"}}, "neither bytes nor pixels"),
         ({"images": {"raw": "jpg"}}, "encode: jpg"),
         ({"columns": ["raw"], "images": {"camera.front": "jpg"}}, "camera.front"),

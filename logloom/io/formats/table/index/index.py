@@ -11,7 +11,7 @@ import dataclasses
 import fnmatch
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import Any
 
@@ -28,6 +28,7 @@ from logloom.io.formats.table.versions import open_table
 from logloom.io.formats.table.where import Where, to_filter
 from logloom.io.storage.threads import in_threads
 from logloom.text import near_to
+from logloom.values import dataclass
 
 LOG = d.service(0, "log")
 ROW = d.service(0, "row")

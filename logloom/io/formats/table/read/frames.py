@@ -9,7 +9,6 @@ Elsewhere: the service columns' names, and which tables store rows in one way
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from logloom.io.formats.table.read.merge import MergeStep, merge_steps, num_slot
 from logloom.io.formats.table.read.range_reader import RangeReader
 from logloom.io.formats.table.versions import open_table
 from logloom.schema import ColumnType, Schema
+from logloom.values import dataclass
 
 Ints = NDArray[np.integer[Any]]
 

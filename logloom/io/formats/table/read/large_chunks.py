@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from logloom.io.storage.files import pread
 from logloom.io.storage.remote.range_requests import failure
 from logloom.schema import ColumnType
 from logloom.uris import chained
+from logloom.values import dataclass
 
 _LENGTH = struct.Struct("<Q")
 

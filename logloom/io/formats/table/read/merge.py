@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from logloom.errors import UsageError
 from logloom.io.formats.table import description as d
+from logloom.values import dataclass
 
 How = Literal["inner", "left"]
 

@@ -10,7 +10,6 @@ Elsewhere: covers (logloom.io.formats.table.groups), decoding (logloom.io.format
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from logloom.io.formats.table.read.frames import (
 from logloom.io.formats.table.read.large_chunks import LargeChunks
 from logloom.io.formats.table.read.range_reader import RangeReader
 from logloom.schema import ColumnType, Schema
+from logloom.values import dataclass
 
 _NEVER = 1 << 62
 Patterns = str | Sequence[str] | None

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from logloom.io.formats.table.read.merge import MergeStep
 from logloom.io.formats.table.read.plans import Step
 from logloom.io.formats.table.read.range_reader import RangeReader, Ranges
 from logloom.io.storage.lru_cache import LruCache
+from logloom.values import dataclass
 from logloom.windows import rows_around, run_numbers, run_starts
 
 _CACHE_BYTES = 256 << 20

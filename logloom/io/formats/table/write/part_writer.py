@@ -18,7 +18,7 @@ import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from logloom.io.formats.table.index.files import HASH_TYPE, read_part, write_fil
 from logloom.io.formats.table.references import References
 from logloom.schema import ColumnType, Schema
 from logloom.text import near_to
+from logloom.values import dataclass
 
 ROWS_FILE = "rows.parquet"
 _MAX_INDEX_VALUES = 16

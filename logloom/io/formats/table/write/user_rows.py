@@ -10,7 +10,6 @@ import datetime
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from logloom.inference import common_shape, kind_of
 from logloom.io.formats.table.chunks import row_bytes
 from logloom.io.formats.table.description import KEYS
 from logloom.schema import BYTES, NO_AGE, STRING, ColumnType, Schema, check_column_name
+from logloom.values import dataclass
 
 BATCH_BYTES = 32 << 20
 BATCH_ROWS = 4096

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from logloom.io.logs.messages.values import (
     short_text,
     text_of_wide,
 )
+from logloom.values import dataclass
 
 
 @dataclass(frozen=True)
