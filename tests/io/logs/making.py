@@ -134,7 +134,7 @@ def write_bag(
     return path
 
 
-TOY = Part(decoders={"toy": f"{__name__}:ToyDecoder"})
+TOY_PART = Part(decoders={"toy": f"{__name__}:ToyDecoder"})
 
 
 class ToyDecoder:

@@ -144,6 +144,10 @@ class TarReader(UnitRows):
             return super()._names(columns)
         return (columns,) if isinstance(columns, str) else tuple(columns or ())
 
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """See `RowSource.row`; without a schema the members of some suffixes, or of all, as bytes."""
+        return super().row(index, columns) if self._has_schema else self.raw_rows([index], columns)[0]
+
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         """See `RowSource.rows`; without a schema members as bytes."""
         if not self._has_schema:

@@ -270,7 +270,7 @@ def test_what_cannot_be_opened_says_why(tmp_path):
     for path, what in [
         (tmp_path / "gone.mcap", "there is no such file"),
         (empty, "empty file"),
-        (other, r"reads a log that starts with b\'.*; there are mcap, rosbag1"),
+        (other, r"no installed part reads a log that starts with b\'.*; there are mcap, rosbag1"),
         (tmp_path, "can't be read"),
     ]:
         with pytest.raises(LogReadError, match=f"{path}: {what}"):
