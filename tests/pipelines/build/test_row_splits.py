@@ -396,7 +396,7 @@ def test_logs_that_arrive_leave_the_rows_of_others_where_they_are(drive, tmp_pat
         ("{a: 1, by: place, position: ego.position, cell: 500}", r":\d+: split.cell: 500 has no unit.*500m"),
         ("{a: 1, by: place, position: ego.position, cell: 5s}", "unknown unit 's'; there are mm"),
         ("{a: 1, by: place, position: ego.position, cell: -5m}", "is negative"),
-        ("{a: 1, by: place, position: ego.position, cell: .inf}", "is no distance; write it like 500m"),
+        ("{a: 1, by: place, position: ego.position, cell: .inf}", "is not a distance; write it like 500m"),
         ("{a: 1, by: time, cell: 5m, position: ego.position}", "position: goes with by: place"),
         ("{a: 1, by: time, cell: 5km}", "unknown unit 'km'"),
         ("{a: 0.5, b: 0.4, by: time, cell: 5m}", r"shares sum to 0\.9, not to 1"),
@@ -421,7 +421,7 @@ def test_a_split_that_makes_no_sense_is_a_mistake_of_its_line(drive, tmp_path, s
 
 def test_a_column_called_split_is_in_the_way_of_rows_splits_alone(drive):
     text = few(drive).replace("ego.speed:", "split:")
-    with pytest.raises(RecipeError, match=r":\d+: columns.split: rows have their split in a column split"):
+    with pytest.raises(RecipeError, match=r":\d+: columns.split: the split of rows is stored in a column split"):
         Recipe.from_yaml(text + PLACE)
     assert Recipe.from_yaml(f'{text}split: {{a: 1, by: "{{parent}}"}}\n').row_split is None
 
