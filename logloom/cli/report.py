@@ -94,4 +94,6 @@ def _check_place(out: str) -> None:
     if place.is_dir():
         raise UsageError(f"{out}: is a folder; --out wants a file")
     if not place.resolve().parent.is_dir():
-        raise UsageError(f"{out}: lies in a folder that isn't there; --out wants a file on this machine")
+        raise UsageError(
+            f"{out}: its folder doesn't exist; create it, or give --out another file on this machine"
+        )

@@ -421,7 +421,9 @@ def test_a_split_that_makes_no_sense_is_a_mistake_of_its_line(drive, tmp_path, s
 
 def test_a_column_called_split_is_in_the_way_of_rows_splits_alone(drive):
     text = few(drive).replace("ego.speed:", "split:")
-    with pytest.raises(RecipeError, match=r":\d+: columns.split: the split of rows is stored in a column split"):
+    with pytest.raises(
+        RecipeError, match=r":\d+: columns.split: the split of rows is stored in a column split"
+    ):
         Recipe.from_yaml(text + PLACE)
     assert Recipe.from_yaml(f'{text}split: {{a: 1, by: "{{parent}}"}}\n').row_split is None
 
