@@ -261,14 +261,6 @@ def test_a_build_that_is_interrupted_says_so_in_one_line(recipe, workers, tmp_pa
     assert not (root / "versions").exists()
 
 
-def test_help_lists_the_commands_in_the_order_of_the_work():
-    said = logloom("--help").stdout
-    places = [
-        said.index(f" {name} ") for name in ("info", "doctor", "build", "plan", "head", "verify", "demo")
-    ]
-    assert places == sorted(places)
-
-
 def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
     assert logloom("plan", recipe, "--to", built, "--check").returncode == 0
     behind = logloom("plan", recipe, "--to", tmp_path / "root", "--check", "--json")

@@ -81,15 +81,15 @@ class NamingParts(typer.core.TyperCommand):
     """A command whose help lists what installed parts offer, as {outputs}; to look costs too much before."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from logloom.io.formats.foreign import kinds  # of plain folders, as {kinds}
-
         for parameter in self.params:
             if isinstance(parameter, typer.core.TyperOption) and parameter.help:
-                parameter.help = re.sub(
-                    r"\{(\w+)\}",
-                    lambda found: ", ".join(
-                        kinds() if found[1] == "kinds" else sorted({*parts.names(found[1])})
-                    ),
-                    parameter.help,
-                )
+                parameter.help = re.sub(r"\{(\w+)\}", self._offered, parameter.help)
         super().format_help(ctx, formatter)
+
+    @staticmethod
+    def _offered(found: re.Match[str]) -> str:
+        if found[1] == "kinds":  # of plain folders
+            from logloom.io.formats.foreign import kinds
+
+            return ", ".join(kinds())
+        return ", ".join(sorted({*parts.names(found[1])}))
