@@ -53,7 +53,7 @@ class Ragged:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Array], ctype: ColumnType) -> Ragged:
-        """Makes a ragged column of one array per row.
+        """Make a ragged column of one array per row.
 
         Args:
             rows: an array for each row, of shape (*leading, *ctype.tail).
@@ -74,7 +74,7 @@ class Ragged:
 
     @classmethod
     def from_bytes(cls, rows: Sequence[bytes | bytearray | memoryview]) -> Ragged:
-        """Makes a column of bytes or text.
+        """Make a column of bytes or text.
 
         Args:
             rows: the bytes of each row; of text, its UTF-8.

@@ -38,7 +38,7 @@ class ColumnDigest:
         self._fields = {path: blake3() for path in _field_paths(ctype.dtype)}
 
     def update(self, values: Values) -> None:
-        """Takes the next rows: (n, *shape), or n ragged rows."""
+        """Take the next rows: (n, *shape), or n ragged rows."""
         if isinstance(values, Ragged):
             self._lengths.update(np.ascontiguousarray(values.shapes, "<i8").reshape(-1).view(np.uint8).data)
             for part in [values.values] if values.is_joined else values:
@@ -77,7 +77,7 @@ class RowsDigest:
         }
 
     def update(self, block: Block) -> None:
-        """Takes the next rows."""
+        """Take the next rows."""
         log_id = np.frombuffer(block.log_id.encode(), np.uint8)
         ids = Ragged(np.tile(log_id, len(block)), np.full(len(block), len(log_id)))
         for name, digest in self._digests.items():

@@ -61,7 +61,7 @@ def merge(metrics: CollectedMetrics) -> None:
 
 
 def count(**counts: int) -> None:
-    """Adds to counters; engines that do work twice count it twice."""
+    """Add to counters; engines that do work twice count it twice."""
     here = _COLLECTED.get()
     if here is not None:
         here.counters.update(counts)
@@ -73,7 +73,7 @@ def count(**counts: int) -> None:
 
 
 def spread(**numbers: int) -> None:
-    """Adds a number each to distributions."""
+    """Add a number each to distributions."""
     here = _COLLECTED.get()
     if here is not None:
         for name, number in numbers.items():

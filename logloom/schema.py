@@ -251,7 +251,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, data: Any) -> Schema:
-        """Reads a schema from JSON.
+        """Read a schema from JSON.
 
         Args:
             data: what `to_json` gave.

@@ -168,7 +168,7 @@ def printable(text: str) -> str:
 
 
 def is_printable(text: str) -> bool:
-    """Whether `printable` leaves the text as it is."""
+    """Return whether `printable` leaves the text as it is."""
     return _CONTROLS.search(text) is None
 
 

@@ -311,8 +311,9 @@ def definitions():
 OUR_OWN_WORDS = re.compile(
     r"\b(whoever|likewise|of before|nobody|somebody|isn't there|says so|told|tells)\b", re.IGNORECASE
 )
-PLAIN = ("datasets/*/", "demo/", "io/arrow/", "io/labels/", "io/logs/", "io/video/", "query/", "recipe/")
-PLAIN += ("resample/", "runners/", "statistics/", "testing/", "transforms/rows/", "transforms/suggest/")
+PLAIN = ("datasets/*/", "demo/", "io/arrow/", "io/labels/", "io/logs/", "io/storage/", "io/video/", "query/")
+PLAIN += ("recipe/", "resample/", "runners/", "statistics/", "testing/")
+PLAIN += ("transforms/rows/", "transforms/suggest/")
 VERBS = ("doctor", "head", "info", "label", "plan", "report", "show", "stats", "versions")
 PLAIN += tuple(f"pipelines/{verb}/" for verb in VERBS)
 

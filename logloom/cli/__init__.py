@@ -192,7 +192,7 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
 
 
 def _report_unforeseen(error: Exception, debug: bool) -> int:
-    """Prints an error that is none of logloom's; gives the exit code."""
+    """Print an error that is none of logloom's; gives the exit code."""
     if hasattr(error, "format_message"):  # click's own errors know how to show themselves
         text = io.StringIO()
         error.show(file=text)  # type: ignore[attr-defined]
@@ -218,7 +218,7 @@ def _is_of_printing(error: OSError) -> bool:
 
 
 def _print_internal(error: Exception, debug: bool) -> None:
-    """Prints an error that nobody foresaw."""
+    """Print an error that nobody foresaw."""
     if debug:
         print_message(shown(traceback.format_exc().rstrip()))
     what = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
@@ -232,7 +232,7 @@ def _print_internal(error: Exception, debug: bool) -> None:
 
 
 def _leave(code: int) -> None:
-    """Ends the process with this code."""
+    """End the process with this code."""
     # As the interpreter ends, but without its last search for garbage, a fifth of a short command. Threads of
     # gRPC that outlive a pipeline can abort that shutdown, too, and CPython kills itself by SIGINT on its way
     # out if Ctrl-C came within an `exec` of source text, as each import of a dataclass does.

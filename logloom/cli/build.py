@@ -90,7 +90,7 @@ def build(
 
 
 def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
-    """Whether nothing was committed: the plan said so, or workers found no log that changed."""
+    """Return whether nothing was committed: the plan said so, or workers found no log that changed."""
     return built.manifest.version != plan.job.number
 
 

@@ -108,7 +108,7 @@ def diff(
 
 
 def _is_version(text: str, store: Store) -> bool:
-    """Whether a text says a version of a root, rather than another root."""
+    """Return whether a text says a version of a root, rather than another root."""
     from logloom.io.catalog.commit_times import is_day
     from logloom.io.catalog.tags import read_tags
     from logloom.io.storage.store import Store

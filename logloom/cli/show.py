@@ -96,7 +96,7 @@ def show(
 def _drawn(
     rows: ShownRows, source: Log | None, save: str | None, mcap: str | None, on_problem: OnMessage
 ) -> list[str]:
-    """Shows rows, and the log that they come from, where it is given; tells what couldn't be drawn."""
+    """Show rows, and the log that they come from, where it is given; tells what couldn't be drawn."""
     if mcap is not None:
         from logloom.pipelines.show.log import messages_of
         from logloom.pipelines.show.mcap import write_mcap

@@ -21,7 +21,7 @@ Command = Callable[..., None]
 
 
 def takes_groups(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Shows Typer the fields of a command's groups as parameters of the command, each group's in its place.
+    """Show Typer the fields of a command's groups as parameters of the command, each group's in its place.
 
     Args:
         without: names of fields that this command doesn't offer; they keep their defaults.

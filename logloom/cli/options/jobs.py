@@ -112,7 +112,7 @@ def run_job(
     view: View,
     around: Callable[[AnyPlan], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[AnyPlan, Built | None]:
-    """Plans a job and runs it; beside others of the same version only as `--wait` says.
+    """Plan a job and runs it; beside others of the same version only as `--wait` says.
 
     Args:
         make_plan: plans it, once more where another job was waited for.
@@ -137,7 +137,7 @@ def run_job(
 
 
 def _check_profile(runner: RunnerOptions, dry_run: bool) -> None:
-    """Refuses to profile what this command doesn't wait for; says where workers are out of its sight."""
+    """Refuse to profile what this command doesn't wait for; says where workers are out of its sight."""
     if dry_run or runner.detach:
         raise UsageError("--profile: a job that this command doesn't wait for can't be profiled")
     if not runner.is_near:

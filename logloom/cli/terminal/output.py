@@ -132,19 +132,19 @@ def mode_of(on_error: OnError | None) -> Literal["fail", "skip", "salvage"]:
 
 
 def print_message(text: str) -> None:
-    """Prints a message for people to stderr; names in it can't steer the terminal."""
+    """Print a message for people to stderr; names in it can't steer the terminal."""
     print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 def print_folded(text: str) -> None:
-    """Prints a line for people to stdout, broken between words where the terminal is narrower."""
+    """Print a line for people to stdout, broken between words where the terminal is narrower."""
     from logloom.cli.terminal.alignment import folded
 
     print("\n".join(folded(printable(text), _width())))
 
 
 def print_result(text: str) -> None:
-    """Prints a result for people to stdout; names in it can't steer the terminal."""
+    """Print a result for people to stdout; names in it can't steer the terminal."""
     print(printable_lines(text))
 
 
@@ -156,7 +156,7 @@ class _PrintingHandler(logging.Handler):
 
 
 def print_logs(name: str) -> None:
-    """Prints what a part of logloom logs, from now on."""
+    """Print what a part of logloom logs, from now on."""
     logger = logging.getLogger(name)
     logger.setLevel(logging.INFO)
     if not any(isinstance(handler, _PrintingHandler) for handler in logger.handlers):
@@ -164,12 +164,12 @@ def print_logs(name: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Prints a result for machines: exact, in ASCII."""
+    """Print a result for machines: exact, in ASCII."""
     print(json.dumps(value, indent=2))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table below its title; see `table_lines`. A title of "" is none."""
+    """Print a table below its title; see `table_lines`. A title of "" is none."""
     from logloom.cli.terminal.alignment import table_lines
 
     if title:

@@ -132,7 +132,7 @@ def _assembled_bytes(entry: AssembledEntry | PortionEntry, more: dict[str, str])
 
 
 def publish_assembled(store: Store, identity: str, entry: AssembledEntry, *, anew: bool = False) -> None:
-    """Marks an assembled output as complete.
+    """Mark an assembled output as complete.
 
     Args:
         anew: whether to replace what is there.
@@ -222,7 +222,7 @@ class Places:
     """
 
     def __init__(self, root: Store, output: str, identity: str, find: Callable[[], Sequence[SharedPortion]]):
-        """Reads nothing yet.
+        """Read nothing yet.
 
         Args:
             root: needs no options, since it is only asked for URIs.

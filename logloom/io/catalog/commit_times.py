@@ -62,7 +62,7 @@ def times_file(number: int) -> str:
 
 
 def write_times(store: Store, number: int, started: int) -> None:
-    """Records that a version was committed just now, unless a time is recorded already."""
+    """Record that a version was committed just now, unless a time is recorded already."""
     store.create(times_file(number), sealed(asdict(Times(number, started, clock()))))
 
 
@@ -83,7 +83,7 @@ def read_times(store: Store, number: int) -> Times | None:
 
 
 def is_clock_set(seconds: float, now: float) -> bool:
-    """Whether a recorded time can be right: neither of a clock that nobody set, nor in the future."""
+    """Return whether a recorded time can be right: neither of a clock that nobody set, nor in the future."""
     return _SET_SINCE <= seconds <= now + CLOCKS_APART_S
 
 
@@ -104,7 +104,7 @@ class CommitTimes:
 
     @classmethod
     def of(cls, store: Store, numbers: Sequence[int], now: float) -> CommitTimes:
-        """Reads the times of versions.
+        """Read the times of versions.
 
         A version is committed after those before it. Where times say otherwise, a clock ran back or ahead;
         the fewest that contradict all others are left out.
@@ -169,7 +169,7 @@ def _in_order(times: Sequence[int]) -> list[bool]:
 
 
 def is_day(text: str) -> bool:
-    """Whether a text is a day, as in 2026-11-24."""
+    """Return whether a text is a day, as in 2026-11-24."""
     try:
         return _DAY.fullmatch(text) is not None and bool(datetime.date.fromisoformat(text))
     except ValueError:

@@ -223,7 +223,7 @@ def _file_entry(folder: pathlib.Path, path: pathlib.Path) -> FileEntry:
 
 
 def publish_unit(store: Store, folder: pathlib.Path, entry: Entry) -> None:
-    """Publishes what was written into a scratch folder as a finished unit."""
+    """Publish what was written into a scratch folder as a finished unit."""
     (folder / ENTRY).write_bytes(canonical(entry.to_json()))
     store.publish(folder, entry.folder, last=ENTRY)
 
@@ -256,7 +256,7 @@ def read_metadata(
 
 
 def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
-    """Writes a log's part of the manifest, and gives the digest that names it."""
+    """Write a log's part of the manifest, and gives the digest that names it."""
     data = log_part_bytes(entries)
     digest = blake3(data).hexdigest()
     store.renew(f"logs/{digest}.parquet", data)

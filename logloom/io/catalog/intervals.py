@@ -114,7 +114,7 @@ class Intervals:
         return np.asarray((number >= 0) & (stamps < stops[number]))
 
     def mentions(self, log_ids: Collection[str]) -> bool:
-        """Whether it has intervals of one of these logs, or the search names one."""
+        """Return whether it has intervals of one of these logs, or the search names one."""
         return not self._spans.keys().isdisjoint(log_ids) or self._names(log_ids)
 
     def _names(self, log_ids: Collection[str]) -> bool:
@@ -216,7 +216,7 @@ def numbers_with(store: Store) -> Iterator[tuple[str, int | None]]:
 
 
 def write_intervals(store: Store, number: int, name: str, found: Intervals, *, replace: bool = False) -> str:
-    """Saves intervals with a version; gives the file.
+    """Save intervals with a version; gives the file.
 
     Raises:
         UsageError: the name can't be one, or is that of others and these aren't to replace them.

@@ -240,7 +240,7 @@ class _Collector:
         self.keys.frombytes(unit_keys(output, identities).tobytes())
 
     def take(self, manifests: Iterable[Manifest], *, may_lack: bool = False) -> None:
-        """Adds what versions need, but for what others said before.
+        """Add what versions need, but for what others said before.
 
         Args:
             may_lack: a file that isn't there is none that they need.

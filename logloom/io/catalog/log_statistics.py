@@ -82,7 +82,7 @@ def _of_one_kind(store: Store, entries: Iterable[Entry]) -> Iterator[Statistics]
 
 
 def write_statistics(store: Store, log_id: str, statistics: Statistics | None) -> str:
-    """Writes a log's statistics, and gives the digest that names them; "" for none."""
+    """Write a log's statistics, and gives the digest that names them; "" for none."""
     if statistics is None:
         return ""
     data = statistics.to_bytes(log_id)

@@ -151,7 +151,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str, store: Store | None = None) -> Manifest:
-        """Reads a manifest.
+        """Read a manifest.
 
         Args:
             data: of its file, canonical JSON.
@@ -238,7 +238,7 @@ def read_manifest(store: Store, version: int | str = "latest") -> Manifest:
 
 
 def open_root(store: Store, version: int | str = "latest") -> tuple[Store, Manifest]:
-    """Opens a version of a root.
+    """Open a version of a root.
 
     Args:
         store: the root.

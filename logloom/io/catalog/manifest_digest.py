@@ -20,7 +20,7 @@ def digest_file(number: int) -> str:
 
 
 def write_digest(store: Store, number: int, data: bytes) -> None:
-    """Writes the digest of a manifest that was just committed, or one that is missing."""
+    """Write the digest of a manifest that was just committed, or one that is missing."""
     line = _line(number, data)
     # Not created if absent: a version that somebody removed may have left its own.
     if store.read_if_there(digest_file(number)) != line:
@@ -28,7 +28,7 @@ def write_digest(store: Store, number: int, data: bytes) -> None:
 
 
 def check_digest(store: Store, number: int, data: bytes) -> bool:
-    """Whether a manifest has a digest beside it.
+    """Return whether a manifest has a digest beside it.
 
     Raises:
         DatasetError: it is that of other bytes, or damaged itself.

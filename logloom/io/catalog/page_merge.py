@@ -35,7 +35,7 @@ GONE = "gone"  # the status of a change that takes its log out of the version
 
 
 def write_records(store: Store, records: Iterable[LogRecord], folder: str = SHARDS) -> LogRecords:
-    """Writes records, sorted by log_id, as shards."""
+    """Write records, sorted by log_id, as shards."""
     shards = _Shards(store, folder)
     records = iter(records)
     while rows := list(itertools.islice(records, MAX_LOGS)):
@@ -44,7 +44,7 @@ def write_records(store: Store, records: Iterable[LogRecord], folder: str = SHAR
 
 
 def merge_records(store: Store, parent: LogRecords, changes: Sequence[LogRecords]) -> LogRecords:
-    """Writes the shards of a version.
+    """Write the shards of a version.
 
     Args:
         changes: records that are new or stand for the parent's, and of logs that are `GONE`; no log in two.
@@ -89,7 +89,7 @@ class SortedRows:
         return None if self._table is None else str(self._table["log_id"][-1].as_py())
 
     def is_past(self, end: str | None) -> bool:
-        """Whether no row is left before a log_id, or at all."""
+        """Return whether no row is left before a log_id, or at all."""
         return self._table is None or (end is not None and self._table["log_id"][0].as_py() >= end)
 
     def take(self, last: str, end: str | None) -> pa.Table | None:

@@ -155,7 +155,7 @@ def shard_file(shard: RecordShard, folder: str = SHARDS) -> str:
 
 
 def is_border(log_id: str) -> bool:
-    """Whether a shard begins with this log, whatever its neighbours are."""
+    """Return whether a shard begins with this log, whatever its neighbours are."""
     return int.from_bytes(blake3(log_id.encode()).digest()[:8], "big") < _BORDER
 
 
@@ -183,7 +183,7 @@ def schema() -> pa.Schema:
 
 
 def table_of(records: Iterable[LogRecord]) -> pa.Table:
-    """Records as rows."""
+    """Record as rows."""
     import pyarrow as pa
 
     # Paths may hold what no UTF-8 has, which JSON escapes.
@@ -279,7 +279,7 @@ def _disorder(table: pa.Table) -> str:
 
 
 def write_shard(store: Store, table: pa.Table, folder: str = SHARDS) -> RecordShard:
-    """Writes a shard of these rows; one that is there already has the same bytes, unless it is damaged."""
+    """Write a shard of these rows; one that is there already has the same bytes, unless it is damaged."""
     shard, data = shard_of(table)
     store.renew(shard_file(shard, folder), data)
     return shard

@@ -64,7 +64,7 @@ class LogRecords(Sequence[LogRecord]):
 
     @classmethod
     def of(cls, records: Iterable[LogRecord]) -> LogRecords:
-        """Records that lie in no shard, in the order given."""
+        """Record that lie in no shard, in the order given."""
         table = table_of(records)
         made = cls(None, [described(table)])
         made._tables[0] = table
@@ -122,7 +122,7 @@ class LogRecords(Sequence[LogRecord]):
         return total(shard.statuses for shard in self.shards)
 
     def are_whole(self, *, within_budget: bool) -> bool:
-        """Whether no log was salvaged or skipped, but for those that a budget allows to skip."""
+        """Return whether no log was salvaged or skipped, but for those that a budget allows to skip."""
         bad = {LogStatus.salvaged} if within_budget else {LogStatus.salvaged, LogStatus.skipped}
         return set(self.statuses) <= {*LogStatus} - bad
 

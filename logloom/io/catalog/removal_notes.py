@@ -42,7 +42,7 @@ def removed_file(number: int) -> str:
 
 
 def mark_removed(store: Store, number: int, why: str) -> None:
-    """Takes a version out of those that there are. Written anew where it is there, so that its age counts."""
+    """Take a version out of those that there are. Written anew where it is there, so that its age counts."""
     store.replace(removed_file(number), canonical({"version": number, "why": why}))
 
 
@@ -113,7 +113,7 @@ class Removals:
         self.keys = np.unique(np.concatenate([np.empty(0, np.uint64), *self._notes.values()]))
 
     def wait(self, name: str) -> None:
-        """Waits until nobody removes a file or folder any more.
+        """Wait until nobody removes a file or folder any more.
 
         Raises:
             StorageError: somebody still does, or was interrupted.
@@ -148,7 +148,7 @@ def _keys_in(store: Store, note: str) -> Keys:
 
 
 def forget_removals(store: Store, now: float, grace_s: float = math.inf) -> None:
-    """Removes notes that no build can need any more; says of processes that are gone that they are done.
+    """Remove notes that no build can need any more; says of processes that are gone that they are done.
 
     A build that began before the last removal of a note may still have to see it. That is when it was done;
     where nobody says so, half a grace after it was noted, since `removing` lets nothing be removed later.

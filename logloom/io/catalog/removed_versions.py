@@ -23,7 +23,7 @@ _DIGEST = 16  # bytes
 
 
 def keep_past(store: Store, shard: RecordShard, folder: str) -> None:
-    """Keeps which logs a shard has, before it is removed.
+    """Keep which logs a shard has, before it is removed.
 
     Args:
         folder: that the shard lies in.
@@ -37,7 +37,7 @@ def keep_past(store: Store, shard: RecordShard, folder: str) -> None:
 
 
 def had_log(store: Store, shard: str, log_id: str) -> bool | None:
-    """Whether a shard, by its digest, had a log; None where nobody kept that.
+    """Return whether a shard, by its digest, had a log; None where nobody kept that.
 
     Raises:
         DatasetError: the file is damaged.

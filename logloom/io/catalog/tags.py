@@ -57,7 +57,7 @@ class _Change:
 
 
 def check_tag(name: str) -> None:
-    """Makes sure that a tag can be told from a number, and written after ROOT@.
+    """Make sure that a tag can be told from a number, and written after ROOT@.
 
     Raises:
         UsageError: it can't.
@@ -78,7 +78,7 @@ def read_tags(store: Store) -> dict[str, int]:
 
 
 def change_tags(store: Store, change: Callable[[Mapping[str, int]], dict[str, int]]) -> dict[str, int]:
-    """Changes the tags of a root; gives them as they are then.
+    """Change the tags of a root; gives them as they are then.
 
     Args:
         change: from tags to tags; called again where somebody else's change came first.
@@ -105,7 +105,7 @@ def change_tags(store: Store, change: Callable[[Mapping[str, int]], dict[str, in
 
 
 def had_tag(store: Store, name: str) -> bool:
-    """Whether a version had this tag before, by the changes that can be read."""
+    """Return whether a version had this tag before, by the changes that can be read."""
     for number in reversed(_changes(store)):
         with contextlib.suppress(DatasetError, *MISSING):
             if name in _newest(store, number).tags:
@@ -182,7 +182,7 @@ def tag_problems(store: Store) -> Iterator[str]:
 
 
 def mend_tags(store: Store, *, newest_only: bool = False) -> list[str]:
-    """Writes damaged or lost files of tags again, of which the other one is sound; gives their names."""
+    """Write damaged or lost files of tags again, of which the other one is sound; gives their names."""
     mended = []
     for one in list(_problems(store, newest_only=newest_only)):
         if one.mended is not None:

@@ -103,7 +103,7 @@ def digest_of_log(log_id: str) -> str:
 
 
 def write_tombstone(store: Store, tombstone: Tombstone) -> None:
-    """Writes a tombstone, or adds to the one that is there."""
+    """Write a tombstone, or adds to the one that is there."""
     for before in _tombstones(store):
         if before.log == tombstone.log:
             tombstone = before.merged(tombstone)
@@ -172,24 +172,24 @@ class Purged:
         return len(self._logs)
 
     def has(self, content_id: str) -> bool:
-        """Whether this content was erased as a whole, under whichever log_id."""
+        """Return whether this content was erased as a whole, under whichever log_id."""
         return content_id in self._contents
 
     def has_rows_of(self, content_id: str) -> bool:
-        """Whether what was erased includes rows that were made of this content."""
+        """Return whether what was erased includes rows that were made of this content."""
         return self.has(content_id) or content_id in self._redacted
 
     def has_named(self, log_id: str) -> bool:
-        """Whether something was erased of a log of this name."""
+        """Return whether something was erased of a log of this name."""
         return bool(self._logs) and digest_of_log(log_id) in self._logs
 
     def had_whole(self, log_id: str) -> bool:
-        """Whether a log of this name was erased as a whole."""
+        """Return whether a log of this name was erased as a whole."""
         stone = self._logs.get(digest_of_log(log_id)) if self._contents else None
         return stone is not None and bool(stone.contents)
 
     def may_have(self, log_id: str, size: int | None) -> bool:
-        """Whether only its content tells if a log is one that was erased as a whole.
+        """Return whether only its content tells if a log is one that was erased as a whole.
 
         Args:
             size: bytes of its files; None where nobody knows.
@@ -221,7 +221,7 @@ class Purged:
         return like
 
     def resembles(self, log_id: str, size: int | None) -> bool:
-        """Whether a log that was erased as a whole had this name, or so many bytes."""
+        """Return whether a log that was erased as a whole had this name, or so many bytes."""
         return size in self._sizes or self.had_whole(log_id)
 
 

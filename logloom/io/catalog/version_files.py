@@ -35,7 +35,7 @@ def runs_folder(number: int) -> str:
 
 
 def check_root(store: Store) -> None:
-    """Makes sure that a folder is a root of logloom, or may become one.
+    """Make sure that a folder is a root of logloom, or may become one.
 
     Raises:
         UsageError: it holds other things, and no versions.
@@ -53,7 +53,7 @@ def check_root(store: Store) -> None:
 
 
 def is_root_name(name: str) -> bool:
-    """Whether something directly in a root may be logloom's."""
+    """Return whether something directly in a root may be logloom's."""
     return _ROOT_NAMES.fullmatch(name) is not None
 
 

@@ -23,7 +23,7 @@ class RowOrder:
         self._last: int | None = None
 
     def check(self, block: Block) -> None:
-        """Takes note of the next rows; there is at least one.
+        """Take note of the next rows; there is at least one.
 
         Raises:
             UsageError: they are of another log, or don't ascend.

@@ -357,7 +357,7 @@ class DatasetSource(RowSource):
         storage_options: Mapping[str, Any] | None = None,
         known: Stretches | None = None,
     ):
-        """Reads what the dataset says of itself, or waits with it until it is needed.
+        """Read what the dataset says of itself, or waits with it until it is needed.
 
         Args:
             known: what a version's manifest says of the rows; None where there is none.

@@ -139,7 +139,7 @@ class LoadedReader(RowSource):
 
     @abc.abstractmethod
     def load(self) -> tuple[Schema, Block | None]:
-        """Reads the unit.
+        """Read the unit.
 
         Returns:
             Its schema, and all its rows; None where it has none.

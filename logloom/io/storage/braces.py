@@ -12,7 +12,7 @@ _MAX_EXPANDED = 1_000_000
 
 
 def braceexpand(pattern: str) -> list[str]:
-    """The names that a shell would make of braces: `{a,b}`, `{000..146}`, `{1..9..2}`, nested ones too.
+    """Expand braces as a shell does: `{a,b}`, `{000..146}`, `{1..9..2}`, nested ones too.
 
     Args:
         pattern: with any number of braces.
@@ -41,7 +41,7 @@ def _expand(text: str) -> Iterator[str]:
 
 
 def _alternatives(text: str, start: int) -> tuple[Iterable[str], int] | None:
-    """What stands in the braces at `start`, and where they end; None where they mean themselves."""
+    """Return the alternatives in the braces at `start`, and their end; None if the braces are literal."""
     depth, commas = 0, [start]
     for at in range(start, len(text)):
         depth += (text[at] == "{") - (text[at] == "}")

@@ -1,8 +1,8 @@
-"""Files of this machine's disks that are being written: their names, their locks, and how they appear.
+"""Files being written on this machine's disks: temporary names, locks, and atomic appearance.
 
 Here: `own_name`, `is_left_behind`, `is_running`, `start_of`, `locked`, `unfinished`, `appear`,
 `replace_file`, `in_its_folder`, `make_folder`, `paths_below`, `start_writing`, `sync` and `sync_all`.
-Elsewhere: what is written where (store).
+Elsewhere: the files of a dataset root (store).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _SYNCING = Threads(AT_ONCE, "logloom-sync")
 
 
 def own_name() -> str:
-    """A name that says whose it is, so that the next build can tell rubbish from work in progress."""
+    """Return a name that contains this process, so that the next build recognizes abandoned work."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 def is_left_behind(path: pathlib.Path) -> bool:
-    """Whether the process of this machine that made it is gone; False for all that has other names."""
+    """Return whether the process of this machine that made it is gone; False for all that has other names."""
     host, pid, unique = [*path.name.removeprefix(".").rsplit("-", 2), "", ""][:3]
     if host != socket.gethostname() or not pid.isdigit() or len(unique.removesuffix(PARTIAL)) != 8:
         return False
@@ -55,7 +55,7 @@ def is_left_behind(path: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def locked(path: pathlib.Path) -> Iterator[None]:
-    """Says that a process has a file or folder in use, to those that don't see the process.
+    """Lock a file or folder, to mark it as in use for processes that don't see this one (in containers).
 
     Raises:
         StorageError: it can't be opened.
@@ -84,7 +84,7 @@ def _is_locked(path: pathlib.Path) -> bool:
 
 
 def appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
-    """Gives a file its name unless that is taken; says whether it did."""
+    """Give a file its name unless the name is taken; return whether it did."""
     try:
         os.link(partial, path)
     except FileExistsError:
@@ -102,7 +102,7 @@ def appear(partial: pathlib.Path, path: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def unfinished(partial: pathlib.Path, data: bytes, *, durable: bool = True) -> Iterator[None]:
-    """A file with these bytes for the time of the block, which may give it its name by renaming it.
+    """Provide a temporary file with these bytes; the block may rename it.
 
     Args:
         partial: ends in PARTIAL.
@@ -120,9 +120,9 @@ def unfinished(partial: pathlib.Path, data: bytes, *, durable: bool = True) -> I
 
 
 def replace_file(path: pathlib.Path, data: bytes) -> None:
-    """Writes a file of a folder of the user's, whether or not it is there; never a partial one.
+    """Write or replace a file in a folder of the user's, atomically.
 
-    A link stays, and the file that it leads to is written. What is no plain file, as /dev/stdout, is written
+    Links are followed. Anything but a plain file, such as /dev/stdout, is written
     in place.
 
     Raises:
@@ -140,7 +140,7 @@ def replace_file(path: pathlib.Path, data: bytes) -> None:
 
 
 def in_its_folder(file: pathlib.Path, target: pathlib.Path, name_it: Callable[[], T]) -> T:
-    """Gives a file a name, and makes the folder for it; again where gc removes it while it is empty.
+    """Give a file a name, creating its folder; again if gc removes the folder while it is empty.
 
     Args:
         file: as it is called so far.
@@ -157,9 +157,9 @@ def in_its_folder(file: pathlib.Path, target: pathlib.Path, name_it: Callable[[]
 
 
 def make_folder(path: pathlib.Path) -> None:
-    """Makes a folder and those above that are missing; they stay even if the power fails.
+    """Make a folder and those above that are missing; they stay even if the power fails.
 
-    What others remove meanwhile is made again.
+    Folders that others remove meanwhile are created again.
     """
     for more in reversed(range(_TRIES)):
         if path.is_dir():
@@ -174,7 +174,7 @@ def make_folder(path: pathlib.Path) -> None:
 
 
 def paths_below(folder: pathlib.Path) -> list[pathlib.Path]:
-    """All files and folders below a folder, sorted; what somebody removes meanwhile may be among them.
+    """List all files and folders below a folder, sorted; some may be removed meanwhile.
 
     Raises:
         OSError: one of them can't be listed, which `Path.rglob` would pass over in silence.
@@ -198,10 +198,10 @@ def opened(path: pathlib.Path) -> Iterator[int]:
 
 
 def start_writing(paths: Iterable[pathlib.Path]) -> None:
-    """Has the system begin to write files' bytes to the disk, and doesn't wait for it.
+    """Make the system begin to write files' bytes to the disk, without waiting.
 
-    By itself it leaves them for many seconds, or until somebody syncs, who then waits for all of them. Where
-    it can't be told, nothing is lost but time.
+    By itself it leaves them for many seconds, or until a sync, which then waits for all of them. Where
+    the system has no such call, only time is lost.
     """
     sync_range = _sync_file_range()
     if sync_range is None:
@@ -225,19 +225,19 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 def sync(path: pathlib.Path) -> None:
-    """Waits until a file or folder is on the disk."""
+    """Wait until a file or folder is on the disk."""
     with opened(path) as descriptor:
         os.fsync(descriptor)
 
 
 def sync_all(paths: Sequence[pathlib.Path]) -> None:
-    """Waits until all these files and folders are on the disk."""
+    """Wait until all these files and folders are on the disk."""
     with step("sync"):
         deque(_SYNCING.pool.map(sync, paths), maxlen=0)
 
 
 def is_running(pid: int, began: int = 0) -> bool:
-    """Whether a process runs, of those that this one sees.
+    """Return whether a process runs that this one can see.
 
     Args:
         began: its start as `start_of` gave it; one with another start only has the number of one that is
@@ -253,7 +253,7 @@ def is_running(pid: int, began: int = 0) -> bool:
 
 
 def start_of(pid: int) -> int:
-    """When a process began, in clock ticks since the machine booted; 0 where the system doesn't say."""
+    """When a process began, in clock ticks since the machine booted; 0 if unknown."""
     try:
         return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):

@@ -16,7 +16,7 @@ from logloom.io.storage.remote import retries
 from logloom.uris import host_of
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""The errors by which reading says that there is no such file."""
+"""The errors of reading a file that doesn't exist."""
 PARTS_WAY_OUT = (
     "serve it with one that gives ranges (such as nginx, Apache or Caddy, not `python -m http.server`), "
     "or copy the file here first"
@@ -29,16 +29,16 @@ _REASONS = {
     errno.EACCES: "no permission",
     errno.EPERM: "no permission",
 }
-# Of a file that isn't there, and of an offset that can't be, as damage makes them.
+# Of a missing file, and of an impossible offset, which damage can cause.
 _OF_FILES = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL})
 
 
 class ArchiveError(OSError):
-    """An archive is missing or damaged: what reads a log or a dataset in it says that it is."""
+    """An archive is missing or damaged; readers convert this to an error about their log or dataset."""
 
 
 def storage_error(what: str, error: BaseException) -> LogloomError:
-    """The StorageError of a disk or a store, with what to do about it; a DatasetError of a damaged archive.
+    """Return the StorageError for a disk or a store, with a remedy; for a damaged archive a DatasetError.
 
     Args:
         what: could not be read or written: a URI, or more words.
@@ -53,7 +53,7 @@ def storage_error(what: str, error: BaseException) -> LogloomError:
 
 
 def fault_of(what: str, error: BaseException) -> LogloomError | None:
-    """The StorageError of what a library raised of a file; None where it speaks of what the file holds.
+    """Return the StorageError for a library's error about a file; None if it is about the file's content.
 
     Libraries such as Arrow raise OSErrors of both kinds; only those of the system have a number.
 
@@ -67,7 +67,7 @@ def fault_of(what: str, error: BaseException) -> LogloomError | None:
 
 
 def unsized(uri: str) -> retries.UnfitServerError:
-    """The error of a file whose size its server doesn't tell."""
+    """Return the error for a file whose size its server doesn't report."""
     return retries.UnfitServerError(
         f"the server at {host_of(uri)} doesn't say how large the file is (it sends no Content-Length, or "
         f"compresses what it sends), so that no part of it can be asked for; {PARTS_WAY_OUT}"

@@ -1,7 +1,7 @@
-"""When files of a store changed last, by the store's own clock, and removing many of them.
+"""Times of the last change of a store's files, by the store's own clock; removal of many files.
 
 Here: `listed`, `changed_at`, `now_of`, `remove_files` and `remove_folder`.
-Elsewhere: how files appear (logloom.io.storage.store), which of them nobody needs (logloom.pipelines.gc.gc).
+Elsewhere: how files appear (logloom.io.storage.store), which of them are garbage (logloom.pipelines.gc.gc).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from logloom.io.storage.threads import in_threads
 from logloom.values import dataclass
 
 _CLOCK = f"{TEMPORARY}/clock"  # written to be dated by the store
-# How fsspec's file systems call the time of the last change, the most telling first.
+# What fsspec's file systems call the time of the last change, the best first.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "timeModified", "created")
 
 
@@ -43,10 +43,10 @@ class FoundFile:
 
 
 def listed(store: Store, folder: str) -> Iterator[FoundFile]:
-    """Every file below a folder, those of one folder after each other; symbolic links are not followed.
+    """Yield every file below a folder, folder by folder; symbolic links are not followed.
 
     Raises:
-        StorageError: it can't be listed, or an object store doesn't say when its objects changed.
+        StorageError: it can't be listed, or an object store doesn't report when its objects changed.
     """
     if store.local is not None:
         with explained(store.uri_of(folder)):
@@ -73,7 +73,7 @@ def _walked(path: str, name: str) -> Iterator[FoundFile]:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
                     continue
-                with contextlib.suppress(FileNotFoundError):  # somebody else removed it
+                with contextlib.suppress(FileNotFoundError):  # another process removed it
                     stat = entry.stat(follow_symlinks=False)
                     yield FoundFile(f"{name}/{entry.name}", stat.st_size, stat.st_mtime)
     except (FileNotFoundError, NotADirectoryError):
@@ -83,7 +83,7 @@ def _walked(path: str, name: str) -> Iterator[FoundFile]:
 
 
 def changed_at(store: Store, name: str) -> float | None:
-    """When a file changed last; None where it isn't there."""
+    """Return when a file changed last; None if it doesn't exist."""
     try:
         with explained(store.uri_of(name), MISSING):
             if store.local is not None:
@@ -96,7 +96,7 @@ def changed_at(store: Store, name: str) -> float | None:
 
 
 def now_of(store: Store) -> float:
-    """The time by the clock that dates the store's files, which may be another machine's."""
+    """Return the time by the clock that dates the store's files, perhaps that of another machine."""
     name = f"{_CLOCK}-{own_name()}"
     store.create(name, b"", durable=False)
     try:
@@ -116,11 +116,11 @@ def _time_of(info: dict[str, Any], place: str) -> float:
             return value.replace(tzinfo=zone).timestamp()
         if isinstance(value, int | float):
             return float(value)
-    raise StorageError(f"{place}: its store doesn't say when objects changed, so nobody knows which are old")
+    raise StorageError(f"{place}: its store doesn't report when objects changed, so none counts as old")
 
 
 def remove_files(store: Store, names: Sequence[str], within: str = "") -> None:
-    """Removes files, or leaves it where they are gone.
+    """Remove files; missing ones are ignored.
 
     Args:
         within: the folder that all lie in; on a disk, it and those in it go, too, where they are empty.
@@ -143,10 +143,10 @@ def remove_files(store: Store, names: Sequence[str], within: str = "") -> None:
 
 
 def remove_folder(store: Store, name: str, last: str = "") -> None:
-    """Removes a folder that shows as one: nobody sees it half.
+    """Remove a folder that readers see whole or not at all.
 
     Args:
-        last: of an object store, the object that says that the others are all there.
+        last: in an object store, the object that marks the others as complete.
     """
     if store.local is None:
         if last:

@@ -1,8 +1,8 @@
 """The bytes of files at paths and URIs: on disks by pread, elsewhere by requests for ranges.
 
-Here: `File`, which the readers of datasets share; `OpenFile` and `open_local`.
+Here: `File`, which the readers of datasets share; `OpenFile` and `open_local`, for one local file.
 Elsewhere: requests and errors (logloom.io.storage.remote.range_requests), logs, whose files
-aren't kept open (logloom.io.logs.files.ranges), and in each format what lies where.
+aren't kept open (logloom.io.logs.files.ranges); the layout of files (in each format).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ preadv: Callable[..., int] = os.preadv  # takes arrays; its declared type doesn'
 
 
 class OpenFile:
-    """An open file; closed with its last user, so that letting go of it never pulls it from under a read.
+    """An open file; closed with its last user, so never during a read.
 
     Attributes:
-        size: bytes when it was opened; -1 where nobody asked.
+        size: bytes when it was opened; -1 if unknown.
     """
 
     __slots__ = ("fd", "size")
@@ -72,7 +72,7 @@ class OpenFile:
         return data
 
     def fill(self, buffers: Sequence[Any], offset: int) -> int:
-        """Reads piece by piece what one call didn't give whole, after a signal or beyond 2 GiB.
+        """Read what one call left out, after a signal or beyond 2 GiB.
 
         Returns:
             Bytes read, fewer only where the file ends.
@@ -91,7 +91,7 @@ class OpenFile:
 def open_local(
     uri: str, missing: Callable[[str], LogloomError] = DatasetError, *, is_sized: bool = True
 ) -> OpenFile:
-    """Opens a file on a disk; see `failure` for what it raises."""
+    """Open a file on a disk; see `failure` for what it raises."""
     try:
         return OpenFile(path_of(uri), is_sized=is_sized)
     except OSError as error:
@@ -104,9 +104,9 @@ def path_of(uri: str) -> str:
 
 
 class File:
-    """A file, opened when first read. Serves many threads; pickles as where it is; crosses a fork.
+    """A file, opened on first read. Thread-safe and fork-safe; pickles as its location.
 
-    Of the local ones the oldest are closed when very many are open in a process.
+    When a process has very many local files open, the oldest are closed.
 
     Attributes:
         name: its path or URI.
@@ -115,7 +115,7 @@ class File:
     __slots__ = ("__weakref__", "_copy", "_file", "_head", "_options", "_size", "_window", "is_local", "name")
 
     def __init__(self, uri: str | os.PathLike[str], options: Options = None, copy: str | None = None):
-        """Opens nothing yet.
+        """Open nothing yet.
 
         Args:
             copy: path of a local copy, which is read instead.
@@ -153,7 +153,7 @@ class File:
     # --- one range
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly `size` bytes.
+        """Read exactly `size` bytes.
 
         Raises:
             DatasetError: the file is gone, or ends earlier.
@@ -196,7 +196,7 @@ class File:
         return data
 
     def read_into(self, offset: int, buffers: Sequence[Any], size: int) -> None:
-        """Fills buffers of `size` bytes in all, of a local file. Raises what `read` raises."""
+        """Fill buffers of `size` bytes in all, of a local file. Raises what `read` raises."""
         file = self._file or self._open()
         try:
             if preadv(file.fd, buffers, offset) != size and (done := file.fill(buffers, offset)) != size:
@@ -205,7 +205,7 @@ class File:
             raise failure(self.name, error) from chained(error)
 
     def fill_many(self, offsets: Sequence[int], buffers: Sequence[Sequence[Any]], size: int) -> None:
-        """Fills buffers of `size` bytes each, of a local file. Raises what `read` raises."""
+        """Fill buffers of `size` bytes each, of a local file. Raises what `read` raises."""
         fd = (file := self.opened()).fd  # held, since another thread may let go of it
         for offset, own in zip(offsets, buffers, strict=True):
             try:
@@ -216,10 +216,10 @@ class File:
                 raise cut_short(self.name, offset, size, done)
 
     def read_head(self, offset: int, size: int) -> bytes:
-        """A few bytes, perhaps fewer at the end of the file. Raises what `read` raises.
+        """Read a few bytes, fewer at the end of the file. Raises what `read` raises.
 
-        Remote ones come with much that lies behind them, unless headers are so far apart that this is nothing
-        but the large members between.
+        Remote reads also fetch a window behind them, unless headers are so far apart that the window would
+        contain only the large members between.
         """
         if self.is_local:
             try:
@@ -240,7 +240,7 @@ class File:
     # --- many ranges
 
     def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[Array]:
-        """Ranges, each (size,) uint8; neighbours are read together and share memory.
+        """Read ranges, each (size,) uint8; neighbours are read together and share memory.
 
         Remote ones are asked for all at once. Raises what `read` raises.
         """
@@ -254,7 +254,7 @@ class File:
         return [data[k][start : start + size] for k, start, size in places]
 
     def read_bytes(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-        """Ranges as bytes; local ones each by a call of their own, which saves a copy."""
+        """Read ranges as bytes; local ones each by its own call, which saves a copy."""
         if not self.is_local:
             return [data.tobytes() for data in self.read_many(offsets, sizes)]
         file = self.opened()
@@ -267,7 +267,7 @@ class File:
         return found
 
     def stream(self, offsets: Sequence[int], sizes: Sequence[int]) -> Iterator[Array]:
-        """Ranges one after the other, each (size,) uint8; remote ones are asked for many at a time."""
+        """Yield ranges one by one, each (size,) uint8; many remote ones are requested at a time."""
         if self.is_local:
             yield from map(self.read_array, offsets, sizes)
             return
@@ -288,11 +288,11 @@ class File:
     # --- the open file
 
     def opened(self) -> OpenFile:
-        """The open local file; to be held while it is used, since another thread may let go of it."""
+        """Return the open local file; keep the reference while using it, as another thread may release it."""
         return self._file or self._open()
 
     def release(self) -> None:
-        """Lets go of the open file and of what was read ahead; the next read opens it again."""
+        """Close the file and drop the read-ahead buffer; the next read opens it again."""
         self._file, self._window = None, (0, b"")
 
     def _open(self) -> OpenFile:

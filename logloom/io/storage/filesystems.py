@@ -41,7 +41,7 @@ def absolute_uri(uri: str, base: str | None = None) -> str:
 
 
 def check_named(root: str) -> None:
-    """Make sure that a root is named: where a variable is unset, nobody means the working folder.
+    """Make sure that a root is named: an unset variable must not mean the working folder.
 
     Raises:
         UsageError: the text is empty, or only a version.
@@ -51,7 +51,7 @@ def check_named(root: str) -> None:
 
 
 def _in_archive(uri: str, base: str | None) -> str:
-    """`zip://member::archive` as `zip://archive!/member`, to which names can be joined."""
+    """Convert `zip://member::archive` to `zip://archive!/member`, to which names can be joined."""
     member, chained, archive = uri.removeprefix(ZIP).partition("::")
     if not chained:
         return uri
@@ -60,9 +60,10 @@ def _in_archive(uri: str, base: str | None) -> str:
 
 
 def with_access(options: Mapping[str, Any] | None, uris: Iterable[str]) -> Mapping[str, Any]:
-    """Storage options by which `filesystem` opens URIs as they are `shown`: without their credentials.
+    """Return storage options with which `filesystem` opens URIs that are `shown` without credentials.
 
-    What is stored and said has the URI as it is shown; the credentials go with the options, which never are.
+    Files and messages contain the URI as it is shown; the credentials are in the options, which are never
+    stored.
     """
     secret = {shown(uri): uri for uri in uris if shown(uri) != uri}
     if not secret:
@@ -71,7 +72,7 @@ def with_access(options: Mapping[str, Any] | None, uris: Iterable[str]) -> Mappi
 
 
 def with_credentials(uri: str, options: Mapping[str, Any] | None) -> str:
-    """The URI, or that of a file in a folder, as it was given."""
+    """Return the URI, or that of a file in a folder, with its credentials."""
     given: Mapping[str, str] = (options or {}).get(_ACCESS, {})
     if uri in given:
         return given[uri]
@@ -114,7 +115,7 @@ def filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any,
 
 
 class LocalFiles:
-    """The disks of this machine, as a file system; fsspec's, imported in 40 ms, does what is rare."""
+    """A file system of this machine's disks; rare methods come from fsspec's, whose import takes 40 ms."""
 
     protocol = ("file", "local")
 
@@ -194,7 +195,7 @@ def uri_in(like: str, path: str) -> str:
 
 @contextlib.contextmanager
 def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-    """Turns the operating system's and the store's refusals into a StorageError that says what to do.
+    """Convert errors of the operating system and the store to a StorageError with a remedy.
 
     Args:
         passing: refusals that the caller expects.
@@ -208,7 +209,7 @@ def explained(what: str, passing: tuple[type[OSError], ...] = ()) -> Iterator[No
 
 
 class _StoredFile:
-    """An open file in an object store, which remembers why it couldn't be read."""
+    """An open file in an object store; keeps the error of a failed read."""
 
     closed = False
     refusal: StorageError | None = None
@@ -232,13 +233,13 @@ class _StoredFile:
 
 @contextlib.contextmanager
 def stored_file(uri: str, options: Mapping[str, Any] | None = None, **opening: Any) -> Iterator[Any]:
-    """A file in an object store, open for libraries that take their reads' errors for damage.
+    """Open a file in an object store for a library that mistakes errors of reading for damage.
 
     Args:
         opening: for `open` of its file system.
 
     Raises:
-        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it doesn't exist.
         StorageError: it can't be opened, or read.
     """
     fs, path = filesystem(uri, options)
@@ -256,10 +257,10 @@ def stored_file(uri: str, options: Mapping[str, Any] | None = None, **opening: A
 
 
 def contents(uri: str, options: Mapping[str, Any] | None = None, most: int | None = None) -> bytes:
-    """All bytes of a file, or its first `most`.
+    """Read all bytes of a file, or its first `most`.
 
     Raises:
-        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it doesn't exist.
         StorageError: it can't be read.
         UsageError: see `filesystem`.
     """
@@ -269,10 +270,10 @@ def contents(uri: str, options: Mapping[str, Any] | None = None, most: int | Non
 
 
 def size_and_digest(uri: str, options: Mapping[str, Any] | None = None) -> tuple[int, str]:
-    """The bytes that a file has, and their BLAKE3 in hex; it may be larger than memory.
+    """Return the size of a file and its BLAKE3 in hex; it may be larger than memory.
 
     Raises:
-        FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: it doesn't exist.
         StorageError: it can't be read.
         UsageError: see `filesystem`.
     """
@@ -296,5 +297,5 @@ def file_name_of(uri: str) -> str:
 
 
 def folder_of(uri: str) -> str:
-    """The URI of the folder that a file lies in; a query is the file's own."""
+    """Return the URI of a file's folder; a query belongs to the file."""
     return (uri if is_local(uri) else uri.split("?", 1)[0]).rpartition("/")[0]

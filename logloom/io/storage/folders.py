@@ -1,4 +1,4 @@
-"""Files of plain folders: listing them, and telling one content from another."""
+"""Files of plain folders: listing them, and a digest of their content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_FILES = 1_000_000
 
 
 def files_of(store: Store, suffixes: tuple[str, ...]) -> tuple[Store, list[str]]:
-    """The files of a dataset that end so: the one at a URI, those in braces, or all below a folder.
+    """Return the files of a dataset with a suffix: one at a URI, those in braces, or all below a folder.
 
     Returns:
         A folder, and the names of files in it; [""] where it is the file itself.
@@ -40,13 +40,13 @@ def files_of(store: Store, suffixes: tuple[str, ...]) -> tuple[Store, list[str]]
 
 
 def short_name(uri: str) -> str:
-    """What a dataset is called: the end of its URI, up to the first dot or brace."""
+    """Return a dataset's name: the end of its URI, up to the first dot or brace."""
     name, brace, _ = uri.rstrip("/").rpartition("/")[2].partition(".")[0].partition("{")
     return (name.rstrip("-_") if brace else name) or "rows"
 
 
 def content_of(store: Store, names: Sequence[str]) -> tuple[str, int]:
-    """BLAKE3 over each file's size and its first and last MiB, in hex: as logs are told apart; and all bytes.
+    """Return the BLAKE3 of each file's size, first and last MiB, in hex (as for logs), and the total size.
 
     Raises:
         DatasetError: a file is gone.
@@ -63,7 +63,7 @@ def content_of(store: Store, names: Sequence[str]) -> tuple[str, int]:
 
 
 def walk(store: Store, suffixes: tuple[str, ...], depth: int = 8) -> list[str]:
-    """Names of all files below a folder that end so, sorted; hidden ones and `_…` are passed over."""
+    """List all files below a folder with a suffix, sorted, without hidden ones and `_…`."""
     found: list[str] = []
 
     def visit(folder: str, left: int) -> None:
@@ -83,7 +83,7 @@ def walk(store: Store, suffixes: tuple[str, ...], depth: int = 8) -> list[str]:
 
 
 def files_below(store: Store, folders: Sequence[str]) -> list[str]:
-    """Names of all files in some folders and the folders in them, sorted."""
+    """List all files in and below some folders, sorted."""
     found: list[str] = []
     for folder in folders:
         uri = store.fs_path(folder)

@@ -1,7 +1,7 @@
-"""Files whose content is known before they are opened: a version's entries hold the BLAKE3 of each.
+"""Checks of files when they are opened: a version's entries contain the BLAKE3 of each.
 
-Here: `KnownFiles`, which travels with the storage options to wherever a file is opened, what is called there,
-and `UncheckedWarning`.
+Here: `KnownFiles`, part of the storage options with which a file is opened; the checks made there; and
+`UncheckedWarning`.
 Elsewhere: checksums that formats have themselves (their readers), what manifests and entries say
 (logloom.io.catalog.manifest, logloom.io.catalog.entries).
 """
@@ -25,13 +25,13 @@ CHECK = "logloom.check"  # in storage options, beside the protocols
 
 
 class UncheckedWarning(UserWarning):
-    """Some of what a caller wants checked has no checksum, so damage to it can't be told."""
+    """Some of what a caller wants checked has no checksum, so damage can't be detected."""
 
 
 class KnownFiles:
     """Files by URI; each is compared once in a process, when it is first opened.
 
-    Pickles as what it was made of: another process finds out, and compares, itself.
+    Pickles without results: another process compares again.
     """
 
     def __init__(self, find: Callable[[], Mapping[str, FileEntry]]):
@@ -47,7 +47,7 @@ class KnownFiles:
         return (KnownFiles, (self._find,))
 
     def pending(self, uri: str) -> FileEntry | None:
-        """What is known of a file that wasn't compared yet."""
+        """Return the known digest of a file that wasn't compared yet."""
         if self._files is None:
             self._files = self._find()
         return None if uri in self._sound else self._files.get(uri)
@@ -66,7 +66,7 @@ class KnownFiles:
         self._sound.add(uri)
 
     def uris(self) -> Sequence[str]:
-        """All files that something is known of."""
+        """List all files with a known digest."""
         self.pending("")
         return list(self._files or ())
 
@@ -75,14 +75,14 @@ _REMEDY = "copy it again from a good copy, or build the dataset again"
 
 
 def is_checked(options: Mapping[str, Any] | None) -> bool:
-    """Whether what is read with these storage options is to be compared with checksums."""
+    """Return whether files opened with these storage options are compared with checksums."""
     return CHECK in (options or {})
 
 
 def with_check(
     options: Mapping[str, Any] | None, find: Callable[[], Mapping[str, FileEntry]] = dict
 ) -> dict[str, Any]:
-    """Storage options by which files are compared with what is known of them."""
+    """Return storage options with which files are compared with their known digests."""
     return {**(options or {}), CHECK: KnownFiles(find)}
 
 
@@ -92,10 +92,10 @@ def without_check(options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def check_file(uri: str, options: Mapping[str, Any] | None) -> None:
-    """Reads a whole file that is about to be opened, if its content is known and it wasn't read so before.
+    """Compare a file that is about to be opened, if its digest is known and it wasn't compared before.
 
     Raises:
-        DatasetError: it isn't what it should be. A missing one is left to whoever opens it.
+        DatasetError: it isn't what it should be. A missing one is left to its reader.
     """
     known: KnownFiles | None = (options or {}).get(CHECK)
     wanted = known.pending(uri) if known is not None else None

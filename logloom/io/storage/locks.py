@@ -1,7 +1,7 @@
-"""Locks that a forked process finds open, whichever thread of its parent held them.
+"""Locks that are open in a forked process, whichever thread of its parent held them.
 
 Here: `Lock`.
-Elsewhere: what may be in the middle of a change, too (lru_cache).
+Elsewhere: a cache that may be forked in the middle of a change (lru_cache).
 """
 
 from __future__ import annotations

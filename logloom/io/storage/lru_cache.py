@@ -1,4 +1,4 @@
-"""Values that this process used last, as long as they fit into memory: `LruCache`.
+"""A bounded cache of the values used last: `LruCache`.
 
 Elsewhere: the chunks of logs, one cache for the whole process (logloom.io.logs.files.chunk_cache).
 """
@@ -19,7 +19,7 @@ _caches: weakref.WeakSet[LruCache[Any]] = weakref.WeakSet()
 
 
 class LruCache(Generic[V]):
-    """The values used last, up to `max_bytes`. Serves many threads, crosses a fork; pickles empty."""
+    """The values used last, up to `max_bytes`. Thread-safe and fork-safe; pickles empty."""
 
     def __init__(
         self, max_bytes: int, size: Callable[[Any], int] = operator.attrgetter("nbytes"), least: int = 0
@@ -46,7 +46,7 @@ class LruCache(Generic[V]):
             return found
 
     def put(self, key: Hashable, value: V) -> None:
-        """Keeps a value, unless there is one or it is too large."""
+        """Keep a value, unless there is one or it is too large."""
         size = self._size(value)
         with self._lock:
             if key in self._found or (size > self.max_bytes and not self._least):

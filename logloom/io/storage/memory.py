@@ -1,7 +1,7 @@
-"""Memory that rows are read into: kept by the process when it is freed, so that the next rows find it mapped.
+"""Settings of the C library's memory: freed memory stays mapped for the next rows.
 
 Here: `keep_freed_memory`.
-Elsewhere: who reads files (logloom.io.storage.files) and builds (logloom.transforms.build.partition); the
+Elsewhere: reading files (logloom.io.storage.files) and builds (logloom.transforms.build.partition); the
 memory of chunks of logs (logloom.io.logs.files.chunk_memory).
 """
 
@@ -18,11 +18,11 @@ _LARGEST = 32 << 20  # the most that glibc takes from its heap, instead of mappi
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Has the C library keep up to 256 MiB of freed memory; does nothing where it can't be told.
+    """Make the C library keep up to 256 MiB of freed memory; does nothing for other libraries than glibc.
 
     By default glibc gives the memory of large blocks back to the system at once, and rows of megabytes then
-    wait for fresh pages, each cleared when first touched, several times longer than for their bytes. Who sets
-    MALLOC_TRIM_THRESHOLD_ decides for himself.
+    wait for fresh pages, each cleared when first touched, several times longer than for their bytes. An
+    environment with MALLOC_TRIM_THRESHOLD_ has precedence.
     """
     if "MALLOC_TRIM_THRESHOLD_" in os.environ:
         return

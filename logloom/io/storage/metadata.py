@@ -1,9 +1,9 @@
-"""Metadata: JSON that says what lies in a dataset, read as if a stranger had written it.
+"""Metadata: the JSON files of a dataset, read as untrusted input.
 
-Here: strict JSON, values checked against types by pydantic, the types of names that become paths, and
-canonical JSON (sorted keys, no spaces), so that equal content is equal bytes; objects that hold their own
-digest (`sealed`); `ChosenColumns`, which the options of outputs are made of.
-Elsewhere: what the files say (logloom.io.catalog.entries, logloom.io.catalog.manifest and the formats),
+Here: strict JSON; checks of values against types by pydantic; types of names that become paths;
+canonical JSON (sorted keys, no spaces), so that equal content is equal bytes; objects with a digest of
+themselves (`sealed`); `ChosenColumns`, the base class of the options of outputs.
+Elsewhere: the content of the files (logloom.io.catalog.entries, logloom.io.catalog.manifest and the formats),
 joining names to a folder (logloom.io.storage.store), pydantic's errors in words (logloom.validation).
 """
 
@@ -36,8 +36,8 @@ from logloom.schema import Schema
 from logloom.validation import describe_first
 
 T = TypeVar("T")
-STRICT = ConfigDict(extra="forbid")  # of dataclasses that `checked` makes
-MAX_DEPTH = 100  # what walks a value calls itself for each level
+STRICT = ConfigDict(extra="forbid")  # of dataclasses that `checked` creates
+MAX_DEPTH = 100  # recursive functions on values need a call for each level
 _LARGEST = 2**64 - 1
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NESTING = np.zeros(256, np.int8)  # by character, how much deeper it leads outside of strings
@@ -61,14 +61,14 @@ FileName = Annotated[str, StringConstraints(pattern=f"^{_PART}(?:/{_PART})*$", m
 
 
 def parsed(data: bytes | str, source: str, way_out: str = "") -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Args:
         source: names the file in messages.
-        way_out: what to do about a damaged one, for the message's end.
+        way_out: what to do about a damaged file, for the end of the message.
 
     Raises:
-        DatasetError: it isn't JSON in UTF-8, is nested deeper than `MAX_DEPTH`, or holds a key twice, NaN,
+        DatasetError: not JSON in UTF-8, is nested deeper than `MAX_DEPTH`, or holds a key twice, NaN,
             Infinity or a whole number beyond 64 bits.
     """
     try:
@@ -81,7 +81,7 @@ def parsed(data: bytes | str, source: str, way_out: str = "") -> Any:
 
 
 def checked(kind: type[T], value: Any, source: str, way_out: str = "") -> T:
-    """The value as the type has it.
+    """Validate a value and convert it to a type.
 
     Args:
         kind: anything that pydantic knows, such as a dataclass.
@@ -99,7 +99,7 @@ def checked(kind: type[T], value: Any, source: str, way_out: str = "") -> T:
 
 
 def without_number(value: Any, key: str, known: int, source: str, what: str) -> dict[str, Any]:
-    """The object of a file without the number of its format.
+    """Check the format number of a file's object; return the object without it.
 
     Args:
         value: as `parsed` gives it.
@@ -130,19 +130,19 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def canonical(value: Any) -> bytes:
-    """JSON bytes that are equal for equal values."""
+    """Return JSON bytes that are equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def with_text_keys(value: Any) -> Any:
-    """An object with text for keys: JSON, through which options travel, has no other; YAML may."""
+    """Convert all keys to text, as JSON requires; YAML allows others."""
     return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def sealed(value: Mapping[str, Any]) -> bytes:
-    """Canonical JSON of an object, with the digest of the rest in its `digest`; `unsealed` reads it.
+    """Return canonical JSON of an object with the digest of the rest as `digest`; `unsealed` reads it.
 
-    For files that no manifest names, so that nothing else tells bit rot in them.
+    For files that no manifest names, in which bit rot would go unnoticed.
 
     >>> sealed({"a": 1})[:17]
     b'{"a":1,"digest":"'
@@ -151,14 +151,14 @@ def sealed(value: Mapping[str, Any]) -> bytes:
 
 
 def unsealed(value: Any, source: str, way_out: str) -> Any:
-    """An object without its digest.
+    """Check the digest in an object; return the object without it.
 
     Args:
         value: as `parsed` gives it.
         source, way_out: as of `parsed`.
 
     Raises:
-        DatasetError: it is none, has no digest, or that of other values.
+        DatasetError: not an object, no digest, or a digest of other values.
     """
     if not isinstance(value, dict) or "digest" not in value:
         raise DatasetError(f"{source}: damaged: expected an object with a digest; {way_out}")
@@ -179,7 +179,7 @@ def _hint(way_out: str) -> str:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets are nested outside of strings; or fewer than that where there are few of them."""
+    """Return how deep brackets are nested outside of strings; less than that if there are few brackets."""
     most = text.count("[") + text.count("{")
     if most <= MAX_DEPTH:
         return most
@@ -195,7 +195,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {twice!r} stands twice in one object")
+        raise ValueError(f"the key {twice!r} occurs twice in one object")
     return made
 
 
@@ -229,7 +229,7 @@ class ChosenColumns(BaseModel):
     columns: list[str] | None = None
 
     def stored(self, schema: Schema) -> Schema:
-        """The part of a schema that this output holds.
+        """Return the part of a schema that this output contains.
 
         Args:
             schema: of all columns of the recipe.
@@ -240,7 +240,7 @@ class ChosenColumns(BaseModel):
         return schema.part(self.columns)
 
     def problems(self, schema: Schema, find: Callable[[Schema], list[str]]) -> list[str]:
-        """What an output with these options can't hold, one line each.
+        """List what an output with these options can't contain, a line each.
 
         Args:
             schema: of all columns of the recipe.

@@ -1,11 +1,11 @@
-"""Processes as others meet them who share a disk or a store: which one it is, and whether it still runs.
+"""Identity of a process in notes on a shared disk or store, and whether the process still runs.
 
-Several machines and containers may have one host name, and each numbers its processes by itself. So what a
-process leaves behind also names the boot of its machine and the namespace that its number is of: only where
-both are one's own does a number that nobody has prove that the process has ended.
+Several machines and containers may have one host name, and each numbers its processes by itself. So a note
+also contains the boot of the machine and the namespace of the number: only if both equal those of the
+reader does an unused number prove that the process has ended.
 
 Here: `Process`.
-Elsewhere: what of a process can be seen without that (logloom.io.storage.disk), the notes of builds
+Elsewhere: processes of this machine (logloom.io.storage.disk), the notes of builds
 (logloom.transforms.build.run_note) and of attempts (logloom.transforms.build.quarantine).
 """
 
@@ -26,7 +26,7 @@ from logloom.values import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A process, in what it leaves behind.
+    """A process, as named in its notes.
 
     Attributes:
         host: the name of its machine or container, which others may have, too.
@@ -46,12 +46,12 @@ class Process:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the process that asks."""
+        """Whether it is the current process."""
         return self.process == own_process().process
 
     @property
     def lives(self) -> bool | None:
-        """Whether it runs; None where this process can't know that, as of another machine or container."""
+        """Whether it runs; None if unknown, as for another machine or container."""
         here = own_process()
         if self.process == here.process:
             return True
@@ -63,7 +63,7 @@ class Process:
 
 
 def own_process() -> Process:
-    """The process that asks."""
+    """Return the current process."""
     pid = os.getpid()
     return Process(
         host=socket.gethostname(),
@@ -76,13 +76,13 @@ def own_process() -> Process:
 
 
 def _numbering(process: Process) -> tuple[str, str, str]:
-    """What a number of a process is of."""
+    """Return the boot and the namespace in which numbers of processes are valid."""
     return process.host, process.boot, process.namespace
 
 
 @functools.cache
 def _random_name(pid: int) -> str:
-    """Of this process; one that was forked from it has another number, and so another name."""
+    """Return a random name of this process; a fork has another number, and so another name."""
     return uuid.uuid4().hex
 
 

@@ -1,12 +1,12 @@
-"""What processes spend their time on, step by step, where somebody asked for it (`logloom build --profile`).
+"""Recorded times of the steps of processes, for `logloom build --profile`.
 
-Here: `step` and `each`, which stand around work; `recorded`, which has them written down; `read_steps`; and
-`append_line`, for notes of other things, too.
-Elsewhere: what is made of it (logloom.pipelines.build.profile).
+Here: `step` and `each`, which time work; `recorded`, which turns recording on; `read_steps`; and
+`append_line`, also for other notes.
+Elsewhere: the profile made from the steps (logloom.pipelines.build.profile).
 
-A process appends a line for each step that ended to a file of its own, so that one that is killed loses no
-more than what it was at. Times are those of the machine's own clock since it started: they order steps, and
-decide nothing. Where nobody asked, a step costs a look at a variable.
+A process appends a line for each finished step to a file of its own, so a killed one loses only the steps
+under way. Times are of the machine's clock since its boot; nothing depends on them. Without recording, a step
+costs the look at a variable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _NOTHING = contextlib.nullcontext()
 _END = object()
 _folder = ""  # where this process records; "" for nowhere
-_blocks = 0  # that have it record: an engine may give a process several threads
+_blocks = 0  # threads that record: an engine may give a process several
 _changing = Lock()
 _own = threading.local()  # .depth: of the step that a thread is in
 
@@ -40,11 +40,11 @@ class TimedStep:
     """A step that ended.
 
     Attributes:
-        host, process, thread: whose it was.
-        depth: how many steps of the thread it lies in.
+        host, process, thread: where it ran.
+        depth: how many steps of the thread contain it.
         start, stop: ns, by the host's clock.
         cpu: ns of processor time of the thread meanwhile; the rest it waited.
-        nbytes: that it was about; 0 where nobody counts them.
+        nbytes: bytes that it processed; 0 if unknown.
     """
 
     host: str
@@ -81,12 +81,12 @@ class _StepTimer:
 
 
 def step(name: str, nbytes: int = 0) -> contextlib.AbstractContextManager[None]:
-    """Says that the block is a step of this name; no `yield` in it, since the steps of a thread nest."""
+    """Record the block as a step of this name; it must not `yield`, since the steps of a thread nest."""
     return _StepTimer(name, nbytes) if _folder else _NOTHING
 
 
 def each(name: str, items: Iterable[T]) -> Iterator[T]:
-    """The items; making each is a step."""
+    """Yield the items; computing each is a step."""
     coming = iter(items)
     while True:
         with step(name):
@@ -98,7 +98,7 @@ def each(name: str, items: Iterable[T]) -> Iterator[T]:
 
 @contextlib.contextmanager
 def recorded(folder: str) -> Iterator[None]:
-    """Records steps of this process, of all its threads, while the block runs; "" changes nothing."""
+    """Record steps of this process, of all its threads, while the block runs; "" changes nothing."""
     global _folder, _blocks
     if not folder:
         yield
@@ -114,9 +114,9 @@ def recorded(folder: str) -> Iterator[None]:
 
 
 def append_line(folder: str, line: list[Any]) -> None:
-    """Adds a line to this process's own file, in one call, so that none is torn.
+    """Add a line to this process's own file, in one call, so that none is torn.
 
-    One that can't be written is left out: no build fails for it.
+    A failure to write is ignored: it must not fail a build.
     """
     path = os.path.join(folder, f"{socket.gethostname()}-{os.getpid()}")
     with contextlib.suppress(OSError):
@@ -128,10 +128,10 @@ def append_line(folder: str, line: list[Any]) -> None:
 
 
 def read_steps(folder: str) -> list[TimedStep]:
-    """What was recorded, by process and thread, each in the order in which steps began."""
+    """Return recorded steps by process and thread, each in the order in which they began."""
     found = []
     for path in sorted(pathlib.Path(folder).iterdir()):
         host, _, process = path.name.rpartition("-")
-        whole = path.read_bytes().rpartition(b"\n")[0]  # a process may have died amid a line
+        whole = path.read_bytes().rpartition(b"\n")[0]  # a process may have died in the middle of a line
         found += [TimedStep(host, int(process), *json.loads(line)) for line in whole.splitlines()]
     return sorted(found, key=lambda one: (one.host, one.process, one.thread, one.start, one.depth))

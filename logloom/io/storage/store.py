@@ -1,13 +1,12 @@
-"""Where datasets lie: one folder on a disk or in an object store.
+"""The folder of a dataset on a disk or in an object store, with atomic writes.
 
 Here: `Store`, which makes files visible whole or not at all.
-Elsewhere: reading them (stored_files), opening URIs (filesystems), unfinished files (disk), what files mean
+Elsewhere: reading (stored_files), opening URIs (filesystems), unfinished files (disk), the content of files
 (logloom.io.catalog.entries, logloom.io.catalog.manifest and the formats).
 
 A local file is written elsewhere on its disk, synced, then linked or renamed; an object is one upload,
 visible once whole. (Leaving fsspec's `with fs.open(path, "wb")` by an exception would publish a partial
-object, so nothing here uses it.) Two attempts at one file write the same bytes, so it doesn't matter whose
-lands.
+object, so nothing here uses it.) Two attempts at one file write the same bytes, so either may win.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ from logloom.io.storage.threads import in_threads
 from logloom.values import dataclass
 
 TEMPORARY = "tmp"  # unfinished work in a local root; swept by the next build
-_SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, and lie beside
+_SWEPT = (TEMPORARY, "index")  # sidecar indices are a store of their own, beside the logs
 
 
 @dataclass(frozen=True)
 class Store(StoredFiles):
-    """A folder at a URI that is written, too."""
+    """A folder at a URI, for reading and writing."""
 
     def remove(self, name: str, *, durable: bool = True) -> None:
-        """Removes a file, or does nothing where it isn't there.
+        """Remove a file, if it exists.
 
         Args:
             name: of the file, relative to the root.
@@ -64,7 +63,7 @@ class Store(StoredFiles):
                 sync(self.path_of(name).parent)
 
     def remove_all(self, folder: str) -> None:
-        """Removes a folder with all that is in it; on a disk, what can't be removed stays.
+        """Remove a folder with all that is in it; on a disk, what can't be removed stays.
 
         Args:
             folder: its name, relative to the root.
@@ -76,21 +75,21 @@ class Store(StoredFiles):
                 shutil.rmtree(self.path_of(folder), ignore_errors=True)
 
     def copy(self, name: str, new: str) -> None:
-        """Copies an object within the store, without its bytes coming here.
+        """Copy an object within the store, without downloading it.
 
         Args:
             name: of the object.
             new: of the copy.
 
         Raises:
-            FileNotFoundError: it isn't there.
+            FileNotFoundError: it doesn't exist.
             StorageError: the store refused.
         """
         with self._explained(name, MISSING):
             self.fs.cp_file(self.fs_path(name), self.fs_path(new))
 
     def create(self, name: str, data: bytes, *, durable: bool = True) -> bool:
-        """Writes a file unless it is there; never a partial one.
+        """Write a file unless it exists, atomically.
 
         Args:
             name: of the file, relative to the root.
@@ -113,11 +112,11 @@ class Store(StoredFiles):
                 partial.chmod(0o444)  # created once, never changed
                 created = in_its_folder(partial, path, lambda: appear(partial, path))
             if durable:
-                _sync_folder(path)  # whoever created it may not have come to this
+                _sync_folder(path)  # its creator may have ended before this
             return created
 
     def replace(self, name: str, data: bytes, *, read_only: bool = False, durable: bool = True) -> None:
-        """Writes a file whether or not it is there; never a partial one.
+        """Write or replace a file, atomically.
 
         Args:
             name: of the file, relative to the root.
@@ -139,9 +138,9 @@ class Store(StoredFiles):
                 _sync_folder(path)
 
     def renew(self, name: str, data: bytes) -> None:
-        """Writes a file that is named by its content; one that is there is written again, and so is young.
+        """Write a file that is named by its content; an existing one is written again, to renew its age.
 
-        `logloom gc` removes what is old and what no version names.
+        `logloom gc` removes old files that no version names.
 
         Args:
             name: of the file, relative to the root.
@@ -150,7 +149,7 @@ class Store(StoredFiles):
         self.replace(name, data, read_only=True)
 
     def restate(self, name: str, data: bytes) -> None:
-        """Writes a file that is created once, unless it is there with these bytes.
+        """Write a file that is created once, unless it exists with these bytes.
 
         One with other bytes, damaged or of a build that failed, is replaced.
 
@@ -164,7 +163,7 @@ class Store(StoredFiles):
     def check_writable(self) -> None:
         """
         Raises:
-            UsageError: it lies in a zip archive.
+            UsageError: it is in a zip archive.
         """
         if self.uri.startswith(ZIP):
             raise UsageError(
@@ -172,7 +171,7 @@ class Store(StoredFiles):
             )
 
     def restore(self, path: pathlib.Path, name: str) -> None:
-        """Moves a scratch file to where one that is created once was lost or damaged; it appears whole.
+        """Replace a lost or damaged file that is created once by a scratch file, atomically.
 
         Args:
             path: of the scratch file.
@@ -190,7 +189,7 @@ class Store(StoredFiles):
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[pathlib.Path]:
-        """Makes an empty local folder, on the root's own disk where that is local; it is gone afterwards.
+        """Provide an empty temporary folder, on the root's own disk if that is local.
 
         Yields:
             The folder, for as long as the block runs.
@@ -211,15 +210,14 @@ class Store(StoredFiles):
             shutil.rmtree(path, ignore_errors=True)
 
     def publish(self, folder: pathlib.Path, name: str, last: str) -> None:
-        """Makes a scratch folder's files visible under `name`, the file `last` after all others.
+        """Make a scratch folder's files visible under `name`, the file `last` after all others.
 
-        A folder that is there already is left as it is: it holds the same bytes. One that lacks `last`, whose
-        mark was taken from it, is filled anew.
+        An existing folder stays as it is: it has the same bytes. One that lacks `last` is filled again.
 
         Args:
             folder: the scratch folder.
             name: what it is called in the root.
-            last: the file whose presence says that the others are there.
+            last: the file that marks the others as complete.
         """
         with self._explained(name):
             if self.local is None:
@@ -247,9 +245,9 @@ class Store(StoredFiles):
             self.restore(path, f"{name}/{path.relative_to(folder).as_posix()}")
 
     def settle(self, folders: Iterable[str]) -> None:
-        """Makes sure that the names in some folders, as they are stored, stay even if the power fails.
+        """Sync some folders, given by their stored names, so that the names in them survive a power failure.
 
-        Whoever made such a name may have been killed before it synced the folder.
+        A process that created such a name may have been killed before syncing the folder.
 
         Args:
             folders: their names, relative to the root.
@@ -268,7 +266,7 @@ class Store(StoredFiles):
         self.settle({self.stored_name(name).rpartition("/")[0] for name in names})
 
     def fill(self, folder: pathlib.Path, name: str) -> None:
-        """Moves a scratch folder's files, it has no others, into `name`, which may hold files already.
+        """Move the files of a flat scratch folder into `name`, which may contain files already.
 
         Each appears whole, and replaces what had its name.
 
@@ -294,7 +292,7 @@ class Store(StoredFiles):
             sync(target)
 
     def sweep(self) -> None:
-        """Removes scratch folders and unfinished files of processes of this machine that are gone.
+        """Remove scratch folders and unfinished files of processes of this machine that are gone.
 
         Those of other builds that run stay: their processes live, or hold a lock, where this one can't see
         them (in another container of the same host name).
@@ -311,7 +309,7 @@ class Store(StoredFiles):
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
-                    with contextlib.suppress(OSError):  # another build's sweep was faster, or may not write
+                    with contextlib.suppress(OSError):  # another build's sweep was faster, or no permission
                         path.unlink()
 
     @property
@@ -340,7 +338,7 @@ class Store(StoredFiles):
 
 
 def _sync_folder(path: pathlib.Path) -> None:
-    """Waits until the name of a file is on the disk."""
+    """Wait until the name of a file is on the disk."""
     # Where gc has just removed it with its folder, a build finds that right before its commit.
     with contextlib.suppress(FileNotFoundError):
         sync(path.parent)

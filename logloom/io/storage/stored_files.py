@@ -1,9 +1,9 @@
-"""Reading what lies in one folder on a disk or in an object store.
+"""Reading the files of one folder on a disk or in an object store.
 
-Here: `StoredFiles`: its files by name, their sizes, and where they are.
+Here: `StoredFiles`: files by name, their sizes and URIs.
 Elsewhere: writing (store), opening URIs (filesystems), ranges of files
 (logloom.io.storage.remote.range_requests, files).
-A file is read through the folder's own file system, since its name may hold what a URI gives a meaning to.
+A file is read through the folder's own file system, since its name may contain what is special in a URI.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ UNITS = "parts"  # in a root, the folder of all units
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """A folder at a URI. Small and picklable: workers open it again.
+    """A folder at a URI. Small and picklable, so workers can open it again.
 
     Attributes:
         uri: absolute, without a slash at the end.
         options: fsspec options by protocol; never written anywhere.
-        fan_out: of a root, how many first characters of a unit's name are the name of the folder that it
-            lies in; 0 where all units of an output lie side by side (see logloom.io.catalog.entries).
+        fan_out: of a root, how many first characters of a unit's name are the name of its parent folder; 0
+            if all units of an output are in one folder (see logloom.io.catalog.entries).
     """
 
     uri: str
@@ -44,7 +44,7 @@ class StoredFiles:
 
     @classmethod
     def at(cls, uri: str, options: Mapping[str, Any] | None = None) -> Self:
-        """The folder at a URI or a path; relative paths start from the working directory.
+        """Return the folder at a URI or a path; relative paths start from the working directory.
 
         Args:
             uri: of the folder.
@@ -63,11 +63,11 @@ class StoredFiles:
 
     @property
     def fs(self) -> Any:
-        """The fsspec file system that the folder lies in."""
+        """The fsspec file system of the folder."""
         return filesystem(self.uri, self.options)[0]
 
     def uri_of(self, name: str) -> str:
-        """The URI of a file in the folder.
+        """Return the URI of a file in the folder.
 
         Args:
             name: of the file, relative to the folder.
@@ -81,7 +81,7 @@ class StoredFiles:
         return uri if places is None else str(places.place(uri))
 
     def stored_name(self, name: str) -> str:
-        """The name of a file with the folder that `fan_out` puts a unit into.
+        """Return the name of a file with the parent folder that `fan_out` adds to a unit.
 
         Args:
             name: of the file, relative to the folder.
@@ -92,7 +92,7 @@ class StoredFiles:
         return "/".join([*steps[:2], steps[2][: self.fan_out], *steps[2:]])
 
     def path_of(self, name: str) -> pathlib.Path:
-        """The path of a file in a local folder.
+        """Return the path of a file in a local folder.
 
         Args:
             name: of the file, relative to the folder.
@@ -103,7 +103,7 @@ class StoredFiles:
         return pathlib.Path(self.local_name(name))
 
     def local_name(self, name: str) -> str:
-        """As `path_of`, as a text: what goes through millions of files has no time to make paths of them.
+        """Return `path_of` as a text: creating paths of millions of files takes too long.
 
         Args:
             name: of the file, relative to the folder.
@@ -116,15 +116,15 @@ class StoredFiles:
         return self.uri_of(name).split("://", 1)[-1]
 
     def kept_path(self, name: str, within: str) -> pathlib.Path:
-        """The path of a file that lies in the folder `within` even once symbolic links are followed.
+        """Return the path of a file that is in the folder `within` even after following symbolic links.
 
         Args:
             name: of the file, relative to the folder.
             within: a folder, relative to this one.
 
         Raises:
-            FileNotFoundError: it isn't there.
-            StorageError: it lies elsewhere.
+            FileNotFoundError: it doesn't exist.
+            StorageError: it is elsewhere.
         """
         path = self.path_of(name)
         real = path.resolve(strict=True)
@@ -137,7 +137,7 @@ class StoredFiles:
             raise StorageError(f"{self.uri}: {name!r} would lie outside")
 
     def fs_path(self, name: str) -> str:
-        """How `fs` knows a file in the folder: its URI, with the credentials that it was given with.
+        """Return the path of a file for `fs`: its URI, with the credentials.
 
         Args:
             name: of the file, relative to the folder.
@@ -155,13 +155,13 @@ class StoredFiles:
             raise
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file.
+        """Read all bytes of a file.
 
         Args:
             name: of the file, relative to the folder.
 
         Raises:
-            FileNotFoundError, NotADirectoryError, IsADirectoryError: it isn't there.
+            FileNotFoundError, NotADirectoryError, IsADirectoryError: it doesn't exist.
             StorageError: it can't be read.
         """
         with self._explained(name, MISSING):
@@ -171,14 +171,14 @@ class StoredFiles:
             return data
 
     def read_if_there(self, name: str) -> bytes | None:
-        """All bytes of a file; None where there is none. See `read`."""
+        """Read all bytes of a file; None if it doesn't exist. See `read`."""
         try:
             return self.read(name)
         except MISSING:
             return None
 
     def read_range(self, name: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop) of a file, fewer where it ends; raises as `read` does.
+        """Read the bytes [start, stop) of a file, fewer where it ends; raises as `read` does.
 
         Args:
             name: of the file, relative to the folder.
@@ -194,13 +194,13 @@ class StoredFiles:
             return data
 
     def exists(self, name: str) -> bool:
-        """Whether a file or a folder of this name is there.
+        """Return whether a file or a folder of this name exists.
 
         Args:
             name: relative to the folder.
 
         Raises:
-            StorageError: the store doesn't say.
+            StorageError: the store doesn't answer.
         """
         with self._explained(name):
             if self.local is not None:
@@ -213,7 +213,7 @@ class StoredFiles:
             return False
 
     def size(self, name: str) -> int | None:
-        """The bytes of a file, None where it isn't there.
+        """Return the size of a file; None if it doesn't exist.
 
         Args:
             name: of the file, relative to the folder.
@@ -228,7 +228,7 @@ class StoredFiles:
             return None
 
     def state(self, name: str) -> Any:
-        """What changes with a file, as far as its storage tells: its size, and time of change or ETag.
+        """Return the size of a file, with its time of change or ETag, to detect changes.
 
         Args:
             name: of the file, relative to the folder.
@@ -241,7 +241,7 @@ class StoredFiles:
         return info.get("size"), str(next(filter(None, changes), None))
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes of every file below a folder, by name within it; one listing of an object store.
+        """Return the sizes of all files below a folder, by name within it; one listing of an object store.
 
         Args:
             folder: its name, relative to this one.
@@ -258,7 +258,7 @@ class StoredFiles:
             return {f"/{path.lstrip('/')}".removeprefix(own): int(f["size"]) for path, f in found.items()}
 
     def names(self, folder: str = "") -> list[str]:
-        """The names directly in a folder, sorted; none where the folder isn't there.
+        """List the names directly in a folder, sorted; none if the folder doesn't exist.
 
         Args:
             folder: its name, relative to this one.

@@ -1,4 +1,4 @@
-"""Temporary files that go with an object, or with the process that made it.
+"""Removal of temporary files with an object, or with the process that created it.
 
 Here: `remove_with`.
 """
@@ -10,7 +10,7 @@ import os
 
 
 def remove_with(owner: object, path: str) -> None:
-    """Removes a file once an object is gone, at the latest when this process ends; a fork of it doesn't."""
+    """Remove a file with an object, at the latest when this process ends; a fork of it doesn't."""
     from multiprocessing.util import Finalize  # few processes need it
 
     # Not weakref.finalize, which waits for atexit: processes of multiprocessing end without that.

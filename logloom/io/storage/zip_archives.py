@@ -1,11 +1,11 @@
-"""Files in zip archives, as a file system that is only read.
+"""Files in zip archives, as a read-only file system.
 
 Here: `ZippedFiles`. Paths are `<archive>!/<member>`, archive being a path or URI with %
 and ! quoted, so that names join to them as to any folder.
 Elsewhere: `zip://member::archive`, as users write it, becomes such a path (logloom.io.storage.filesystems).
 
-Members that are stored as they are (`zip -0`) are read by ranges; of compressed ones what lies before a range
-is decompressed, too, unless the last read of the member ended there.
+Uncompressed members (`zip -0`) are read by ranges; compressed ones are decompressed from the start, or from
+where the last read of the member ended.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class ZippedFiles(AbstractFileSystem):
-    """The files in all archives, which are opened when first asked for."""
+    """The files in all archives, which are opened on first use."""
 
     protocol = "zip"
     cachable = False
@@ -147,7 +147,7 @@ class ZippedFiles(AbstractFileSystem):
         """
         Args:
             filesystem: gives the file system of an archive, and the path in it.
-            options: for the file systems that the archives lie in, by protocol.
+            options: for the file systems of the archives, by protocol.
         """
         super().__init__(**kwargs)
         self._filesystem, self._options = filesystem, options

@@ -268,7 +268,7 @@ def test_a_manifest_with_a_wrong_field_names_the_file_and_the_field(path, new, m
     ("data", "message"),
     [
         (DEEP, "nested deeper than 100 levels"),
-        (b'{"format": 1, "format": 2}', "'format' stands twice"),
+        (b'{"format": 1, "format": 2}', "'format' occurs twice"),
         (b'{"format": ' + b"9" * 5000 + b"}", "doesn't fit 64 bits"),
         (b'{"format": NaN}', "NaN is no number"),
         (b'{"format": 1e999}', "1e999 is no number"),
@@ -321,7 +321,7 @@ def write_row(store: Store, row: dict) -> str:
     [
         (("entry.json",), "is called entry.json"),
         (("a", "a"), "two files have one name"),
-        (("a", "a/b"), "'a/b' lies in a folder that is a file"),
+        (("a", "a/b"), "'a/b' is in a folder that is a file"),
     ],
 )
 def test_files_of_an_entry_do_not_get_into_each_others_way(tmp_path, names, message):

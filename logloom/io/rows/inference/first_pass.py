@@ -69,7 +69,7 @@ class LearntRows:
 def learn(
     raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_error: str, by_name: bool
 ) -> LearntRows:
-    """Reads the whole dataset once; see `SurveyedSource` for arguments and errors."""
+    """Read the whole dataset once; see `SurveyedSource` for arguments and errors."""
     wanted = _wanted(raw, columns)
     pieces = list(raw.pieces(wanted))
     found = survey_all(raw.batches, pieces, wanted, num_workers)  # each process is sent the dataset
@@ -146,7 +146,7 @@ def _with(seen: Mapping[str, SeenColumn], piece: DatasetPiece, survey: Survey) -
 def _usable_keys(
     surveys: Sequence[Survey], seen: Mapping[str, SeenColumn], by_name: bool
 ) -> tuple[bool, bool]:
-    """Whether log_id names logs, and timestamp orders their rows."""
+    """Return whether log_id names logs, and timestamp orders their rows."""
 
     def is_(name: str, ctype: ColumnType) -> bool:
         column = seen.get(name)

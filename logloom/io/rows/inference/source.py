@@ -39,7 +39,7 @@ class SurveyedSource(RowSource):
         on_error: str = "fail",
         by_name: bool = True,
     ):
-        """Reads the whole dataset once.
+        """Read the whole dataset once.
 
         Args:
             columns: names or globs of columns to read; all by default.

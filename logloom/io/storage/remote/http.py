@@ -1,11 +1,11 @@
-"""Files of web servers: ranges that are what was asked for, or an error that names the server.
+"""Files of web servers, read by checked ranges.
 
 Here: `HttpFiles`, a file system of fsspec.
-Elsewhere: retries and the errors of all stores (logloom.io.storage.remote.object_stores), limits of time
+Elsewhere: retries and the errors of all stores (logloom.io.storage.remote.object_stores), timeouts
 (logloom.io.storage.remote.timeouts).
 
-A server may ignore that a range is asked for and send the whole file, which is taken where the file is small;
-it may compress what it sends, so that no byte lies where its number says; or not say how large a file is.
+A server may ignore the range and send the whole file (accepted if small), may compress the answer, so that
+offsets are wrong, or may omit the file's size. The last two are errors that name the server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLAIN = {"Accept-Encoding": "identity"}
 
 
 class HttpFiles(HTTPFileSystem):
-    """As fsspec's; what a server can't give is an error with a remedy, a fault never a missing file."""
+    """fsspec's HTTP files, with remedies in errors; a fault never looks like a missing file."""
 
     def __init__(self, **options: Any):
         super().__init__(**options)
@@ -91,7 +91,7 @@ class HttpFiles(HTTPFileSystem):
             return data
 
     async def _whole(self, url: str, answer: Any) -> bytes:
-        """A small file, sent whole although a range was asked for.
+        """Read a small file that was sent whole although a range was requested.
 
         Raises:
             UnfitServerError: it is larger.
@@ -141,13 +141,13 @@ def _is_encoded(answer: Any) -> bool:
 
 
 def _length(answer: Any) -> int | None:
-    """The bytes of the file that an answer to a whole request tells; None where it doesn't."""
+    """Return the file's size by the headers of an answer to a request without range; None if missing."""
     told = answer.headers.get("Content-Length", "")
     return int(told) if told.isdecimal() and not _is_encoded(answer) else None
 
 
 def _facts(url: str, answer: Any, size: int | None, *, gives_ranges: bool = True) -> dict[str, Any]:
-    """What fsspec tells of a file, in the order in which its own file system has it."""
+    """Return the facts about a file in the order of fsspec's own file system."""
     facts: dict[str, Any] = {"name": url, "size": size}
     if "Content-Type" in answer.headers:
         facts["mimetype"] = answer.headers["Content-Type"].partition(";")[0]
@@ -161,7 +161,7 @@ def _facts(url: str, answer: Any, size: int | None, *, gives_ranges: bool = True
 
 
 def _raise_faults(error: BaseException) -> None:
-    """Of a folder that can't be listed; one that isn't there is skipped."""
+    """Raise errors of a folder that can't be listed; a missing one is skipped."""
     if not isinstance(error, FileNotFoundError):
         raise error
     return

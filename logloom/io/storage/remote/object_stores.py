@@ -1,4 +1,4 @@
-"""File systems of other machines, such as object stores: retried requests, and one kind of error.
+"""File systems of other machines, such as object stores, with retries and one kind of error.
 
 Here: `RemoteFiles`, which `logloom.io.storage.filesystems` returns for every URI that is neither local nor in
 a zip archive.
@@ -40,7 +40,7 @@ _PASSING = (*MISSING, FileExistsError, LogloomError, MemoryError)
 
 
 class RemoteFiles(AbstractFileSystem):
-    """Another file system, whose requests are tried again where that helps. Serves many threads; pickles."""
+    """Another file system whose requests are retried where that helps. Thread-safe; pickles."""
 
     cachable = False
 
@@ -66,7 +66,7 @@ class RemoteFiles(AbstractFileSystem):
         return (RemoteFiles, (self._own, self._scheme, self._patience))
 
     def _request(self, path: str, request: Callable[[], T]) -> T:
-        """What a request gives.
+        """Return the result of a request, with retries.
 
         Raises:
             StorageError: it failed for good.
@@ -85,7 +85,7 @@ class RemoteFiles(AbstractFileSystem):
 
     @property
     def _long(self) -> float:
-        """Seconds after which a client that tries a silent server several times is through with that."""
+        """Return the seconds after which a client has finished its own attempts at a silent server."""
         is_one_of_them = self._is_patient or self._scheme in retries.S3
         return 0.4 * self._patience.total if is_one_of_them and self._patience.total else float("inf")
 
@@ -107,10 +107,10 @@ class RemoteFiles(AbstractFileSystem):
         return self._request(path, lambda: self._own.info(path, **kwargs))
 
     def size(self, path: str) -> int:
-        """The bytes of a file.
+        """Return the size of a file.
 
         Raises:
-            StorageError: nobody tells.
+            StorageError: unknown.
         """
         return size_in(self.info(path), self._uri(path))
 
@@ -137,7 +137,7 @@ class RemoteFiles(AbstractFileSystem):
             return ""
 
     def find(self, path: str, *args: Any, **kwargs: Any) -> Any:
-        """As of any file system; a folder that can't be listed is an error, not an empty one."""
+        """List files below a folder; one that can't be listed is an error, not an empty folder."""
         if self._has_own("find"):
             return self._request(path, lambda: self._own.find(path, *args, **kwargs))
         return super().find(path, *args, **kwargs)
@@ -149,16 +149,16 @@ class RemoteFiles(AbstractFileSystem):
 
     @property
     def lists_below(self) -> bool:
-        """Whether it lists all below a prefix at once, however many folders these are in."""
+        """Whether it lists all objects below a prefix at once, across folders."""
         return isinstance(self._own, AsyncFileSystem) and self._has_own("find")
 
     @property
     def globs_itself(self) -> bool:
-        """Whether it has a way of its own to find what matches a glob, such as following links."""
+        """Whether it implements globs itself, for example to follow links."""
         return self._has_own("glob")
 
     def _has_own(self, name: str) -> bool:
-        """Whether the file system has a way of its own, such as listing a whole bucket at once."""
+        """Return whether the file system overrides a method, for example to list a whole bucket at once."""
         own = type(self._own)
         if issubclass(own, AsyncFileSystem):
             return getattr(own, f"_{name}") is not getattr(AsyncFileSystem, f"_{name}")
@@ -176,7 +176,7 @@ class RemoteFiles(AbstractFileSystem):
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """Ranges, all asked for at once; those that failed again, one by one, until one fails for good."""
+        """Read ranges, all at once; failed ones are retried one by one until one fails for good."""
         found: list[Any]
         began = time.monotonic()
         try:
@@ -206,7 +206,7 @@ class RemoteFiles(AbstractFileSystem):
         return found
 
     def _whole(self, path: str, start: int | None, end: int | None) -> bytes:
-        """The bytes of a range, fewer only where the file ends before it does."""
+        """Read a range; fewer bytes only at the end of the file."""
         try:
             data = bytes(self._own.cat_file(path, start=start, end=end))
         except (*_PASSING, retries.UnfitServerError):
@@ -227,7 +227,7 @@ class RemoteFiles(AbstractFileSystem):
         return data
 
     def _size(self, path: str) -> int:
-        """The bytes of a file as it is now."""
+        """Return the current size of a file."""
         self._own.invalidate_cache(self._parent(path))
         return size_in(self._own.info(path), self._uri(path))
 
@@ -267,9 +267,7 @@ class RemoteFiles(AbstractFileSystem):
                     if self._own.cat_file(path) != value:
                         raise
                     return
-                self._own.pipe_file(
-                    path, value, mode=mode, **kwargs, **limit
-                )  # somebody has removed it since
+                self._own.pipe_file(path, value, mode=mode, **kwargs, **limit)  # removed since
 
         self._request(path, write)
 
@@ -311,7 +309,7 @@ class RemoteFiles(AbstractFileSystem):
 
 
 class _Faults(io.RawIOBase):
-    """A stream that can't be read again from the middle: what fails is an error for good."""
+    """A stream that can't be resumed from the middle: any failure is final."""
 
     def __init__(self, stream: Any, uri: str):
         self.name = uri

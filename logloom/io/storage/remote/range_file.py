@@ -1,4 +1,4 @@
-"""Files for libraries that read and seek: of an object store, within an archive, or of a dataset."""
+"""File objects for libraries that read and seek, on top of requests for ranges."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from logloom.errors import LogloomError
 
 
 class RangedFile(io.RawIOBase):
-    """A file whose every read asks for one range and gives all of it.
+    """A file each read of which requests one range and returns all of it.
 
     Attributes:
-        error: why a read failed, for libraries that make another error of it.
+        error: why a read failed, for libraries that replace the error by their own.
     """
 
     error: LogloomError | None = None

@@ -1,12 +1,12 @@
-"""The bytes of files of other machines by URI: requests for ranges, and the errors of all reading.
+"""Requests for ranges of remote files by URI, and the errors of reading files.
 
 Here: `size_of`, `fetch`, `fetch_many`; `joined` and `runs`, which cover ranges by fewer requests; `failure`,
 `cut_short` and `whole`.
 Elsewhere: files, which are open where they are local (logloom.io.storage.files), trying again
 (logloom.io.storage.remote.object_stores), archives (logloom.io.storage.zip_archives).
 
-A missing file is a DatasetError, or what a caller names instead, as is a range that its file doesn't have.
-Any other failure is a StorageError.
+A missing file, or a range beyond its end, is a DatasetError or the caller's own error. Any other failure is
+a StorageError.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Options = Mapping[str, Any] | None
 
 
 def failure(uri: str, error: OSError, missing: Callable[[str], LogloomError] = DatasetError) -> LogloomError:
-    """The error that tells of a failure to read a file.
+    """Return the error for a failure to read a file.
 
     Args:
-        missing: makes the error of a file that isn't there, or that a damaged archive holds.
+        missing: makes the error of a file that doesn't exist, or is in a damaged archive.
     """
     if isinstance(error, IsADirectoryError):
         return missing(f"{uri}: can't be read, it is a folder")
@@ -43,7 +43,7 @@ def failure(uri: str, error: OSError, missing: Callable[[str], LogloomError] = D
 
 
 def cut_short(uri: str, offset: int, size: int, done: int) -> DatasetError:
-    """The error of a file that ends after `done` of the `size` bytes that are wanted at `offset`."""
+    """Return the error for a file that ends after `done` of the `size` bytes requested at `offset`."""
     return DatasetError(
         f"{uri}: cut short: bytes {offset} to {offset + size} are wanted, it ends at byte {offset + done}; "
         "it was truncated or written to since it was opened: copy or build it again"
@@ -51,14 +51,14 @@ def cut_short(uri: str, offset: int, size: int, done: int) -> DatasetError:
 
 
 def whole(data: bytes, offset: int, size: int, name: str) -> bytes:
-    """What was read at `offset`, if that is `size` bytes; else raises what `cut_short` makes."""
+    """Return data read at `offset` if it has `size` bytes; else raise what `cut_short` makes."""
     if len(data) != size:
         raise cut_short(name, offset, size, len(data))
     return data
 
 
 def size_of(uri: str, options: Options) -> int:
-    """The bytes of a remote file; see `failure` for what it raises."""
+    """Return the size of a remote file; see `failure` for what it raises."""
     fs, path = filesystem(uri, options)
     try:
         return int(fs.size(path))
@@ -69,7 +69,7 @@ def size_of(uri: str, options: Options) -> int:
 def fetch(
     uri: str, options: Options, start: int, stop: int, missing: Callable[[str], LogloomError] = DatasetError
 ) -> bytes:
-    """The bytes [start, stop) of a remote file, fewer where it ends; see `failure` for what it raises."""
+    """Read the bytes [start, stop) of a remote file, fewer where it ends; `failure` has what it raises."""
     if start >= stop:
         return b""
     fs, path = filesystem(uri, options)
@@ -87,10 +87,10 @@ def fetch_many(
     missing: Callable[[str], LogloomError] = DatasetError,
     cut: Callable[[str, int, int, int], LogloomError] = cut_short,
 ) -> list[bytes]:
-    """Ranges of remote files, those of one file system all at once; none is shorter than was asked for.
+    """Read ranges of remote files in full, those of one file system all at once.
 
     Args:
-        missing, cut: make the errors of files that aren't there, and of those that end earlier.
+        missing, cut: make the errors of files that don't exist, and of those that end earlier.
 
     Raises:
         StorageError: one of them can't be read.
@@ -117,10 +117,10 @@ def fetch_many(
 def joined(
     ranges: Sequence[tuple[int, int, int]], gap: int
 ) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
-    """Requests that cover ranges (file, offset, length): gaps of up to `gap` bytes are read, too.
+    """Return requests that cover ranges (file, offset, length), joined over gaps of up to `gap` bytes.
 
     Returns:
-        The requests, likewise; and of each range (request, start in it, length).
+        The requests as (file, offset, length); and for each range (request, start in it, length).
     """
     requests: list[tuple[int, int, int]] = []
     places: list[tuple[int, int, int]] = [(0, 0, 0)] * len(ranges)

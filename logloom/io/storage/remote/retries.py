@@ -1,9 +1,9 @@
-"""Retries of requests to other machines, and how many there were.
+"""Retries of requests to other machines, and their number.
 
-Here: `retried`, which waits longer each time, a few times, and which failures are worth it. The clients of
-some object stores do that themselves (gcsfs; s3fs with botocore); they say so in debug messages only, which
-are counted here and go no further.
-Elsewhere: what is asked, and the error that a failure becomes (logloom.io.storage.remote.object_stores).
+Here: `retried`, which retries a few times with growing pauses, and which failures are worth a retry. The
+clients of some object stores retry themselves (gcsfs; s3fs with botocore) and log it as debug messages, which
+are counted here and not passed on.
+Elsewhere: the requests, and the error of a failed one (logloom.io.storage.remote.object_stores).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 WAITS = (0.2, 1.0, 4.0)  # seconds before the second, third and fourth attempt
 PATIENT = frozenset({"gs", "gcs", "abfs", "abfss", "az", "adl"})  # their clients retry
-S3 = frozenset({"s3", "s3a"})  # likewise, but for answers that break off
+S3 = frozenset({"s3", "s3a"})  # their clients retry, except answers that break off
 CHECKED = PATIENT | S3 | {"http", "https"}  # their clients notice an answer that was cut short
 _PASSING_ERRNOS = frozenset(
     {
@@ -44,7 +44,7 @@ _PASSING_ERRNOS = frozenset(
     }
 )
 
-# What each client's logger says when it is about to retry.
+# The beginning of each client's message before a retry.
 _TEXTS = {
     "gcsfs": "retrying after exception",
     "s3fs": "Retryable error",
@@ -53,7 +53,7 @@ _TEXTS = {
 
 
 class _Count(logging.Filter):
-    """Counts a logger's messages of one kind, and lets pass what passed before."""
+    """Counts a logger's messages of one kind; others pass as before."""
 
     def __init__(self, text: str, level: int):
         super().__init__()
@@ -74,7 +74,7 @@ class _Count(logging.Filter):
 
 
 class ShortAnswerError(OSError):
-    """An answer that holds less than was asked for and is there."""
+    """An answer with fewer bytes than were requested and exist."""
 
 
 class UnfitServerError(OSError):
@@ -91,7 +91,7 @@ def retried(
     is_patient: bool = False,
     long: float = float("inf"),
 ) -> T:
-    """What a request gives; one whose failure may be over soon is retried.
+    """Return the result of a request, retrying transient failures.
 
     Args:
         passing: errors that are answers.
@@ -118,7 +118,7 @@ def retried(
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether a retry of a failed request may succeed."""
+    """Return whether a retry of a failed request may succeed."""
     if isinstance(error, ShortAnswerError | ConnectionError | TimeoutError | socket.gaierror):
         return True
     if (status := _status(error)) is not None:
@@ -129,7 +129,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Whether nothing came, or could be sent, for longer than a client waits."""
+    """Return whether nothing came, or could be sent, for longer than a client waits."""
     link: BaseException | None = error
     while link is not None:
         # Those of botocore and requests are no TimeoutError.
@@ -141,7 +141,7 @@ def is_timeout(error: BaseException) -> bool:
 
 
 def is_forbidden(error: BaseException) -> bool:
-    """Whether it comes of a store that doesn't say whether a file is there to whoever asks."""
+    """Return whether a store refuses to report if a file exists."""
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, PermissionError) or _status(link) in (401, 403):
@@ -151,9 +151,9 @@ def is_forbidden(error: BaseException) -> bool:
 
 
 def hidden_fault(error: BaseException) -> BaseException | None:
-    """The failure that made a client say that a file isn't there, None if it isn't.
+    """Return the failure behind a client's FileNotFoundError; None if the file is really missing.
 
-    That of HTTP says so whenever it can't learn a file's size.
+    fsspec's client for HTTP raises it whenever it can't determine a file's size.
     """
     cause = error.__cause__
     if not isinstance(error, FileNotFoundError) or cause is None:
@@ -166,7 +166,7 @@ def hidden_fault(error: BaseException) -> BaseException | None:
 
 
 def _status(error: Any) -> int | None:
-    """The HTTP status that an error of a store's client stands for."""
+    """Return the HTTP status in an error of a store's client."""
     answer = getattr(error, "response", None)
     if isinstance(answer, dict):  # botocore's
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -185,7 +185,7 @@ _watching = Lock()
 
 
 def watch() -> None:
-    """Starts counting in this process; does nothing the second time."""
+    """Start counting in this process; a second call has no effect."""
     with _watching:
         for name, text in _TEXTS.items():
             if name not in _counts:
@@ -193,7 +193,7 @@ def watch() -> None:
                 _counts[name] = _Count(text, logger.getEffectiveLevel())
                 logger.addFilter(_counts[name])
                 logger.setLevel(logging.DEBUG)
-                # Where nobody listens, Python prints errors, tracebacks and all; we say the same in a line.
+                # Without a handler, Python prints errors with tracebacks; the line of this package is enough.
                 logger.addHandler(logging.NullHandler())
 
 

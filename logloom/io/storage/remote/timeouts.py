@@ -1,6 +1,6 @@
-"""How long a server that doesn't answer is waited for, and the line that reports the waiting.
+"""Timeouts of requests to other machines, and reports of slow ones.
 
-Here: `Patience`, the limits that each store's client gets; `waiting`, which reports requests that take long.
+Here: `Patience`, the timeouts of each store's client; `waiting`, which reports requests that take long.
 Elsewhere: retries (logloom.io.storage.remote.retries), errors (logloom.io.storage.remote.object_stores).
 
 Time without a byte counts, not the time of a transfer. The clients of stores know a limit for one attempt
@@ -27,9 +27,9 @@ from logloom.values import dataclass
 GIVE_UP_AFTER = 180.0  # seconds
 OPTION = "give_up_after"  # the storage option that changes it
 
-_SLOWEST = 64 << 10  # bytes/s; how far an upload is nobody tells, so one that is slower is taken for stuck
+_SLOWEST = 64 << 10  # bytes/s; the progress of an upload is unknown, so a slower one counts as stuck
 _HTTP, _GCS, _S3 = ("http", "https"), ("gs", "gcs"), ("s3", "s3a")
-# Of each client: how often it or we send a request that isn't answered, and the seconds of pauses in between.
+# Of each client: attempts at an unanswered request, its own and ours, and the seconds of pauses between them.
 _ATTEMPTS = {
     **dict.fromkeys(_HTTP, (len(WAITS) + 1, sum(WAITS))),
     **dict.fromkeys(_GCS, (6, 36.0)),  # gcsfs.retry
@@ -92,7 +92,7 @@ class Patience:
         return aiohttp.ClientTimeout(total=None, sock_connect=self.silence, sock_read=self.silence)
 
     def for_sending(self, size: int) -> dict[str, float]:
-        """The argument of fsspec's methods that ends an upload, which the clients' own limits don't.
+        """Return the argument of fsspec's methods that limits an upload, as the clients' own limits don't.
 
         Args:
             size: bytes that are sent.
@@ -124,7 +124,7 @@ _watcher: threading.Thread | None = None
 
 @contextlib.contextmanager
 def waiting(uri: str, patience: Patience) -> Iterator[None]:
-    """Reports the request that the block makes once it takes long."""
+    """Report the request that the block makes once it takes long."""
     global _watcher
     number = next(_numbers)
     _begun[number] = (time.monotonic(), uri, patience.total)
@@ -165,7 +165,7 @@ def _waits(now: float) -> str:
 
 
 def _forget_all() -> None:
-    """What a forked process has of its parent's threads is nothing."""
+    """Forget the requests of the parent's threads in a forked process."""
     global _watcher, _is_asked
     _begun.clear()
     _watcher, _is_asked = None, threading.Event()
