@@ -311,8 +311,8 @@ def definitions():
 OUR_OWN_WORDS = re.compile(
     r"\b(whoever|likewise|of before|nobody|somebody|isn't there|says so|told|tells)\b", re.IGNORECASE
 )
-PLAIN = ("datasets/*/", "demo/", "io/arrow/", "io/labels/", "io/logs/", "io/storage/", "io/video/", "query/")
-PLAIN += ("recipe/", "resample/", "runners/", "statistics/", "testing/")
+PLAIN = ("datasets/*/", "demo/", "io/arrow/", "io/catalog/", "io/labels/", "io/logs/", "io/rows/")
+PLAIN += ("io/storage/", "io/video/", "query/", "recipe/", "resample/", "runners/", "statistics/", "testing/")
 PLAIN += ("transforms/rows/", "transforms/suggest/")
 VERBS = ("doctor", "head", "info", "label", "plan", "report", "show", "stats", "versions")
 PLAIN += tuple(f"pipelines/{verb}/" for verb in VERBS)

@@ -1,13 +1,12 @@
-"""What was assembled of many units, as it lies in a root: its own files, and portions that versions share.
+"""Assembled outputs in a root: datasets made of many units, of own files and portions that versions share.
 
     parts/zarr/<identity>/zarr.json                  of this version's dataset alone
     parts/zarr/<identity>/portions.json              which portions it has
     parts/zarr/<portion>/2026-11-22/car-7/c/c/0      of one log, named by each version that has this log
 
-Here: entries of both; which files make up such a dataset; a `Store` that shows them as the one folder that
-they stand for.
-Elsewhere: entries of units (logloom.io.catalog.entries), what a portion is made of (`AssemblyPlan` in
-logloom.io.formats.interface), who writes them (logloom.transforms.build.assembly.files).
+Here: entries of outputs and portions; the files of such a dataset; a `Store` that shows them as one folder.
+Elsewhere: entries of units (logloom.io.catalog.entries), the content of portions (`AssemblyPlan` in
+logloom.io.formats.interface), writing them (logloom.transforms.build.assembly.files).
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class SharedPortion:
 
 
 def _side_by_side(portions: tuple[SharedPortion, ...]) -> tuple[SharedPortion, ...]:
-    """Raises ValueError where portions have one path, or one lies within another."""
+    """Raise ValueError if portions have the same path, or one is within another."""
     apart(tuple(FileEntry(portion.path, 0, "") for portion in portions))
     return portions
 
@@ -77,7 +76,7 @@ class PortionEntry:
     software: Mapping[str, Text]
 
     def to_bytes(self) -> bytes:
-        """What stands in entry.json."""
+        """Return the bytes of entry.json."""
         return _assembled_bytes(self, {})
 
     def shared(self, identity: str) -> SharedPortion:
@@ -94,7 +93,7 @@ class AssembledEntry:
     Attributes:
         unit: what the format said of it.
         files: those in its own folder.
-        portions: where all others lie; they stand in a file of their own, since readers want them alone.
+        portions: with all other files; listed in a file of their own, since readers need only that list.
     """
 
     __pydantic_config__ = STRICT
@@ -116,12 +115,12 @@ class AssembledEntry:
         return [unit_folder(self.output, name) for name in (identity, *(p.identity for p in self.portions))]
 
     def to_bytes(self) -> bytes:
-        """What stands in entry.json, of the portions the digest of what `portions_bytes` gives."""
+        """Return the bytes of entry.json, with the digest of `portions_bytes` instead of the portions."""
         portions = blake3(self.portions_bytes()).hexdigest() if self.portions else ""
         return _assembled_bytes(self, {"portions": portions})
 
     def portions_bytes(self) -> bytes:
-        """What stands in portions.json, where there are portions."""
+        """Return the bytes of portions.json, if there are portions."""
         return canonical([asdict(portion) for portion in self.portions])
 
 
@@ -140,7 +139,7 @@ def publish_assembled(store: Store, identity: str, entry: AssembledEntry, *, ane
     folder = unit_folder(entry.output, identity)
     name = f"{folder}/{ENTRY}"
     if entry.portions and (anew or not store.exists(name)):
-        # Without the entry, what lies there is of a build that failed; other portions may stand in it.
+        # Without the entry, the files are of a failed build, which may have other portions.
         store.restate(f"{folder}/{PORTIONS}", entry.portions_bytes())
     if anew:
         store.replace(name, entry.to_bytes(), read_only=True)
@@ -149,16 +148,16 @@ def publish_assembled(store: Store, identity: str, entry: AssembledEntry, *, ane
 
 
 def read_portions(store: Store, output: str, identity: str) -> tuple[SharedPortion, ...]:
-    """Where the files of an assembled output lie that don't lie in its own folder.
+    """Read the portions of an assembled output: where its files outside of its own folder are.
 
     Raises:
-        DatasetError: what lists them is damaged.
+        DatasetError: their list is damaged.
     """
     return _read_portions(store, output, identity)[0]
 
 
 def _read_portions(store: Store, output: str, identity: str) -> tuple[tuple[SharedPortion, ...], str]:
-    """The portions and the digest of what lists them; none and "" where nothing does."""
+    """Return the portions and the digest of their list; none and "" without a list."""
     found = read_metadata(store, output, identity, PORTIONS)
     if found is None:
         return (), ""
@@ -168,7 +167,7 @@ def _read_portions(store: Store, output: str, identity: str) -> tuple[tuple[Shar
 
 
 def find_assembled(store: Store, output: str, identity: str) -> tuple[AssembledEntry, str] | None:
-    """The entry of an assembled output and its BLAKE3, where it is finished.
+    """Return the entry of a finished assembled output and its BLAKE3; None if unfinished.
 
     Raises:
         DatasetError: the entry can't be read.
@@ -206,7 +205,7 @@ def find_portion(store: Store, output: str, identity: str) -> PortionEntry | Non
 
 
 def covering(portions: Mapping[str, T], name: str) -> T | None:
-    """What stands in a mapping under the name of a file, or under a folder that it lies in."""
+    """Look up a file in a mapping, by its name or by that of a folder that contains it."""
     end = len(name)
     while end > 0:
         if (found := portions.get(name[:end])) is not None:
@@ -216,9 +215,9 @@ def covering(portions: Mapping[str, T], name: str) -> T | None:
 
 
 class Places:
-    """Where the files of an assembled output lie; it travels with the storage options (see `Store.uri_of`).
+    """Where the files of an assembled output are; part of the storage options (see `Store.uri_of`).
 
-    Pickles as what it was made of.
+    Pickles as its arguments.
     """
 
     def __init__(self, root: Store, output: str, identity: str, find: Callable[[], Sequence[SharedPortion]]):
@@ -226,7 +225,7 @@ class Places:
 
         Args:
             root: needs no options, since it is only asked for URIs.
-            output, identity: of what was assembled; the files are thought to lie in its folder.
+            output, identity: of the output; as if all files were in its folder.
             find: gives its portions.
         """
         self._arguments = (root, output, identity, find)
@@ -242,7 +241,7 @@ class Places:
         return {portion.path: root.uri_of(unit_folder(output, portion.identity)) for portion in find()}
 
     def place(self, uri: str) -> str:
-        """Where the file lies that is thought to lie at a URI."""
+        """Return the actual URI of a file that seems to be at a URI."""
         if not uri.startswith(self._prefix):
             return uri
         name = uri.removeprefix(self._prefix)
@@ -250,7 +249,7 @@ class Places:
         return uri if folder is None else f"{folder}/{name}"
 
     def names(self, uri: str) -> set[str]:
-        """The names directly in the folder that a URI stands for, of what doesn't lie there."""
+        """List the names directly in a folder of the dataset that are stored elsewhere."""
         within = f"{uri}/".removeprefix(self._prefix)
         return {path[len(within) :].split("/")[0] for path in self._folders if path.startswith(within)}
 
@@ -258,7 +257,7 @@ class Places:
 def assembled_store(
     store: Store, output: str, identity: str, find: Callable[[], Sequence[SharedPortion]] | None = None
 ) -> Store:
-    """An assembled output as one folder, for its format's readers.
+    """Return an assembled output as one folder, for its format's readers.
 
     Args:
         store: the root.
@@ -285,7 +284,7 @@ def read_portion(store: Store, output: str, shared: SharedPortion) -> PortionEnt
 
 
 def assembled_files(store: Store, identity: str, entry: AssembledEntry) -> Iterator[tuple[str, FileEntry]]:
-    """The files of an assembled output, those of its portions too, and where each lies in the root.
+    """Return the files of an assembled output and its portions, with the place of each in the root.
 
     Raises:
         DatasetError: the entry of a portion is missing, damaged, or another one.

@@ -1,13 +1,13 @@
-"""When versions were begun and committed: a small file beside each manifest.
+"""Times of builds and commits of versions: a small file beside each manifest.
 
     versions/00000007.times.json    {"version", "started", "committed", "digest"}, in seconds since 1970
 
-Manifests, units and outputs hold no clock, so that a build that is killed and run again makes the same
-bytes. The dates of files don't say it either: a copy or a restore gives them new ones. The file is created if
-absent, right after the commit, so the first commit of a version counts. A version whose commit was killed
-just before is sound without it; nobody adds it later, since nobody knows that time any more.
+Manifests, units and outputs contain no clock times, so that a build that is killed and run again makes the
+same bytes. Dates of files are no substitute: a copy or a restore changes them. The file is created if absent,
+right after the commit, so the first commit of a version counts. A version whose commit was killed just before
+is sound without it; the file isn't added later, since the time is unknown then.
 
-Here: these files; which of their times can be relied on; the version of a day.
+Here: these files; which of their times are reliable; the version of a day.
 Elsewhere: the commit (logloom.transforms.build.commit), what is retained by these times
 (logloom.pipelines.gc.gc).
 """
@@ -30,7 +30,7 @@ from logloom.text import human_time, some_of
 from logloom.values import dataclass
 
 CLOCKS_APART_S = 300  # by which clocks of machines that are set may differ
-_SET_SINCE = 1_577_836_800  # 2020: an earlier time is that of a clock that nobody set
+_SET_SINCE = 1_577_836_800  # 2020: an earlier time is of a clock that was never set
 _DAY_S = 86400
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WAY_OUT = "put it back from a backup, or remove it: then the version counts as one without a time"
@@ -53,7 +53,7 @@ class Times:
 
 
 def clock() -> int:
-    """This machine's clock, in seconds since the Unix epoch; for what stands beside versions alone."""
+    """This machine's clock, in seconds since the Unix epoch; only for files beside manifests."""
     return int(time.time())
 
 
@@ -67,7 +67,7 @@ def write_times(store: Store, number: int, started: int) -> None:
 
 
 def read_times(store: Store, number: int) -> Times | None:
-    """When a version was made; None where nobody recorded it.
+    """Read when a version was made; None if not recorded.
 
     Raises:
         DatasetError: the file is damaged.
@@ -83,7 +83,7 @@ def read_times(store: Store, number: int) -> Times | None:
 
 
 def is_clock_set(seconds: float, now: float) -> bool:
-    """Return whether a recorded time can be right: neither of a clock that nobody set, nor in the future."""
+    """Return whether a recorded time can be right: not of a clock that was never set, nor in the future."""
     return _SET_SINCE <= seconds <= now + CLOCKS_APART_S
 
 
@@ -94,7 +94,7 @@ class CommitTimes:
     Attributes:
         known: seconds since the Unix epoch of versions, ascending as their numbers are, but for clocks that
             are a little apart.
-        missing: versions of which nobody recorded it.
+        missing: versions without a recorded time.
         problems: for people, of each version whose file is damaged or whose clock was wrong.
     """
 
@@ -182,14 +182,14 @@ def start_of_day(day: str) -> int:
 
 
 def version_of_day(store: Store, day: str, numbers: Sequence[int]) -> int:
-    """The version of a day: the last one that was committed up to the day's end.
+    """Return the version of a day: the last one committed up to the day's end.
 
     Args:
         day: as in 2026-11-24.
         numbers: of all versions, ascending, those that were removed among them.
 
     Raises:
-        UsageError: there was none by then, or nobody knows which.
+        UsageError: there was none by then, or it is unknown.
     """
     end, now = start_of_day(day) + _DAY_S, clock()
     if end > now:
@@ -199,7 +199,7 @@ def version_of_day(store: Store, day: str, numbers: Sequence[int]) -> int:
     following = min((number for number, at in known.items() if at >= end), default=numbers[-1] + 1)
     if unknown := [number for number in numbers if last < number < following]:
         raise UsageError(
-            f"{store.uri}: nobody recorded when some versions were committed ({some_of(unknown)}), so the "
+            f"{store.uri}: some versions have no recorded commit time ({some_of(unknown)}), so the "
             f"last one up to the end of {day} isn't known; name a version by its number"
         )
     if not last:
@@ -209,13 +209,13 @@ def version_of_day(store: Store, day: str, numbers: Sequence[int]) -> int:
 
 
 def first_since(store: Store, day: str, numbers: Sequence[int]) -> int:
-    """The first version that may have been committed on a day or after it; the next number for none."""
+    """Return the first version that may have been committed on a day or later; the next number for none."""
     known = CommitTimes.of(store, numbers, clock()).known
     return 1 + max((number for number, at in known.items() if at < start_of_day(day)), default=0)
 
 
 def time_problems(store: Store, number: int) -> Iterator[str]:
-    """What is wrong with the file of a version's times."""
+    """Describe what is wrong with the file of a version's times."""
     try:
         read_times(store, number)
     except DatasetError as error:

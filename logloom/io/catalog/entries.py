@@ -1,13 +1,13 @@
-"""Entries: what is noted of finished units, of what was assembled from them, and of each log's units.
+"""Entries: the records of finished units and portions, and of the units of each log.
 
-Here: these records, the units of a log as a sequence of them (`LogUnits`), and where they lie:
+Here: these records, the units of a log as a sequence of them (`LogUnits`), and their files:
 
-    parts/<output>/<identity>/entry.json   a finished unit, what was assembled of many, or a portion that
-                                           units, or assembled outputs, share; written last
+    parts/<output>/<identity>/entry.json   a finished unit, an assembled output, or a portion that several
+                                           of these share; written last
     logs/<digest>.parquet                  a log's part of a manifest: a row for each unit
 
-These are the names by which all code knows them. A `Store` with a `fan_out` puts the folder
-parts/<output>/<identity> into one that is called like the identity's first characters.
+All code uses these names. A `Store` with a `fan_out` adds a parent folder to parts/<output>/<identity>, named
+by the identity's first characters.
 
 Elsewhere: manifests, which name them (logloom.io.catalog.manifest); strict and canonical JSON
 (logloom.io.storage.metadata).
@@ -60,7 +60,7 @@ FAN_OUT = 2  # of a root: 256 folders an output, of 40 000 units each where ther
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _JSON_COLUMNS = ("files", "columns", "unit", "tally", "software")  # of a log's part
 _NOTHING: Mapping[str, Any] = {**{key: {} for key in _JSON_COLUMNS}, "files": ()}  # where they are left out
-_DETAILS = ("columns", "tally")  # that whoever reads rows has no need of
+_DETAILS = ("columns", "tally")  # not needed to read rows
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class FileEntry:
     """A file of a unit: its name within the unit's folder, size in bytes and BLAKE3.
 
     Attributes:
-        portion: identity of the portion that it belongs to, in whose folder it lies; "" for the unit's own.
+        portion: identity of the portion whose folder contains it; "" for the unit's own folder.
     """
 
     __pydantic_config__ = STRICT
@@ -80,7 +80,7 @@ class FileEntry:
 
 
 def apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
-    """Raises ValueError where files have one place, or one lies in a folder that another one is."""
+    """Check that no two files have the same place, nor one is a folder of another; else raise ValueError."""
     if not files:
         return files
     places = {(file.portion, file.name) for file in files}
@@ -91,7 +91,7 @@ def apart(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
             raise ValueError(f"a file is called {ENTRY}, like what lists them")
         steps = file.name.split("/")
         if any((file.portion, "/".join(steps[:n])) in places for n in range(1, len(steps))):
-            raise ValueError(f"{file.name!r} lies in a folder that is a file")
+            raise ValueError(f"{file.name!r} is in a folder that is a file")
     return files
 
 
@@ -137,12 +137,12 @@ class Entry:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """All folders of the root that the unit's files lie in: its own, and those of its portions."""
+        """All folders of the root with files of the unit: its own, and those of its portions."""
         names = dict.fromkeys([self.identity, *(file.portion or self.identity for file in self.files)])
         return tuple(unit_folder(self.output, name) for name in names)
 
     def path_of(self, file: FileEntry) -> str:
-        """Where a file of the unit lies in the root."""
+        """Return the name of a file of the unit within the root."""
         return f"{unit_folder(self.output, file.portion or self.identity)}/{file.name}"
 
     @property
@@ -150,7 +150,7 @@ class Entry:
         return sum(file.size for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        """What stands in entry.json."""
+        """Return the bytes of entry.json."""
         data = {own.name: getattr(self, own.name) for own in fields(self)}
         return data | {"files": [asdict(file) for file in self.files]}
 
@@ -161,7 +161,7 @@ def unit_folder(output: str, identity: str) -> str:
 
 
 def folder_beside(folder: str, identity: str) -> str:
-    """The URI of another unit's folder of the same output; of a portion, where the unit points into it.
+    """Return the URI of the folder of another unit, or a portion, of the same output.
 
     Args:
         folder: URI of a unit's folder, from which its root is seen, but not the `Store.fan_out`.
@@ -179,7 +179,7 @@ def unit_names(
     beginnings: Collection[str] | None = None,
     on_stranger: Callable[[str], object] = lambda name: None,
 ) -> Iterator[str]:
-    """The identities of all that lies there of an output, finished or not.
+    """The identities of all folders of an output, finished or not.
 
     Args:
         beginnings: the first `store.fan_out` characters of those that are asked for; None for all.
@@ -199,7 +199,7 @@ def unit_names(
 
 
 def repair_hint(place: str) -> str:
-    """What to do about a damaged or lost file of a root, given its URI."""
+    """Return the remedy for a damaged or lost file of a root, given its URI."""
     root = place.rpartition("/parts/")[0] or place.rpartition("/logs/")[0] or "ROOT"
     return f"`logloom repair {shlex.quote(root)}` builds it again"
 
@@ -223,7 +223,7 @@ def _file_entry(folder: pathlib.Path, path: pathlib.Path) -> FileEntry:
 
 
 def publish_unit(store: Store, folder: pathlib.Path, entry: Entry) -> None:
-    """Publish what was written into a scratch folder as a finished unit."""
+    """Publish the files of a scratch folder as a finished unit."""
     (folder / ENTRY).write_bytes(canonical(entry.to_json()))
     store.publish(folder, entry.folder, last=ENTRY)
 
@@ -241,9 +241,9 @@ def find_entry(store: Store, output: str, identity: str) -> Entry | None:
 def read_metadata(
     store: Store, output: str, identity: str, file: str = ENTRY
 ) -> tuple[bytes, Any, str, str] | None:
-    """The bytes and the value of a JSON file in a unit's folder, its place, and the way out of damage.
+    """Read a JSON file in a unit's folder: its bytes, value and place, and the remedy for damage.
 
-    None where it isn't there.
+    None if it doesn't exist.
     """
     name = f"{unit_folder(output, identity)}/{file}"
     try:
@@ -256,7 +256,7 @@ def read_metadata(
 
 
 def write_log_part(store: Store, entries: Sequence[Entry]) -> str:
-    """Write a log's part of the manifest, and gives the digest that names it."""
+    """Write a log's part of the manifest; return the digest that names it."""
     data = log_part_bytes(entries)
     digest = blake3(data).hexdigest()
     store.renew(f"logs/{digest}.parquet", data)
@@ -296,7 +296,7 @@ def _entry_row(entry: Entry) -> dict[str, Any]:
 
 
 class LogUnits(Sequence[Entry]):
-    """The units of a log as rows of a table; what a row says is checked when its entry is asked for.
+    """The units of a log as rows of a table; a row is checked when its entry is requested.
 
     Attributes:
         table: a row a unit, in the order in which they were written.
@@ -348,7 +348,7 @@ class LogUnits(Sequence[Entry]):
         if (found := int(counts.sum())) != total:
             raise DatasetError(
                 f"{self._place}: its units in {output} have {counted(found, 'row')}, the manifest says "
-                f"{total}; `logloom verify` tells more"
+                f"{total}; see `logloom verify`"
             )
         return numbers, counts
 
@@ -379,8 +379,8 @@ def read_log_file(store: Store, digest: str, part: str, what: str) -> tuple[str,
     """The URI and the bytes of a file in logs/, which the digest of its bytes names.
 
     Args:
-        part: the digest of its log's part of the manifest; tells whether it was erased.
-        what: that is missing, with its verb, for people.
+        part: the digest of its log's part of the manifest, to report a purged log as such.
+        what: the file with its verb, for messages.
 
     Raises:
         DatasetError: it is missing or damaged; names the file.
@@ -408,9 +408,9 @@ def read_log_part(
     """The units of a log.
 
     Args:
-        brief: without digests of columns and tallies, which take most of the room; entries have none then.
-        left_out: JSON columns of the table that are not read; entries have nothing there.
-        only: columns of the table, for whoever asks for no entry.
+        brief: leave out digests of columns and tallies, which take most of the space.
+        left_out: JSON columns of the table that are not read; empty in entries.
+        only: columns of the table, for callers that read no entries.
 
     Raises:
         DatasetError: the part is missing or damaged; names the file.

@@ -1,12 +1,12 @@
-"""Intervals of logs that somebody searched a version for, and saved beside it.
+"""Saved searches: intervals of logs that were found in a version, in files beside its manifest.
 
     versions/intervals/00000007/hard_braking.parquet   a row for each interval; the search, as metadata
 
 Here: `Intervals`, their files, and which versions have them.
 Elsewhere: searching (logloom.datasets.search.find), the rows in them (logloom.datasets.search.log_matches).
 
-Intervals are half-open, [start, stop), int64 ns; those of a log ascend and lie apart. They are of the logs of
-one version. Another version that says just the same, as one after a rollback does, has them, too.
+Intervals are half-open, [start, stop), int64 ns; those of a log ascend and don't touch. They belong to the
+logs of one version, and to any other version with equal content, such as one after a rollback.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MAX_ROWS, _MAX_BYTES = 50_000_000, 2 << 30
 
 @dataclass(frozen=True)
 class Search:
-    """What intervals were found by.
+    """The search that found intervals.
 
     Attributes:
         where: a filter; see `logloom.query.where`.
@@ -189,7 +189,7 @@ def _schema() -> pa.Schema:
 
 
 def intervals_folder(number: int) -> str:
-    """Where intervals of a version lie."""
+    """Return the folder of a version's intervals."""
     return f"{INTERVALS}/{number:08d}"
 
 
@@ -204,22 +204,22 @@ def intervals_file(number: int, name: str) -> str:
 
 
 def intervals_of(store: Store, number: int) -> list[str]:
-    """The names of what was saved with a version."""
+    """List the names of the intervals saved with a version."""
     found = [_FILE.fullmatch(name) for name in store.names(intervals_folder(number))]
     return [match[1] for match in found if match]
 
 
 def numbers_with(store: Store) -> Iterator[tuple[str, int | None]]:
-    """The folders with intervals, and the number of the version of each; None where it is none."""
+    """List folders with intervals and the version number of each; None for other names."""
     for name in store.names(INTERVALS):
         yield f"{INTERVALS}/{name}", int(name) if _NUMBER.fullmatch(name) else None
 
 
 def write_intervals(store: Store, number: int, name: str, found: Intervals, *, replace: bool = False) -> str:
-    """Save intervals with a version; gives the file.
+    """Save intervals with a version; return the file's name.
 
     Raises:
-        UsageError: the name can't be one, or is that of others and these aren't to replace them.
+        UsageError: the name is invalid, or used for other intervals, which these don't replace.
     """
     file, data = intervals_file(number, name), found.to_bytes()
     if replace:
@@ -237,10 +237,10 @@ def name_taken(store: Store, file: str) -> UsageError:
 
 
 def read_intervals(store: Store, number: int, name: str) -> Intervals:
-    """Intervals of a version, or of one that says the same.
+    """Read intervals of a version, or of one with equal content.
 
     Raises:
-        UsageError: nobody saved some by this name; names those there are.
+        UsageError: none are saved by this name; lists existing names.
         DatasetError: the file is damaged.
     """
     at = number_with(store, number, name)
@@ -261,7 +261,7 @@ def read_intervals_file(store: Store, file: str) -> Intervals:
 
 
 def number_with(store: Store, number: int, name: str) -> int | None:
-    """The version whose intervals of a name a version has: its own, or the newest that says the same."""
+    """Return the version with a version's intervals of a name: itself, or the newest with equal content."""
     if store.exists(intervals_file(number, name)):
         return number
     wanted: Any = None
@@ -276,7 +276,7 @@ def number_with(store: Store, number: int, name: str) -> int | None:
 
 
 def _settings_of(manifest: Manifest) -> tuple[Any, ...]:
-    """What rows of a version, and their gaps, depend on."""
+    """Return everything that a version's rows, and their gaps, depend on."""
     shards = [shard.digest for shard in manifest.logs.shards]
     return manifest.plan, manifest.schema, manifest.recipe.get("clock"), shards
 
@@ -296,7 +296,7 @@ def _not_there(store: Store, number: int, name: str) -> UsageError:
 
 
 def problems_of(store: Store, number: int) -> Iterator[str]:
-    """What is wrong with what was saved with a version."""
+    """List problems of the intervals saved with a version."""
     for name in intervals_of(store, number):
         try:
             read_intervals_file(store, intervals_file(number, name))

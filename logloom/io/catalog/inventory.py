@@ -2,10 +2,9 @@
 
     logs/<digest><suffix>    called by the BLAKE3 of its bytes; a log's record names the digest
 
-Here: `LOG_FILES`, the kinds of such files. A new one is registered there: gc, purge, verify, repair, reuse of
-units and the commit handle what is in it; how it is rebuilt is a table of its own
-(logloom.pipelines.repair.units). `Holdings`, the names of all files, units and portions that some versions
-need, as keys of 8 bytes each, since there may be tens of millions; made of columns.
+Here: `LOG_FILES`, the registry of such kinds of files, which gc, purge, verify, repair, reuse of units and
+the commit use (how each is rebuilt: logloom.pipelines.repair.units); `Holdings`, the names of all files,
+units and portions that some versions need, as keys of 8 bytes each, since there may be tens of millions.
 Elsewhere: files that no record names (logloom.pipelines.gc.areas), removing what no version needs
 (logloom.pipelines.gc.gc), the records (logloom.io.catalog.pages).
 """
@@ -151,7 +150,7 @@ def unit_keys(output: str, identities: Sequence[str]) -> Keys:
     of_output = np.uint64(key_of(output))
     digests = b""
     if all(len(identity) == 32 for identity in identities):
-        with contextlib.suppress(ValueError):  # somebody called one otherwise
+        with contextlib.suppress(ValueError):  # a folder with another name
             digests = bytes.fromhex("".join(identities))
     if len(digests) == 16 * len(identities):  # spaces were left out
         halves = np.frombuffer(digests, "<u8").reshape(-1, 2)
@@ -201,8 +200,8 @@ class Holdings:
                 left is needed.
 
         Raises:
-            DatasetError: something that says what a version needs is damaged, or missing where that version
-                wasn't taken out.
+            DatasetError: a file that names what a version needs is damaged; or is missing, and the version is
+                not in `removed`.
         """
 
         def collected() -> Holdings:
@@ -240,10 +239,10 @@ class _Collector:
         self.keys.frombytes(unit_keys(output, identities).tobytes())
 
     def take(self, manifests: Iterable[Manifest], *, may_lack: bool = False) -> None:
-        """Add what versions need, but for what others said before.
+        """Add what versions need, except for what is known from others.
 
         Args:
-            may_lack: a file that isn't there is none that they need.
+            may_lack: ignore missing files.
         """
         parts: set[str] = set()
         for manifest in manifests:

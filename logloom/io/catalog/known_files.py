@@ -1,4 +1,4 @@
-"""Digests of a version's files, by which they are checked when they are opened.
+"""Digests of a version's files, to check these when they are opened.
 
 Here: `unit_files`, `known_files` and `options_in_view`, from entries and manifests.
 Elsewhere: comparing files with them (logloom.io.storage.known_files).
@@ -23,12 +23,12 @@ _IN_VIEW = re.compile(r"(?P<root>.+)/(?P<folder>v(?P<version>\d{8})/(?P<output>[
 
 
 def unit_files(store: Store, entry: Entry) -> dict[str, FileEntry]:
-    """The files of a unit by URI."""
+    """Return the files of a unit by URI."""
     return {store.uri_of(entry.path_of(file)): file for file in entry.files}
 
 
 def known_files(store: Store, part: Assembled, shown: str | None = None) -> dict[str, FileEntry]:
-    """The files of what an output put together, by URI.
+    """Return the files of an assembled output by URI.
 
     Args:
         shown: the folder in a version's view that holds them too.
@@ -48,10 +48,10 @@ def known_files(store: Store, part: Assembled, shown: str | None = None) -> dict
 
 
 def options_in_view(uri: str) -> dict[str, Any] | None:
-    """Storage options to check a file by that lies in a version's view, in an output's folder for all splits.
+    """Return storage options to check a file in a version's view, in an output's folder for all splits.
 
     Returns:
-        None where it lies elsewhere.
+        None if it is elsewhere.
     """
     from logloom.io.catalog.manifest import open_root
     from logloom.io.catalog.version_files import version_numbers

@@ -1,4 +1,4 @@
-"""The labels of a log, as a root keeps them: what rows were joined with, whatever becomes of the tables.
+"""Labels of a log: a root's own copy of the labels joined to rows, independent of their tables.
 
     logs/<digest>.labels     for one column of one log; the log's record names it
                              (logloom.io.catalog.log_tables)
@@ -55,7 +55,7 @@ class LogLabels:
 
     @classmethod
     def none(cls, ctype: ColumnType) -> LogLabels:
-        """Those of a log that nobody labelled."""
+        """Return the labels of an unlabelled log."""
         return cls("", ctype, np.empty(0, np.int64), empty(ctype))
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class LogLabels:
 
     @property
     def nbytes(self) -> int:
-        """What they take in memory."""
+        """Bytes in memory."""
         return self.times.nbytes + self.values.nbytes
 
     @cached_property
@@ -78,7 +78,7 @@ class LogLabels:
         return self.times[self.starts[:-1]]
 
     def without(self, erased: NDArray[np.bool_]) -> LogLabels:
-        """Those that are left; (N,) says which are not."""
+        """Return the labels outside of a mask (N,)."""
         left = np.flatnonzero(~erased)
         return LogLabels(self.log_id, self.ctype, self.times[left], take(self.values, left))
 
@@ -152,7 +152,7 @@ def labels_file(digest: str) -> str:
 
 
 def digest_of_labels(data: bytes) -> str:
-    """What names a file of these bytes."""
+    """Return the digest that names a file of these bytes."""
     return blake3(data).hexdigest()
 
 

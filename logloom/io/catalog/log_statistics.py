@@ -1,4 +1,4 @@
-"""Statistics of a root's logs: in the entries of units, and merged in a file for each log.
+"""Statistics of logs: in the entries of units, and merged in a file for each log.
 
     parts/<output>/<identity>/entry.json   `statistics`: of the unit's rows, the same in each output
     logs/<digest>.parquet                  of a log's rows; the log's record names it by its digest
@@ -25,7 +25,7 @@ MANY_LOGS = 64  # that are worth statistics of all together; those of each take 
 
 
 def noted(statistics: Statistics) -> str:
-    """Statistics as an entry has them."""
+    """Return statistics as a text for an entry."""
     return base64.b64encode(statistics.to_bytes()).decode()
 
 
@@ -82,7 +82,7 @@ def _of_one_kind(store: Store, entries: Iterable[Entry]) -> Iterator[Statistics]
 
 
 def write_statistics(store: Store, log_id: str, statistics: Statistics | None) -> str:
-    """Write a log's statistics, and gives the digest that names them; "" for none."""
+    """Write a log's statistics; return the digest that names them, or "" for none."""
     if statistics is None:
         return ""
     data = statistics.to_bytes(log_id)
@@ -105,7 +105,7 @@ def read_statistics_file(store: Store, digest: str, part: str, *, brief: bool = 
 
     Args:
         digest: names the file.
-        part: of the log; tells whether it was erased.
+        part: of the log, to report a purged log as such.
         brief: see `Statistics.from_bytes`.
     """
     place, data = read_log_file(store, digest, part, "the statistics of a log are")

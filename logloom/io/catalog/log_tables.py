@@ -1,4 +1,4 @@
-"""What tables beside a log say of it, as the log's record keeps it: for outputs, and as labels.
+"""Facts about a log from tables beside it, as its record stores them: for outputs, and as labels.
 
 Here: `Catalogued`, and reading it from a record's text.
 Elsewhere: the tables themselves (logloom.recipe.log_table, logloom.io.labels.label_tables), records
@@ -17,7 +17,7 @@ from logloom.values import dataclass
 
 @dataclass(frozen=True)
 class Catalogued:
-    """What a table says of a log.
+    """Facts about a log from a table.
 
     Attributes:
         host: of its scenes; "" where it doesn't say.
@@ -36,7 +36,7 @@ class Catalogued:
 
 @functools.lru_cache(maxsize=1024)
 def catalogued(text: str) -> Catalogued:
-    """What `LogRecord.catalogue` says.
+    """Parse `LogRecord.catalogue`.
 
     Raises:
         DatasetError: it is no such text.

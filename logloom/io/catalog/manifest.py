@@ -1,16 +1,16 @@
-"""Manifests: what a version holds, and from which logs; opening the versions of a root.
+"""Manifests, which define versions; opening the versions of a root.
 
-Here: manifests, versions by their names, and where the files lie:
+Here: manifests, versions by their names, and the files of versions:
 
     versions/00000007.json                 the manifest; created last and if absent: this is the commit
     versions/00000007.blake3               its digest, see logloom.io.catalog.manifest_digest
     versions/00000007.times.json           when it was made, see logloom.io.catalog.commit_times
-    versions/00000005.removed              says that this version is no more, see
+    versions/00000005.removed              marks the version as removed, see
                                            logloom.io.catalog.removal_notes
-    versions/shards/<digest>.parquet       what versions say of their logs, see logloom.io.catalog.pages
-    runs/<number>/<run>.json               what became of one build that was to be that number
+    versions/shards/<digest>.parquet       pages: records of logs, see logloom.io.catalog.pages
+    runs/<number>/<run>.json               the note of one build of that version
 
-Elsewhere: what these files are called, and which versions there are (logloom.io.catalog.version_files); the
+Elsewhere: names of these files, and numbers of versions (logloom.io.catalog.version_files); the
 logs of a version as a sequence (logloom.io.catalog.records); names of versions (logloom.io.catalog.tags);
 entries of units and logs' parts, which records name (logloom.io.catalog.entries); how whole files appear
 (logloom.io.storage.store); views of a version (logloom.pipelines.view).
@@ -97,7 +97,7 @@ class Manifest:
         parent_digest: BLAKE3 of the parent's manifest; "" without a parent.
         trusted: how many "logs", whole "assembled" outputs, and "portions" of others were taken over from
             the parent without being read.
-        reason: why somebody made it, where no build did: a rollback, or drives that were dropped; else "".
+        reason: given for a rollback, or for dropped drives; "" for builds.
         dependencies: what rows depend on beside logs and recipe: "module NAME" and "file NAME" to their
             BLAKE3, "package NAME" to its version. They are part of `plan`, too.
     """
@@ -134,7 +134,7 @@ class Manifest:
         return None if rate is None else int(10**9 / Decimal(str(rate)))
 
     def to_bytes(self) -> bytes:
-        """What stands in its file: of logs their shards, which lie beside it already."""
+        """Return the bytes of its file, with the names of the shards of its records."""
         fields = asdict(replace(self, logs=LogRecords()))
         logs = [asdict(shard) for shard in self.logs.shards]
         return canonical(fields | {"format": FORMAT, "logs": logs})
@@ -156,7 +156,7 @@ class Manifest:
         Args:
             data: of its file, canonical JSON.
             source: what errors call it.
-            store: the root, whose shards its logs lie in.
+            store: the root, with the shards of its records.
 
         Returns:
             The manifest.
@@ -206,7 +206,7 @@ class _Convert(BaseModel):
 
 
 class _RecipeJson(BaseModel):
-    """What readers of a version look up in its recipe; the rest is for people."""
+    """The keys of a recipe that readers of a version use; the others are for people."""
 
     columns: Mapping[str, _RecipeColumnJson]
     clock: _ClockJson | None = None
@@ -255,7 +255,7 @@ def open_root(store: Store, version: int | str = "latest") -> tuple[Store, Manif
 
 
 def as_laid_out(store: Store) -> Store:
-    """A root, as a store that knows in which folders its units lie."""
+    """Return a root as a store that knows the folders of its units."""
     return replace(store, fan_out=FAN_OUT)
 
 
@@ -294,7 +294,7 @@ def resolve_version(store: Store, version: int | str) -> int:
 
 
 def no_version_at(store: Store) -> UsageError:
-    """The error of a place without versions, which says what to do."""
+    """Return the error, with a remedy, for a place without versions."""
     if store.local is not None and store.local.is_file():
         return UsageError(f"{store.uri}: is a file; a dataset is a folder with versions/ in it")
     root, _ = split_root(store.uri)
@@ -308,7 +308,7 @@ def no_version_at(store: Store) -> UsageError:
 def check_not_of_root(store: Store) -> None:
     """Make sure that a folder without versions isn't a root, nor inside one, before its files are looked at.
 
-    The Parquet files of a root itself say something of logs and units; they are no dataset.
+    A root's own Parquet files describe logs and units; they are no dataset.
 
     Raises:
         UsageError: it is a root without a version yet, or one of the folders that a root has.
@@ -342,7 +342,7 @@ def manifest_at(store: Store, number: int) -> Manifest:
 
 
 def digest_of_manifest(store: Store, number: int) -> str:
-    """BLAKE3 of a version's manifest as it lies there: what the next version says of it."""
+    """Return the BLAKE3 of a version's stored manifest: the next version's `parent_digest`."""
     return blake3(store.read(version_file(number))).hexdigest()
 
 
@@ -372,7 +372,7 @@ def read_assembled(store: Store, part: Assembled) -> AssembledEntry:
 
 
 def folders_of(store: Store, part: Assembled) -> list[str]:
-    """The folders of an assembled output of a version: its own, which lists the others, and its portions'.
+    """List the folders of an assembled output of a version: its own, then those of its portions.
 
     Raises:
         DatasetError: as `read_assembled`.

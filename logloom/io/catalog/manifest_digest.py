@@ -1,10 +1,10 @@
 """The digest of a manifest, in a file beside it: guards a version's root of trust against bit rot and slips.
 
 Here: `versions/00000007.blake3`, one line as b3sum prints and checks it.
-Elsewhere: manifests, whose `parent_digest` says the same of the version before (logloom.io.catalog.manifest).
+Elsewhere: manifests, whose `parent_digest` is that of the version before (logloom.io.catalog.manifest).
 
-It is written after the commit, so it may be missing: the next build mends that. Whoever rewrites both files
-is not found out; the digest in the next version's manifest may tell of him.
+It is written after the commit, so it may be missing: the next build adds it. Rewriting both files goes
+unnoticed here; the digest in the next version's manifest reveals it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def digest_file(number: int) -> str:
 def write_digest(store: Store, number: int, data: bytes) -> None:
     """Write the digest of a manifest that was just committed, or one that is missing."""
     line = _line(number, data)
-    # Not created if absent: a version that somebody removed may have left its own.
+    # Not created if absent: a version that was removed by hand may have left its own.
     if store.read_if_there(digest_file(number)) != line:
         store.replace(digest_file(number), line)
 

@@ -1,7 +1,7 @@
 """Merging: the shards of a version from those of its parent and what changed since.
 
-Here: sorted rows taken piece by piece (`SortedRows`), cutting them into shards, and merging them a shard at a
-time. A shard into which no change falls is taken over by its name, unread.
+Here: reading sorted rows in steps (`SortedRows`), cutting them into shards, and merging shard by shard. A
+shard without changes is reused by its name, unread.
 Elsewhere: shards themselves (logloom.io.catalog.pages), which changes there are
 (logloom.transforms.build.commit).
 
@@ -109,7 +109,7 @@ class SortedRows:
 
 
 def _merged(parent: SortedRows, changes: Sequence[SortedRows], end: str | None) -> Iterator[pa.Table]:
-    """The rows before a log_id, sorted; a change stands for the parent's row of its log."""
+    """Merge the rows before a log_id; a change replaces the parent's row of its log."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

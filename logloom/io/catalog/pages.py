@@ -1,14 +1,14 @@
-"""Shards: what a version says of its logs, in Parquet files that versions share.
+"""Shards: the records of a version's logs, in Parquet files that versions share.
 
     versions/shards/<digest>.parquet       a row for each of some thousands of logs, sorted by log_id
 
 Here: `LogRecord`, the columns of a shard, writing one and reading one, where one ends and the next begins.
 Elsewhere: all shards of a version as one sequence (logloom.io.catalog.records), merging
-(logloom.io.catalog.page_merge), what a version says beside its logs (logloom.io.catalog.manifest), a log's
+(logloom.io.catalog.page_merge), manifests (logloom.io.catalog.manifest), a log's
 units (logloom.io.catalog.entries).
 
 A shard's name is the BLAKE3 of its bytes, and the borders between shards are found in the log_ids alone: two
-versions that say the same of neighbouring logs share their shard, and a new log changes one.
+versions with equal records of neighbouring logs share their shard, and a new log changes one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NAMES = {
 
 
 class LogStatus(enum.StrEnum):
-    """What became of a log."""
+    """The outcome of a log."""
 
     whole = "whole"
     salvaged = "salvaged"
@@ -183,7 +183,7 @@ def schema() -> pa.Schema:
 
 
 def table_of(records: Iterable[LogRecord]) -> pa.Table:
-    """Record as rows."""
+    """Convert records to rows."""
     import pyarrow as pa
 
     # Paths may hold what no UTF-8 has, which JSON escapes.
@@ -198,7 +198,7 @@ def table_of(records: Iterable[LogRecord]) -> pa.Table:
 
 
 def records_of(table: pa.Table, place: str) -> list[LogRecord]:
-    """Rows as records.
+    """Convert rows to records.
 
     Raises:
         DatasetError: a value is of another type than it should be; names the row.
@@ -230,7 +230,7 @@ def totals_of(table: pa.Table) -> dict[str, int]:
 
 
 def described(table: pa.Table, digest: str = "", size: int = 0) -> RecordShard:
-    """What a manifest says of a shard of these rows."""
+    """Return the manifest's description of a shard of these rows."""
     statuses = {one["values"]: one["counts"] for one in table["status"].value_counts().to_pylist()}
     dropped: dict[str, int] = {}
     for one in table["dropped"].value_counts().to_pylist():
@@ -275,7 +275,7 @@ def _disorder(table: pa.Table) -> str:
     ids = table["log_id"]
     bad = pc.less_equal(ids[1:], ids[:-1]) if len(table) > 1 else None
     row = -1 if bad is None else bad.index(value=True).as_py()
-    return "" if row < 0 else f"{ids[row + 1].as_py()!r} stands after {ids[row].as_py()!r}"
+    return "" if row < 0 else f"{ids[row + 1].as_py()!r} follows {ids[row].as_py()!r}"
 
 
 def write_shard(store: Store, table: pa.Table, folder: str = SHARDS) -> RecordShard:
@@ -348,8 +348,8 @@ def rows_of(
 
 
 _WAY_OUT = (
-    "nothing else says what the version holds: take the file from a backup, or open another version; "
-    "`logloom verify` says which are whole"
+    "only this file lists the version's logs: restore it from a backup, or open another version; "
+    "`logloom verify` reports which are whole"
 )
 
 
@@ -374,7 +374,7 @@ def _ranges_of(metadata: Any, names: Sequence[str], size: int) -> list[tuple[int
         start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
         stop = start + chunk.total_compressed_size
         if not 0 <= start <= stop <= size:
-            raise ValueError(f"column {name} lies outside of the file")
+            raise ValueError(f"column {name} is outside of the file")
         if ranges and ranges[-1][1] == start:
             ranges[-1] = (ranges[-1][0], stop)
         else:
@@ -389,9 +389,9 @@ def _parsed_table(source: Any, place: str, names: Sequence[str] | None) -> pa.Ta
     try:
         with pq.ParquetFile(source, page_checksum_verification=True) as file:
             if file.schema_arrow != schema():
-                raise DatasetError(f"{place}: no shard of a manifest, its columns are others; {_WAY_OUT}")
+                raise DatasetError(f"{place}: not a manifest page: unexpected columns; {_WAY_OUT}")
             if file.metadata.num_rows > MAX_LOGS:
-                raise DatasetError(f"{place}: no shard of a manifest, it has too many rows; {_WAY_OUT}")
+                raise DatasetError(f"{place}: not a manifest page: too many rows; {_WAY_OUT}")
             return _bounded_table(file, place, names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError(f"{place}: damaged ({error}); {_WAY_OUT}") from error
@@ -409,7 +409,9 @@ def _bounded_table(file: Any, place: str, names: Sequence[str] | None) -> pa.Tab
         batches.append(batch)
         size += batch.nbytes
         if size > MAX_BYTES:
-            raise DatasetError(f"{place}: no shard of a manifest, it unpacks to too much; {_WAY_OUT}")
+            raise DatasetError(
+                f"{place}: not a manifest page: decompressed size exceeds the limit; {_WAY_OUT}"
+            )
     return pa.Table.from_batches(batches, pa.schema(chosen)).combine_chunks()
 
 

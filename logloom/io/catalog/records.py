@@ -1,6 +1,6 @@
-"""The records of all logs of a version: a sequence that reads shards when it is asked.
+"""The records of all logs of a version, as a sequence that reads shards on demand.
 
-Here: `LogRecords`. A hundred thousand logs are columns of some MB; they become Python objects one by one.
+Here: `LogRecords`. A hundred thousand logs are columns of some MB, converted to Python objects one by one.
 Elsewhere: shards and their columns (logloom.io.catalog.pages), what names them (logloom.io.catalog.manifest).
 """
 
@@ -41,14 +41,14 @@ _HELD = 2  # shards whose rows are kept for the next question
 
 
 class LogRecords(Sequence[LogRecord]):
-    """Records sorted by log_id, as they stand in shards of a root; equal to any sequence of the same records.
+    """Records sorted by log_id, in shards of a root; equal to any sequence of the same records.
 
     Holds the columns that were asked for and few rows. Pickles as the names of its shards, and reads from
     many threads. Records not yet written are held as one table: see `of`.
 
     Attributes:
         shards: in the order of their log_ids.
-        folder: of the root, where they lie.
+        folder: of the root, that contains them.
 
     Raises:
         DatasetError: on reading, a shard is missing or damaged; names its file.
@@ -64,7 +64,7 @@ class LogRecords(Sequence[LogRecord]):
 
     @classmethod
     def of(cls, records: Iterable[LogRecord]) -> LogRecords:
-        """Record that lie in no shard, in the order given."""
+        """Return records that are in no shard, in the order given."""
         table = table_of(records)
         made = cls(None, [described(table)])
         made._tables[0] = table
@@ -108,7 +108,7 @@ class LogRecords(Sequence[LogRecord]):
 
     @property
     def is_stored(self) -> bool:
-        """Whether each record lies in a shard of a root."""
+        """Whether each record is in a shard of a root."""
         return all(shard.digest for shard in self.shards)
 
     @property

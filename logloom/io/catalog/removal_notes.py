@@ -1,13 +1,13 @@
-"""What is being removed from a root, told to the builds that go on meanwhile.
+"""Notes of removals from a root, for builds that run at the same time.
 
-    versions/00000005.removed              this version is no more; its manifest stays, so its number is taken
+    versions/00000005.removed              the version is removed; its manifest stays, so its number is taken
     runs/removing/<process>                files and folders that a process is about to remove
-    runs/removing/<process>.done           it has; nothing of them is removed after this
+    runs/removing/<process>.done           it is done, and removes none of them any more
 
-Here: these notes. Whoever removes a file notes it, then looks again whether it is still old; whoever counts
-on a file writes it, then looks for notes. So one of both sees the other, however they interleave.
-Elsewhere: what is old and needed by nobody (logloom.pipelines.gc.gc), and builds that count on what they
-found (logloom.transforms.build.reuse).
+Here: these notes. A process that removes a file writes a note, then checks the file's age again; a build that
+reuses a file renews it, then looks for notes. So one of both sees the other, however they interleave.
+Elsewhere: what is garbage (logloom.pipelines.gc.gc), and builds that reuse files
+(logloom.transforms.build.reuse).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ Keys = NDArray[np.uint64]  # of names: 8 bytes each, since there are millions
 
 
 def removed_file(number: int) -> str:
-    """The note that a version is no more."""
+    """Return the name of the note that a version is removed."""
     return f"versions/{number:08d}{_REMOVED}"
 
 
 def mark_removed(store: Store, number: int, why: str) -> None:
-    """Take a version out of those that there are. Written anew where it is there, so that its age counts."""
+    """Mark a version as removed. An existing note is written again, to renew its age."""
     store.replace(removed_file(number), canonical({"version": number, "why": why}))
 
 
 def key_of(name: str) -> int:
-    """Stands for the name of a file or a unit's folder."""
+    """Return the key of the name of a file or a unit's folder."""
     return int.from_bytes(blake3(name.encode(errors="surrogateescape")).digest(8), "little")
 
 
@@ -71,9 +71,9 @@ def keys_in(keys: Keys, wanted: Keys) -> NDArray[np.bool_]:
 
 @contextlib.contextmanager
 def removing(store: Store, names: Iterable[str], grace_s: float = math.inf) -> Iterator[Callable[[], None]]:
-    """Says of files and folders that they are removed, until the block ends.
+    """Announce that files and folders are being removed, until the block ends.
 
-    Where the block fails, nobody says that it is over: what it removed is unknown.
+    If the block fails, the note stays without a mark: what was removed is unknown.
 
     Args:
         grace_s: seconds after which the note may be forgotten.
@@ -90,7 +90,7 @@ def removing(store: Store, names: Iterable[str], grace_s: float = math.inf) -> I
         if took > lasts:
             raise StorageError(
                 f"{store.uri_of(note)}: noted {human_seconds(took)} ago what was to be removed, while the "
-                f"grace is {human_seconds(grace_s)}: this process stood still, and a build may use it by "
+                f"grace is {human_seconds(grace_s)}: this process was suspended, and a build may use it by "
                 "now. Nothing more was removed; run `logloom gc` again"
             )
 
@@ -101,7 +101,7 @@ def removing(store: Store, names: Iterable[str], grace_s: float = math.inf) -> I
 
 
 class Removals:
-    """The notes of removals in a root, of all that were made lately.
+    """The recent notes of removals in a root.
 
     Attributes:
         keys: sorted; of all names in them.
@@ -113,10 +113,10 @@ class Removals:
         self.keys = np.unique(np.concatenate([np.empty(0, np.uint64), *self._notes.values()]))
 
     def wait(self, name: str) -> None:
-        """Wait until nobody removes a file or folder any more.
+        """Wait until the removal of files or folders has ended.
 
         Raises:
-            StorageError: somebody still does, or was interrupted.
+            StorageError: it goes on, or was interrupted.
         """
         notes = [f"{REMOVING}/{note}" for note, keys in self._notes.items() if are_in(keys, [name])[0]]
         waited = 0.0
@@ -148,10 +148,10 @@ def _keys_in(store: Store, note: str) -> Keys:
 
 
 def forget_removals(store: Store, now: float, grace_s: float = math.inf) -> None:
-    """Remove notes that no build can need any more; says of processes that are gone that they are done.
+    """Remove notes that no build can need any more; mark those of ended processes as done.
 
-    A build that began before the last removal of a note may still have to see it. That is when it was done;
-    where nobody says so, half a grace after it was noted, since `removing` lets nothing be removed later.
+    A build that began before a note's last removal may still have to see it: before it was marked as done, or
+    without a mark, up to half a grace after it was written, since `removing` prevents later removals.
 
     Args:
         now: seconds since the Unix epoch.

@@ -1,9 +1,9 @@
-"""Which logs removed versions had: what stays of a shard once `logloom gc` removes it.
+"""Keys of the logs of removed versions, which replace shards that `logloom gc` removes.
 
     versions/past/<digest of the shard>    a key of 8 bytes for each log_id, sorted; then a digest of these
 
 The manifest of a removed version stays, and names its shards; so "which versions had this log?" can still be
-answered, for a fourteenth of what the shards took. Keys don't tell names: nothing here has to be purged.
+answered, in a fourteenth of the space of the shards. Keys contain no names: nothing here has to be purged.
 Elsewhere: shards (logloom.io.catalog.pages), removing them (logloom.pipelines.gc.gc).
 """
 
@@ -23,10 +23,10 @@ _DIGEST = 16  # bytes
 
 
 def keep_past(store: Store, shard: RecordShard, folder: str) -> None:
-    """Keep which logs a shard has, before it is removed.
+    """Keep the keys of a shard's logs, before it is removed.
 
     Args:
-        folder: that the shard lies in.
+        folder: of the shard.
 
     Raises:
         DatasetError: the shard is missing or damaged.
@@ -37,7 +37,7 @@ def keep_past(store: Store, shard: RecordShard, folder: str) -> None:
 
 
 def had_log(store: Store, shard: str, log_id: str) -> bool | None:
-    """Return whether a shard, by its digest, had a log; None where nobody kept that.
+    """Return whether a shard, by its digest, had a log; None if not kept.
 
     Raises:
         DatasetError: the file is damaged.
@@ -48,7 +48,7 @@ def had_log(store: Store, shard: str, log_id: str) -> bool | None:
     keys, digest = data[:-_DIGEST], data[-_DIGEST:]
     if len(keys) % 8 or blake3(keys).digest(_DIGEST) != digest:
         raise DatasetError(
-            f"{store.uri_of(name)}: damaged: it says which logs removed versions had; put it back from a "
+            f"{store.uri_of(name)}: damaged: it lists the logs of removed versions; put it back from a "
             "backup, or remove it"
         )
     return bool(are_in(np.frombuffer(keys, "<u8").astype(np.uint64), [log_id])[0])

@@ -1,6 +1,6 @@
-"""How many logs and rows each split of a version has, whether whole logs are split or single rows.
+"""Counts of logs and rows of each split of a version, of whole logs or single rows.
 
-Elsewhere: what a version says of a log (logloom.io.catalog.pages), which split each row is in
+Elsewhere: records of logs (logloom.io.catalog.pages), the split of each row
 (logloom.datasets.splits.labels).
 """
 
@@ -94,7 +94,7 @@ def runs_of_unit(tally: Mapping[str, Any], rows: int, place: str) -> tuple[tuple
     Args:
         tally: of the unit's entry (see logloom.transforms.rows.row_stream).
         rows: that the unit has.
-        place: of what says so, for errors.
+        place: of the tally, for errors.
 
     Raises:
         DatasetError: it says something else, or is of other rows.
@@ -102,7 +102,7 @@ def runs_of_unit(tally: Mapping[str, Any], rows: int, place: str) -> tuple[tuple
     splits = tally.get("splits", ()) if isinstance(tally, dict) else None
     runs = checked(tuple[tuple[Text, Count], ...], splits, f"{place}: tally: splits")
     if runs and sum(number for _, number in runs) != rows:
-        raise DatasetError(f"{place}: splits of other rows than the unit has; `logloom verify` tells more")
+        raise DatasetError(f"{place}: splits of other rows than the unit has; see `logloom verify`")
     return runs
 
 

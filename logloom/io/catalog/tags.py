@@ -5,12 +5,12 @@
 
 Each file holds the digest of its values, and the number of the change: `{"change", "digest", "tags"}`.
 
-Here: reading and changing them. A change creates the next file, so of two at once one is refused by the store
-and made again upon the other: none is lost, on a disk and in any store that creates files if absent. The file
-of the newest change could be lost without a trace, and its tags with it: no later file knows of it. So each
-is written twice, in two folders. Readers take the newest change that either folder has, and whichever of its
-two files is sound.
-Elsewhere: what versions there are (logloom.io.catalog.version_files).
+Here: reading and changing them. A change creates the next file, so of two concurrent ones the store refuses
+one, which is repeated on top of the other: none is lost, on a disk and in any store that creates files if
+absent. The loss of the newest change's file would go unnoticed, as no later file refers to it. So each is
+written twice, in two folders. Readers use the newest change in either folder, and a sound one of its two
+files.
+Elsewhere: the versions of a root (logloom.io.catalog.version_files).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WAY_OUT = (
 
 @dataclass(frozen=True)
 class _Change:
-    """What stands in the file of a change.
+    """The content of the file of a change.
 
     Attributes:
         change: its number.
@@ -57,7 +57,7 @@ class _Change:
 
 
 def check_tag(name: str) -> None:
-    """Make sure that a tag can be told from a number, and written after ROOT@.
+    """Make sure that a tag can't be mistaken for a number, and can be written after ROOT@.
 
     Raises:
         UsageError: it can't.
@@ -65,11 +65,11 @@ def check_tag(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} can't be a tag: they are made of up to 100 letters, digits, and . _ -")
     if _NUMBER.fullmatch(name):
-        raise UsageError(f"{name!r} can't be a tag: it says which version by itself")
+        raise UsageError(f"{name!r} can't be a tag: it names a version already")
 
 
 def read_tags(store: Store) -> dict[str, int]:
-    """The versions that tags name.
+    """Read the tags, with the version of each.
 
     Raises:
         DatasetError: the file of tags can't be read.
@@ -78,10 +78,10 @@ def read_tags(store: Store) -> dict[str, int]:
 
 
 def change_tags(store: Store, change: Callable[[Mapping[str, int]], dict[str, int]]) -> dict[str, int]:
-    """Change the tags of a root; gives them as they are then.
+    """Change the tags of a root; return the new ones.
 
     Args:
-        change: from tags to tags; called again where somebody else's change came first.
+        change: from tags to tags; called again if another process changed the tags first.
 
     Raises:
         DatasetError: the file of tags can't be read.
@@ -91,7 +91,7 @@ def change_tags(store: Store, change: Callable[[Mapping[str, int]], dict[str, in
         number, tags = _read(store)
         changed = change(tags)
         if changed == tags:
-            # Whoever wrote one of its files may have been killed before the other.
+            # The process that wrote one of its files may have been killed before the other.
             mend_tags(store, newest_only=True)
             store.settle([TAGS, AGAIN])
             return changed
@@ -114,7 +114,7 @@ def had_tag(store: Store, name: str) -> bool:
 
 
 def _read(store: Store) -> tuple[int, dict[str, int]]:
-    """How often tags were changed, and what they are."""
+    """Read how often tags were changed, and the current ones."""
     number = max(_changes(store), default=0)
     if not number:
         return 0, {}
@@ -168,7 +168,7 @@ class _Problem:
     """What is wrong with a file of tags.
 
     Attributes:
-        mended: the bytes that it should hold; None where nobody knows.
+        mended: the bytes that it should hold; None if unknown.
     """
 
     name: str
@@ -182,7 +182,7 @@ def tag_problems(store: Store) -> Iterator[str]:
 
 
 def mend_tags(store: Store, *, newest_only: bool = False) -> list[str]:
-    """Write damaged or lost files of tags again, of which the other one is sound; gives their names."""
+    """Restore damaged or lost files of tags from their sound copies; return their names."""
     mended = []
     for one in list(_problems(store, newest_only=newest_only)):
         if one.mended is not None:

@@ -1,9 +1,9 @@
-"""Logs, and times of logs, that were erased from a root on purpose: what stands in their place.
+"""Tombstones: records of purged logs, and purged time ranges of logs.
 
-    versions/purged/<digest of the log_id>.json     a tombstone; nothing of the log's content, nor its name
+    versions/purged/<digest of the log_id>.json     a tombstone, without the log's content or name
 
-Here: tombstones, which tell a hole from what was meant to go.
-Elsewhere: erasing (logloom.pipelines.purge.purge), logs of which some time was erased
+Here: tombstones, which distinguish purged data from damage.
+Elsewhere: purging (logloom.pipelines.purge.purge), reading logs without purged times
 (logloom.io.logs.redaction).
 """
 
@@ -40,7 +40,7 @@ _BATCH = 4096  # names that are Python objects at a time
 
 @dataclass(frozen=True)
 class Tombstone:
-    """What is still said of a log.
+    """The record of a purged log.
 
     Attributes:
         log: BLAKE3 of its log_id.
@@ -98,12 +98,12 @@ def merged_ranges(ranges: Iterable[tuple[int, int]]) -> TimeRanges:
 
 
 def digest_of_log(log_id: str) -> str:
-    """Stands for a log_id that is not to be told."""
+    """Return the digest that replaces a secret log_id."""
     return blake3(log_id.encode(errors="surrogateescape")).hexdigest()
 
 
 def write_tombstone(store: Store, tombstone: Tombstone) -> None:
-    """Write a tombstone, or adds to the one that is there."""
+    """Write a tombstone, or add to the existing one."""
     for before in _tombstones(store):
         if before.log == tombstone.log:
             tombstone = before.merged(tombstone)
@@ -131,7 +131,7 @@ def _read_tombstone(store: Store, name: str) -> Tombstone:
     value = parsed(store.read(f"{TOMBSTONES}/{name}"), place, _WAY_OUT)
     stone = checked(Tombstone, unsealed(value, place, _WAY_OUT), place, _WAY_OUT)
     if name != f"{stone.log}.json":
-        raise DatasetError(f"{place}: what stands for another log, {stone.log}; {_WAY_OUT}")
+        raise DatasetError(f"{place}: the tombstone of another log, {stone.log}; {_WAY_OUT}")
     return stone
 
 
@@ -189,10 +189,10 @@ class Purged:
         return stone is not None and bool(stone.contents)
 
     def may_have(self, log_id: str, size: int | None) -> bool:
-        """Return whether only its content tells if a log is one that was erased as a whole.
+        """Return whether a log's content is needed to find out if it was erased as a whole.
 
         Args:
-            size: bytes of its files; None where nobody knows.
+            size: bytes of its files; None if unknown.
         """
         if not self._contents:
             return False
@@ -203,7 +203,7 @@ class Purged:
 
         Args:
             log_ids, contents: (N,) texts.
-            sizes: (N,) bytes of the files of each; -1 where nobody knows.
+            sizes: (N,) bytes of the files of each; -1 if unknown.
         """
         import pyarrow as pa
         import pyarrow.compute as pc

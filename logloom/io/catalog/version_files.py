@@ -1,6 +1,6 @@
-"""The files of versions: what they are called, and so which versions a root has.
+"""Names of the files of versions, and the version numbers of a root.
 
-Elsewhere: what they say (logloom.io.catalog.manifest), and notes of removed versions
+Elsewhere: their content (logloom.io.catalog.manifest), and notes of removed versions
 (logloom.io.catalog.removal_notes).
 """
 
@@ -17,7 +17,7 @@ from logloom.io.storage.store import TEMPORARY, Store
 from logloom.text import some_of
 
 _VERSION_FILE = re.compile(r"(\d{8})\.(json|removed|blake3)")
-_MAX_LOST = 1000  # versions, that are told of: whoever writes a file 99999999.json makes a long gap
+_MAX_LOST = 1000  # versions, that are reported: a stray file 99999999.json makes a long gap
 _ROOT_NAMES = re.compile(rf"parts|logs|versions|runs|index|referenced-by|{TEMPORARY}|v\d{{8}}")
 
 
@@ -30,7 +30,7 @@ def view_folder(number: int) -> str:
 
 
 def runs_folder(number: int) -> str:
-    """Where builds that are to be a version leave what became of them."""
+    """Return the folder for notes of the builds of a version."""
     return f"runs/{number:08d}"
 
 
@@ -46,7 +46,7 @@ def check_root(store: Store) -> None:
         if is_file:
             raise UsageError(f"{place}: is a file; --to wants a folder")
     strange = [name for name in store.names() if not is_root_name(name)]
-    if strange and not any(all_versions(store)):  # beside versions lies whatever somebody put there
+    if strange and not any(all_versions(store)):  # a root with versions may contain other files
         raise UsageError(
             f"{store.uri}: not a logloom root, it holds {some_of(strange, 3)}; choose an empty or new folder"
         )
@@ -67,7 +67,7 @@ class VersionNumbers(NamedTuple):
 
     Attributes:
         there: that can be opened.
-        removed: of which a note says so; where somebody gave a lost one up, without a manifest.
+        removed: with a note; a lost version that was given up has no manifest.
         lost: whose manifest is gone without such a note.
     """
 
@@ -112,9 +112,9 @@ def _listed_versions(store: Store) -> VersionNumbers:
 
 
 def lost_manifest(store: Store, number: int) -> DatasetError:
-    """The error of a version whose manifest is lost, which says what to do."""
+    """Return the error, with a remedy, for a version whose manifest is lost."""
     return DatasetError(
-        f"{store.uri_of(version_file(number))}: the manifest of version {number} is lost, and nothing else "
-        "says what the version holds: put it back from a backup; or give the version up by an empty file "
+        f"{store.uri_of(version_file(number))}: the manifest of version {number} is lost, and no other "
+        "file has its content: put it back from a backup; or give the version up by an empty file "
         f"{removed_file(number)}, and the next `logloom gc` removes what only it needed"
     )

@@ -4,8 +4,8 @@ Here: pure functions on batches, for sources of every format.
 Elsewhere: reading them (logloom.io.rows.sources), datasets (logloom.datasets.dataset).
 
 A batch of n rows is a dict. Columns of fixed shape are arrays (n, *shape); ragged ones (values, lengths) with
-values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes, strings and whatever else Python
-holds are lists of n. `log_id` is a list, `timestamp` (n,) int64. All readers' `get_many` give just that.
+values (total, *tail) and lengths (n,), or (n, r) for r ragged axes; bytes, strings and other Python
+objects are lists of n. `log_id` is a list, `timestamp` (n,) int64. `get_many` of all readers returns this.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 
 def rows_of(batch: Batch, num_rows: int) -> list[dict[str, Any]]:
-    """The rows of a batch; their arrays are views of it."""
+    """Split a batch into rows, whose arrays are views of it."""
     columns = {name: row_values(column) for name, column in batch.items()}
     return [{name: values[row] for name, values in columns.items()} for row in range(num_rows)]
 
@@ -38,10 +38,10 @@ def row_values(column: Any) -> Any:
 def stacked_rows(
     rows: Sequence[Mapping[str, Any]], types: Mapping[str, ColumnType], place: str, positions: Ints
 ) -> Batch:
-    """The batch of some rows.
+    """Combine rows into a batch.
 
     Args:
-        types: of the columns; of others the first row's value tells.
+        types: of the columns; other types are inferred from the first row.
         place, positions: where the rows come from, for messages.
 
     Raises:
@@ -84,7 +84,7 @@ def _take(column: Any, rows: Ints) -> Any:
 def scattered(
     parts: Sequence[tuple[Ints, Batch]], num_rows: int, out: Mapping[str, Array] | None = None
 ) -> Batch:
-    """Batches as one.
+    """Combine batches into one.
 
     Args:
         parts: (which rows, batch); every row is in one of them.
@@ -112,7 +112,7 @@ def scattered(
 def filled_up(
     batch: Batch, exists: NDArray[np.bool_], types: Mapping[str, ColumnType], out: Mapping[str, Array]
 ) -> Batch:
-    """A batch with rows of "not usable" (NaN, 0, false or empty) where there are none.
+    """Extend a batch by rows of "not usable" (NaN, 0, false or empty) for missing ones.
 
     Args:
         batch: of the rows that exist, in order.
@@ -175,11 +175,11 @@ def window_values(column: Any) -> Any:
 
 
 def stacked_window(rows: Sequence[Mapping[str, Any] | None], like: Mapping[str, Any]) -> dict[str, Any]:
-    """A window of rows that functions made: arrays (k, *shape) where all are of one shape, else lists of k.
+    """Stack a window of rows made by functions: arrays (k, *shape) if shapes are equal, else lists of k.
 
     Args:
         rows: None for those that don't exist, which become NaN, 0, false, or None in a list.
-        like: a row that says what others hold.
+        like: a row with the keys and types of the others.
     """
     window: dict[str, Any] = {}
     for name, example in like.items():

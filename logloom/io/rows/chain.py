@@ -1,7 +1,7 @@
-"""Sources of rows one after the other.
+"""Sources of rows that are concatenations of other sources.
 
-Here: `ChainedSource`, several as one; `UnitsSource`, for folders of units; `grouped`, which finds the source
-that each row lies in.
+Here: `ChainedSource`, of any sources; `UnitsSource`, of a folder's units; `grouped`, which finds the source
+of each row.
 Elsewhere: the protocol for rows (sources).
 """
 
@@ -69,7 +69,7 @@ class ChainedSource(RowSource):
             return None
         if self._timed_by is not None:
             source, positions = self._timed_by
-            with contextlib.suppress(LogloomError):  # these rows' own files tell the same, only more slowly
+            with contextlib.suppress(LogloomError):  # these rows' own files have the same, only more slowly
                 if source.stamps is not None and len(positions) == len(self):
                     return source.stamps if isinstance(positions, range) else source.stamps[positions]
         found: list[Any] = list(ahead(lambda opened: opened().stamps, self._every_part(), _THREADS))
@@ -132,7 +132,7 @@ class UnitsSource(ChainedSource):
     ):
         """
         Args:
-            files: what the folder holds of them; None for all that lies directly in it.
+            files: names of the units in the folder; None for all directly in it.
 
         Raises:
             DatasetError: there are no units.

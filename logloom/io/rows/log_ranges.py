@@ -1,7 +1,7 @@
-"""What rows belong to, told without reading any: stretches of a log, and the parts that workers convert.
+"""Which logs, partitions and splits rows belong to, without reading rows; parts of logs for conversion.
 
-Here: `Stretches`; `SplitLabels`, where rows of one log are in several splits; and for conversions `LogRange`
-and `SourceLog`.
+Here: `Stretches`, runs of rows of one log; `SplitLabels`, for logs whose rows are in several splits; and for
+conversions `LogRange` and `SourceLog`.
 Elsewhere: the rows themselves (sources).
 """
 
@@ -23,20 +23,20 @@ from logloom.values import dataclass
 
 Ints = NDArray[np.int64]
 
-DAMAGE = "damage of the source"  # why rows were left out, as manifests say it; 0 where nobody knows how many
+DAMAGE = "damage of the source"  # why rows were left out, in manifests; 0 if their number is unknown
 _PART_ROWS = 100_000
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """What consecutive rows belong to.
+    """Runs of consecutive rows, each of one log, partition and split.
 
     Attributes:
         log_ids, partitions, splits: (S,) of each stretch; "" where there are none.
         counts: (S,) int64, how many rows it has.
         owners: (S,) numbers of the datasets that stretches belong to; () where all are of one. Logs of two
             are two logs, whatever they are called.
-        find_partitions: gives the same rows cut by partition, where these are told only when asked for.
+        find_partitions: returns the same rows cut by partition, if these are determined only on demand.
     """
 
     log_ids: Sequence[str]
@@ -120,7 +120,7 @@ class Stretches:
         return np.repeat(self.bounds[firsts], lengths)
 
     def number_of(self, positions: Ints) -> Ints:
-        """(n,) the stretch that each row lies in."""
+        """Return (n,) the stretch of each row."""
         return np.searchsorted(self.bounds, positions, side="right") - 1
 
 
@@ -138,7 +138,7 @@ class SplitLabels:
 
     @classmethod
     def of_runs(cls, names: Sequence[str], counts: Sequence[int] | Ints) -> SplitLabels:
-        """Of rows of which some in a row are of one split; "" for those that are in none."""
+        """Return the splits of rows from runs, each of one split; "" means none."""
         known = tuple(sorted({name for name in names if name}))
         of_name = {name: number for number, name in enumerate(known)}
         numbers = np.array([of_name.get(name, -1) for name in names], np.int32)
@@ -165,7 +165,7 @@ class SplitLabels:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The names, and at the end, where -1 is, what stands for none if some row is in none."""
+        """The names; if some row is in no split, a last one for it, which -1 selects."""
         return (*self.names, "") if (self.numbers < 0).any() else self.names
 
 
@@ -179,11 +179,11 @@ class LogRange:
 
     Attributes:
         name: within its log.
-        start, stop: half-open, int64 ns; the parts of a log lie end to end.
+        start, stop: half-open, int64 ns; the parts of a log follow each other without gaps.
         rows: how many.
         identity: digest of all that the rows depend on.
         where: the source's position of its first row, or whatever else the source knows it by.
-        size: about how many bytes they take where they lie.
+        size: about how many bytes they take in storage.
         digests: of columns, as far as they are known.
         tally: how messages were used, where that is known.
     """
@@ -204,7 +204,7 @@ class SourceLog:
     """A log to convert.
 
     Attributes:
-        record: what the new manifest will say of it, but for key and part.
+        record: for the new manifest, still without key and part.
         parts: in row order; those without rows too.
     """
 

@@ -23,7 +23,7 @@ class RowOrder:
         self._last: int | None = None
 
     def check(self, block: Block) -> None:
-        """Take note of the next rows; there is at least one.
+        """Check the next rows, at least one.
 
         Raises:
             UsageError: they are of another log, or don't ascend.

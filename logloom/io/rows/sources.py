@@ -1,10 +1,10 @@
-"""The one protocol for rows, whatever their format, whoever wrote them, of a unit or of a whole dataset.
+"""The protocol for reading rows of any format, of a unit or of a whole dataset.
 
-Here: `RowSource`, which whatever reads rows reads: builds, the commands, training, Beam's pipelines; and
-`DatasetSource`, for datasets that say themselves which rows they have.
-Elsewhere: the formats' own sources (in each format's package), several sources as one (chain), what rows
-belong to (log_ranges), which of the rows a dataset shows and in which order (logloom.datasets.dataset), rows
-into batches (logloom.io.rows.batches).
+Here: `RowSource`, from which builds, commands, training and Beam's pipelines read rows; and `DatasetSource`,
+for datasets that describe their rows themselves.
+Elsewhere: the formats' own sources (in each format's package), several sources as one (chain), the logs and
+splits of rows (log_ranges), selection and order of a dataset's rows (logloom.datasets.dataset), batches
+(logloom.io.rows.batches).
 
 A source numbers its rows from 0 in stored order: those of a log follow each other, by timestamp.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from logloom.io.catalog.intervals import Intervals
 
 BLOCK_BYTES = 64 << 20
-Columns = Sequence[str] | None  # names or globs; what None means, each function says
+Columns = Sequence[str] | None  # names or globs; the meaning of None is that of each function
 Run = tuple[Sequence[str], Array, Mapping[str, Values]]  # log_ids, timestamps and columns of some rows
 Share = tuple["RowSource | None", int, int | None]  # [start, stop) of a unit, or of all rows; None: the end
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
@@ -45,7 +45,7 @@ _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
 
 @dataclass(frozen=True)
 class About:
-    """What a conversion records of a dataset beside its rows.
+    """Facts on a dataset that a conversion records beside its rows.
 
     Attributes:
         name: of the new dataset.
@@ -64,8 +64,8 @@ class RowSource(abc.ABC):
     """Rows by position: those of a unit, of a folder, of a version.
 
     A subclass gives the schema and either `scan` or `take`, each the default of the other, or both where
-    each can do better. Opens what it reads when first asked; pickles without it and without all else that is
-    cached; serves many threads; crosses a fork. Never gives a value that it can't vouch for.
+    each can do better. Opens files on first use; pickles without these and without caches;
+    thread-safe and fork-safe. Never returns a value that may be wrong.
 
     Attributes:
         place: the URI, for messages.
@@ -349,7 +349,7 @@ class RowSource(abc.ABC):
 
 
 class DatasetSource(RowSource):
-    """The rows of a dataset whose files say all that is to be known of them; each log is a worker's share."""
+    """The rows of a dataset whose files describe them in full; each log is a worker's share."""
 
     def __init__(
         self,
@@ -357,10 +357,10 @@ class DatasetSource(RowSource):
         storage_options: Mapping[str, Any] | None = None,
         known: Stretches | None = None,
     ):
-        """Read what the dataset says of itself, or waits with it until it is needed.
+        """Read the dataset's metadata, or defer this until it is needed.
 
         Args:
-            known: what a version's manifest says of the rows; None where there is none.
+            known: facts on the rows in a version's manifest; None without one.
 
         Raises:
             DatasetError: there is no such dataset, or it is damaged.
@@ -395,9 +395,7 @@ def check_count(place: str, rows: int, known: Stretches | None) -> None:
         DatasetError: it has more or fewer.
     """
     if known is not None and rows != known.num_rows:
-        raise DatasetError(
-            f"{place}: {rows} rows, the manifest says {known.num_rows}; `logloom verify` tells more"
-        )
+        raise DatasetError(f"{place}: {rows} rows, the manifest says {known.num_rows}; see `logloom verify`")
 
 
 def batched(place: str, name: str, values: Values, ctype: ColumnType) -> Any:

@@ -1,8 +1,8 @@
-"""Rows of several units as one sequence: what readers of tar shards and of folders of bags have in common.
+"""Rows of several units as one sequence: the common part of readers of tar shards and folders of bags.
 
-Here: `UnitRows`, which knows in which unit a row lies and which columns are meant, and makes batches; and
-`LoadedReader`, for formats of units so small that they are read whole.
-Elsewhere: reading the row (each format's reader).
+Here: `UnitRows`, which finds the unit of a row, selects columns and makes batches; and `LoadedReader`, for
+formats whose units are so small that they are read whole.
+Elsewhere: reading a row (each format's reader).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class UnitRows(RowSource):
 
 
 def clipped(cuts: Iterable[tuple[int, int]], low: int, high: int | None) -> Iterator[tuple[int, int]]:
-    """What of some ranges lies within [low, high); None is no limit."""
+    """Clip ranges to [low, high); None is no limit."""
     for start, stop in cuts:
         start, stop = max(start, low), stop if high is None else min(stop, high)
         if start < stop:
@@ -132,9 +132,9 @@ def clipped(cuts: Iterable[tuple[int, int]], low: int, high: int | None) -> Iter
 
 
 class LoadedReader(RowSource):
-    """A source that loads its unit whole when it is first asked.
+    """A source that loads its unit whole on first use.
 
-    Pickles without what it loaded, serves many threads, and crosses a fork.
+    Pickles without the loaded rows; thread-safe and fork-safe.
     """
 
     @abc.abstractmethod

@@ -12,7 +12,7 @@ _MAX_EXPANDED = 1_000_000
 
 
 def braceexpand(pattern: str) -> list[str]:
-    """Expand braces as a shell does: `{a,b}`, `{000..146}`, `{1..9..2}`, nested ones too.
+    """Return the names that a shell makes of braces: `{a,b}`, `{000..146}`, `{1..9..2}`, nested ones too.
 
     Args:
         pattern: with any number of braces.

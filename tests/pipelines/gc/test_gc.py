@@ -539,7 +539,7 @@ def test_a_collection_that_stood_still_for_half_its_grace_removes_nothing_more(s
         return look(self, folder)
 
     monkeypatch.setattr(gc._Collection, "_old_files", suspended)
-    with pytest.raises(StorageError, match=r"noted 96 h 0 min ago .* this process stood still"):
+    with pytest.raises(StorageError, match=r"noted 96 h 0 min ago .* this process was suspended"):
         collect_garbage(str(store.local))
     assert finished_unit(store, unit) is not None
     monkeypatch.undo()

@@ -1,7 +1,7 @@
-"""Datasets whose files don't say what a row is, piece by piece, and what is seen of them.
+"""Datasets without declared types, read by pieces, and a survey of the values in a piece.
 
-Here: `RawRows`, what a format says of such datasets; `survey_all`, which goes through their pieces once.
-Elsewhere: types from values (types), what is learnt from them (first_pass), the rows (source).
+Here: `RawRows`, the interface to a format of such datasets; `survey_all`, which reads their pieces once.
+Elsewhere: types from values (types), the result for a dataset (first_pass), the rows (source).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DatasetPiece:
 
 
 class RawRows(Protocol):
-    """Rows of files that don't say what a row is. To be subclassed; pickles.
+    """Rows of files without declared types. To be subclassed; pickles.
 
     Attributes:
         place: the URI, for messages.
@@ -72,7 +72,7 @@ class RawRows(Protocol):
         """
 
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
-        """What bytes hold, where names or files tell: jpg, png, msgpack, …"""
+        """Encodings of bytes by column, if known from names or files: jpg, png, msgpack, …"""
         return {}
 
 
@@ -91,7 +91,7 @@ class RowRun:
 
 @dataclass
 class Survey:
-    """What was seen of a piece.
+    """The types and logs found in a piece.
 
     Attributes:
         ascends: whether the stamps ascend within each run; so, too, if there are none.
@@ -106,7 +106,7 @@ class Survey:
 def survey_piece(
     batches: Batches, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int = 64 << 20
 ) -> Survey:
-    """Goes through the named columns of all rows of a piece; None is all columns.
+    """Read the named columns of all rows of a piece, and collect their types; None is all columns.
 
     Raises:
         DatasetError: it is damaged, or rows don't fit each other; names file and column.

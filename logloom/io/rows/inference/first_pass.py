@@ -1,12 +1,12 @@
-"""What going once through a dataset teaches, where its files don't say what a row is: schema, logs, parts.
+"""The first pass through a dataset without declared types: it infers schema, logs and parts.
 
-Here: `learn`, and `LearntRows`, what it gives.
-Elsewhere: going through the pieces (files), types from values (types), the rows (source).
+Here: `learn`, and its result `LearntRows`.
+Elsewhere: reading the pieces (files), types from values (types), the rows (source).
 
-`timestamp` and `log_id` among the names are taken for what they are to logloom where they can be: int64 that
-ascends within a log, text of which equal ones are neighbours. Else they are columns like any other
-(`timestamp_`, `log_id_`), a log is the dataset, and its rows are timed by their number. So are they in
-conversions where logs don't come by name, since versions order rows by log, and rows keep their order.
+The names `timestamp` and `log_id` have their meaning in logloom if possible: int64 that ascends within a log,
+and text whose equal values are neighbours. Else they are columns like any other (`timestamp_`, `log_id_`),
+the dataset is one log, and the time of a row is its number. This is also so in conversions if logs aren't
+ordered by name, since versions order rows by log, and rows keep their order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from logloom.values import dataclass
 
 @dataclass(frozen=True)
 class PartRun:
-    """Where the rows of a part lie.
+    """Consecutive rows of a part in a piece.
 
     Attributes:
         first: of the rows, in the piece.
@@ -48,7 +48,7 @@ class PartRun:
 
 @dataclass(frozen=True)
 class LearntRows:
-    """What was learnt.
+    """The result of the first pass.
 
     Attributes:
         names: columns by the names in the files.
@@ -214,7 +214,7 @@ def _joined(runs: Sequence[RowRun]) -> list[RowRun]:
 def _lost_logs(
     place: str, pieces: Sequence[DatasetPiece], lost: Mapping[int, DatasetError]
 ) -> Iterator[SourceLog]:
-    """A log for each lost piece, since nothing says which it is part of."""
+    """A log for each lost piece, since its log is unknown."""
     name = place.rstrip("/").rpartition("/")[2]
     for count, (number, error) in enumerate(sorted(lost.items())):
         record = replace(

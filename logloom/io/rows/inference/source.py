@@ -1,7 +1,7 @@
-"""Rows of datasets whose files don't say what a row is: read once to learn the types, then for the rows.
+"""Rows of datasets without declared types: read once to infer the types, then for the rows.
 
-Here: `SurveyedSource`, whatever the format.
-Elsewhere: what a format says of such files (`RawRows` in pieces), what is learnt of them (first_pass).
+Here: `SurveyedSource`, for any format.
+Elsewhere: how a format reads such files (`RawRows` in files), the first pass (first_pass).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches
 from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run
 from logloom.schema import NO_AGE, base_of
 
-_KEPT = 4  # parts in memory: who reads rows in order, or near each other, reads each part once
+_KEPT = 4  # parts in memory: reading rows in order, or near each other, reads each part once
 
 
 class SurveyedSource(RowSource):
-    """Rows whose types are learnt from all of their values."""
+    """Rows whose types are inferred from all of their values."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SurveyedSource(RowSource):
             columns: names or globs of columns to read; all by default.
             num_workers: processes that read it.
             on_error: "skip" leaves out pieces that can't be read or don't fit those before, and lists each
-                as a log of its own, since nothing says which it is part of.
+                as a log of its own, since its log is unknown.
             by_name: whether rows must be ordered by log_id to be of logs, as those of versions are.
 
         Raises:

@@ -1,8 +1,8 @@
-"""Types of columns learnt from their values, where files don't say them, and names where others chose them.
+"""Inference of column types from values, and of column names from foreign names.
 
 Here: `RawColumn` (some rows of a column as a foreign reader gives them), `SeenColumn` (what has been seen of
-its values), and `stacked`, which makes such rows values of the type that was learnt.
-Elsewhere: going through a dataset (files).
+its values), and `stacked`, which converts such rows to values of the inferred type.
+Elsewhere: reading a dataset (files).
 
 A shape is fixed where all rows have it; else the axes up to the last one that differs are ragged. Text arrays
 are as wide as the widest; times and durations become int64 ns.
@@ -37,12 +37,12 @@ class RawColumn:
     """Some rows of a column.
 
     Attributes:
-        values: (n, *shape); or a list of bytes, of str, or of one array a row, in which None stands for an
-            empty sequence or for no value.
-        ctype: where the files say it.
+        values: (n, *shape); or a list of bytes, of str, or of one array a row, in which None is an
+            empty sequence or a missing value.
+        ctype: if declared by the files.
         is_sequence: whether the first axis is ragged even where all rows are of one length.
         available: (n,) which rows have a value; None where all do, and must.
-        ages: (n,) int64 ns, where the files say them.
+        ages: (n,) int64 ns, if the files have them.
         loosest: what the column is if no row of the dataset has a value.
     """
 
@@ -64,10 +64,10 @@ class SeenColumn:
 
     Attributes:
         low, high: the smallest and largest length of each axis.
-        declared: what the files say.
+        declared: the type that files declare.
         sampled: whether rows may lack a value.
         dtype: None as long as there was no value.
-        loosest: the type if there never is one; None where nothing says it.
+        loosest: the type if there never is one; None if unknown.
     """
 
     kind: Kind = "array"
@@ -193,10 +193,10 @@ def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def stacked(column: RawColumn, ctype: ColumnType) -> Values:
-    """The rows as values of a type.
+    """Convert rows to values of a type.
 
     Raises:
-        UnfitValuesError: a row is of another type; says which.
+        UnfitValuesError: a row is of another type; names the row.
     """
     values = column.values
     if isinstance(values, Ragged):
@@ -249,7 +249,7 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def column_names(names: Iterable[str], place: str) -> dict[str, str]:
-    """Names of columns for names that others chose: lower case, with _ for what a name can't have.
+    """Convert foreign names to names of columns: lower case, with _ for invalid characters.
 
     Raises:
         UsageError: two names become the same.
@@ -265,7 +265,7 @@ def column_names(names: Iterable[str], place: str) -> dict[str, str]:
 
 
 def column_name(name: str) -> str:
-    """The name of a column for one that others chose."""
+    """Convert a foreign name to the name of a column."""
     parts = [re.sub(r"[^a-z0-9_]", "_", part) for part in name.lower().split(".")]
     column = ".".join(part if part[:1] and not part[0].isdigit() else f"_{part}" for part in parts)
     assert COLUMN_NAME.fullmatch(column), column
