@@ -1,6 +1,6 @@
 """Attributes that are computed on first access: `cached_property`.
 
-Elsewhere: attributes of logs, which threads share, made once each (logloom.io.logs.files.lazy_attributes).
+Elsewhere: attributes of logs, computed once for all threads (logloom.io.logs.files.lazy_attributes).
 """
 
 from __future__ import annotations

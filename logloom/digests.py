@@ -1,11 +1,12 @@
 """BLAKE3 digests of files and of columns.
 
-Here: one incremental digest per column of a partition, the digest of a file, and what follows from a hash.
+Here: an incremental digest for each column of a partition, digests of files and JSON values, and shares by
+hash.
 A column's digest depends on its values alone, never on how rows were grouped into blocks or files:
 BLAKE3 over (name, dtype, shape, kind) as JSON; then, where lengths differ by row, the BLAKE3 of the u64
 little-endian leading lengths of all rows; then the BLAKE3 of the little-endian values in row order, C order
 (of structured types, of the BLAKE3 of each field; text inside them as it is stored, UTF-32 of full width).
-The inner digests let values stream by before the last length is known.
+The inner digests allow streaming values before the last length is known.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class RowsDigest:
 
 
 def digests_of_rows(blocks: Iterable[Block], schema: Schema) -> dict[str, str]:
-    """Each column's digest, over rows in blocks of any size."""
+    """Return each column's digest, of rows in blocks of any size."""
     digest = RowsDigest(schema)
     for block in blocks:
         digest.update(block)
@@ -109,7 +110,7 @@ def _bytes_of(values: Array, dtype: np.dtype[Any]) -> memoryview:
 
 
 def file_digest(path: str | os.PathLike[str]) -> str:
-    """BLAKE3 of a local file, in hex."""
+    """Return the BLAKE3 of a local file, in hex."""
     # Not a map of the file: its pages would count as this process's memory, and a file cut meanwhile kill it.
     digest, piece = blake3(max_threads=1), bytearray(_PIECE)
     with open(path, "rb", buffering=0) as file:
@@ -124,11 +125,11 @@ def digest_of(value: Any) -> str:
 
 
 def digests_of(first: Sequence[Any], others: Iterable[str]) -> Iterator[str]:
-    """As `digest_of`, of lists that begin alike.
+    """Return `digest_of` lists with the same beginning.
 
     Args:
-        first: what they begin with; not nothing.
-        others: of each what follows, as canonical JSON with a comma between two values.
+        first: their common beginning; not empty.
+        others: the rest of each, as canonical JSON with a comma between two values.
     """
     beginning = _canonical(first)[:-1] + b","
     return (blake3(beginning + text.encode() + b"]").hexdigest() for text in others)
@@ -139,7 +140,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def share_of(value: str, shares: Mapping[str, Decimal]) -> str:
-    """The name whose share of all values this one falls into; whatever other values there are.
+    """Return the name to whose share of all possible values this one belongs.
 
     u is the first 8 bytes, big-endian, of BLAKE3 of the value; the first name in order whose cumulative
     share · 2⁶⁴ exceeds u takes it. Exact: shares are decimals.

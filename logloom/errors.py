@@ -1,6 +1,6 @@
 """Errors of logloom, each built from a single message so that it survives pickling between workers.
 
-Each is a subclass of the one that it hangs from:
+The tree of classes:
 
     LogloomError
     |-- UsageError               the command or the call is wrong (exit code 2)

@@ -92,7 +92,7 @@ def spare_pandas() -> None:
 
 
 class _ShowPandas(importlib.abc.MetaPathFinder):
-    """Makes pyarrow look for pandas once that is imported: it treats NaN in a Series as missing."""
+    """Makes pyarrow look for pandas again after its import: it treats NaN in a Series as missing."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname != "pandas" or self not in sys.meta_path:

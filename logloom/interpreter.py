@@ -1,7 +1,7 @@
 """Further processes of this Python: with the same imports, but nothing from the current folder.
 
-`python -m` and `python -c` look for modules in the current folder first, so that any file there that has the
-name of one of Python's would run. Nothing is taken from there unless it is on this process' own path.
+`python -m` and `python -c` look for modules in the current folder first, so a file there with the name of one
+of Python's modules would run. Here that folder counts only if it is on this process's own path.
 """
 
 from __future__ import annotations

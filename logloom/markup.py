@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from logloom.text import printable
 
 MAX_ROWS = 40  # of a table
-# What is wider than its place scrolls there, by keyboard too: notebooks are read on phones.
+# Wide tables scroll, by keyboard too: notebooks are read on phones.
 _WRAPS = "style='overflow-wrap:anywhere'"
 _SCROLLS = "tabindex='0' style='overflow-x:auto'"
 
 
 def escaped(text: object) -> str:
-    """A text as HTML, in one line, without what hides in it or turns its direction.
+    """Escape a text for HTML, in one line, without invisible characters and changes of direction.
 
     >>> escaped("<script>")
     '&lt;script&gt;'
@@ -23,7 +23,7 @@ def escaped(text: object) -> str:
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], more: str = "") -> str:
-    """A table below its title; of many rows the first.
+    """Return a table below its title; the first rows of many.
 
     Args:
         more: HTML that follows it.
@@ -41,7 +41,7 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], mo
 
 
 def preformatted(title: str, text: str) -> str:
-    """A text of several lines below its title."""
+    """Return a text of several lines below its title."""
     lines = "\n".join(map(escaped, text.split("\n")))
     shown = f"<pre role='group' aria-label='{escaped(title)}' {_SCROLLS}>{lines}</pre>"
     return f"<div {_WRAPS}><p><b>{escaped(title)}</b></p>{shown}</div>"

@@ -16,7 +16,7 @@ class CollectedMetrics:
     """Counts of this process's steps.
 
     Attributes:
-        spreads: of numbers that were noted by each name: how many, their sum, the least, the largest.
+        spreads: by name, the count, sum, minimum and maximum of noted numbers.
     """
 
     counters: Counter[str] = field(default_factory=Counter)

@@ -140,7 +140,7 @@ def _labels(cells: Array, within: Array, cell: float, gap: float, shares: Shares
 
 
 def position_problem(ctype: ColumnType) -> str | None:
-    """Explain why a column can't be the positions that rows are split by; None if it can."""
+    """Explain why rows can't be split by a column as positions; None if they can."""
     if ctype.is_ragged or len(ctype.shape) != 1 or (ctype.shape[0] or 0) < 2:
         return f"is {ctype}; a position has two numbers or more"
     if ctype.dtype.kind not in "fiu" or ctype.unit not in _METRES:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
-WAITING_LOG = "logloom.waiting"  # the logger for servers that are waited for, which no command hides
+WAITING_LOG = "logloom.waiting"  # the logger for slow servers, whose messages no command hides
 OnMessage = Callable[[str], None]  # called with messages for people
 
 
@@ -26,11 +26,11 @@ def ignore_message(message: str) -> None:
 
 
 def counted(count: int, noun: str, many: str = "") -> str:
-    """`1 log`, `3 logs`, `1,200 logs`.
+    """Return a count with its noun: `1 log`, `3 logs`, `1,200 logs`.
 
     Args:
         noun: of one.
-        many: of several, where that isn't the noun with an s.
+        many: the plural, if that isn't the noun with an s.
     """
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
@@ -107,7 +107,7 @@ def changed_numbers(changes: Mapping[str, tuple[float | None, float | None]], ar
 
 
 def some_of(names: Iterable[object], most: int = 5) -> str:
-    """The first of the names, and "…" where there are more.
+    """Return the first of the names, and "…" if there are more.
 
     >>> some_of(["a", "b", "c"], 2), some_of(["a", "b"], 2)
     ('a, b, …', 'a, b')
@@ -168,12 +168,12 @@ def printable(text: str) -> str:
 
 
 def is_printable(text: str) -> bool:
-    """Return whether `printable` leaves the text as it is."""
+    """Return whether `printable` leaves the text unchanged."""
     return _CONTROLS.search(text) is None
 
 
 def printable_lines(text: str) -> str:
-    """The same for a message of several lines, which stay lines."""
+    """Return `printable` for each line of a message."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 

@@ -1,6 +1,6 @@
 """URIs without credentials, for display and storage.
 
-Here: `shown`, for URIs and texts that contain some; `chained`, for the causes of errors;
+Here: `shown`, which removes them from a text; `chained`, for the causes of errors;
 `is_local`, `host_of`.
 Elsewhere: opening a URI whose credentials were removed (`with_access` in logloom.io.storage.filesystems).
 """

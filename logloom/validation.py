@@ -1,8 +1,8 @@
 """Descriptions of pydantic's errors in plain words.
 
-Here, too: `OneOrKeys`, the type of a key that takes a value that stands alone or a mapping, and is told one
-mistake, not what each kind makes of it; `Duration`, nanoseconds written with a unit; `InvalidPartsError`,
-which checks raise for parts that they validate.
+Also here: `OneOrKeys`, the type of a key with a single value or a mapping, whose errors are of the kind that
+was given; `Duration`, nanoseconds written with a unit; `InvalidPartsError`, for checks that validate parts
+of a value.
 Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata
 (logloom.io.storage.metadata).
 """
@@ -64,11 +64,11 @@ OneOrKeys = Annotated[
 
 
 class InvalidPartsError(ValueError):
-    """Parts of a value don't fit a type that a check of the value holds them to, and pydantic doesn't know.
+    """Parts of a value don't fit the type that a check of the value requires.
 
     Attributes:
-        found: what is wrong, with paths that begin at the value.
-        model: the type that the parts were held to.
+        found: the errors, with paths that begin at the value.
+        model: the required type of the parts.
     """
 
     def __init__(self, found: ValidationError, model: Any):

@@ -1,6 +1,6 @@
-"""Windows of rows: those at some offsets around a row, as long as they lie in its run.
+"""Windows of rows: the rows at some offsets around a row, within its run.
 
-Here: where runs begin, and which rows windows have, as arithmetic on positions.
+Here: the beginnings of runs, and the rows of windows, as arithmetic on positions.
 Elsewhere: views of datasets (logloom.datasets.views.positions).
 
 A run is rows of one log, side by side as stored, without a gap that is too long:
@@ -42,7 +42,7 @@ def run_starts(
 
 
 def run_numbers(starts: Ints) -> NDArray[np.int32]:
-    """(N,) the run of each row, for looking up one row at a time.
+    """Return (N,) the run of each row, for looking up one row at a time.
 
     >>> run_numbers(np.array([0, 2, 4, 5])).tolist()
     [0, 0, 1, 1, 2]
@@ -51,7 +51,7 @@ def run_numbers(starts: Ints) -> NDArray[np.int32]:
 
 
 def rows_around(positions: Ints, offsets: Ints, starts: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """(n, k) the rows at (k,) offsets from (n,) rows, and which of them lie in the same run.
+    """Return (n, k) the rows at (k,) offsets from (n,) rows, and which of them are in the same run.
 
     >>> rows, exists = rows_around(np.array([3]), np.array([-1, 0, 1]), np.array([0, 3, 5, 7]))
     >>> rows.tolist(), exists.tolist()
@@ -63,7 +63,7 @@ def rows_around(positions: Ints, offsets: Ints, starts: Ints) -> tuple[Ints, NDA
 
 
 def whole_windows(positions: Ints, offsets: Ints, starts: Ints) -> Ints:
-    """The positions all of whose offsets, and all between these and the row itself, lie in its run.
+    """Return positions whose windows, with all rows between the offsets, are within one run.
 
     >>> whole_windows(np.arange(7), np.array([-1, 0]), np.array([0, 3, 5, 7])).tolist()
     [1, 2, 4, 6]

@@ -311,7 +311,7 @@ def definitions():
 OUR_OWN_WORDS = re.compile(
     r"\b(whoever|likewise|of before|nobody|somebody|isn't there|says so|told|tells)\b", re.IGNORECASE
 )
-PLAIN = ("datasets/*/", "demo/", "io/arrow/", "io/catalog/", "io/labels/", "io/logs/", "io/rows/")
+PLAIN = ("cli/", "datasets/*/", "demo/", "io/arrow/", "io/catalog/", "io/labels/", "io/logs/", "io/rows/")
 PLAIN += ("io/storage/", "io/video/", "query/", "recipe/", "resample/", "runners/", "statistics/", "testing/")
 PLAIN += ("transforms/rows/", "transforms/suggest/")
 VERBS = ("doctor", "head", "info", "label", "plan", "report", "show", "stats", "versions")
@@ -319,7 +319,8 @@ PLAIN += tuple(f"pipelines/{verb}/" for verb in VERBS)
 
 
 def test_docstrings_and_messages_are_plain_english():
-    for path in (one for folder in PLAIN for one in sorted(PACKAGE.glob(f"{folder}**/*.py"))):
+    rooms = (one for folder in PLAIN for one in sorted(PACKAGE.glob(f"{folder}**/*.py")))
+    for path in (*sorted(PACKAGE.glob("*.py")), *rooms):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found = OUR_OWN_WORDS.search(node.value)

@@ -1,4 +1,4 @@
-"""The `logloom` command. Thin: parse, call, print; a file for each command.
+"""The `logloom` command: parses arguments, calls a function, prints its result; a file for each command.
 
 Exit codes: 0 done and whole; 1 failed; 2 bad usage or recipe; 3 done, but something was salvaged, skipped or
 found different; 4 a version was committed, but what follows failed; 130 and 143 stopped by SIGINT and
@@ -73,7 +73,7 @@ GROUPS = {
 }
 
 _GOES_ON = "; a build keeps what is finished: build again to go on"
-# They go on where their result can't be printed; others have nothing else to do.
+# They continue if their result can't be printed; others have nothing else to do.
 _CHANGE_ROOTS = {
     *("build", "convert", "label", "tag", "rollback", "drop", "view"),
     *("repair", "gc", "purge"),
@@ -102,7 +102,7 @@ def _root(
 
 
 def verbs() -> dict[str, parts.Verb]:
-    """All commands, by name in the order of `--help`."""
+    """Return all commands by name, in the order of `--help`."""
     own = {
         name: parts.Verb(f"logloom.cli.{name}", group, line)
         for group, lines in GROUPS.items()
@@ -122,7 +122,7 @@ def commands(*names: str) -> typer.Typer:
 
 
 def _listed() -> typer.Typer:
-    """The app with the names and help lines of all commands, none of which is imported."""
+    """Return the app with the names and help lines of all commands, without importing them."""
     app.registered_commands.clear()
     app.registered_groups.clear()
     for name, verb in verbs().items():
@@ -131,7 +131,7 @@ def _listed() -> typer.Typer:
 
 
 def main() -> None:
-    """The `logloom` command: errors become one message and an exit code."""
+    """Run the `logloom` command; convert errors to one message and an exit code."""
     arguments, debug = _without_debug(sys.argv[1:])
     verb = next((argument for argument in arguments if not argument.startswith("-")), "")
     gc.set_threshold(_GARBAGE_AFTER)
@@ -142,7 +142,7 @@ def main() -> None:
 
     def terminate(*_: Any) -> None:
         terminated.set()
-        # Whatever holds the way out up, a scheduler that asked for the end gets it.
+        # Even if the shutdown hangs, the process ends as a scheduler requested.
         over = threading.Timer(_ENDS_WITHIN, os._exit, (TERMINATED,))
         over.daemon = True
         over.start()
@@ -157,7 +157,7 @@ def main() -> None:
         else:
             command = _listed()
         code = command(arguments, prog_name="logloom", standalone_mode=False)
-        sys.stdout.flush()  # here, where it can be told that it fails
+        sys.stdout.flush()  # here, where a failure can be reported
         if out is not None and out.problem:
             print_message(
                 f"logloom: {verb} is done, but its result can't be written to stdout: {out.problem}"
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without --debug, wherever it stands before a `--`; and whether to show tracebacks."""
+    """Return the arguments without --debug, anywhere before a `--`, and whether to show tracebacks."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     own = [argument for argument in arguments[:end] if argument != "--debug"]
     debug = len(own) < end or os.environ.get("LOGLOOM_DEBUG", "") not in ("", "0")
@@ -192,7 +192,7 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
 
 
 def _report_unforeseen(error: Exception, debug: bool) -> int:
-    """Print an error that is none of logloom's; gives the exit code."""
+    """Print an error that is none of logloom's; return the exit code."""
     if hasattr(error, "format_message"):  # click's own errors know how to show themselves
         text = io.StringIO()
         error.show(file=text)  # type: ignore[attr-defined]
@@ -207,18 +207,18 @@ def _report_unforeseen(error: Exception, debug: bool) -> int:
 
 
 def _discard_stdout() -> None:
-    """Keep what is left in the buffer of stdout from failing once more, as Python ends."""
+    """Discard the buffer of stdout, which would fail once more as Python ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_of_printing(error: OSError) -> bool:
-    """Whether it was raised in this package itself, which opens no files, and so by what it prints to."""
+    """Return whether an error comes from printing: raised in this package, which opens no files."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return error.filename is None and frame.f_code.co_filename.startswith(os.path.dirname(__file__))
 
 
 def _print_internal(error: Exception, debug: bool) -> None:
-    """Print an error that nobody foresaw."""
+    """Print an internal error."""
     if debug:
         print_message(shown(traceback.format_exc().rstrip()))
     what = next((line.strip() for line in str(error).splitlines() if line.strip()), "")

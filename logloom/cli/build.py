@@ -1,4 +1,4 @@
-"""Making datasets: `build`."""
+"""`logloom build`: build a new version of a dataset."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def build(
 
 
 def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
-    """Return whether nothing was committed: the plan said so, or workers found no log that changed."""
+    """Return whether nothing was committed: by the plan, or as workers found no changed log."""
     return built.manifest.version != plan.job.number
 
 

@@ -1,4 +1,4 @@
-"""From one format to another: `convert`."""
+"""`logloom convert`: convert a version, or a foreign dataset, to another format."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SourceDamage(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """What to convert, and into what."""
+    """The source and target of a conversion."""
 
     source: Annotated[
         str,
@@ -123,7 +123,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
         num_workers=options.workers or len(os.sched_getaffinity(0)),
         on_error=what.on_error.value,
     )
-    is_whole = what.on_error == SourceDamage.fail  # files that are copied stand for each other
+    is_whole = what.on_error == SourceDamage.fail  # copied files are interchangeable
     as_it_is = is_whole and not (chosen or what.columns or what.limit) and what.output in (None, what.format)
     if folder is not None and as_it_is and can_copy(source, what.format):
         if engine.dry_run:

@@ -1,4 +1,4 @@
-"""A first look at it all: `demo`."""
+"""`logloom demo`: make synthetic drives and a dataset from them."""
 
 from __future__ import annotations
 

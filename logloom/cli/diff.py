@@ -1,4 +1,4 @@
-"""Two versions side by side: `diff`."""
+"""`logloom diff`: compare two versions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def diff(
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
-    """Show what differs between two versions, from logs to recipes."""
+    """Show what differs between two versions: logs, rows, recipes."""
     from logloom.io.catalog.manifest import read_manifest, split_root
     from logloom.io.storage.store import Store
     from logloom.pipelines.stats.stats import MAX_LOGS, changed_statistics
@@ -108,7 +108,7 @@ def diff(
 
 
 def _is_version(text: str, store: Store) -> bool:
-    """Return whether a text says a version of a root, rather than another root."""
+    """Return whether a text is a version rather than a root."""
     from logloom.io.catalog.commit_times import is_day
     from logloom.io.catalog.tags import read_tags
     from logloom.io.storage.store import Store
@@ -118,7 +118,7 @@ def _is_version(text: str, store: Store) -> bool:
 
 
 def _named(versions: list[str]) -> list[str]:
-    """One or two as ROOT@VERSION."""
+    """Return one or two texts as ROOT@VERSION."""
     given_root(versions[0])
     if len(versions) == 3:
         root, *both = versions
@@ -129,7 +129,7 @@ def _named(versions: list[str]) -> list[str]:
 
 
 def _text(compared: VersionComparison) -> Iterator[str]:
-    """Lines for a terminal."""
+    """Return lines for a terminal."""
     before, after = compared.names
     yield f"{before} -> {after}{': the same' if compared.is_same else ''}"
     for heading, lines in _sections(compared):
@@ -138,7 +138,7 @@ def _text(compared: VersionComparison) -> Iterator[str]:
 
 
 def _markdown(compared: VersionComparison) -> Iterator[str]:
-    """Lines of a Markdown text; what comes from a dataset stands in code blocks."""
+    """Return lines of Markdown; text from a dataset is in code blocks."""
     before, after = compared.names
     yield f"### `{before}` → `{after}`{': the same' if compared.is_same else ''}"
     for heading, lines in _sections(compared):
@@ -149,12 +149,12 @@ def _markdown(compared: VersionComparison) -> Iterator[str]:
 
 
 def _longest_run(line: str) -> int:
-    """Of backticks."""
+    """Return the length of the longest run of backticks."""
     return max(map(len, "".join(c if c == "`" else " " for c in line).split()), default=0)
 
 
 def _sections(compared: VersionComparison) -> Iterator[tuple[str, list[str]]]:
-    """Headings, and at least one line below each."""
+    """Yield headings, and at least one line below each."""
     yield "totals", [_total(name, *pair) for name, pair in compared.totals.items()]
     if any(compared.logs.counts.values()):
         counts = ", ".join(f"{count:,} {what}" for what, count in compared.logs.counts.items() if count)

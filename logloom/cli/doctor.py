@@ -1,4 +1,4 @@
-"""Whether logs are sound: `doctor`."""
+"""`logloom doctor`: report damage and odd timing in logs."""
 
 from __future__ import annotations
 

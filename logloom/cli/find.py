@@ -1,4 +1,4 @@
-"""Finding rows of a dataset: `find`."""
+"""`logloom find`: find the times at which a condition on rows holds."""
 
 from __future__ import annotations
 

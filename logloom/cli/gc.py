@@ -1,4 +1,4 @@
-"""Removing what no version needs: `gc`."""
+"""`logloom gc`: remove old versions, and files that no version needs."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ def _keep(last: int | None, daily: int | None, tags: bool) -> Keep | None:
 
 
 def seconds(text: str, option: str, example: str) -> float:
-    """A duration of a command line.
+    """Parse a duration of the command line.
 
     Args:
         example: of one, for messages.
 
     Raises:
-        UsageError: it is none.
+        UsageError: not a duration.
     """
     from logloom.recipe.values import length_of_time
 

@@ -1,4 +1,4 @@
-"""Rows of a dataset: `head`."""
+"""`logloom head`: show rows of a dataset."""
 
 from __future__ import annotations
 

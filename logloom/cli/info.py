@@ -1,4 +1,4 @@
-"""What logs hold: `info`."""
+"""`logloom info`: show the topics of logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames out to labelling tools, and labels back: `label`."""
+"""`logloom label`: export frames to labelling tools, and import their labels."""
 
 from __future__ import annotations
 

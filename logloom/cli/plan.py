@@ -1,4 +1,4 @@
-"""What a build would do: `plan`."""
+"""`logloom plan`: show what a build would do."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def plan(
         print_message(f"warning: {warning}")
     planned = replace(planned, warnings=(*planned.warnings, *found))
     summary = plan_summary(planned)
-    bound = None if check else estimated(planned)  # whoever only checks needn't wait for what it reads
+    bound = None if check else estimated(planned)  # --check alone doesn't need what this reads
     if json:
         summary["estimate"] = None if bound is None else {"bound_by": bound.name, "seconds": bound.seconds}
         print_json(summary)
@@ -88,7 +88,7 @@ def plan(
 
 
 def _lacking(plan: BuildPlan) -> str:
-    """What the newest version lacks, although it is up to date."""
+    """Describe what the newest version lacks, although it is up to date."""
     from logloom.io.catalog.manifest import manifest_at
     from logloom.pipelines.versions.log_counts import lacking_in_words
 

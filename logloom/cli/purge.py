@@ -1,4 +1,4 @@
-"""Erasing logs from a dataset: `purge`."""
+"""`logloom purge`: erase logs from all versions of a dataset."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def purge(
     """Erase logs, or time ranges of logs, from all versions.
 
     Also erases them from views and caches, and proves that nothing is left. A tombstone stays, so that no
-    build brings the same content back. Versions that had the logs still name them; reading them there is an
-    error that says so. Assembled outputs that hold their rows are removed as a whole: build again for a
-    version without the logs. After --rows, the next build makes the other rows of the logs again, from their
-    files. Exits with 3 if something may be left.
+    build brings the same content back. Versions that had the logs still name them; reading them there
+    fails with an error that names the purge. Assembled outputs that hold their rows are removed as a whole:
+    build again for a version without the logs. After --rows, the next build makes the other rows of the logs
+    again, from their files. Exits with 3 if something may be left.
     """
     import dataclasses
 
@@ -102,10 +102,10 @@ def purge(
 
 
 def _erased_time(text: str) -> ErasedTime:
-    """What `--rows` says.
+    """Parse a value of `--rows`.
 
     Raises:
-        UsageError: it is no time of a log.
+        UsageError: not a time range of a log.
     """
     from logloom.pipelines.purge.rows import ErasedTime
     from logloom.schema import MAX_TIME, MIN_TIME
@@ -128,10 +128,10 @@ def _nanoseconds(option: str, time: str) -> int:
         try:
             moment = datetime.datetime.fromisoformat(f"{seconds}+00:00")
         except ValueError as error:
-            raise UsageError(f"--rows {option!r}: {time} is no time: {error}") from None
+            raise UsageError(f"--rows {option!r}: {time} is not a time: {error}") from None
         ns = round(moment.timestamp()) * 10**9 + int(fraction.ljust(9, "0") or 0)
     if not -(2**63) <= ns < 2**63:
-        raise UsageError(f"--rows {option!r}: {time} lies out of the range of int64 ns since 1970")
+        raise UsageError(f"--rows {option!r}: {time} is out of the range of int64 ns since 1970")
     return ns
 
 

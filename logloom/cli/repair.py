@@ -1,4 +1,4 @@
-"""Building again what a version lost: `repair`."""
+"""`logloom repair`: build damaged and lost files of a version again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page about a dataset: `report`."""
+"""`logloom report`: write a page that shows a dataset."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def report(
 
 
 def _check_place(out: str) -> None:
-    """Says before a long reading where nothing can be written."""
+    """Refuse a place that can't be written to, before the reading, which may be long."""
     place = pathlib.Path(out)
     if place.is_dir():
         raise UsageError(f"{out}: is a folder; --out wants a file")

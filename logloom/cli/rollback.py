@@ -1,4 +1,4 @@
-"""`logloom rollback`: a new version that says what an earlier one does."""
+"""`logloom rollback`: commit a new version with the content of an earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in a viewer: `show`."""
+"""`logloom show`: show rows in a viewer, or write them for one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def show(
 def _drawn(
     rows: ShownRows, source: Log | None, save: str | None, mcap: str | None, on_problem: OnMessage
 ) -> list[str]:
-    """Show rows, and the log that they come from, where it is given; tells what couldn't be drawn."""
+    """Show rows, and their log if given; report columns and topics that couldn't be drawn."""
     if mcap is not None:
         from logloom.pipelines.show.log import messages_of
         from logloom.pipelines.show.mcap import write_mcap
@@ -136,7 +136,7 @@ def _check_suffixes(save: str | None, mcap: str | None) -> None:
 def _chosen(
     store: Store, manifest: Manifest, log: str | None, rows: str | None, where: str | None
 ) -> ShownRows:
-    """The rows to show: of the log, or of the first that has some, those that pass the filter."""
+    """Select rows of the log, or of the first with rows, that pass the filter."""
     from logloom import datasets
     from logloom.pipelines.show.show import rows_of
 

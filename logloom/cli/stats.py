@@ -159,7 +159,7 @@ def _show_columns(
 
 
 def _lines(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Rows of the table: one for each number, and for each length, of a column."""
+    """Return rows of the table: one for each number, and each length, of a column."""
     from logloom.pipelines.stats.stats import elements
 
     missing = str(summary["unavailable"]) if "unavailable" in summary else ""
@@ -176,14 +176,14 @@ def _cells(summary: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _texts(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """How often the texts and the few whole numbers of a column occur."""
+    """Describe how often the texts, or a few whole numbers, of a column occur."""
     from logloom.pipelines.stats.stats import elements
 
     values_alone = {key: one for key, one in summary.items() if key != "lengths"}
     for label, one in elements(name, values_alone):
         distinct = one.get("distinct", {})
         values, counts = (distinct.get(key) or [] for key in ("values", "counts"))
-        if 0 < len(values) <= min(_MOST_VALUES, sum(counts) / 2):  # those that occur once each say nothing
+        if 0 < len(values) <= min(_MOST_VALUES, sum(counts) / 2):  # values that occur once each say little
             pairs = sorted(zip(counts, values, strict=True), key=lambda pair: -pair[0])
             yield label, ", ".join(f"{value} ({count})" for count, value in pairs)
 
@@ -231,7 +231,7 @@ def _show_splits(root: str, given: SplitOptions, options: dict[str, Any], *, jso
 
 
 def _length(text: str | None) -> Time | None:
-    """A number of metres or seconds, or else a text with its unit."""
+    """Parse a number of metres or seconds; a text with a unit stays as it is."""
     try:
         return None if text is None else float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Proving a version: `verify`."""
+"""`logloom verify`: check a version against its manifest, or also its logs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def verify(
         f"version {report.version}: read {counted(report.units, 'unit')}, {counted(report.rows, 'row')} in "
         f"all outputs, {human_bytes(report.bytes)}: {verdict}"
     )
-    beside = f"{Store.at(where, storage).uri_of('versions')}/"  # of these nothing else tells what they said
+    beside = f"{Store.at(where, storage).uri_of('versions')}/"  # no other file contains their content
     if any(one.log_id or beside not in one.message for one in report.findings):
         print_message(f"`logloom repair {shlex.quote(root)}` builds damaged and lost files again")
     if report.findings:
@@ -96,7 +96,7 @@ def verify(
 
 
 def _made_by(report: Report) -> str:
-    """Which software made how many units."""
+    """Describe which software made how many units."""
     made = [f"{_packages(one['software'])} ({counted(one['units'], 'unit')})" for one in report.made_by]
     return "; ".join(made)
 

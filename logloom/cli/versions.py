@@ -150,7 +150,7 @@ def _built(one: VersionSummary) -> str:
 
 
 def _lacking(statuses: Mapping[str, int]) -> Iterator[str]:
-    """How many logs aren't whole."""
+    """Describe how many logs aren't whole."""
     from logloom.io.catalog.pages import LogStatus
 
     for status in (LogStatus.skipped, LogStatus.salvaged):
@@ -222,7 +222,7 @@ def _print_stay(one: LogStay, record: LogRecord) -> None:
 
 
 def _reasons(record: LogRecord) -> Iterator[str]:
-    """What is said of a log, equal lines once; of places in its files, which may be many, the first."""
+    """Yield the reasons of a log, equal ones once; of places in its files, which may be many, the first."""
     lines = Counter(record.reasons)
     placed = [line for line in lines if line.startswith(record.uris)]
     left_out = set(placed[MAX_PLACES:])
@@ -234,7 +234,7 @@ def _reasons(record: LogRecord) -> Iterator[str]:
 
 
 def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:
-    """What was counted of a column, in short; a line for each of its elements."""
+    """Summarize the statistics of a column; a line for each of its elements."""
     from logloom.pipelines.stats.stats import elements
 
     for label, lane in elements(name, stats):
@@ -246,7 +246,7 @@ def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_words(numbers: tuple[int, ...]) -> str:
-    """Versions in ascending order: `versions 1 to 3, 5`, or `version 3`."""
+    """Describe versions in ascending order: `versions 1 to 3, 5`, or `version 3`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

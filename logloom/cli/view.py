@@ -1,4 +1,4 @@
-"""Plain folders of a version: `view`."""
+"""`logloom view`: make plain folders of a version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that say which engine runs a job, and how; docs/engines.md tells their story."""
+"""Options for the engine of a job and its workers, explained in docs/engines.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Workers = Annotated[
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Which engine runs a job, and how."""
+    """The engine of a job, and its options."""
 
     runner: Annotated[
         str,
@@ -102,10 +102,10 @@ class EngineOptions:
     ] = False
 
     def with_workers(self, workers: int | None) -> RunnerOptions:
-        """The options as runners take them; Dataflow's own that are empty are left to `--runner-option`.
+        """Return the options for runners; empty ones of Dataflow are left to `--runner-option`.
 
         Raises:
-            UsageError: an option makes no sense, or has no effect.
+            UsageError: an option is invalid, or has no effect.
         """
         from logloom.runners import RunnerOptions
         from logloom.runners.options import DATAFLOW_OPTIONS, parse_settings

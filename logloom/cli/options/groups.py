@@ -53,7 +53,7 @@ def takes_groups(*, without: Collection[str] = ()) -> Callable[[Command], Comman
 
 
 def _options(group: Any) -> list[inspect.Parameter]:
-    """The parameters that a group's fields stand for."""
+    """Return the parameters for a group's fields."""
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(
@@ -67,10 +67,10 @@ def _options(group: Any) -> list[inspect.Parameter]:
 
 
 def refuse_given(options: Mapping[str, Any], why: str) -> None:
-    """Refuse options that make no sense beside others.
+    """Refuse options that contradict others.
 
     Raises:
-        UsageError: one was given, so that it is neither None, False nor empty.
+        UsageError: one is given: not None, False or empty.
     """
     for option, value in options.items():
         if value is not None and value is not False and value not in ("", [], ()):
@@ -78,7 +78,7 @@ def refuse_given(options: Mapping[str, Any], why: str) -> None:
 
 
 class NamingParts(typer.core.TyperCommand):
-    """A command whose help lists what installed parts offer, as {outputs}; to look costs too much before."""
+    """A command whose help lists offers of installed parts, as {outputs}, looked up only when shown."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for parameter in self.params:

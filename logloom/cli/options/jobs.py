@@ -1,4 +1,4 @@
-"""What commands that run a job share, `build` and `convert`: their options, and how a plan is run.
+"""Options of the commands that run a job, `build` and `convert`, and running a plan.
 
 Elsewhere: the options of engines (logloom.cli.options.engines), planning (recipes, logloom.cli.convert).
 """
@@ -38,7 +38,7 @@ class View(enum.StrEnum):
 
 @dataclass(frozen=True)
 class JobOptions:
-    """How a job runs, wherever its rows come from."""
+    """Options of a job."""
 
     workers: Workers = None
     verify: Verify = "new"
@@ -88,15 +88,15 @@ class JobOptions:
 
     @property
     def on_message(self) -> OnMessage:
-        """Prints what is no warning, unless nobody wants to read that."""
+        """Prints a message that isn't a warning, unless --quiet is given."""
         return ignore_message if self.quiet else print_message
 
     @property
     def settings(self) -> BuildSettings:
-        """What workers need of these.
+        """Return the settings that workers need.
 
         Raises:
-            UsageError: a value makes no sense.
+            UsageError: a value is invalid.
         """
         from logloom.runners.options import parse_labels
         from logloom.transforms.build.settings import BuildSettings
@@ -112,7 +112,7 @@ def run_job(
     view: View,
     around: Callable[[AnyPlan], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[AnyPlan, Built | None]:
-    """Plan a job and runs it; beside others of the same version only as `--wait` says.
+    """Plan a job and run it; `--wait` decides what happens beside another build of the version.
 
     Args:
         make_plan: plans it, once more where another job was waited for.
@@ -137,7 +137,7 @@ def run_job(
 
 
 def _check_profile(runner: RunnerOptions, dry_run: bool) -> None:
-    """Refuse to profile what this command doesn't wait for; says where workers are out of its sight."""
+    """Refuse to profile a job that this command doesn't wait for; warn if workers are on other machines."""
     if dry_run or runner.detach:
         raise UsageError("--profile: a job that this command doesn't wait for can't be profiled")
     if not runner.is_near:
@@ -163,7 +163,7 @@ def _run_job(
     if not (plan.up_to_date or engine.dry_run):
         from logloom.pipelines.build.concurrent_builds import refuse_second, wait_for_others
 
-        # Before Beam is imported, and before anybody is told that a build starts.
+        # Before Beam is imported, and before the start of the build is announced.
         if not options.wait:
             refuse_second(plan.job, on_message)
         elif wait_for_others(plan.job, on_message):
@@ -212,14 +212,14 @@ def _report_submitted(job: Submitted, plan: Plan, options: JobOptions) -> None:
 
 
 def work_of(built: Built) -> dict[str, Any]:
-    """What a job did, as JSON."""
+    """Return a summary of a job as JSON."""
     units = {"units_built": built.built, "units_reused": built.reused}
     retries = {"storage_retries": built.counters.get("storage_retries", 0)}
     return {**units, **retries, "counters": dict(sorted(built.counters.items()))}
 
 
 def print_work(built: Built, on_message: OnMessage) -> None:
-    """Says how long partitions took, how large they are, and which requests were sent again."""
+    """Report times and sizes of partitions, and retried requests."""
     if (times := built.spreads.get("partition_milliseconds")) and (
         sizes := built.spreads.get("partition_bytes")
     ):

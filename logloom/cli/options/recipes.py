@@ -1,4 +1,4 @@
-"""Recipes and their logs on the command line: what `plan` and `build` share, and `verify` and `repair`."""
+"""Options for recipes and logs, which `plan` and `build` share, and `verify` and `repair`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Hash(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RecipeOptions:
-    """What to build, and where."""
+    """The recipe and the root of a build."""
 
     sources: Annotated[
         list[str],
@@ -86,7 +86,7 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class DeriveOptions:
-    """What deriving the rows of a version from its logs again takes, beside what the version holds."""
+    """Inputs for deriving the rows of a version from its logs again, beside the version itself."""
 
     py: PyFiles = None
     allow_derive: AllowDerive = None
@@ -100,7 +100,7 @@ class DeriveOptions:
     ] = None
 
     def arguments(self) -> dict[str, Sequence[str]]:
-        """As the functions of pipelines take them."""
+        """Return the arguments for functions of pipelines."""
         return {"py_files": self.py or (), "allow_derive": self.allow_derive or (), "logs": self.log or ()}
 
 

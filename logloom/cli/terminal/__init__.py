@@ -1,1 +1,1 @@
-"""How commands print: messages, tables, standard streams."""
+"""Printing: messages, tables, standard streams."""

@@ -22,11 +22,11 @@ Row = Sequence[str]
 
 
 def table_lines(columns: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
-    """The lines of a table, without blanks at their ends.
+    """Return the lines of a table, without trailing blanks.
 
-    Numbers stand right. Where the table is too wide, columns without any value are left out; then long texts
-    are folded within their column; and where that isn't enough, the columns stand in several blocks, one
-    below the other, each of which begins with the first column.
+    Numbers are aligned right. If the table is too wide, columns without any value are left out; then long
+    texts are folded within their column; and if that isn't enough, the columns are split into several blocks,
+    one below the other, each of which begins with the first column.
 
     Args:
         columns: the names; none of them is shown where all are "".
@@ -47,7 +47,7 @@ def table_lines(columns: Row, rows: Sequence[Row], width: int) -> Iterator[str]:
 
 
 def _lines(names: Row, cells: Sequence[Row]) -> Iterator[str]:
-    """Those of a table that fits."""
+    """Return the lines of a table that fits."""
     widths = _widths(names, cells)
     right = [_is_right(cells, position) for position in range(len(names))]
     for number, row in enumerate((names, *cells) if any(names) else cells):
@@ -57,7 +57,7 @@ def _lines(names: Row, cells: Sequence[Row]) -> Iterator[str]:
 
 
 def _blocks(names: Row, cells: Sequence[Row], width: int) -> Iterator[list[int]]:
-    """Which columns stand in each block: as many as fit where texts are folded."""
+    """Return the columns of each block: as many as fit with folded texts."""
     widths = [
         min(_LEAST, full) if _is_folded(full, position, cells, width) else full
         for position, full in enumerate(_widths(names, cells))
@@ -73,12 +73,12 @@ def _blocks(names: Row, cells: Sequence[Row], width: int) -> Iterator[list[int]]
 
 
 def _is_folded(full: int, position: int, cells: Sequence[Row], width: int) -> bool:
-    """Whether cells of a column may be folded: not labels, unless they are very long, and no numbers."""
+    """Return whether cells of a column may be folded: no numbers, and labels only if very long."""
     return full > width // 2 if position == 0 else full > _LEAST and not _is_numeric(cells, position)
 
 
 def _folded_lines(names: Row, cells: Sequence[Row], width: int) -> Iterator[str]:
-    """Those of a table whose texts go on below, within their column."""
+    """Return the lines of a table with texts folded within their column."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -104,7 +104,7 @@ def _folded_lines(names: Row, cells: Sequence[Row], width: int) -> Iterator[str]
 
 
 def folded(text: str, width: int) -> Iterator[str]:
-    """Break a text between words where it is wider; its further lines are indented."""
+    """Break a text between words if it is wider; its further lines are indented."""
     line, *words = text.rstrip().split(" ")
     for word in words:
         if line.strip() and cell_len(f"{line} {word}") > width:
@@ -121,7 +121,7 @@ def _widths(columns: Row, rows: Sequence[Row]) -> list[int]:
 
 
 def _width(columns: Row, rows: Sequence[Row]) -> int:
-    """Cells that a line takes."""
+    """Return the cells of a line."""
     widths = _widths(columns, rows)
     return 1 + sum(widths) + len(_GAP) * (len(widths) - 1)
 

@@ -1,4 +1,4 @@
-"""What all commands share: options, and how they print. Results go to stdout, messages to stderr."""
+"""Options of all commands, and printing: results to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Commit a versio
 
 
 def complete_version(incomplete: str) -> list[str]:
-    """ROOT@7 and ROOT@gold for what is typed of it; nothing for roots that aren't on this machine's disks."""
+    """Complete ROOT@7 and ROOT@gold; nothing for roots that aren't on this machine's disks."""
     from logloom.io.catalog.tags import read_tags
     from logloom.io.catalog.version_files import version_numbers
     from logloom.io.storage.store import Store
@@ -92,7 +92,7 @@ def complete_version(incomplete: str) -> list[str]:
 
 
 def given_root(text: str) -> str:
-    """A root as it was given, see `check_named`."""
+    """Return a root as given, see `check_named`."""
     from logloom.io.storage.filesystems import check_named
 
     check_named(text)
@@ -122,12 +122,12 @@ PyFiles = Annotated[
 
 
 def examples(*lines: str) -> str:
-    """Examples for the end of a command's help."""
+    """Format examples for the end of a command's help."""
     return "**Examples**\n\n" + "\n\n".join(f"`{line}`" for line in lines)
 
 
 def mode_of(on_error: OnError | None) -> Literal["fail", "skip", "salvage"]:
-    """What an option says, "fail" where it isn't given."""
+    """Return the value of an option, "fail" if it isn't given."""
     return (on_error or OnError.fail).value
 
 
@@ -205,7 +205,7 @@ def parse_storage_options(options: Sequence[str] | None) -> dict[str, dict[str, 
 
 
 def read_in_words(manifest: Manifest) -> str:
-    """What a build read back of a version, and what it took over from the version before without reading."""
+    """Describe what a build read back, and what it reused from the version before without reading."""
     words = {"new": "all that is new", "all": "all", "none": "nothing"}
     nouns = {"logs": "log", "assembled": "assembled output", "portions": "portion"}
     kept_counts = {what: count for what, count in manifest.trusted.items() if count}
@@ -215,7 +215,7 @@ def read_in_words(manifest: Manifest) -> str:
 
 
 def up_to_date_in_words(manifest: Manifest, root: str) -> str:
-    """That there is nothing to do, and what the newest version lacks all the same."""
+    """Describe that there is nothing to do, and what the newest version still lacks."""
     from logloom.pipelines.versions.log_counts import lacking_in_words
 
     lacking = lacking_in_words(manifest.logs)

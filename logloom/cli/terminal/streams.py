@@ -1,7 +1,7 @@
-"""Standard streams that stay usable when nobody reads them.
+"""Standard streams that stay usable after they are closed.
 
-A script may close stdout or stderr (`>&-`), or pipe them into a program that ends first. What a command
-does to a dataset must not depend on that: a failed write is recorded, and what follows it is discarded.
+A script may close stdout or stderr (`>&-`), or pipe them into a program that ends first. The effect of
+a command on a dataset must not depend on that: a failed write is recorded, and later output is discarded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import os
 import sys
 
-_GONE = (errno.EPIPE, errno.EBADF)  # nobody reads it any more
+_GONE = (errno.EPIPE, errno.EBADF)  # its reader is gone
 
 
 class Stream(io.RawIOBase):
@@ -47,7 +47,7 @@ class Stream(io.RawIOBase):
 
     @property
     def problem(self) -> str:
-        """Why output was lost although somebody wants it; "" where nothing was, or nobody reads it."""
+        """Why output was lost; "" if none was, or the reader has closed the pipe."""
         if self.failed is None or self.failed.errno in _GONE:
             return ""
         return self.failed.strerror or str(self.failed)
@@ -72,7 +72,7 @@ def reopen_closed() -> None:
 
 
 def kept_open(name: str) -> Stream | None:
-    """Let "stdout" or "stderr" discard what it can't write; None where a program has put another in place."""
+    """Let "stdout" or "stderr" discard what it can't write; None if a program has replaced the stream."""
     stream = getattr(sys, name)
     descriptor = {"stdout": 1, "stderr": 2}[name]
     try:
