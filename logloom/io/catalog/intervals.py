@@ -106,7 +106,7 @@ class Intervals:
         return self.starts[first:stop], self.stops[first:stop]
 
     def mask(self, log_id: str, stamps: Ints) -> NDArray[np.bool_]:
-        """(n,) which times of a log lie in one of its intervals."""
+        """Return (n,) which times of a log are in one of its intervals."""
         starts, stops = self.of(log_id)
         if not len(starts):
             return np.zeros(len(stamps), np.bool_)

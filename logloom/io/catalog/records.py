@@ -172,7 +172,7 @@ class LogRecords(Sequence[LogRecord]):
         return self.shards[number] if number >= 0 and self.shards else None
 
     def without(self, shards: Iterable[RecordShard]) -> LogRecords:
-        """The records that don't lie in these shards."""
+        """Return the records that are not in these shards."""
         left_out = {shard.digest for shard in shards if shard.digest}
         if not any(shard.digest in left_out for shard in self.shards):
             return self

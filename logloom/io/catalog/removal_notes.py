@@ -57,7 +57,7 @@ def keys_of(names: Iterable[str]) -> Keys:
 
 
 def are_in(keys: Keys, names: Sequence[str]) -> NDArray[np.bool_]:
-    """(n,) which names are among those that sorted keys stand for; of others, one in 10**12 is, too."""
+    """Return (n,) which names have one of the sorted keys; of other names, one in 10**12 does."""
     return keys_in(keys, np.fromiter(map(key_of, names), np.uint64, len(names)))
 
 

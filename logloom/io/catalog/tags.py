@@ -151,7 +151,7 @@ def _file_of(number: int, folder: str = TAGS) -> str:
 
 
 def _change_in(store: Store, name: str, number: int) -> _Change:
-    """What a file of a change says."""
+    """Read the file of a change."""
     place = store.uri_of(name)
     value = parsed(store.read(name), place, _WAY_OUT)
     found = checked(_Change, unsealed(value, place, _WAY_OUT), place, _WAY_OUT)

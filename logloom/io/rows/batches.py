@@ -31,7 +31,7 @@ def rows_of(batch: Batch, num_rows: int) -> list[dict[str, Any]]:
 
 
 def row_values(column: Any) -> Any:
-    """A column as something that gives the value of a row by its number."""
+    """Return a column as an object that has the value of a row by its number."""
     return Ragged(*column) if isinstance(column, tuple) else column
 
 
@@ -165,7 +165,7 @@ def windows_of(batch: Batch, num_windows: int) -> list[dict[str, Any]]:
 
 
 def window_values(column: Any) -> Any:
-    """A column of a folded batch as something that gives the value of a window by its number."""
+    """Return a column of a folded batch as an object that has the value of a window by its number."""
     if not isinstance(column, tuple):
         return column
     values, lengths = column

@@ -50,7 +50,7 @@ class UnitRows(RowSource):
 
     @abc.abstractmethod
     def _cuts(self, number: int, names: Sequence[str], max_bytes: int) -> Iterator[tuple[int, int]]:
-        """Where to cut a unit into rows of about `max_bytes` that one read gives."""
+        """Return where to cut a unit into ranges of about `max_bytes`, one read each."""
 
     @abc.abstractmethod
     def _partition(self, number: int) -> str:

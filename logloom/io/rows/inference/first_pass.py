@@ -180,7 +180,7 @@ def _schema_of(place: str, names: Mapping[str, str], seen: Mapping[str, SeenColu
 def _cut(
     place: str, pieces: Sequence[DatasetPiece], surveys: Sequence[Survey], has_ids: bool, has_stamps: bool
 ) -> tuple[list[SourceLog], list[PartRun]]:
-    """The logs with a part for each piece that they have rows in, and where the rows of the parts lie."""
+    """Return the logs, with a part for each of their pieces, and the runs of rows of the parts."""
     found: dict[str, list[tuple[int, int, RowRun]]] = {}
     for number, survey in enumerate(surveys):
         first = 0
