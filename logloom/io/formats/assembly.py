@@ -1,9 +1,9 @@
-"""One dataset from the stages of many partitions: what the formats that are put together have in common.
+"""Assembly of one dataset from the stages of many partitions: what assembled formats have in common.
 
-Here: the order of units, which ranges of them make a file, and the proof of what was made.
+Here: the order of units, which ranges of them make a file, and the verification of the result.
 Elsewhere: the interface (`AssembledFormat` in logloom.io.formats.interface), staged files
-(logloom.io.formats.stages), how each format's files are laid out (`assemble.py` in its package), who writes
-them (logloom.transforms.build.assembly.files).
+(logloom.io.formats.stages), the layout of each format's files (`assemble.py` in its package), writing them
+(logloom.transforms.build.assembly.files).
 """
 
 from __future__ import annotations

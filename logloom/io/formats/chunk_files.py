@@ -1,9 +1,8 @@
-"""Files of chunks, as zarr and formats made of its arrays have them.
+"""Chunk files of zarr and of formats based on it.
 
 Here: the bytes of a chunk (`compress`, `decompress`, which checks lengths first), the pieces of chunks that
-ranges of entries consist of (`cut`), and whole files of a dataset (`read_file`).
-Elsewhere: the metadata beside the chunks, and readers of arrays (logloom.io.formats.zarr,
-logloom.io.formats.l5kit).
+ranges of entries consist of (`cut`), and reading whole files of a dataset (`read_file`).
+Elsewhere: the metadata of arrays, and readers of arrays (logloom.io.formats.zarr, logloom.io.formats.l5kit).
 """
 
 from __future__ import annotations

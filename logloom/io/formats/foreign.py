@@ -1,10 +1,10 @@
-"""Datasets that logloom didn't build, as rows with a schema; see docs/convert.md.
+"""Foreign datasets, which logloom didn't build, as rows with a schema; see docs/convert.md.
 
-Here: `open_foreign`; the kinds of folders that can be opened, for training and to be converted: `kinds` and
+Here: `open_foreign`; the kinds of folders that can be opened for training and conversion: `kinds` and
 `kind_of`.
-Elsewhere: each format says for itself how it is opened (logloom.io.formats.interface.Format); files that do
-not say what a row is (logloom.io.rows.inference.files, logloom.io.rows.inference.types,
-logloom.io.rows.inference.first_pass, logloom.io.rows.inference.source).
+Elsewhere: opening a folder of one format (logloom.io.formats.interface.Format); files that don't declare
+types (logloom.io.rows.inference.files, logloom.io.rows.inference.types, logloom.io.rows.inference.first_pass,
+logloom.io.rows.inference.source).
 """
 
 from __future__ import annotations

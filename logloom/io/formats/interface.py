@@ -1,14 +1,14 @@
-"""What every dataset format offers.
+"""The interface of a dataset format.
 
 Here: the `Writer`, `FolderKind` and `Format` protocols, and `AssembledFormat` for datasets of many units.
-Elsewhere: what formats may be beside that (portions, references), how they are found (registry), the one
-protocol for rows (logloom.io.rows.sources), the formats (a folder each),
-what finished units say of themselves (unit_summary) and where they are kept (logloom.io.catalog.entries), the
-Beam transforms around them (logloom.io.beam).
+Elsewhere: optional capabilities of formats (portions, references), finding formats (registry), the one
+protocol for rows (logloom.io.rows.sources), the formats (a folder each), the summary of a finished unit
+(unit_summary) and its entry (logloom.io.catalog.entries), the Beam transforms around formats
+(logloom.io.beam).
 
-A *unit* is one partition's share of one output: some files in a folder of their own. A writer fills a local
-folder and never looks outside it; whoever calls it publishes the folder. Writers are deterministic: the same
-blocks in the same order, cut anywhere, give the same bytes.
+A *unit* contains one partition in one output: some files in a folder of their own. A writer fills a local
+folder and never looks outside it; its caller publishes the folder. Writers are deterministic: the same blocks
+in the same order, cut anywhere, give the same bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Annotation files of OpenMMLab 2.0, read and written, with the files they name beside.
+"""Annotation files of OpenMMLab 2.0: reading and writing them with the image and point files they refer to.
 
-`AnnotationReader` gives the data infos of a file; `ReadFromAnnotations` and `WriteToAnnotations` are Beam
+`AnnotationReader` yields the data infos of a file; `ReadFromAnnotations` and `WriteToAnnotations` are Beam
 transforms over blocks. OpenMMLab's own interface to such files is logloom.datasets.openmmlab.
 """
 

@@ -1,7 +1,7 @@
-"""One annotation file from the staged units of a split: its plan, its bytes, and the proof of it.
+"""Assembly of the annotation file of a split from staged units: its plan, its bytes, and their verification.
 
-Here: pure functions; the file is made by one worker. The files that infos name stay in their units.
-Elsewhere: staged units (stage), where files are published (the caller).
+Here: pure functions; one worker writes the file. The files that data infos refer to stay in their units.
+Elsewhere: staged units (stage), publishing files (the caller).
 """
 
 from __future__ import annotations

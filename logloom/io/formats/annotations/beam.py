@@ -1,6 +1,6 @@
 """Annotation files in Beam: `ReadFromAnnotations` and `WriteToAnnotations`, whose elements are blocks.
 
-Elsewhere: what they do (logloom.io.beam).
+Elsewhere: the implementation that formats share (logloom.io.beam).
 """
 
 from __future__ import annotations

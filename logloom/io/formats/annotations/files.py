@@ -1,7 +1,7 @@
 """Annotation files of OpenMMLab 2.0: a dict with `metainfo` and `data_list` in JSON, YAML or a pickle.
 
-Here: reading such a file, and lists of names, from any fsspec URI; joining paths as data sets name them.
-Elsewhere: what is made of the infos (logloom.datasets.openmmlab), writing files (stage, assemble).
+Here: reading such files, and lists of names, from any fsspec URI; joining paths as data sets name them.
+Elsewhere: the use of the data infos (logloom.datasets.openmmlab), writing files (stage, assemble).
 """
 
 from __future__ import annotations

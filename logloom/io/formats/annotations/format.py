@@ -1,7 +1,7 @@
 """Annotation files as a dataset format of the pipelines.
 
-Units hold the files that data infos name, shown in a version's view as they are; their infos are staged, then
-assembled into one annotation file a split.
+A unit holds the files that its data infos refer to; a version's view shows them unchanged. The data infos are
+staged, then assembled into one annotation file per split.
 """
 
 from __future__ import annotations

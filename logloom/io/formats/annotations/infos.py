@@ -1,7 +1,7 @@
-"""Rows as data infos: the JSON of each, and the bytes of the files it names.
+"""Conversion of rows to data infos: the JSON of each, and the bytes of the files it refers to.
 
 Here: applying a mapping to blocks; names and bytes of files.
-Elsewhere: what is mapped to what (mapping), where files go (stage).
+Elsewhere: the mapping of columns to keys (mapping), writing the files (stage).
 """
 
 from __future__ import annotations

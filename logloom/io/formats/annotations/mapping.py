@@ -1,7 +1,7 @@
-"""How a recipe's columns become data infos: what stands where, and whether the columns fit.
+"""Mapping of a recipe's columns to the keys of data infos, with the checks that the columns fit.
 
-Here: `plan_mapping`, which gives a `Mapping` of leaves and fields, or every reason why there is none.
-Elsewhere: what a recipe may say (options), applying a mapping to rows (infos).
+Here: `plan_mapping`, which returns a `Mapping` of leaves and fields, or every reason why there is none.
+Elsewhere: the options of a recipe (options), applying a mapping to rows (infos).
 """
 
 from __future__ import annotations

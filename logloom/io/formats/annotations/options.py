@@ -1,10 +1,10 @@
-"""What a recipe may say under `outputs.annotations`.
+"""Options of a recipe under `outputs.annotations`.
 
-Here: `Options` and the grammar of what stands for a value.
-Elsewhere: whether the columns fit, and how rows become data infos (mapping).
+Here: `Options` and the grammar of values.
+Elsewhere: the check that columns fit, and the conversion of rows to data infos (mapping).
 
-Where a data info takes a value, a text names a column; a number, true, false, null or {value: …} stands for
-itself; a list or a mapping holds such values. Under a key that ends in `_path` a column becomes a file.
+Where a data info takes a value, a text names a column; a number, true, false, null or {value: …} is a
+constant; a list or a mapping contains such values. Under a key that ends in `_path` a column becomes a file.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a pickle claims, checked before anything is made of it.
+"""Checks of a pickle's opcodes before it is unpickled.
 
-Here: `check`, which walks a pickle's opcodes and looks at lengths, memo indices and frames.
-Elsewhere: what its names may stand for, and making the value (logloom.io.formats.annotations.pickles).
+Here: `check`, which walks the opcodes and validates lengths, memo indices and frames.
+Elsewhere: the names that a pickle may refer to, and unpickling (logloom.io.formats.annotations.pickles).
 
-CPython's unpickler takes memory on a pickle's word: it fills a memo up to whatever index an opcode names, and
-makes room for a length before it looks for the bytes. At a frame's end it drops the rest of an opcode that
-goes on behind it, so frames are checked too: else it would read other opcodes than were looked at here.
+CPython's unpickler allocates memory before it validates: it fills a memo up to any index an opcode names, and
+reserves a length before it looks for the bytes. At the end of a frame it drops the rest of an opcode that
+extends beyond it, so frames are checked too: otherwise it would read other opcodes than those checked here.
 """
 
 from __future__ import annotations

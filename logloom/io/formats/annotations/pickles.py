@@ -1,12 +1,10 @@
-"""Pickled annotation files without the power of pickle: plain values, numpy arrays, dtypes and scalars.
+"""Safe unpickling of annotation files: plain values, numpy arrays, dtypes and scalars only.
 
 Here: `loads`, which builds numpy's values itself from checked parts and refuses every other callable.
-Elsewhere: which files are pickles (logloom.io.formats.annotations.files), what opcodes claim
-(pickle_opcodes).
+Elsewhere: which files are pickles (logloom.io.formats.annotations.files), checks of opcodes (pickle_opcodes).
 
-numpy's own constructors trust what a pickle says of offsets, sizes and flags, so none of them is called with
-it: a dtype or array is first a `_Dtype` or `_PickledArray` that collects its parts, and becomes real once
-checked.
+numpy's own constructors trust the offsets, sizes and flags in a pickle, so none of them is called with these:
+a dtype or array is first a `_Dtype` or `_PickledArray` that collects its parts, and is built once checked.
 """
 
 from __future__ import annotations

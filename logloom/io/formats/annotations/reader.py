@@ -1,7 +1,7 @@
-"""An annotation file as rows: any of OpenMMLab 2.0, whoever wrote it.
+"""Annotation files of OpenMMLab 2.0 as rows, written by logloom or by another tool.
 
 Here: `AnnotationReader`.
-Elsewhere: the files themselves (files), the interface that OpenMMLab's users know
+Elsewhere: parsing the files (files), the interface that OpenMMLab's users know
 (logloom.datasets.openmmlab).
 """
 

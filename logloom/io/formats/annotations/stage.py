@@ -1,9 +1,9 @@
-"""One partition's share of an annotation file, staged for assembly: its writer and its reader.
+"""Staging of a partition for an annotation file: the writer and the reader of a staged unit.
 
-A staged unit holds the files that its data infos name, `<column>/<log_id>/<timestamp>.<ext>`, as they stand
-in the view; and `infos`, a line for each row: timestamp, the names of its files as JSON, the data info as
-JSON, with tabs between them.
-Elsewhere: how rows become data infos (infos), how units become an annotation file (assemble).
+A staged unit contains the files that its data infos refer to, `<column>/<log_id>/<timestamp>.<ext>`, as the
+view shows them; and `infos`, a line for each row: timestamp, the names of its files as JSON, the data info as
+JSON, separated by tabs.
+Elsewhere: conversion of rows to data infos (infos), assembly of units to an annotation file (assemble).
 """
 
 from __future__ import annotations

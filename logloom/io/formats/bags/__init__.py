@@ -1,4 +1,4 @@
-"""Bags: granular's format under its own names, and what pipelines need.
+"""Bags: an implementation of the format of granular, under granular's names, and its use in pipelines.
 
 As granular: `import logloom.io.formats.bags as granular`.
 

@@ -1,8 +1,9 @@
-"""One bag file: records laid end to end, and a table of where each ends.
+"""One bag file: concatenated records, and a table of the end of each.
 
-Here: `BagWriter`, `BagReader`, and `RecordFile`, on which writers of many bags stand.
+Here: `BagWriter`, `BagReader`, and `RecordFile`, the base of writers of many bags.
 Elsewhere: the table (logloom.io.formats.bags.limits), datasets of several bags
-(logloom.io.formats.bags.dataset_writer, dataset_reader), what records mean (logloom.io.formats.bags.codecs).
+(logloom.io.formats.bags.dataset_writer, dataset_reader), encoding of records
+(logloom.io.formats.bags.codecs).
 """
 
 from __future__ import annotations

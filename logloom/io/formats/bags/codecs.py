@@ -1,7 +1,7 @@
-"""Values to records and back, in granular's byte formats.
+"""Encoding and decoding of values in granular's byte formats.
 
 Here: `encoders` and `decoders` by type name, and the quicker forms of `array` that datasets use.
-Elsewhere: files of records (logloom.io.formats.bags.bag), which type a column has
+Elsewhere: files of records (logloom.io.formats.bags.bag), the type of each column
 (logloom.io.formats.bags.columns).
 
 array: msgpack of [dtype, shape, data]; tree: msgpack in which ["_", dtype, shape, data] is an array; int:

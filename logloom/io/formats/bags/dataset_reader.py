@@ -1,8 +1,9 @@
 """Reading a dataset: random access to the datapoints of a folder of bags.
 
 Here: `DatasetReader`, masks and ranges.
-Elsewhere: writing (logloom.io.formats.bags.dataset_writer), single bags (logloom.io.formats.bags.bag), many
-datasets as one (logloom.io.formats.bags.shards), what files say of each other (logloom.io.formats.bags.spec).
+Elsewhere: writing (logloom.io.formats.bags.dataset_writer), single bags (logloom.io.formats.bags.bag),
+several datasets as one (logloom.io.formats.bags.shards), spec.json and refs.bag
+(logloom.io.formats.bags.spec).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writing a dataset: a folder of bags, one for each key, datapoint by datapoint.
 
 Here: `DatasetWriter`, and `UnfinishedDataset`, the files of a dataset while they are written.
-Elsewhere: reading (logloom.io.formats.bags.dataset_reader), single bags (logloom.io.formats.bags.bag), many
-datasets as one (logloom.io.formats.bags.shards), rows of blocks (logloom.io.formats.bags.row_writer).
+Elsewhere: reading (logloom.io.formats.bags.dataset_reader), single bags (logloom.io.formats.bags.bag),
+several datasets as one (logloom.io.formats.bags.shards), rows of blocks (logloom.io.formats.bags.row_writer).
 """
 
 from __future__ import annotations

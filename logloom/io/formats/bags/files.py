@@ -1,7 +1,8 @@
-"""The files and folders that bags lie in: on disks, in object stores, in memory, behind path-like objects.
+"""Files and folders of bags: on disks, in object stores, in memory, behind path-like objects.
 
-Here: `open_file` (random access to one file's bytes), `open_folder` (a dataset's files, and publishing).
-Elsewhere: files at paths and URIs (logloom.io.storage.files), what the bytes mean (bag, spec).
+Here: `open_file` (random access to the bytes of a file), `open_folder` (the files of a dataset, and
+publishing).
+Elsewhere: files at paths and URIs (logloom.io.storage.files), their content (bag, spec).
 """
 
 from __future__ import annotations

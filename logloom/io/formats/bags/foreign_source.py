@@ -1,8 +1,8 @@
-"""Datapoints of bags that others wrote: a folder of bags, or folders 000000, 000001, … of them.
+"""Rows of bags that another tool wrote: a folder of bags, or folders 000000, 000001, … of them.
 
 Images and videos stay bytes, as in every row of logloom; sequences are lists. Conversions, which need types,
-take the same datapoints as `RawRows`.
-Elsewhere: the columns that types become then (granular_records).
+read the same datapoints as `RawRows`.
+Elsewhere: the columns that types become (granular_records).
 """
 
 from __future__ import annotations

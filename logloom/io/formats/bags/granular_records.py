@@ -1,8 +1,8 @@
-"""Records of bags that granular wrote as values of columns, for conversions.
+"""Conversion of the records of bags that granular wrote to columns.
 
-Here: which columns their types become. utf8 is text; int, i64 and u64 are numbers; arrays are what they are;
-a tree of arrays is structured; images, videos, msgpack and types of one's own stay bytes as they lie there.
-Sequences of arrays, numbers and text are ragged columns.
+Here: the column that each type becomes. utf8 is text; int, i64 and u64 are numbers; arrays are arrays; a tree
+of arrays is structured; images, videos, msgpack and user-defined types stay bytes. Sequences of arrays,
+numbers and text are ragged columns.
 Elsewhere: reading bags (dataset_reader), datapoints (foreign_source).
 """
 

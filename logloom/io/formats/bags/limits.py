@@ -1,12 +1,12 @@
-"""Where the records of a bag end: the tables of limits of all three generations.
+"""Tables of the limits between a bag's records, in all three generations of the format.
 
 Here: `LimitsTable`, finding it, and ranges of things that have limits.
-Elsewhere: the records themselves (logloom.io.formats.bags.bag).
+Elsewhere: the records (logloom.io.formats.bags.bag).
 
 All limits are little-endian u64:
 1. records, then N + 1 limits, the first 0, the last where the records end, which is where the limits begin;
 2. the same without the 0: N ends; a bag without records is an empty file;
-3. records alone, and N ends in an `.idx` file beside. It may promise less than the bag holds, after a crash.
+3. records alone, and N ends in an `.idx` file next to it, which may list fewer records after a crash.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reading the rows of folders of bags.
+"""Reading rows from folders of bags.
 
 Here: `BagsReader`.
-Elsewhere: datapoints as granular's users see them (logloom.io.formats.bags.dataset_reader), records to
-columns (logloom.io.formats.bags.columns).
+Elsewhere: datapoints as granular's users see them (logloom.io.formats.bags.dataset_reader), conversion of
+records to columns (logloom.io.formats.bags.columns).
 """
 
 from __future__ import annotations

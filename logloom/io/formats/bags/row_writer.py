@@ -1,7 +1,7 @@
 """Writing rows as a dataset of bags.
 
-Here: `BagsWriter`: blocks to one folder of bags.
-Elsewhere: what a column's records look like (logloom.io.formats.bags.columns), datapoints of any kind
+Here: `BagsWriter`, which writes blocks into one folder of bags.
+Elsewhere: the records of a column (logloom.io.formats.bags.columns), datapoints of any kind
 (logloom.io.formats.bags.dataset_writer).
 """
 

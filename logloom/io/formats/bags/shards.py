@@ -1,4 +1,4 @@
-"""Many datasets as one: folders numbered 000000, 000001, … in one root.
+"""Sharded datasets: folders numbered 000000, 000001, … in one root, read and written as one dataset.
 
 Here: `ShardedDatasetWriter`, `ShardedDatasetReader`.
 Elsewhere: one dataset (logloom.io.formats.bags.dataset_writer, dataset_reader).

@@ -1,12 +1,12 @@
-"""What a dataset says of itself: the type of each key, in spec.json.
+"""The spec of a dataset of bags: the type of each key, in spec.json.
 
 Here: checking and reading specs, and the codec of each key.
 Elsewhere: the codecs (logloom.io.formats.bags.codecs), the datasets (logloom.io.formats.bags.dataset_writer,
 dataset_reader).
 
-spec.json says the type of each key, sorted. In the first two generations refs.bag says, datapoint by
-datapoint, which records of the bags belong to it: a msgpack list in the order of the keys, a number for a
-plain key, [first, count] for a sequence, [] for an empty one. In the third, datapoint i is record i.
+spec.json maps each key to its type, sorted. In the first two generations refs.bag lists, for each datapoint,
+the records of the bags that belong to it: a msgpack list in the order of the keys, a number for a plain key,
+[first, count] for a sequence, [] for an empty one. In the third, datapoint i is record i.
 """
 
 from __future__ import annotations

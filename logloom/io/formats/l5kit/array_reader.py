@@ -1,7 +1,7 @@
 """Reading the rows of one zarr format 2 array.
 
 Here: `ChunkedArray` (rows by index, slice, mask or field).
-Elsewhere: what chunks look like (metadata), the four arrays together (chunked_dataset).
+Elsewhere: the format of chunks (metadata), the four arrays together (chunked_dataset).
 """
 
 from __future__ import annotations

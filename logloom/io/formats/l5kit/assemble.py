@@ -1,7 +1,7 @@
-"""One L5Kit dataset from the staged units of a split: its plan, its chunks, and the proof of it.
+"""Assembly of the L5Kit dataset of a split from staged units: its plan, its chunks, and their verification.
 
 Here: pure functions; each chunk is made from the ranges of units it needs, by one worker, in any order.
-Elsewhere: staged units (stage), masks of agents (mask_chunks), where chunks are published (the caller).
+Elsewhere: staged units (stage), masks of agents (mask_chunks), publishing chunks (the caller).
 """
 
 from __future__ import annotations

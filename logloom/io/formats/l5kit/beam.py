@@ -1,6 +1,6 @@
 """L5Kit datasets in Beam: `ReadFromL5Kit` and `WriteToL5Kit`, whose elements are blocks.
 
-Elsewhere: what they do (logloom.io.beam).
+Elsewhere: the implementation that formats share (logloom.io.beam).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`ChunkedDataset`: the four arrays of an L5Kit dataset, with the interface of the original.
 
-Elsewhere: one array (array_reader), how a build makes them (stage, assemble), what they mean (dtypes).
+Elsewhere: one array (array_reader), building the arrays (stage, assemble), their types (dtypes).
 """
 
 from __future__ import annotations

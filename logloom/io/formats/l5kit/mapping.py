@@ -1,7 +1,7 @@
-"""How a dataset's columns fill the frames, agents and traffic light faces of L5Kit.
+"""Mapping of a recipe's columns to the frames, agents and traffic light faces of L5Kit.
 
 Here: `plan_mapping` finds for every field the one source that fits, `RowMapping` applies it to blocks.
-Elsewhere: what a recipe may say (options), where mapped rows go (stage).
+Elsewhere: the options of a recipe (options), writing mapped rows (stage).
 
 A field takes what the recipe names for it, else the source field of its own name, else the one remaining
 source of its shape, if exactly one field and one source of that shape remain.

@@ -1,4 +1,4 @@
-"""Which agents are worth learning from: how many frames each is well seen before and after.
+"""Masks of agents: the number of frames that each agent is well visible before and after a frame.
 
 Here: `compute_agents_mask` over a whole dataset, `mask_of_rows` over some of its agents, and what both need.
 Elsewhere: masks in datasets that are built (mask_chunks), masks kept for training (logloom.datasets.l5kit).

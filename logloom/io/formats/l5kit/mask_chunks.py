@@ -1,7 +1,7 @@
-"""The masks of agents that a dataset carries where the original client looks for them, `agents_mask/0.5`.
+"""Masks of agents stored in a dataset, where the original client looks for them: `agents_mask/0.5`.
 
 Here: making their chunks from staged units, opening and checking them.
-Elsewhere: what the counts mean (mask), the arrays that they belong to (assemble).
+Elsewhere: the meaning of the counts (mask), the arrays that they belong to (assemble).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The JSON beside the chunks of a zarr format 2 array, as zarr 2 writes it; and one chunk's bytes.
+"""Metadata and chunks of a zarr format 2 array, as zarr 2 writes them.
 
 Here: `ArrayMetadata`, dtypes as JSON, encoding and decoding of chunks.
-Elsewhere: which arrays there are (dtypes), reading rows (array_reader), writing them (assemble).
+Elsewhere: the four arrays (dtypes), reading rows (array_reader), writing them (assemble).
 """
 
 from __future__ import annotations

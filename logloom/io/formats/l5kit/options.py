@@ -1,7 +1,7 @@
-"""What a recipe may say under `outputs.l5kit`, and the two small things that follow from it alone.
+"""Options of a recipe under `outputs.l5kit`, and the values that follow from them alone.
 
-Here: `L5KitOptions`, hosts, and how far apart the frames of a scene may lie.
-Elsewhere: how columns fill the arrays (mapping).
+Here: `L5KitOptions`, hosts, and the longest time between two frames of a scene.
+Elsewhere: mapping columns to the arrays (mapping).
 """
 
 from __future__ import annotations

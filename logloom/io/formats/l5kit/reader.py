@@ -1,6 +1,6 @@
-"""`L5KitReader`: the rows of an L5Kit dataset, a frame each, with its agents and lights.
+"""`L5KitReader`: the rows of an L5Kit dataset, one per frame, with its agents and lights.
 
-Elsewhere: the arrays, and how frames become rows (rows).
+Elsewhere: the arrays, and conversion of frames to rows (rows).
 """
 
 from __future__ import annotations

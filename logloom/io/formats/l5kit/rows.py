@@ -1,7 +1,7 @@
 """Frames with their agents and lights as rows of a dataset: blocks with the columns of `MAPPED_SCHEMA`.
 
-Here: the way back from structured arrays to blocks.
-Elsewhere: whole datasets (reader), the way there (mapping, stage), the arrays themselves (chunked_dataset).
+Here: conversion of structured arrays to blocks.
+Elsewhere: whole datasets (reader), the opposite conversion (mapping, stage), the arrays (chunked_dataset).
 """
 
 from __future__ import annotations

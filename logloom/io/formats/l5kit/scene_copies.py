@@ -1,10 +1,10 @@
-"""New datasets from scenes of others: joined, divided, or each scene cut short.
+"""New datasets from scenes of existing ones: concatenated, split, or with each scene cut short.
 
 Here: `zarr_concat`, `zarr_split` and `zarr_scenes_chop`, with the interface of the original.
 Elsewhere: opening datasets (chunked_dataset), test sets with their ground truth
 (logloom.datasets.l5kit.chopped_dataset).
 
-A new dataset appears whole, and never in the place of another.
+A new dataset appears whole, and never replaces another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One partition's share of an L5Kit dataset, staged for assembly: its writer and its reader.
+"""Staging of a partition for an L5Kit dataset: the writer and the reader of a staged unit.
 
 A staged unit is up to three files of packed little-endian rows: `frames`, `agents` and `tl_faces`, with the
 frames' intervals counted from the unit's own first agent and face; an array without rows has no file.
-Elsewhere: which columns fill them (mapping), how units become one dataset (assemble).
+Elsewhere: mapping columns to fields (mapping), assembly of units to one dataset (assemble).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lets zarr-python 3 read and write format 2 arrays whose struct fields are arrays themselves.
+"""Support in zarr-python 3 for format 2 arrays whose struct fields are arrays.
 
 zarr-python 3 knows structs of scalars only: it refuses the three-item fields ["centroid", "<f8", [2]] that
 zarr 2 wrote. `register` adds what is missing; registered types are matched by their JSON alone, so other
-dtypes of the process resolve as before. Arrays to write into go by `WritableArray`.
+dtypes of the process resolve as before. `WritableArray` wraps arrays to write into.
 """
 
 from __future__ import annotations

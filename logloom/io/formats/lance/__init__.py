@@ -1,4 +1,4 @@
-"""Lance tables, a row of a dataset in each of theirs: `LanceWriter` and `LanceReader`. They need pylance."""
+"""Lance tables with a row for each row of a dataset: `LanceWriter` and `LanceReader`. They need pylance."""
 
 from logloom.io.formats.lance.reader import LanceReader
 from logloom.io.formats.lance.writer import LanceWriter

@@ -1,7 +1,7 @@
-"""A Lance table of the data files of many units: its manifest, and the proof of it.
+"""Assembly of a Lance table from the data files of many units: its manifest, and its verification.
 
-Here: pure functions. Elsewhere: data files (writer), the bytes of manifests (manifest), where files are
-published (the caller).
+Here: pure functions. Elsewhere: data files (writer), the bytes of manifests (manifest), publishing files (the
+caller).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lance tables that anybody wrote: a row for each of theirs, fragment after fragment.
+"""Lance tables of any origin as rows: one row per row of the table, fragment after fragment.
 
-Here: `LanceTable`, which pylance opens by its own ways to disks and object stores.
-Elsewhere: which columns Arrow's types become (logloom.io.arrow.columns), tables that say what their columns
-were (reader).
+Here: `LanceTable`, which pylance opens by its own access to disks and object stores.
+Elsewhere: the columns that Arrow's types become (logloom.io.arrow.columns), tables that record the types of
+their columns (reader).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The output `lance`: what stands in a recipe, and how pipelines write, read and assemble its units.
+"""The output `lance`: its options in a recipe, and the writing, reading and assembly of its units.
 
-A unit is one data file. The manifest, which makes a table of the data files of a split, is put together from
-all units without touching payload; in a version's view the data files lie beside it.
+A unit is one data file. The manifest, which makes a table of the data files of a split, is assembled from all
+units without touching payload; a version's view shows it with the data files.
 """
 
 from __future__ import annotations

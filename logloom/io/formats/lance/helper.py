@@ -1,4 +1,4 @@
-"""A process that uses pylance for one that was forked; see logloom.io.formats.lance.pylance.
+"""A helper process that uses pylance for a forked process; see logloom.io.formats.lance.pylance.
 
 Here: `helped`, and the helper: python -m logloom.io.formats.lance.helper.
 """

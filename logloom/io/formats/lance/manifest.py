@@ -1,12 +1,12 @@
-"""The manifest of a Lance table: the one file that says which data files are its rows.
+"""The manifest of a Lance table: the file that lists the table's data files.
 
-Here: `manifest_of` data files, `read_manifest`, and which of a folder's manifests is the newest.
+Here: `manifest_of` data files, `read_manifest`, and finding the newest of a folder's manifests.
 Elsewhere: data files (writer, reader), the format (format). The messages are those of
 https://lance.org/format/table/
 
 pylance writes a manifest with a time, with the random name of the transaction that made it, with that
 transaction, and with metadata in any order. None of it is needed to read the table, and all differ from build
-to build. So manifests are pylance's own, less these, and sorted.
+to build. So manifests are pylance's own without these, and sorted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The package pylance, which is imported on use, its errors, and its use in forked processes.
+"""The package pylance: importing it on use, its errors, and its use in forked processes.
 
-pylance keeps threads, which a forked process lacks: where its parent had used pylance, it crashes or hangs
-there, anywhere, in 3 to 70 of 1 000 processes. So such a process leaves the work to a helper, a process that
-was not forked (logloom.io.formats.lance.helper). What may run there is a function marked by `anywhere`.
+pylance keeps threads, which a forked process lacks: where its parent had used pylance, it crashes or hangs in
+3 to 70 of 1 000 processes. So a forked process leaves the work to a helper, a process that was not forked
+(logloom.io.formats.lance.helper). Functions that may run there are decorated with `anywhere`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Random access to the rows of a data file of a Lance table that logloom wrote.
 
 Here: `LanceReader`.
-Elsewhere: blocks of such files (logloom.io.arrow.reader), tables of others, whose types are learnt
+Elsewhere: blocks of such files (logloom.io.arrow.reader), tables of other tools, whose types are inferred
 (foreign_tables).
 
-A file on this machine's disks is read in place, row by row. pylance opens no file of fsspec's: one that lies
-elsewhere is copied into a temporary file first, whole; those used last stay.
+A file on a local disk is read in place, row by row. pylance opens no file of fsspec's: a remote file is
+copied whole into a temporary file first; the most recent copies are kept.
 """
 
 from __future__ import annotations

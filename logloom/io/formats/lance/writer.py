@@ -1,12 +1,12 @@
 """Writing a partition as one data file of a Lance table.
 
 Here: `LanceWriter`, and the names of data files.
-Elsewhere: what a row is in Arrow (logloom.io.arrow.layout), which rows are written together
+Elsewhere: the Arrow schema of rows (logloom.io.arrow.layout), which rows are written together
 (logloom.io.arrow.writer), the table (manifest).
 
-pylance names data files by chance, writes metadata of a schema in any order, and cuts what it is given into
-pages as it arrives. So names are made here, from log and partition; metadata stand in the manifest alone; and
-rows are given in groups whose bounds depend on rows alone.
+pylance gives data files random names, writes metadata of a schema in any order, and cuts its input into pages
+as it arrives. So names are made here, from log and partition; metadata is in the manifest alone; and rows are
+passed in groups whose bounds depend on rows alone.
 """
 
 from __future__ import annotations
