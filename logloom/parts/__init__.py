@@ -2,8 +2,8 @@
 
 Here: `Part`, which an entry point in `logloom.parts` names; `names` of what is offered, and `load`, which
 imports an object when it is used.
-Elsewhere: the parts of logloom, a module of its name each in this folder; what they offer, in modules and
-folders of that name.
+Elsewhere: the parts of logloom, a module for each in this folder; what they offer, in modules and folders of
+the part's name.
 """
 
 from __future__ import annotations

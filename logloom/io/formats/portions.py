@@ -1,7 +1,7 @@
-"""Units that consist of portions, which units of later versions share.
+"""Portions of units, which units of later versions share.
 
-Here: the `PortionedFormat` protocol, and the `Portion` that its writers are given.
-Elsewhere: the protocol of all formats (interface), where portions lie and who takes them over
+Here: the `PortionedFormat` protocol, and the `Portion` that its writers get.
+Elsewhere: the protocol of all formats (interface), storing and reusing portions
 (logloom.transforms.build.unit_portions).
 """
 

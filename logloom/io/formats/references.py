@@ -1,7 +1,7 @@
-"""Datasets that point into others.
+"""References between datasets: units that point into other datasets.
 
 Here: the protocols `ReferringFormat`, of units that point elsewhere, and `ReferredFormat`, of the others.
-Elsewhere: the protocol of all formats (interface), garbage collection, which asks for both
+Elsewhere: the protocol of all formats (interface), garbage collection, which uses both
 (logloom.pipelines.gc.retention).
 """
 

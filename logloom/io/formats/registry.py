@@ -1,7 +1,7 @@
 """The formats that installed packages offer, by name.
 
-Here: `format_named`, and what of a version says which formats it has.
-Elsewhere: what a format offers (interface), which of them is a plain folder's (foreign).
+Here: `format_named`, and the formats of a version's outputs.
+Elsewhere: the interface of a format (interface), finding the format of a plain folder (foreign).
 """
 
 from __future__ import annotations

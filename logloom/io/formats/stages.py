@@ -2,11 +2,11 @@
 
 Here: `StageWriter` and `StageReader`, which formats subclass; arrays in staged files, written by
 `StageWriter.put` and read by `read_entries`.
-Elsewhere: which files a stage has (`stage.py` in each format's package), assembling them
+Elsewhere: the files of a stage (`stage.py` in each format's package), assembling them
 (logloom.io.formats.assembly).
 
-A staged array is its entries end to end, little-endian, and nothing else, so that any range of entries is one
-request whose place follows from their size.
+A staged array is its concatenated entries, little-endian, without a header, so that any range of entries is
+one request whose offset follows from their size.
 """
 
 from __future__ import annotations

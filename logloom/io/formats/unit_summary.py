@@ -1,6 +1,6 @@
-"""What writers say of a unit on closing it, which its entry keeps.
+"""The summary of a unit that its writer returns on closing, which is kept in the unit's entry.
 
-Here: what all say (`Closed`), and `check_unit`, by which readers hold an entry to what its format says.
+Here: the fields of all formats (`Closed`), and `check_unit`, which validates an entry for a format.
 Elsewhere: writers (logloom.io.formats.interface), entries (logloom.io.catalog.entries).
 """
 

@@ -1,11 +1,10 @@
 """Building a version: the whole job, from a plan to a committed manifest and its view.
 
-Logs are built and datasets are converted alike; where rows come from, the plan and its job know.
-The story: each log is cut into partitions; a worker builds each partition's units for every output; another
-reads them back; a log is finished once all its partitions are; outputs made of many units are assembled, a
-chunk a worker, and read back too; one last step commits. No payload crosses a shuffle, only entries of a few
-KB; where a plan has very many small partitions, some neighbours go together
-(logloom.transforms.build.bundles).
+Builds from logs and conversions of datasets run the same steps; the plan and its job know the source of rows.
+Each log is cut into partitions; a worker builds each partition's units for every output; another reads them
+back; a log is finished once all its partitions are; outputs made of many units are assembled, a chunk per
+worker, and read back too; one last step commits. No payload crosses a shuffle, only entries of a few KB;
+where a plan has very many small partitions, neighbours are bundled (logloom.transforms.build.bundles).
 """
 
 from __future__ import annotations

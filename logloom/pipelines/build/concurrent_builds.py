@@ -1,9 +1,9 @@
-"""A build beside another one of the same version: refused, or it waits.
+"""Concurrent builds of one version: the second one is refused, or waits.
 
-Both would do the same work, and only one commits. A note only informs, so what counts is whether a build is
-known to run: one that was killed holds nobody up for long. That is decided by
+Both would do the same work, and only one commits. A build's note only informs, so what counts is whether the
+build is known to run: one that was killed blocks others only for a short time. That is decided by
 `logloom.pipelines.status.still_running`.
-Elsewhere: what is known of builds (logloom.pipelines.status), the notes that they leave
+Elsewhere: the status of builds (logloom.pipelines.status), the notes that they leave
 (logloom.transforms.build.run_note).
 """
 

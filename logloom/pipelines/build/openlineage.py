@@ -1,7 +1,7 @@
-"""Events of builds for collectors of lineage, as OpenLineage 2-0-2 has them.
+"""Events of builds for collectors of lineage, in the format of OpenLineage 2-0-2.
 
-Here: what the START, COMPLETE and FAIL of a build say, and sending them, to a file or a URL. A collector that
-can't be reached never keeps a build from being made.
+Here: the START, COMPLETE and FAIL events of a build, and sending them to a file or a URL. A collector that
+can't be reached never makes a build fail.
 Elsewhere: lineage of single values (logloom.pipelines.head.why).
 """
 

@@ -1,7 +1,7 @@
-"""Where the time of a build went: steps of all its processes, merged, as a table and for speedscope.
+"""The profile of a build: the recorded steps of all its processes, as a table and for speedscope.
 
-Here: `profiled`, which `logloom build --profile` runs in, `totals_of` and `speedscope`.
-Elsewhere: what is recorded, and how (logloom.io.storage.step_times).
+Here: `profiled`, the context of `logloom build --profile`, `totals_of` and `speedscope`.
+Elsewhere: recording steps (logloom.io.storage.step_times).
 
 The file has speedscope's own format (https://www.speedscope.app/file-format-schema.json), with an evented
 profile for each thread. Workers on other machines, as Dataflow's, can't record into a folder of this one: of

@@ -1,10 +1,10 @@
-"""Progress of a job: what its workers note of it, or else what appears in the root, for people on stderr.
+"""Progress of a job, for people on stderr.
 
-Here: how far a job is (`Meter`), the live line of a terminal and the plain lines elsewhere.
-Elsewhere: the notes themselves (logloom.transforms.build.journal).
+Here: the share of a job that is done (`Meter`), the live line of a terminal and the plain lines elsewhere.
+Elsewhere: the workers' notes (logloom.transforms.build.journal).
 
-Workers that see a disk of this machine's, or the root on a disk of their own, write notes; of those that
-don't, such as Dataflow's, the units that appear in the root are counted.
+Workers that share a disk with this machine write notes; for others, such as Dataflow's, the units that appear
+in the root are counted.
 """
 
 from __future__ import annotations

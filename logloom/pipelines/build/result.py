@@ -1,4 +1,4 @@
-"""What a build gives, and what it does where there is nothing to build; without Beam.
+"""The result of a build, and the steps of a build that need no Beam.
 
 Here: `Built` and `newest`, and what any build does before it starts and after it has committed.
 Elsewhere: running one (logloom.pipelines.build.build).

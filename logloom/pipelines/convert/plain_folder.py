@@ -1,11 +1,11 @@
-"""Conversions to plain folders: nothing but the format's own files, as its original clients open them.
+"""Conversions to plain folders, which contain only the format's own files, as its original clients open them.
 
 Here: copying a version's own files out, and making a plain folder of a finished conversion.
-Elsewhere: the conversion itself (logloom.pipelines.convert.convert), which files a format shows
+Elsewhere: the conversion (logloom.pipelines.convert.convert), which files a format shows
 (logloom.pipelines.view).
 
-A local folder appears by one rename. An object store has no such thing: files appear one by one, so what
-reads them should wait for the command's end.
+A local folder appears by one rename. An object store has no such operation: files appear one by one, so
+readers should wait for the command's end.
 """
 
 from __future__ import annotations

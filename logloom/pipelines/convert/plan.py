@@ -1,6 +1,6 @@
-"""Planning a conversion: what the rows of a source mean for a root, before anything is written.
+"""Planning a conversion: which logs of a source are to be converted into a root, before anything is written.
 
-Here: `ConvertPlan`, and what an earlier conversion left to keep.
+Here: `ConvertPlan`, and which records of an earlier conversion are kept.
 Elsewhere: sources (logloom.pipelines.convert.sources), the job (logloom.transforms.build.conversion), running
 it (logloom.pipelines.build.build).
 """

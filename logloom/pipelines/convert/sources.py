@@ -1,7 +1,7 @@
-"""Where the rows of a conversion come from: a version of logloom, or a foreign dataset.
+"""Sources of a conversion: a version of logloom, or a foreign dataset.
 
 Here: `open_source`, and `VersionSource`, the rows of a version unit by unit.
-Elsewhere: foreign datasets (logloom.io.formats.foreign), what becomes of the rows
+Elsewhere: foreign datasets (logloom.io.formats.foreign), converting the rows
 (logloom.pipelines.convert.convert).
 """
 

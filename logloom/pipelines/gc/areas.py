@@ -1,7 +1,7 @@
-"""Files of a root that no record names: when they expire, and whether they say something of logs.
+"""Areas of a root: files that no record names, when they expire, and whether they name logs.
 
-Here: `AREAS`, where a new kind of such files is registered; gc and purge handle what is in it. Of views
-and intervals of versions, and of unfinished work on a local disk, whole folders are removed
+Here: `AREAS`, where a new kind of such files is registered; gc and purge handle all of them. Views and
+intervals of versions, and unfinished work on a local disk, are removed as whole folders
 (logloom.pipelines.gc.gc).
 Elsewhere: files that records name (logloom.io.catalog.inventory).
 """

@@ -1,12 +1,12 @@
 """Garbage collection: removing what no version of a root needs.
 
-The story: retention says which versions stay; the others are noted as removed, and what only they name goes
-once that note is older than the grace. So readers, builds upon such a version, and tables elsewhere that
-begin to point into it, have the grace to come to an end. What no version ever named goes once it is that old
-itself. Each batch is noted before it is looked at a last time and removed (see
-logloom.io.catalog.removal_notes), entries before files. What logloom didn't write is listed, and left.
-Elsewhere: what versions need (logloom.io.catalog.inventory), which versions stay (retention), removing what
-is old (logloom.pipelines.gc.removal), builds that take over what gc may be about to remove
+The rules of retention choose the versions that stay. The others are noted as removed, and files that only
+they name are removed once that note is older than the grace period: readers, builds upon such a version, and
+tables elsewhere that begin to point into it, have that time to finish. Files that no version ever named are
+removed once they are that old. Each batch is noted before it is checked a last time and removed (see
+logloom.io.catalog.removal_notes), entries before files. Files that logloom didn't write are listed, and left.
+Elsewhere: what versions need (logloom.io.catalog.inventory), which versions stay (retention), removing old
+files (logloom.pipelines.gc.removal), builds that reuse what gc may be about to remove
 (logloom.transforms.build.reuse).
 """
 

@@ -1,7 +1,8 @@
-"""How garbage collection removes files, and counts what it removed; of a dry run, what it would remove.
+"""Removal of files by garbage collection, with counts; a dry run only counts.
 
-Here: `Removal`, and what it tells (`Collected`).
-Elsewhere: which files go (gc), the notes that tell builds of them (logloom.io.catalog.removal_notes).
+Here: `Removal`, and its result (`Collected`).
+Elsewhere: which files to remove (gc), the notes by which builds learn of removals
+(logloom.io.catalog.removal_notes).
 """
 
 from __future__ import annotations

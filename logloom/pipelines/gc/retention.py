@@ -1,7 +1,7 @@
-"""Retention: which versions of a root stay, and what must be there to know what they need.
+"""Retention: which versions of a root stay, and the manifests that garbage collection must be able to read.
 
 Elsewhere: what versions need (logloom.io.catalog.inventory), removing everything else
-(logloom.pipelines.gc.gc), what points into a root (`ReferredFormat` in logloom.io.formats.references).
+(logloom.pipelines.gc.gc), references into a root (`ReferredFormat` in logloom.io.formats.references).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What tells of logs that are erased, and the proof by reading that nothing of it is left in a root.
+"""Traces of erased logs, and the proof, by reading all files of a root, that none is left.
 
-Here: `Traces`, their names and the digests of their files, and `find_left`, which looks through all files.
+Here: `Traces`, the names of logs and the digests of their files, and `find_left`, which searches all files.
 Elsewhere: what is erased, and in which order (logloom.pipelines.purge.purge).
 """
 

@@ -1,16 +1,16 @@
-"""Purging: erasing logs, or some time of logs, from all versions of a root, and proving that nothing is left.
+"""Purging: erasing logs, or time ranges of logs, from all versions, and proving that nothing is left.
 
-The story: tombstones are written first, so that what goes is no hole and no build brings it back. Then go
-the logs' units with their portions, assembled outputs that hold rows of them, views, what was listed and
-indexed of logs, and what builds left in runs/; parts of logs last, since they say which units there were, so
-that an interrupted purge is run again. Roots that point into this one lose their copies, too. Then all files
-are looked through. Manifests and shards stay to the byte: a version still says that it had the log, by its
-log_id and URIs.
+Tombstones are written first, so that missing data is not taken for damage, and no build adds it again. Then
+the purge removes the logs' units with their portions, assembled outputs that contain rows of them, views,
+indexes and listings of logs, and what builds left in runs/. Parts of logs are removed last, since they list
+the units, so that an interrupted purge can be run again. Roots that point into this one lose their copies,
+too. Finally all files are searched. Manifests and shards keep their bytes: a version still records that it
+had the log, by its log_id and URIs.
 
-Of a log of which only some time is erased all units go the same way: rows before and after it may hold
-messages from then. The tombstone says which time; the next build makes the other rows again.
-Elsewhere: tombstones (logloom.io.catalog.tombstones), which time that is (rows), finding what is left
-(proof), what versions need (logloom.io.catalog.inventory).
+If only a time range of a log is erased, all its units are removed in the same way: rows before and after the
+range may use messages from it. The tombstone records the range; the next build makes the other rows again.
+Elsewhere: tombstones (logloom.io.catalog.tombstones), time ranges (rows), finding what is left (proof), what
+versions need (logloom.io.catalog.inventory).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a root has of logs that are to be erased: records, units, assembled outputs, and roots that use them.
+"""Targets of a purge: records, units and assembled outputs of logs to erase, and roots that refer to them.
 
 Here: `Found`; nothing is changed.
-Elsewhere: erasing it (logloom.pipelines.purge.purge), which time of a log goes (rows).
+Elsewhere: erasing it (logloom.pipelines.purge.purge), time ranges of a log (rows).
 """
 
 from __future__ import annotations

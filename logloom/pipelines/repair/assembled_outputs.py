@@ -1,6 +1,6 @@
-"""Repairing what was assembled of many units: its own folder, and portions that versions share.
+"""Repair of assembled outputs: their own folders, and portions that versions share.
 
-Elsewhere: what is damaged, and the order of things (repair), single files and units (units).
+Elsewhere: finding damage, and the order of repairs (repair), single files and units (units).
 """
 
 from __future__ import annotations

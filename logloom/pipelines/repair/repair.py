@@ -1,9 +1,9 @@
-"""Repairing a version: what is damaged or lost is built again, and proven by the digests that were promised.
+"""Repairing a version: building again what is damaged or lost, checked by the recorded digests.
 
-The story: all files of the version are checked; lost parts of logs are put together again; damaged units are
+All files of the version are checked; lost parts of logs are written again from entries; damaged units are
 built again from their logs, by the version's own recipe; outputs are assembled again from their units; views
-that show an old file are given the new one. Nothing is put in place unless its bytes are those of before.
-Needs no Beam: the same functions as in a build, in a pool of processes.
+that show an old file are updated. A file is put in place only if it has the original bytes.
+Needs no Beam: runs the same functions as a build, in a pool of processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Repairing single artifacts of a version: units, files that records of logs name, assembled files.
+"""Repair of single artifacts of a version: units, files that records of logs name, assembled files.
 
-Here: how each is rebuilt; of files that records name the table `REBUILDING`.
-Elsewhere: what is damaged, and the order of things (repair).
+Here: rebuilding each; of files that records name the table `REBUILDING`.
+Elsewhere: finding damage, and the order of repairs (repair).
 """
 
 from __future__ import annotations

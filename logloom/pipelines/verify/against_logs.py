@@ -1,6 +1,6 @@
-"""A version against its logs: which job made it, and whether that job gives the same rows today.
+"""Verification of a version against its logs: the job that made it, and whether it still gives the same rows.
 
-Elsewhere: units against what the manifest says of them (logloom.pipelines.verify.verify).
+Elsewhere: units against the manifest (logloom.pipelines.verify.verify).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a manifest claims, held against the units that it names and against itself; no payload is read.
+"""Claims of a manifest, checked against the units that it names and against itself; no payload is read.
 
 Here: totals, splits, keys, counts and assembled outputs of a version; its manifest's digest.
-Elsewhere: units by their bytes (logloom.transforms.build.unit_checks), all of it together
+Elsewhere: units by their bytes (logloom.transforms.build.unit_checks), all checks together
 (logloom.pipelines.verify.verify).
 """
 

@@ -1,8 +1,8 @@
-"""Verification: proving that a committed version says what its manifest says, and what its logs say.
+"""Verification: proving that a committed version agrees with its manifest, and with its logs.
 
 Here: reading every unit and every assembled dataset back through its own reader, and the view.
-Elsewhere: what needs no payload (claims), deriving rows again (against_logs).
-Needs no Beam: the same functions as in a build, in a pool of processes.
+Elsewhere: checks without payload (claims), deriving rows again (against_logs).
+Needs no Beam: runs the same functions as a build, in a pool of processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Building logs and committing a version: the steps of a pipeline, and how they hang together.
+"""The steps of a pipeline that build logs and commit a version, and how they are connected.
 
-Here: wiring, what is counted, and what workers log.
-Elsewhere: what each step does (logloom.transforms.build.partition, logloom.transforms.build.commit,
+Here: wiring, counters, and workers' log messages.
+Elsewhere: the work of each step (logloom.transforms.build.partition, logloom.transforms.build.commit,
 logloom.transforms.build.assembly.files), whole jobs (logloom.pipelines).
 """
 

@@ -1,4 +1,4 @@
-"""Logs as a source of blocks in anyone's pipeline, and loose rows made into blocks.
+"""Logs as a source of blocks for any pipeline, and grouping of loose rows into blocks.
 
 Here: `ReadFromLogs` and `GroupRows`, wiring only.
 Elsewhere: whole builds, with finished units and a commit (logloom.pipelines.build.build).

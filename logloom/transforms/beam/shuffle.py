@@ -1,9 +1,9 @@
-"""Handing elements to all workers, on every engine.
+"""Distribution of elements to all workers, on every engine.
 
-Flink's optimizer takes what a Reshuffle spread for spread ever after, whatever grew out of it, and drops a
-second Reshuffle that follows with nothing but maps between: the partitions of one log would all be built by
-the worker that planned them. A GroupByKey is never dropped, nor the Reshuffle after it, so the first of two
-in a row is this.
+Flink's optimizer assumes that what a Reshuffle distributed stays distributed, whatever is derived from it,
+and drops a second Reshuffle that follows with nothing but maps between: the partitions of one log would all
+be built by the worker that planned them. A GroupByKey is never dropped, nor the Reshuffle after it, so the
+first of two in a row is this.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Bundles: neighbouring partitions of a log that pass through an engine as one element, as their results do.
+"""Bundles: neighbouring partitions of a log that pass through an engine as one element, as do their results.
 
-An engine keeps objects of its own around each element, up to several kB, which would be most of what very
-many small partitions take. Large partitions, and those of small plans, stay alone.
+An engine keeps objects of its own around each element, up to several kB, which would dominate the memory of
+very many small partitions. Large partitions, and those of small plans, are elements of their own.
 
-Here: how many go together, and their bytes in a shuffle.
-Elsewhere: what a partition and its result are (logloom.transforms.build.partition_results).
+Here: the size of bundles, and their bytes in a shuffle.
+Elsewhere: partitions and their results (logloom.transforms.build.partition_results).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Finishing: a log once all its partitions are done, and a version once all its logs are.
+"""Finishing a log once all its partitions are done, and a version once all its logs are.
 
 Here: the log's reconciled record, and the commit.
-Elsewhere: the way of records to the commit (logloom.transforms.build.outcomes), single partitions
+Elsewhere: how records reach the commit (logloom.transforms.build.outcomes), single partitions
 (logloom.transforms.build.partition), the outputs that are assembled from many units
 (logloom.transforms.build.assembly.files), Beam (logloom.transforms.beam.build).
 """

@@ -1,8 +1,8 @@
-"""Conversions as builds: a job whose rows come from a dataset, part by part, in place of logs.
+"""Conversions as builds: a job whose rows come from a dataset, part by part, instead of logs.
 
-Here: `ConvertJob`, the rows of a part, and what a version says of a log that was converted.
-Elsewhere: the source (logloom.io.rows.sources), planning (logloom.pipelines.convert.plan), all that a
-conversion shares with a build from logs (partition, commit, logloom.transforms.beam.build).
+Here: `ConvertJob`, the rows of a part, and the record of a converted log.
+Elsewhere: the source (logloom.io.rows.sources), planning (logloom.pipelines.convert.plan), the steps that
+conversions share with builds from logs (partition, commit, logloom.transforms.beam.build).
 """
 
 from __future__ import annotations

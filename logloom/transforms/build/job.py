@@ -1,8 +1,8 @@
-"""What every step of a build is told: the job, its logs and partitions, and how units are named.
+"""The job of a build, which every step gets: its logs and partitions, and the names of units.
 
 Here: small picklable values, and identities (digests of all that a unit's bytes depend on): `Job`, `LogJob`.
-Elsewhere: making a job from a recipe (logloom.pipelines.plan.plan), the steps themselves (partition, finish,
-...), jobs whose rows come from a dataset (conversion).
+Elsewhere: making a job from a recipe (logloom.pipelines.plan.plan), the steps (partition, finish, ...), jobs
+whose rows come from a dataset (conversion).
 """
 
 from __future__ import annotations

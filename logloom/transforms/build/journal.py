@@ -1,8 +1,8 @@
-"""What workers note of their work while it goes on: a file for each process, in a folder that all see.
+"""The journal of a build: notes of workers on their progress, a file per process in a shared folder.
 
-Here: writing notes, and reading those that are new. A note that can't be written is left out: no build fails
-for its progress.
-Elsewhere: what people are shown of them (logloom.pipelines.build.progress).
+Here: writing notes, and reading new ones. A note that can't be written is left out: no build fails because of
+its progress.
+Elsewhere: the display of progress (logloom.pipelines.build.progress).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Summaries: logs that workers are the first to open, where there are more new ones than the driver opens.
+"""Summaries of logs that workers open first, where there are more new logs than the driver opens.
 
-    listed: URIs, split  ->  opened: content id, key, held to the plan  ->  partitions
+    listed: URIs, split  ->  opened: content id, key, checked against the plan  ->  partitions
                                         |
                                         what the next plan may remember of it
 
-Logs that the parent version has come here, too, where no listing tells whether they changed and they are
-many: one whose key is that of its record has no partitions.
+Logs of the parent version are included where no listing shows whether they changed and there are many: a log
+whose key is that of its record gets no partitions.
 
 Here: `summarize`, and `remembered`.
-Elsewhere: the logs that the driver opens (logloom.pipelines.plan.logs), the plan that these make
-(logloom.transforms.rows.plan.resolve), how what is remembered comes into the root
+Elsewhere: the logs that the driver opens (logloom.pipelines.plan.logs), the plan made of summaries
+(logloom.transforms.rows.plan.resolve), saving what is remembered in the root
 (logloom.transforms.build.outcomes).
 """
 

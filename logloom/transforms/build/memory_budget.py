@@ -1,9 +1,9 @@
-"""How much of a process's memory rows may take, over all streams of rows in it.
+"""The memory budget of a process for rows, over all streams of rows in it.
 
-An engine may give a process many threads, each with a partition: each alone keeps to its blocks, together
-they wouldn't.
-Here: `MemoryBudget`, and `ROWS`, that of this process.
-Elsewhere: the streams that take of it (logloom.transforms.rows.row_stream,
+An engine may run many threads in a process, each with a partition: each alone stays within its block size,
+together they wouldn't.
+Here: `MemoryBudget`, and `ROWS`, the budget of this process.
+Elsewhere: the streams that reserve memory (logloom.transforms.rows.row_stream,
 logloom.transforms.build.read_back).
 """
 

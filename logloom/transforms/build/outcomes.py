@@ -1,11 +1,11 @@
-"""Outcomes: what became of each log of a build, on the way to the commit in files, however many there are.
+"""Outcomes of a build's logs on their way to the commit, in files, however many there are.
 
     outcomes of logs -> groups of neighbours, each written as shards in runs/<number>/ -> the version's shards
 
-Here: what a pipeline starts from, which comes to workers the same way; grouping, writing, and merging with
-what stays of the parent version. Only names of shards and counts travel, and no step holds more records than
-a few shards.
-Elsewhere: how one log is finished, and the commit (logloom.transforms.build.commit); merging shards
+Here: the input of a pipeline, which reaches workers in the same way; grouping, writing, and merging with the
+parent version's records that stay. Only names of shards and counts are passed on, and no step holds more
+records than a few shards.
+Elsewhere: finishing one log, and the commit (logloom.transforms.build.commit); merging shards
 (logloom.io.catalog.page_merge); Beam (logloom.transforms.beam.build).
 """
 

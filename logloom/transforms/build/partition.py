@@ -1,8 +1,8 @@
-"""One partition: building its units.
+"""Building the units of one partition.
 
 Here: pure functions of a job and a partition; any of them may run twice, or at the same time elsewhere.
 Elsewhere: making and writing rows (logloom.transforms.build.unit_writer), reading units back
-(logloom.transforms.build.read_back), what became of a partition (logloom.transforms.build.partition_results).
+(logloom.transforms.build.read_back), results (logloom.transforms.build.partition_results).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What became of a partition: entries, or failures.
+"""The result of a partition: entries, or failures.
 
-Elsewhere: building one (logloom.transforms.build.partition), what becomes of its log
+Elsewhere: building one (logloom.transforms.build.partition), the outcome of its log
 (logloom.transforms.build.outcomes).
 """
 

@@ -1,15 +1,15 @@
-"""Logs on which workers die: attempts are noted, and later ones run in a process apart.
+"""Quarantine of logs that crash workers: attempts are noted, and later ones run in a separate process.
 
 A log may end the process that builds it: its values need more memory than there is, or a decoder or a
-function of the user's crashes. Engines try such work again and again, and lose a worker each time. So each
-attempt leaves a note in the root, which is gone when it ends in any way but by the death of its process.
-Where one is found whose process or build is known to be gone, the log is a suspect: children do the work,
-one at a time, so that only they die. After a few deaths the log has failed, as one that can't be read has.
-Notes of attempts that may still run, as those of another build at the same time, are left alone.
+function of the user's crashes. Engines retry such work, and lose a worker each time. So each attempt leaves a
+note in the root, which is removed unless its process dies. If a note is found whose process or build is known
+to have ended, the log is a suspect: child processes do the work, one at a time, so that only they die. After
+a few deaths the log has failed, as a log that can't be read. Notes of attempts that may still run, such as
+those of another build at the same time, are left alone.
 
 Here: `build_bundle`, `open_new`, and the child process: python -m logloom.transforms.build.quarantine.
 Elsewhere: building (logloom.transforms.build.partition), logs that are left out
-(logloom.transforms.build.commit), which builds are over (logloom.transforms.build.run_note).
+(logloom.transforms.build.commit), which builds have ended (logloom.transforms.build.run_note).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Finished units, read through their own readers and held against what their entries promise.
+"""Reading finished units back through their own readers, and comparing them with their entries.
 
-Here: `Reading`, `differences`, and `read_back`, which a build does with units that it wrote.
+Here: `Reading`, `differences`, and `read_back`, which a build applies to units that it wrote.
 Elsewhere: building units (logloom.transforms.build.partition), the formats' readers (logloom.io), which units
 were read back before (logloom.transforms.build.read_marks).
 """

@@ -1,8 +1,8 @@
-"""What was read back, so that a build that starts again doesn't read it again.
+"""Marks of what was read back, so that a build that starts again doesn't read it again.
 
-A bundle whose units were read back, and found right, leaves an empty file in runs/, named by the units' files
-and columns: units with other bytes have another name. So does an assembled output, named by its entry.
-Marks are gone once their version is committed.
+A bundle whose units were read back without differences leaves an empty file in runs/, named by the digests of
+the units' files and columns: units with other bytes have another name. So does an assembled output, named by
+its entry. Marks are removed once their version is committed.
 Here: `read_back_bundle`, `units_read_back`, and the marks of assembled outputs.
 Elsewhere: reading one partition's units back (logloom.transforms.build.read_back), or an assembled output
 (logloom.transforms.build.assembly.files).

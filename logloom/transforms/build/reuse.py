@@ -1,10 +1,10 @@
-"""Taking over what lies finished, so that nobody removes it before it is committed.
+"""Reuse of finished units, protecting them from gc until the commit.
 
-What no version names may be garbage that `logloom gc` is about to remove. A build that counts on such a thing
-writes its entry again, so that it is young, and then looks whether all of it is still there; once more, right
-before the commit, at all that was noted as being removed meanwhile (see logloom.io.catalog.removal_notes).
-What the parent version names needs neither.
-Elsewhere: what is wrong with finished units (logloom.transforms.build.unit_checks), removing
+What no version names may be garbage that `logloom gc` is about to remove. A build that reuses such a unit
+writes its entry again, so that it is young, and then checks that all of it still exists; right before the
+commit it checks once more everything that was noted as being removed meanwhile (see
+logloom.io.catalog.removal_notes). What the parent version names needs neither.
+Elsewhere: checks of finished units (logloom.transforms.build.unit_checks), removing
 (logloom.pipelines.gc.gc).
 """
 

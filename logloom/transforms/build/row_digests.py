@@ -1,4 +1,4 @@
-"""What is known of rows as they pass, written or read: the digests of their columns, and statistics.
+"""Digests and statistics of rows as they pass, written or read.
 
 Elsewhere: digests (logloom.digests), statistics (logloom.statistics).
 """

@@ -1,16 +1,15 @@
 """The note that a build leaves in runs/ while its command runs.
 
-A note only informs: nothing but the commit decides which build makes a version, so one that a killed command
-left blocks nobody for long.
-Whether a command runs can be seen of its process on the same machine (`Process.lives`). Of one on another
+A note only informs: nothing but the commit decides which build makes a version, so a note that a killed
+command left doesn't block other builds for long.
+On the same machine, the process shows whether a command runs (`Process.lives`). Of a command on another
 machine or in another container there is only its note, and the clocks of machines differ. So the note is
-watched for a change, by the clock of the process that watches (`Heartbeats`). Where none comes, the note says
-so from then on, and nobody need watch again; a command that runs after all writes over that.
+watched for a change, by the clock of the process that watches (`Heartbeats`). If none comes, this is written
+into the note, and no process needs to watch again; a command that still runs overwrites that.
 
 Here: `RunningNote`, `Announced`, which keeps it up to date, `Heartbeats`, and `is_over`, by which workers
-know that a build is gone.
-Elsewhere: what is known of builds (logloom.pipelines.status), their outcomes
-(logloom.transforms.build.commit).
+find out that a build has ended.
+Elsewhere: the status of builds (logloom.pipelines.status), their outcomes (logloom.transforms.build.commit).
 """
 
 from __future__ import annotations

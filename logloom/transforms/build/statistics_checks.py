@@ -1,7 +1,7 @@
-"""Statistics that units and logs have: what is wrong with them, and counting them again.
+"""Checks of the statistics of units and logs, and counting them again.
 
 Here: the statistics in entries and in the file of a log, against each other and against rows that are read.
-Elsewhere: counting them in a build (logloom.transforms.build.unit_writer), where they lie
+Elsewhere: counting them in a build (logloom.transforms.build.unit_writer), their files
 (logloom.io.catalog.log_statistics).
 """
 

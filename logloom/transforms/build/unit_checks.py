@@ -1,7 +1,7 @@
-"""Finished units: what is wrong with them, and taking the completion mark from those that are damaged.
+"""Checks of finished units, and removal of the completion marks of damaged ones.
 
-A unit that no version names loses its mark, so that it is built again. One that a version names keeps it:
-readers of that version need its entry, and `logloom repair` proves that what it builds again is the same.
+A damaged unit that no version names loses its mark, so that it is built again. One that a version names keeps
+it: readers of that version need its entry, and `logloom repair` proves that what it builds again is the same.
 Elsewhere: entries (logloom.io.catalog.entries), manifests (logloom.io.catalog.manifest), building units
 (logloom.transforms.build.partition).
 """

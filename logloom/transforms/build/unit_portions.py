@@ -1,7 +1,7 @@
-"""Portions: shares of units that outlive a change to the rest of the recipe, such as a table's column groups.
+"""Portions of units, which survive a change to the rest of the recipe, such as a table's column groups.
 
-Here: what a portion's identity is made of, finding those that are finished, and publishing new ones.
-Elsewhere: what they are to formats (logloom.io.formats.portions), building units
+Here: the identity of a portion, finding finished ones, and publishing new ones.
+Elsewhere: portions in formats (logloom.io.formats.portions), building units
 (logloom.transforms.build.partition).
 """
 

@@ -1,8 +1,8 @@
-"""The rows of a partition, made once and written by every output's writer.
+"""Making the rows of a partition once, and passing them to every output's writer.
 
 Here: `Writing`.
-Elsewhere: which units are written, and what becomes of them (logloom.transforms.build.partition), where rows
-come from (logloom.transforms.rows.row_stream, logloom.transforms.build.conversion), the formats' writers
+Elsewhere: which units are written, and publishing them (logloom.transforms.build.partition), the source of
+rows (logloom.transforms.rows.row_stream, logloom.transforms.build.conversion), the formats' writers
 (logloom.io).
 """
 

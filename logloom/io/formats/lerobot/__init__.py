@@ -1,4 +1,4 @@
-"""LeRobot datasets, v3.0: `LeRobotReader` gives the frames of any, `LeRobotOptions` say how one is built."""
+"""LeRobot datasets, v3.0: `LeRobotReader` reads frames as rows, `LeRobotOptions` defines what to build."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""The files of a LeRobot dataset, made from the staged units of a split, and the proof of it.
+"""Assembly of the files of a LeRobot dataset from the staged units of a split, and their verification.
 
 Here: pure functions; each file is made from the ranges of units that it needs, by one worker, in any order.
-Elsewhere: which files and ranges (plan), staged units (stage), bytes of files (files), where files are
-published (the caller).
+Elsewhere: which files and ranges (plan), staged units (stage), bytes of files (files), publishing files (the
+caller).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The files of meta/episodes: a row for each episode, with its statistics.
 
 Here: which episodes a file has, and its bytes.
-Elsewhere: where episodes begin and end (episodes), their statistics (statistics), who reads what these are
-made of (assemble).
+Elsewhere: where episodes begin and end (episodes), their statistics (statistics), reading the units that they
+are made from (assemble).
 """
 
 from __future__ import annotations

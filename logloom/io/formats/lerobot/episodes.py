@@ -1,16 +1,16 @@
-"""Where episodes begin and end, and which files hold them.
+"""Episodes: where they begin and end, and which files contain them.
 
 Here: pure functions: rows of a unit into segments, segments of all units into episodes, episodes into files.
-Elsewhere: what segments are told by (stage), what becomes of episodes (plan).
+Elsewhere: recording segments (stage), the plan made of episodes (plan).
 
     rows      . . . . .   . . . . . . . .        a gap, and bytes or rows by which a segment is full
     segments |---------| |-----|---------|       of a unit
     episodes |---------| |------------------…    go on in the log's next unit
 
-Where single rows are split, an episode has rows of one split, and episodes lie split by split, by name; each
+Where single rows are split, an episode has rows of one split, and episodes are ordered by split name; each
 split begins files of its own. An episode is cut only between segments, so that it fits a file, and lasts at
-most half an hour: LeRobot keeps the time of a frame in 32 bits, which hold 0.1 ms up to 2048 s, and refuses
-frames that lie further off.
+most half an hour: LeRobot keeps the time of a frame in 32 bits, which resolve 0.1 ms up to 2048 s, and
+refuses frames with a larger error.
 """
 
 from __future__ import annotations

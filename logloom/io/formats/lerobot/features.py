@@ -1,11 +1,10 @@
-"""Features of a LeRobot dataset, and how columns fill them.
+"""Features of a LeRobot dataset, and the mapping of columns to them.
 
-Here: `Feature`, `FeatureMapping`, and what meta/info.json says of features.
-Elsewhere: options (options), files (files), datasets of others (reader).
+Here: `Feature`, `FeatureMapping`, and the features in meta/info.json.
+Elsewhere: options (options), files (files), reading any LeRobot dataset (reader).
 
-A feature is a vector of numbers, or an image. Numbers of several columns stand one after the other, in the
-type that numpy has for all of them. LeRobot has no missing values, so a row lacks none, and all numbers are
-finite.
+A feature is a vector of numbers, or an image. Numbers of several columns are concatenated, in numpy's common
+type of them. LeRobot has no missing values, so no row may lack one, and all numbers are finite.
 """
 
 from __future__ import annotations

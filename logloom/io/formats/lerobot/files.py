@@ -1,10 +1,10 @@
-"""The files of a LeRobot dataset, v3.0: their names and bytes, from what is known of episodes.
+"""The files of a LeRobot dataset, v3.0: their names, and their bytes from the description of episodes.
 
 Here: pure functions to bytes.
 Elsewhere: which rows a file has (episodes, assemble), the files of meta/episodes (episode_tables), reading
 them (reader).
 
-    meta/info.json                                        features, fps, how many there are, where files lie
+    meta/info.json                                        features, fps, totals, templates of file names
     meta/stats.json                                       statistics of features
     meta/tasks.parquet                                    texts of tasks, by their number
     meta/episodes/chunk-000/file-000.parquet              a row for each episode

@@ -1,4 +1,4 @@
-"""LeRobot as a dataset format of the pipelines: units are staged, then assembled into one dataset a split."""
+"""LeRobot as a dataset format of the pipelines: units are staged, then assembled to one dataset a split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a LeRobot dataset says of itself, whoever wrote it.
+"""The metadata of a LeRobot dataset, written by logloom or by another tool.
 
 Here: `read_info`, `read_tasks`, `read_episodes`.
 Elsewhere: writing these files (files), the frames (reader).

@@ -1,7 +1,7 @@
-"""What a recipe may say under `outputs.lerobot`.
+"""Options of a recipe under `outputs.lerobot`.
 
 Here: `LeRobotOptions`.
-Elsewhere: which columns fill which features (features), where episodes end (episodes).
+Elsewhere: mapping columns to features (features), where episodes end (episodes).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The plan of a LeRobot dataset: which files it has, and the ranges of staged units that each is made of.
 
-Here: `plan_assembly`, which reads nothing, and the tasks that it gives, one a file.
+Here: `plan_assembly`, which reads nothing, and the tasks that it returns, one per file.
 Elsewhere: making the files (assemble), staged units (stage), which episodes a file has (episodes).
 """
 

@@ -1,9 +1,9 @@
-"""`LeRobotReader`: the frames of a LeRobot dataset as rows, whoever wrote it.
+"""`LeRobotReader`: the frames of any LeRobot dataset as rows.
 
-Elsewhere: what the dataset says of itself (metadata), writing one (assemble).
+Elsewhere: the metadata of the dataset (metadata), writing one (assemble).
 
-Rows of a dataset of ours have the log_id and the timestamp that they were built with. Of another, each
-episode is a log, called by its number in nine digits, and its first frame is at 0 ns.
+Rows of a dataset that logloom wrote have the log_id and the timestamp that they were built with. In other
+datasets each episode is a log, named by its number in nine digits, and its first frame is at 0 ns.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""One partition's share of a LeRobot dataset, staged for assembly: its writer and its reader.
+"""Staging of a partition for a LeRobot dataset: the writer and the reader of a staged unit.
 
 A staged unit is these files, little-endian:
 
     rows         a packed structure for each row: timestamp, number of the task, numbers of the features
     sizes        (rows, images) u4: bytes of each image, or of each frame's packet of video
-    images.0     image files end to end, for each feature that is one; or of each run, as video:
+    images.0     concatenated image files, for each feature that is an image; or of each run, as video:
     video.0.1    an MP4 file of the rows of a run, between two gaps
     keys         (rows, images) u1: which packets are keyframes
     statistics   of the numbers of all rows; see `NumberStatistics`
     pixels       (segments, images, 3, 256) i8: how often each value occurs in each channel
 
 Here: `LeRobotStageWriter`, `LeRobotStageReader`.
-Elsewhere: how rows become features (features), ranges of the files (staged_rows), how units become one
+Elsewhere: mapping rows to features (features), ranges of the files (staged_rows), assembly of units to one
 dataset (assemble).
 """
 

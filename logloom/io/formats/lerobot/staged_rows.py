@@ -1,6 +1,6 @@
-"""The files of a staged unit of a LeRobot dataset, by ranges of its rows.
+"""Ranges of rows in the files of a staged unit of a LeRobot dataset.
 
-Elsewhere: writing them, and what stands in each (stage).
+Elsewhere: writing these files, and their content (stage).
 """
 
 from __future__ import annotations

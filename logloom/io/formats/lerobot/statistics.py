@@ -1,9 +1,10 @@
 """Exact statistics of features, from units to meta/stats.json.
 
-Here: `NumberStatistics` and `PixelStatistics`, which rows are fed to, and `stats_json`.
+Here: `NumberStatistics` and `PixelStatistics`, which accumulate rows, and `stats_json`.
 Elsewhere: exact sums and quantiles (logloom.statistics).
 
-Of numbers each element has a lane of its own. Of images all pixels count, by channel, as numbers from 0 to 1.
+Each element of a vector of numbers has statistics of its own. Of images all pixels count, by channel, as
+numbers from 0 to 1.
 """
 
 from __future__ import annotations

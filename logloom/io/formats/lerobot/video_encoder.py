@@ -1,10 +1,10 @@
-"""Video of one camera: pictures encoded as they come, packets of a log copied, and packets joined.
+"""Video of one camera: encoding pictures as they come, copying the packets of a log, joining packets.
 
 Here: `RunEncoder`, `RunCopier`, `RunPackets`, `joined`, and `encoder_digest`.
 Elsewhere: options (options), pictures of videos (video_reader).
 
 Frames without a gap between them are a run, and each run is an MP4 file of its own: it begins with a
-keyframe, and its packets lie end to end, the n-th being the n-th frame. Encoders run in one thread, and no
+keyframe, and its packets are contiguous, the n-th being the n-th frame. Encoders run in one thread, and no
 frame is shown later than one that follows it; so equal pictures give equal bytes.
 """
 

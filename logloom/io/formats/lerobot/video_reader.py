@@ -1,4 +1,4 @@
-"""Pictures of a video at random: decoded from the keyframe before each.
+"""Random access to the pictures of a video, decoded from the keyframe before each.
 
 Here: `VideoFile`.
 Elsewhere: which frame of which file a row is (reader), writing videos (video_encoder).

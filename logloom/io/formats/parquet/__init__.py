@@ -1,4 +1,4 @@
-"""Plain Parquet files, a row of a dataset in each of theirs: `ParquetWriter` and `ParquetReader`."""
+"""Plain Parquet files with a row for each row of a dataset: `ParquetWriter` and `ParquetReader`."""
 
 from logloom.io.formats.parquet.reader import ParquetReader
 from logloom.io.formats.parquet.writer import ParquetWriter

@@ -1,8 +1,8 @@
-"""Parquet files that anybody wrote: a row for each of theirs; a folder's files by name, one after the other.
+"""Parquet files of any origin as rows: one row per row of a file, a folder's files in name order.
 
-Here: `ParquetFiles`, and `open_parquet`, by which every Parquet file of a dataset is opened.
-Elsewhere: which columns Arrow's types become (logloom.io.arrow.columns), files that say what their columns
-were (reader).
+Here: `ParquetFiles`, and `open_parquet`, which opens every Parquet file of a dataset.
+Elsewhere: the columns that Arrow's types become (logloom.io.arrow.columns), files that record the types of
+their columns (reader).
 """
 
 from __future__ import annotations

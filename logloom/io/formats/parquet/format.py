@@ -1,4 +1,4 @@
-"""The output `parquet`: what stands in a recipe, and how pipelines write and read its units.
+"""The output `parquet`: its options in a recipe, and the writing and reading of its units.
 
 A unit is `rows.parquet`; in a version's view files are numbered 000000.parquet, 000001.parquet, …
 """

@@ -1,10 +1,10 @@
-"""Random access to the rows of a Parquet file that says what its columns were.
+"""Random access to the rows of a Parquet file that records the types of its columns.
 
 Here: `ParquetReader`.
-Elsewhere: blocks of such files (logloom.io.arrow.reader), other Parquet files, whose types are learnt
-(foreign_files), Arrow and values (logloom.io.arrow.layout).
+Elsewhere: blocks of such files (logloom.io.arrow.reader), other Parquet files, whose types are inferred
+(foreign_files), conversion between Arrow and values (logloom.io.arrow.layout).
 
-A row group is the least that is read of a column. Those used last stay in memory, as values.
+A row group is the least that is read of a column. The most recent ones stay in memory, as values.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Writing a partition as one Parquet file.
 
-Here: `ParquetWriter`, and what is chosen for each column.
-Elsewhere: what a row is in Arrow (logloom.io.arrow.layout), which rows a row group has
+Here: `ParquetWriter`, and the encoding of each column.
+Elsewhere: the Arrow schema of rows (logloom.io.arrow.layout), which rows a row group has
 (logloom.io.arrow.writer).
 
 Values are compressed by zstd, images stored as they are. Pages have checksums, and an index for readers that
-look for rows by their values.
+filter rows by their values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables in Beam: `ReadFromTable` and `WriteToTable`, whose elements are blocks.
 
-Elsewhere: what they do (logloom.io.beam).
+Elsewhere: the implementation that formats share (logloom.io.beam).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Here: `BlobWriter`, which stores each distinct chunk once, and the codecs of com
 Elsewhere: reading ranges of blobs (logloom.io.formats.table.read.range_reader), the index that points into
 them (logloom.io.formats.table.index.index).
 
-A blob is chunks laid end to end and nothing else, in row order of their first use. What is hashed is what is
-stored. A compressed chunk is the u64 size of the chunk, then one lz4 block or zstd frame.
+A blob is concatenated chunks without a header, in row order of their first use. Hashes are of the stored
+bytes. A compressed chunk is the u64 size of the chunk, then one lz4 block or zstd frame.
 """
 
 from __future__ import annotations

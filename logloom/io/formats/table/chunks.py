@@ -1,13 +1,12 @@
-"""Chunks: one row of one column group as bytes, and back.
+"""Chunks: encoding and decoding one row of one column group.
 
 Here: `Layout`, which encodes the rows of a block and decodes a chunk into views of its buffer.
-Elsewhere: which columns form a group (logloom.io.formats.table.groups), where chunks lie
+Elsewhere: which columns form a group (logloom.io.formats.table.groups), files of chunks
 (logloom.io.formats.table.blobs).
 
-A chunk holds the group's columns in schema order, each starting at a multiple of 8 bytes: little-endian
-values in C order, as they lie in memory. Ragged, bytes and string columns are preceded by their leading
-lengths, one u64 each. A chunk is padded with zeros to a multiple of 8, so that chunks laid end to end stay
-aligned.
+A chunk contains the group's columns in schema order, each starting at a multiple of 8 bytes: little-endian
+values in C order, as in memory. Ragged, bytes and string columns are preceded by their leading lengths, one
+u64 each. A chunk is padded with zeros to a multiple of 8, so that concatenated chunks stay aligned.
 """
 
 from __future__ import annotations

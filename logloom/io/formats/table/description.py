@@ -1,4 +1,4 @@
-"""What a table says of itself: the file table.json, written last.
+"""The description of a table: the file table.json, written last.
 
 Here: `Description`, its JSON, and the names of files and columns in a table.
 Elsewhere: the rows' index (logloom.io.formats.table.index.index), the payload
@@ -9,9 +9,9 @@ Elsewhere: the rows' index (logloom.io.formats.table.index.index), the payload
       index/<log>.parquet           the log's rows: user columns, and service columns that point into blobs
       parts/<part>/<group>.blob     the chunks of a part's rows, in row order
 
-Service columns are called `__<n>.<what>`. In a file n is 0; merging tables counts on. For each group there
-are `__0.<group>.blob` (path), `.offset` and `.length` (bytes), in files also `.hash`; `__0.row` is the row's
-number within its log. In memory `__0.log` is the URI of the log's index file.
+Service columns are named `__<n>.<what>`. In a file n is 0; merging tables numbers them on. For each group
+there are `__0.<group>.blob` (path), `.offset` and `.length` (bytes), in files also `.hash`; `__0.row` is the
+row's number within its log. In memory `__0.log` is the URI of the log's index file.
 """
 
 from __future__ import annotations

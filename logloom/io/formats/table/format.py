@@ -1,8 +1,8 @@
-"""The output `table`: what stands in a recipe, and how pipelines write, read and assemble its units.
+"""The output `table`: its options in a recipe, and the writing, reading and assembly of its units.
 
-A partition is a unit that holds its blobs; the logs' index files and table.json are assembled from all units
-of a split, without touching payload. In a version's view the blobs lie beside the index, where `write_table`
-lays them too.
+A unit contains the blobs of a partition; the logs' index files and table.json are assembled from all units of
+a split, without touching payload. A version's view shows the blobs with the index, in the layout of
+`write_table`.
 """
 
 from __future__ import annotations

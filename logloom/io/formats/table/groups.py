@@ -1,7 +1,7 @@
 """Column groups: which columns of a table are stored together.
 
 Here: the default groups, the groups a caller names, and the cheapest cover of columns by groups.
-Elsewhere: how a group's columns lie in a chunk (logloom.io.formats.table.chunks).
+Elsewhere: the layout of a group's columns in a chunk (logloom.io.formats.table.chunks).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Chunks that other tables hold already.
+"""References to chunks that other tables already contain.
 
-Here: `References`, which finds them by hash, and the note that a referenced table is in use.
+Here: `References`, which finds them by hash, and the note that marks a referenced table as in use.
 Elsewhere: leaving them out of blobs (logloom.io.formats.table.blobs).
 """
 

@@ -1,7 +1,7 @@
-"""Tables elsewhere that point into the units of a root, or into its views.
+"""Referrers: tables elsewhere that point into the units of a root, or into its views.
 
-Here: finding the notes that they leave, and what they need.
-Elsewhere: who asks for it (`ReferredFormat` in logloom.io.formats.references), leaving notes (references).
+Here: finding the notes that they leave, and the files that they need.
+Elsewhere: the callers (`ReferredFormat` in logloom.io.formats.references), leaving notes (references).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of a table: one that stands by itself, or a version's on a local disk."""
+"""Rows of a table: of a table outside any version, or of a version's table on a local disk."""
 
 from __future__ import annotations
 

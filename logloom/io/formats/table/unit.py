@@ -1,13 +1,13 @@
-"""One part of a table that a pipeline builds, before the table is put together: a unit.
+"""A unit of the output `table`: one part of a table that a pipeline builds, before assembly.
 
-Here: `UnitWriter`, and `unit_reader`, which gives a `BlockReader`.
+Here: `UnitWriter`, and `unit_reader`, which returns a `BlockReader`.
 Elsewhere: a part's files (logloom.io.formats.table.write.part_writer), their names
 (logloom.io.formats.table.description), the format (logloom.io.formats.table.format).
 
 A unit is rows.parquet and `<part>!<group>.blob` for each group; in the table the latter are
 `parts/<part>/<group>.blob`, so that a part's name depends on its log and span alone. Where units of several
-versions share their groups, a group's blob lies in a folder beside the unit's, with places.parquet, which
-tells later units where its chunks lie.
+versions share their groups, a group's blob is in a folder next to the unit's, with places.parquet, from which
+later units learn where its chunks are.
 """
 
 from __future__ import annotations

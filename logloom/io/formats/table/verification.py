@@ -1,4 +1,4 @@
-"""Verifying a table: is every chunk that the index promises there, whole and unchanged?
+"""Verification of a table: whether every chunk that the index names exists and is unchanged.
 
 Here: `verify`.
 Elsewhere: comparing a dataset with its logs (logloom.pipelines).

@@ -1,10 +1,10 @@
-"""Tables that stand in versions of a dataset: told by the manifest, whether or not the version has a view.
+"""Tables in versions of a dataset, found by the manifest, whether or not the version has a view.
 
-Here: `open_table`, which finds the table that a URI means, and `VersionFiles`: where its files lie.
-Elsewhere: what a table says of itself (logloom.io.formats.table.description), views (logloom.pipelines.view).
+Here: `open_table`, which finds the table of a URI, and `VersionFiles`, which locates its files.
+Elsewhere: the description of a table (logloom.io.formats.table.description), views (logloom.pipelines.view).
 
-A view lays a table's files into one folder, `<root>/v00000007/table/<split>`. Without one, as on an object
-store, they lie where they were built, and the same URI means the same table.
+A view links a table's files into one folder, `<root>/v00000007/table/<split>`. Without one, as on an object
+store, they stay where they were built, and the same URI means the same table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Filters on the index: what `read_index(where=...)` takes.
+"""Filters on the index of a table: the argument `where` of `read_index`.
 
 Here: which columns of an index a filter may name, and evaluation over Arrow columns.
-Elsewhere: the language (logloom.query.where), which rows of a file are read for it
+Elsewhere: the language (logloom.query.where), reading the rows of a file that pass
 (logloom.io.formats.table.index.index).
 """
 

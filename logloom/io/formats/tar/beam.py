@@ -1,6 +1,6 @@
 """Tar shards in Beam: `ReadFromTar` and `WriteToTar`, whose elements are blocks.
 
-Elsewhere: what they do (logloom.io.beam). The other modules here do without Beam.
+Elsewhere: the implementation that formats share (logloom.io.beam). The other modules here don't import Beam.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Compressed shards, unpacked for random access.
+"""Decompression of shards for random access.
 
 Here: `unpacked`, the source of a shard that may be compressed.
-Elsewhere: decompressing (stream), what lies in the archive (index).
+Elsewhere: decompressing a stream (stream), the members of the archive (index).
 
-No compression gives rows at random, so a shard is unpacked when its first row is asked for: into a folder of
-this user's in the temporary one (TMPDIR), under a name that follows from the shard and its state, so that all
-worker processes read one copy. The process that made it removes it at its end.
+No compression allows random access, so a shard is unpacked when its first row is read: into a folder of this
+user's in the temporary one (TMPDIR), under a name that follows from the shard and its state, so that all
+worker processes read one copy. The process that made it removes it when it ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tar member headers: 512-byte blocks made for many rows at once, and read one by one.
+"""Tar member headers: 512-byte blocks made for many rows at once, and parsed one by one.
 
 Here: `HeaderTemplate` (the headers of one member of every sample) and `parse_header`, `parse_pax`.
-Elsewhere: walking over an archive (logloom.io.formats.tar.members), what members hold
+Elsewhere: walking over an archive (logloom.io.formats.tar.members), the content of members
 (logloom.io.formats.tar.samples).
 Headers are USTAR: mode 644, owner, group and time 0. A name that USTAR can't hold, because it is too long or
 not ASCII, gets a PAX header in front.

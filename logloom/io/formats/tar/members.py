@@ -1,10 +1,10 @@
-"""Walking over the members of a tar archive, and grouping them into samples.
+"""Members of a tar archive: walking over them, and grouping them into samples.
 
-Here: `walk` and `group`, the same for an archive that is indexed and one that streams by; all their checks.
-Elsewhere: headers themselves (headers), random access (index, reader), streams (stream).
-Members are plain files; folders are passed over; links, devices and sparse files are refused, and so are
-names that lead out of a folder. Samples are what the webdataset package makes of an archive: members with
-equal names up to the first dot after the last slash; files without a dot and `__names__` belong to none.
+Here: `walk` and `group`, the same for an archive that is indexed and one that is streamed; all their checks.
+Elsewhere: headers (headers), random access (index, reader), streams (stream).
+Members are plain files; folders are skipped; links, devices and sparse files are refused, and so are names
+that lead out of a folder. Samples are grouped as by the webdataset package: members with equal names up to
+the first dot after the last slash; files without a dot and `__names__` belong to none.
 """
 
 from __future__ import annotations

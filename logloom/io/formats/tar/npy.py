@@ -1,6 +1,6 @@
-"""The .npy format: an array's header made without a file, and arrays read as views.
+"""The .npy format: making an array's header without a file, and reading arrays as views.
 
-Here: format 1.0 headers in one fixed form, and reading any version that numpy writes, pickles aside.
+Here: format 1.0 headers in one fixed form, and reading any version that numpy writes, without pickles.
 """
 
 from __future__ import annotations

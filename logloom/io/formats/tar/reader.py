@@ -1,8 +1,8 @@
-"""Random access to the rows of tar shards; nothing is unpacked.
+"""Random access to the rows of tar shards, without unpacking them.
 
 Here: `TarReader`.
-Elsewhere: where members lie (index), reading bytes (logloom.io.storage.files), bytes to values (samples),
-streams (stream).
+Elsewhere: the offsets of members (index), reading bytes (logloom.io.storage.files), decoding values
+(samples), streams (stream).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The small values of a sample as one line of JSON, and back without losing a bit.
+"""The small values of a sample as one line of JSON, without loss.
 
 Here: `write_meta`, `parse_meta` and `read_column` for scalars and strings of many rows, and `own_meta`, which
 needs no schema.
 Elsewhere: which columns these are (logloom.io.formats.tar.samples).
 Floats that aren't finite are NaN, Infinity and -Infinity, as Python's json module writes and reads them. What
-JSON doesn't tell stands under the key `meta`, which no column is called: {"dtypes": {"speed": "float32"},
+JSON can't express is under the key `meta`, which is no column's name: {"dtypes": {"speed": "float32"},
 "nan": {"speed": "ffc00001"}}, the types that aren't bool, int64 or float64, and the bits of a NaN that isn't
 numpy's own, in hex, most significant first. Bytes of a string that are no UTF-8 are escaped as lone
 surrogates, as Python's surrogateescape does.

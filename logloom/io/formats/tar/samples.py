@@ -1,10 +1,10 @@
-"""What a sample is made of: which member holds which column, under what name, in what form.
+"""Samples: which member holds which column, under what name, in what form.
 
-Here: `Member`, `members_of`, the rules for sample keys, and values turned into members' bytes and back.
-Elsewhere: the tar around them (headers, writer, index), one row's small values (sample_json).
+Here: `Member`, `members_of`, the rules for sample keys, and encoding and decoding of members.
+Elsewhere: the archive (headers, writer, index), the small values of a row (sample_json).
 A row is the sample `<log_id>/<timestamp>`; its members are `<key>.<column>.<ext>`, sorted, and
 `<key>.meta.json` with log_id, timestamp, scalars, strings, ages and availabilities. Arrays are .npy; bytes
-are kept as they are. Which of these a column becomes follows from its declared type alone.
+are kept as they are. The form of a column follows from its declared type alone.
 """
 
 from __future__ import annotations

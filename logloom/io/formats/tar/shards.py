@@ -1,8 +1,8 @@
-"""Samples of tar shards that stand by themselves.
+"""Samples of tar shards that are opened without a schema.
 
-Others' are bytes by suffix, as the webdataset package gives them; those that logloom wrote are rows, as far
-as shards tell without their schema: whole numbers in meta.json are int64, floats are float64. Conversions,
-which need types, take the samples of both as `RawRows`.
+Shards of other tools give bytes by suffix, as the webdataset package does; those that logloom wrote give
+rows, with the types that shards record: integers in meta.json are int64, floats are float64. Conversions,
+which need types, read the samples of both as `RawRows`.
 Elsewhere: the columns that members become then (webdataset).
 """
 

@@ -1,8 +1,8 @@
-"""Samples of a tar archive that streams by: from a pipe, a compressed file, an object store.
+"""Streaming the samples of a tar archive: from a pipe, a compressed file, an object store.
 
 Here: opening and decompressing streams, `compression_of`, and `stream_samples`.
 Elsewhere: the walk and its checks (members), random access (reader), the pipeline (logloom.datasets.tar).
-No `File` (logloom.io.storage.files): ranges are what a pipe and a compressed file don't give.
+Streams are no `File` (logloom.io.storage.files): a pipe and a compressed file can't give ranges.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Samples of tar shards in the WebDataset convention as rows of columns, for conversions.
 
-Here: which columns members become. `left.jpg` is column `left` (`left.jpg` where there is a left.json too);
-`__key__` is column `key`, and a member of this name `key_`. Arrays (.npy), text (.txt, .json) and class
-numbers (.cls) are what they say; all others stay bytes. In shards that logloom wrote, meta.json says log,
-time and small values.
+Here: the column that each member becomes. `left.jpg` is column `left` (`left.jpg` where there is a left.json
+too); `__key__` is column `key`, and a member of this name `key_`. Arrays (.npy), text (.txt, .json) and class
+numbers (.cls) are decoded; all others stay bytes. In shards that logloom wrote, meta.json contains log, time
+and small values.
 Elsewhere: reading archives, and refusing hostile ones (stream), samples (shards).
 """
 

@@ -1,7 +1,7 @@
 """Writing a partition as one tar shard.
 
-Here: `TarWriter`: rows to bytes on disk, large values passed on from where they lie.
-Elsewhere: what a sample is made of (samples), how headers look (headers).
+Here: `TarWriter`, which writes large values without copying them.
+Elsewhere: the members of a sample (samples), headers (headers).
 """
 
 from __future__ import annotations

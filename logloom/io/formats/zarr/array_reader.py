@@ -1,7 +1,7 @@
 """Reading the entries of one array, chunk by chunk.
 
 Here: `ArrayReader`.
-Elsewhere: what chunks look like (layout, shards), which of them are needed (logloom.io.formats.chunk_files),
+Elsewhere: the format of chunks (layout, shards), which of them are needed (logloom.io.formats.chunk_files),
 columns made of arrays (reader).
 """
 

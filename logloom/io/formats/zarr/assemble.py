@@ -1,10 +1,10 @@
-"""One zarr dataset from the staged units of a split: its plan, its files, and the proof of it.
+"""Assembly of the zarr dataset of a split from staged units: its plan, its files, and their verification.
 
 Here: pure functions; each file is made from the ranges of units it needs, by one worker, in any order.
-Elsewhere: staged units (stage), bytes of files (shards), where files are published (the caller).
+Elsewhere: staged units (stage), bytes of files (shards), publishing files (the caller).
 
 A log is the group `<log_id>`. Metadata is consolidated for each log, and for the whole tree while that has at
-most `MAX_TREE_ARRAYS` arrays: beyond that a reader of one log would read that of thousands.
+most `MAX_TREE_ARRAYS` arrays: beyond that a reader of one log would read the metadata of thousands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Values of arrays that others wrote as columns, by the attributes of the CF conventions, as xarray has them.
+"""Decoding of foreign zarr arrays by the attributes of the CF conventions, as xarray does.
 
-Here: `decoding_of`, what becomes of an array's values, and `column_of`, decoded values as a column.
+Here: `decoding_of`, which chooses how to decode an array's values, and `column_of`, which makes a column of
+decoded values.
 Elsewhere: the arrays (foreign_source).
 
 Values that are `_FillValue` or `missing_value` become NaN, and packed ones are multiplied and shifted by

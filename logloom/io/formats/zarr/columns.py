@@ -1,10 +1,10 @@
-"""Which arrays hold which columns, and values turned into arrays and back.
+"""Columns as zarr arrays: the arrays of each column, and conversion of values to arrays and back.
 
 Here: `LogArray`, `arrays_of` a schema, `array_values`, and `read_columns` from anything that reads arrays.
-Elsewhere: how arrays are cut into files (layout), bytes (shards).
+Elsewhere: cutting arrays into files (layout), bytes (shards).
 
 A column of fixed shape is one array, a structured one an array for each field (`c.x`, `c.pose.id`). A ragged
-column is its values end to end and `c.offsets` (N + 1), where each row starts; with more than one ragged
+column is its concatenated values and `c.offsets` (N + 1), where each row starts; with more than one ragged
 axis also `c.shapes` (N, axes). bytes and strings are ragged uint8.
 """
 

@@ -1,7 +1,8 @@
-"""Zarr groups that others wrote, such as xarray: arrays whose first axis is the rows.
+"""Foreign zarr groups, written by xarray or another tool: arrays whose first axis is the rows.
 
-Here: `find_groups`, and `along_rows`, which tells rows from what else lies in a group; `dimensions_of`.
-Elsewhere: our own datasets (reader).
+Here: `find_groups`, and `along_rows`, which separates arrays of rows from other arrays of a group;
+`dimensions_of`.
+Elsewhere: datasets that logloom wrote (reader).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Rows of zarr groups that others wrote: of arrays along one axis, or of groups of such.
+"""Rows of foreign zarr groups: of arrays along one axis, or of groups of such arrays.
 
-Training takes entries as they lie in the arrays; conversions, which need types, take them as `RawRows`.
-Elsewhere: our own datasets (reader), which arrays hold rows (foreign_groups), the columns that values become
-(cf_conventions).
+Training reads entries as they are stored; conversions, which need types, read them as `RawRows`.
+Elsewhere: datasets that logloom wrote (reader), which arrays hold rows (foreign_groups), the columns that
+values become (cf_conventions).
 """
 
 from __future__ import annotations

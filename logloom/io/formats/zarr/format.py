@@ -1,4 +1,4 @@
-"""Zarr as a dataset format of the pipelines: units are staged, then assembled into one dataset a split."""
+"""Zarr as a dataset format of the pipelines: units are staged, then assembled into one dataset per split."""
 
 from __future__ import annotations
 

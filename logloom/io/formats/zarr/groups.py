@@ -1,6 +1,6 @@
-"""Groups and attributes: what stands in the metadata beside the layout of arrays.
+"""Groups and attributes of a zarr dataset: its metadata besides the layout of arrays.
 
-Here: the metadata files of a dataset, written, and the attributes that our reader reads again.
+Here: writing the metadata files of a dataset, and the attributes that the reader needs.
 Elsewhere: arrays (layout), files with rows (assemble).
 """
 

@@ -1,10 +1,10 @@
-"""How an array is cut into chunks and files, and the JSON that says so: zarr formats 3 and 2.
+"""The layout of an array in chunks and files, and its metadata in JSON: zarr formats 3 and 2.
 
 Here: `ArrayLayout`, its metadata written and read, and the metadata of groups.
 Elsewhere: the bytes of chunks and files (shards), which arrays there are (columns).
 
 In format 3 a file is a shard: chunks one after the other, each closed by its CRC32C, and an index of their
-places at the end. In format 2 a file is a chunk. Arrays are cut along their first axis only.
+offsets at the end. In format 2 a file is a chunk. Arrays are cut along their first axis only.
 """
 
 from __future__ import annotations

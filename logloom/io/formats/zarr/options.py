@@ -1,4 +1,4 @@
-"""What a recipe may say under `outputs.zarr`."""
+"""Options of a recipe under `outputs.zarr`."""
 
 from __future__ import annotations
 

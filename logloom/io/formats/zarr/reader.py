@@ -1,7 +1,7 @@
 """Reading zarr datasets that logloom wrote: rows, blocks and batches, and never a fill value for lost data.
 
 Here: `ZarrReader` over a dataset and `LogReader` over the group of one log.
-Elsewhere: single arrays (array_reader), arrays back into columns (columns), writing (assemble).
+Elsewhere: single arrays (array_reader), conversion of arrays to columns (columns), writing (assemble).
 Other zarr datasets open with zarr or xarray.
 """
 

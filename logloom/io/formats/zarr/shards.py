@@ -1,8 +1,7 @@
 """The bytes of chunks and of files: a whole shard is encoded, and checked, at once.
 
 Here: pure functions of an `ArrayLayout` and bytes.
-Elsewhere: what the layout means (layout), compression (logloom.io.formats.chunk_files), reading files
-(array_reader).
+Elsewhere: the layout (layout), compression (logloom.io.formats.chunk_files), reading files (array_reader).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One partition's share of a zarr dataset, staged for assembly: its writer and its reader.
+"""Staging of a partition for a zarr dataset: the writer and the reader of a staged unit.
 
-A staged unit holds the arrays of its rows uncompressed. The small ones share the file `small-columns`, in
+A staged unit contains the arrays of its rows uncompressed. The small ones share the file `small-columns`, in
 slabs of 1024 rows, array by array within a slab; each other array is a file `<array>.bin`. Instead of offsets
-it holds where each row ends, counted within the unit.
-Elsewhere: which arrays there are (columns), how units become a dataset (assemble).
+it stores where each row ends, counted within the unit.
+Elsewhere: which arrays there are (columns), assembly of units to a dataset (assemble).
 """
 
 from __future__ import annotations

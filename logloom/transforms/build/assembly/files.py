@@ -1,9 +1,9 @@
-"""Assembled outputs: one dataset a split, put together from the units of all its logs.
+"""The steps that write assembled outputs: one dataset per split, made of the units of all its logs.
 
 The staged files are checked first, each by its digest; then the chunks are written, each by one worker; then
-the dataset is read back, and only then its entry is written, the completion mark. Portions that the parent
-version has, too, are named by the entry, neither written nor read; those that lie finished are not written.
-Here: what each step does. Elsewhere: the plan that all of them follow (plan), how a format lays out its
+the dataset is read back, and only then its entry is written, the completion mark. The entry also names
+portions that the parent version has; these are neither written nor read. Finished portions are not written.
+Here: the work of each step. Elsewhere: the plan that all of them follow (plan), the layout of a format's
 dataset (`AssembledFormat`), Beam (logloom.transforms.beam.build), the commit
 (logloom.transforms.build.commit).
 """

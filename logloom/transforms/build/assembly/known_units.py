@@ -1,11 +1,11 @@
-"""What builds remember of units that outputs are assembled from: the next one reads those of new logs alone.
+"""A cache of the units that outputs are assembled from, so that a build reads only those of new logs.
 
     index/units      by log, what a plan needs of its units, and their lines in the last plan
 
-Here: `UnitMemory`, this file. Elsewhere: how it is kept (logloom.io.logs.files.sidecars), who asks (plan).
+Here: `UnitMemory`, this file. Elsewhere: storing it (logloom.io.logs.files.sidecars), its use (plan).
 
-It is believed as the manifest is. A log that isn't found, or isn't what the manifest says by now, is read. As
-all of index/ the file may go at any time, and goes with any purge.
+It is trusted as the manifest is. A log that it lacks, or whose record has changed, is read. As all of index/
+the file may be deleted at any time, and every purge deletes it.
 """
 
 from __future__ import annotations

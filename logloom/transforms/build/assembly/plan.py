@@ -1,12 +1,11 @@
-"""Assembled outputs of a version, and the plan of what is missing of them: made once for all steps.
+"""The plan of a version's assembled outputs: which of their files are missing, made once for all steps.
 
     units of all logs -> plan of the format -> portions that the parent has: named, nothing else
                                             -> the rest: units to check, files to write, small files
 
 Here: `Assembly`, the units of an output and their plan; `PlannedAssembly`, what the steps need of it. Workers
-find it in a file of runs/, as large as what is missing and the names of the rest.
-Elsewhere: how a format lays out its dataset (`AssembledFormat`), portions (portions), the steps
-(files).
+read it from a file of runs/, as large as what is missing and the names of the rest.
+Elsewhere: the layout of a format's dataset (`AssembledFormat`), portions (portions), the steps (files).
 """
 
 from __future__ import annotations

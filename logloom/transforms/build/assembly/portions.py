@@ -1,6 +1,6 @@
-"""Portions of assembled outputs: which are there already, and what belongs into those that are not.
+"""Portions of assembled outputs: which of them exist already, and the files of the others.
 
-Elsewhere: what a format plans (`PlannedPortion` in logloom.io.formats.interface), how they lie in a root
+Elsewhere: a format's plan (`PlannedPortion` in logloom.io.formats.interface), their layout in a root
 (logloom.io.catalog.assembled_outputs), the outputs that name them (files), portions of units
 (logloom.transforms.build.unit_portions).
 """

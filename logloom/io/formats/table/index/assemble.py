@@ -1,6 +1,6 @@
-"""Putting the index of a table together from its parts.
+"""Assembly of a table's index from its parts.
 
-Here: the rows of one log from the parts that have some, and the description of the whole.
+Here: the rows of one log from the parts that have some, and the description of the table.
 Elsewhere: writing parts (logloom.io.formats.table.write.part_writer), committing tables
 (logloom.io.formats.table.write.write), tables that pipelines build (logloom.io.formats.table.format).
 """

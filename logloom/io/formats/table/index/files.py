@@ -1,7 +1,7 @@
 """Files of a table's index: Parquet, checked.
 
-Here: reading one (`read_file`, `read_part`), writing one (`write_file`), and the texts in it.
-Elsewhere: what the files of all logs are in memory (index), names of files and columns
+Here: reading one (`read_file`, `read_part`), writing one (`write_file`), and its texts.
+Elsewhere: the index of all logs in memory (index), names of files and columns
 (logloom.io.formats.table.description).
 
 Files have page checksums, are zstd-compressed, and are read by pandas, polars and DuckDB as they are.

@@ -1,12 +1,13 @@
 """Batches: many rows as one array per column.
 
-Here: where the bytes of a batch are read to (a user's arrays, or fresh ones), and the columns they become.
+Here: the buffers that the bytes of a batch are read into (a user's arrays, or fresh ones), and their
+conversion to columns.
 Elsewhere: which bytes (logloom.io.formats.table.read.loader), reading them
 (logloom.io.formats.table.read.range_reader).
 
-What can be is read straight to its place in the result: chunks that are one column of fixed shape, and
-ragged ones whose size tells their length. All others are read side by side and cut into columns, all rows of
-a column at once, unless large (logloom.io.formats.table.read.large_chunks).
+Where possible, bytes are read straight into the result: chunks that are one column of fixed shape, and ragged
+ones whose size implies their length. All others are read side by side and cut into columns, all rows of a
+column at once, unless large (logloom.io.formats.table.read.large_chunks).
 """
 
 from __future__ import annotations

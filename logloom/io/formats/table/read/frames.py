@@ -1,8 +1,8 @@
-"""What a loader takes out of a DataFrame, once: plain arrays that say where each row's chunks lie.
+"""Frames of index rows, converted once to plain arrays that locate each row's chunks.
 
-Here: `open_frame`, `Slot` (one table's share of the frame), `joined_frame` (several frames as one, so that a
-batch of rows of all is one read), and the names that merged columns are shown by.
-Elsewhere: the service columns' names, and which tables store rows in one way
+Here: `open_frame`, `Slot` (the rows of one table in the frame), `joined_frame` (several frames as one, so
+that a batch with rows of all is one read), and the names of merged columns.
+Elsewhere: the service columns' names, and tables with the same way to store rows
 (logloom.io.formats.table.description), merging frames (logloom.io.formats.table.read.merge).
 """
 

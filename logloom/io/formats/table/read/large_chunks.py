@@ -1,8 +1,8 @@
-"""Large chunks: read value by value, so that no value is copied twice.
+"""Large chunks, read value by value, so that no value is copied twice.
 
-Here: `LargeChunks`, for local files only: a request costs little there, beside copying a picture. Chunks
-that are one text or bytes value are cut out of what was read, of any size.
-Elsewhere: chunks that are read whole (logloom.io.formats.table.chunks), who chooses
+Here: `LargeChunks`, for local files only, where a request costs little compared with copying a picture.
+Chunks of any size that are one text or bytes value are cut out of what was read.
+Elsewhere: chunks that are read whole (logloom.io.formats.table.chunks), the choice between both
 (logloom.io.formats.table.read.plan_reader).
 """
 

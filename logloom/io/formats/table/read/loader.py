@@ -1,9 +1,9 @@
 """Reading rows: from a frame of index rows to values.
 
 Here: `row_loader` and `RowLoader`.
-Elsewhere: what is taken out of the frame (logloom.io.formats.table.read.frames), which columns rows have and
-the plan of what to read of them (logloom.io.formats.table.read.plans), windows
-(logloom.io.formats.table.read.windows), reading (logloom.io.formats.table.read.plan_reader).
+Elsewhere: the arrays made of a frame (logloom.io.formats.table.read.frames), the columns of rows and the plan
+of reading them (logloom.io.formats.table.read.plans), windows (logloom.io.formats.table.read.windows),
+reading (logloom.io.formats.table.read.plan_reader).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Merging tables: one frame whose rows point into the blobs of several tables.
 
-Here: `merge`, and reading back how a frame was merged.
+Here: `merge`, and reading how a frame was merged.
 Elsewhere: columns of frames (logloom.io.formats.table.read.frames).
 
-The service columns of the n-th table of a frame are called `__<n>.…`; merging renumbers those of the right
-side. How that side was merged stands in a column of its own, `__<n>.merge`, a category with one value
-(JSON), so that it survives whatever pandas does with the frame.
+The service columns of the n-th table of a frame are named `__<n>.…`; merging renumbers those of the right
+side. A column `__<n>.merge`, a category with one value (JSON), records how that side was merged, so that it
+survives any pandas operation on the frame.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reading what a plan says: rows of a window one by one, or stacked.
+"""Execution of read plans: rows of a window one by one, or stacked.
 
-Here: `PlanReader`, its checks of hashes, and the errors that say which chunk was damaged.
-Elsewhere: plans (logloom.io.formats.table.read.plans), windows (logloom.io.formats.table.read.windows), what
-users call (logloom.io.formats.table.read.loader).
+Here: `PlanReader`, its checks of hashes, and the errors that name the damaged chunk.
+Elsewhere: plans (logloom.io.formats.table.read.plans), windows (logloom.io.formats.table.read.windows), the
+public interface (logloom.io.formats.table.read.loader).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Plans: what reading a selection of columns takes, worked out once per selection.
+"""Read plans of a selection of columns, made once per selection.
 
 Here: `Step` (one group of one table), `ReadPlan`, `Cost`, which is what a loader explains, and `Plans`, those
-of a loader. Rows that come from other combinations of tables than others do, as merging and concatenating
-frames makes them, are of another variant: they may have other columns, and have plans of their own.
+of a loader. Merging and concatenating frames gives rows from different combinations of tables; each
+combination is a variant, which may have other columns and has plans of its own.
 Elsewhere: covers (logloom.io.formats.table.groups), decoding (logloom.io.formats.table.chunks), reading
 (logloom.io.formats.table.read.loader).
 """

@@ -1,8 +1,7 @@
 """Reading byte ranges of many files, from local disks with pread, from object stores with range requests.
 
 Here: `RangeReader`.
-Elsewhere: the files (logloom.io.storage.files), which ranges hold which rows
-(logloom.io.formats.table.read.loader).
+Elsewhere: the files (logloom.io.storage.files), the ranges of rows (logloom.io.formats.table.read.loader).
 
 A reader opens files when they are first read, pickles without them, serves many threads, and crosses a fork.
 """

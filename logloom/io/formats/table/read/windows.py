@@ -1,11 +1,10 @@
-"""Which rows a window covers: neighbours in the log as stored, whatever the frame was filtered to.
+"""Rows of a window: neighbours in the log as stored, whatever the frame was filtered to.
 
-Here: `Windows`, which finds the rows around a position and where their chunks are; `steps_of`, which checks
-offsets.
+Here: `Windows`, which finds the rows around a position and their chunks; `steps_of`, which checks offsets.
 Elsewhere: windows as arithmetic on positions (logloom.windows), reading them
 (logloom.io.formats.table.read.loader), rows of a log as stored (logloom.io.formats.table.index.index).
 
-Where the neighbours stand in the frame too (an unfiltered frame), their places are taken from there. Else
+Where the neighbours are in the frame too (an unfiltered frame), their places are taken from there. Otherwise
 the log's index file is read, once. A window ends where the log ends, and at gaps longer than the table's
 `max_gap`. In the second and later tables of a merge a neighbour is looked up by the merge's keys; a row that
 one of them lacks doesn't exist.

@@ -1,7 +1,6 @@
-"""Parts: the rows that one worker writes, alone.
+"""Parts of a table: the rows that one worker writes, alone.
 
-Here: `PartWriter`, and the file rows.parquet in which a part keeps its share of the index until the table is
-committed.
+Here: `PartWriter`, and the file rows.parquet with the part's index rows until the table is committed.
 Elsewhere: cutting rows into parts and committing tables (logloom.io.formats.table.write.write), files of
 chunks (logloom.io.formats.table.blobs).
 

@@ -1,6 +1,6 @@
-"""Rows as users have them, turned into columns.
+"""Conversion of users' rows (dicts, or a DataFrame) to columns.
 
-Here: inferring a schema from rows, and stacking rows (dicts, or a DataFrame) into batches of one log.
+Here: inferring a schema from rows, and stacking rows into batches of one log.
 Elsewhere: writing the batches (logloom.io.formats.table.write.write).
 """
 

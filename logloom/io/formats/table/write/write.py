@@ -1,7 +1,7 @@
 """Writing tables: from rows in memory, or in parallel parts.
 
-Here: `write_table`; `write_part` and `commit_table`, which are the same in two steps on many machines.
-Elsewhere: a part's files (logloom.io.formats.table.write.part_writer), rows as users have them
+Here: `write_table`; `write_part` and `commit_table`, which do the same in two steps on many machines.
+Elsewhere: a part's files (logloom.io.formats.table.write.part_writer), conversion of users' rows
 (logloom.io.formats.table.write.user_rows).
 """
 
