@@ -74,10 +74,10 @@ class UnitRange:
 
 
 def ranges_within(starts: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Which ranges that follow each other hold the entries [first, last): number, start and stop in it.
+    """Find the consecutive ranges with the entries [first, last): number, start and stop in it.
 
     Args:
-        starts: (n + 1,) where each begins, and where the last one ends; ascending.
+        starts: (n + 1,) the start of each, and the end of the last one; ascending.
     """
     # starts   0         4     6            11
     # ranges   |    0    |  1  |     2      |
@@ -91,7 +91,7 @@ def ranges_within(starts: Sequence[int], first: int, last: int) -> Iterator[tupl
 
 
 class PartsJson(BaseModel):
-    """What a plan says of each unit: log_id, partition, rows and digest."""
+    """The units in a plan: log_id, partition, rows and digest of each."""
 
     parts: tuple[tuple[Text, Text, Count, Text], ...]
 
@@ -101,7 +101,7 @@ def parts_json(
     digest: Callable[[StagedUnit], str] = lambda unit: digest_of(dict(unit.columns)),
     counts: Callable[[StagedUnit], Sequence[int]] = lambda unit: [unit.rows],
 ) -> list[list[Any]]:
-    """What a plan says of its units, from which `part_problems` proves the dataset.
+    """Make the list of units in a plan, by which `part_problems` verifies the dataset.
 
     Args:
         units: of one split, in row order.
@@ -118,11 +118,11 @@ def parts_json(
 
 @dataclass(frozen=True)
 class UnitRanges:
-    """What a dataset holds of one unit.
+    """The entries of a dataset that come from one unit.
 
     Attributes:
-        row: of its log that comes first.
-        ranges: [start, stop) in the dataset, of rows and of whatever else the plan counts.
+        row: number of its first row in its log.
+        ranges: [start, stop) in the dataset, of rows and of everything else that the plan counts.
         digest: of its rows.
     """
 
@@ -145,7 +145,7 @@ class UnitRanges:
 
 
 def parts_of(unit: Mapping[str, Any]) -> Iterator[UnitRanges]:
-    """What a plan says of its units, each [log_id, partition, rows, more that is counted..., digest]."""
+    """Parse the units of a plan, each [log_id, partition, rows, more that is counted..., digest]."""
     ends: list[int] = []
     row, latest = 0, None
     for log_id, partition, *counts, digest in unit["parts"]:
@@ -157,7 +157,7 @@ def parts_of(unit: Mapping[str, Any]) -> Iterator[UnitRanges]:
 
 
 def problems_at(place: str, find: Callable[[], Iterable[str]]) -> Iterator[str]:
-    """The problems that reading something back finds; damage that ends the search is one, too.
+    """Collect the problems of reading something back; damage that ends the search is one, too.
 
     Raises:
         StorageError: it can't be read.
@@ -174,12 +174,12 @@ def part_problems(
     digest: Callable[[UnitRanges], str],
     is_fresh: Callable[[UnitRanges], bool] = lambda part: True,
 ) -> Iterator[str]:
-    """Says which parts of a dataset differ from the units that were staged for it; for `problems_at`.
+    """Compare the parts of a dataset with the units that were staged for it; for `problems_at`.
 
     Args:
         unit: of its `AssemblyPlan`.
-        digest: reads the rows of a part back and gives their digest.
-        is_fresh: whether to look at a part.
+        digest: reads the rows of a part back and returns their digest.
+        is_fresh: whether to check a part.
     """
 
     def check(part: UnitRanges) -> Iterator[str]:
@@ -192,7 +192,7 @@ def part_problems(
 
 
 def row_problems(unit: Mapping[str, Any], sources: Sequence[RowSource]) -> Iterator[str]:
-    """As `part_problems`, of a dataset whose sources give all rows in the order of the units."""
+    """Do as `part_problems`, for a dataset whose sources give all rows in the order of the units."""
     blocks = (block for source in sources for block in source.blocks(None, CHECK_BYTES))
     block, used = None, 0
     for part in parts_of(unit):

@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 
 
 def padded(entries: Array, chunk: int) -> Array:
-    """The `chunk` entries of a chunk: those given, then zero bytes."""
+    """Pad the entries of a chunk with zero bytes to `chunk` entries."""
     if len(entries) == chunk:
         return np.ascontiguousarray(entries)
     whole = np.zeros((chunk, *entries.shape[1:]), entries.dtype)
@@ -53,7 +53,7 @@ def compress(chunk: Array, codec: str) -> Any:
     if codec == "lz4":
         from numcodecs import blosc
 
-        # Threads leave the order of blocks in the frame to chance.
+        # With threads, the order of blocks in the frame is random.
         blosc.use_threads = False
         return blosc.compress(
             chunk.reshape(-1), b"lz4", clevel=5, shuffle=int(chunk.dtype.itemsize > 1), blocksize=0
@@ -73,14 +73,14 @@ def decompress(data: Any, codec: str, size: int, place: str, out: Array | None =
         data: the stored bytes, a buffer.
         codec: as for `compress`.
         size: bytes of the decoded chunk.
-        place: names it in errors.
-        out: (size,) uint8 to decompress into; bytes that aren't compressed stay where they are.
+        place: its name in errors.
+        out: (size,) uint8 to decompress into; uncompressed bytes are not copied.
 
     Returns:
         (size,) uint8.
 
     Raises:
-        DatasetError: the bytes are no such chunk.
+        DatasetError: the bytes are not a valid chunk.
     """
     if codec == "none":
         if len(data) != size:
@@ -134,7 +134,7 @@ class ChunkPieces(NamedTuple):
     Attributes:
         chunk: its number in the array.
         source: the first entry, counted within the chunk.
-        target: where that one goes in the result.
+        target: its position in the result.
         length: entries.
     """
 
@@ -148,7 +148,7 @@ def cut(starts: Ints, stops: Ints, chunk: int) -> ChunkPieces:
     """Cuts ranges of entries at the edges of chunks.
 
     Args:
-        starts, stops: (n,) the ranges, whose entries lie end to end in the result.
+        starts, stops: (n,) the ranges, whose entries are contiguous in the result.
         chunk: entries of a chunk.
     """
     lengths = stops - starts
@@ -173,8 +173,8 @@ def read_file(store: Store, name: str, missing: str) -> bytes:
     """Read a whole file of a dataset.
 
     Raises:
-        DatasetError: it isn't there, and what that means (`missing`); or it isn't as the dataset knows it.
-        StorageError: it can't be read.
+        DatasetError: it is missing (with `missing`, the consequence), or differs from the dataset's record of
+            it. StorageError: it can't be read.
     """
     place = store.uri_of(name)
     try:

@@ -29,21 +29,22 @@ def open_foreign(
     num_workers: int = 1,
     on_error: str = "fail",
 ) -> RowSource:
-    """Opens a dataset; one whose files don't say all types is read once.
+    """Open a dataset; if its files don't declare all types, read it once to infer them.
 
     Args:
         uri: of a folder, or of a single .tar or .parquet file, or of many in braces (train-{000..099}.tar).
-        kind: one of `kinds`; None looks at the files.
+        kind: one of `kinds`; None detects it by the files.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
-        columns: names or globs of columns to read, so that others can be what they like; all by default.
-        num_workers: processes that read it once.
-        on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
+        columns: names or globs of columns to read, so that others can't cause errors; all by default.
+        num_workers: processes that infer types.
+        on_error: "skip" leaves out files that are found damaged while types are inferred, each as a skipped
+            log.
 
     Returns:
         The dataset's rows, with their types.
 
     Raises:
-        UsageError: there is nothing, or nothing known.
+        UsageError: there is no dataset, or none of a known kind.
         DatasetError: it is damaged.
     """
     store = Store.at(uri, storage_options)
@@ -62,11 +63,11 @@ def open_foreign(
 
 
 def kinds() -> dict[str, FolderKind]:
-    """All kinds of folders that can be opened, by name, in the order in which a folder is looked at."""
+    """All kinds of folders that can be opened, by name, in the order in which they are tried."""
     found: list[FolderKind] = [*map(format_named, format_names())]
     return {form.kind or form.name: form for form in sorted(found, key=lambda form: form.is_generic)}
 
 
 def kind_of(store: Store) -> FolderKind | None:
-    """The kind of a folder, or of the files that a URI names; None where it is of none that is known."""
+    """Detect the kind of a folder, or of the files that a URI names; None if it is of no known kind."""
     return next((form for form in kinds().values() if form.recognises(store)), None)

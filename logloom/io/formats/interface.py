@@ -40,15 +40,15 @@ from logloom.values import dataclass
 
 @dataclass(frozen=True)
 class UnitContext:
-    """What a writer knows of the partition beside its blocks.
+    """Facts of a partition that its writer needs besides the blocks.
 
     Attributes:
         log_uri: the log's first file (for templates such as l5kit's host).
         start, stop: the partition's span in ns, half-open.
         period: of a rate clock, in ns; None for a topic clock.
         storage_options: fsspec options by protocol, for what a unit refers to elsewhere.
-        portions: by name, where the format is a `PortionedFormat` and the unit is to be kept; else none, and
-            the unit stands alone.
+        portions: by name, if the format is a `PortionedFormat` and the unit is to be kept; otherwise none,
+            and the unit contains all its files.
     """
 
     log_id: str
@@ -66,7 +66,7 @@ class Writer(Protocol):
     """Writes one unit into a local folder."""
 
     def append(self, block: Block) -> None:
-        """Takes the next rows; blocks come in row order.
+        """Append the next rows; blocks come in row order.
 
         Args:
             block: rows of the unit's log and partition.
@@ -76,17 +76,17 @@ class Writer(Protocol):
         """Finishes the files (not yet fsynced).
 
         Returns:
-            What readers and assembly need to know of the unit, as JSON.
+            The unit's summary for readers and assembly, as JSON.
         """
 
 
 class FolderKind(Protocol):
-    """A kind of plain folders: tells them, and opens their rows. To be subclassed; see `Format`.
+    """A kind of plain folders: recognises them, and opens their rows. To be subclassed; see `Format`.
 
     Attributes:
         name: of the format.
-        kind: what `--from` calls its folders; "" for its name.
-        is_generic: whether it recognises whatever has its suffix, so that others are asked first.
+        kind: the value of `--from` for its folders; "" for its name.
+        is_generic: whether it recognises everything with its suffix, so that others are tried first.
     """
 
     name: str
@@ -94,7 +94,7 @@ class FolderKind(Protocol):
     is_generic: bool = False
 
     def recognises(self, store: Store) -> bool:
-        """Whether a folder, or what a URI names instead, is a plain folder of this format.
+        """Whether a folder, or the files that a URI names, are a plain folder of this format.
 
         Args:
             store: the folder.
@@ -102,7 +102,7 @@ class FolderKind(Protocol):
         return False
 
     def units(self, store: Store) -> Sequence[RowSource]:
-        """The rows of all that lies in a plain folder, in row order; each source knows its schema by itself.
+        """Open the sources of a plain folder, in row order; each source knows its own schema.
 
         Args:
             store: the folder.
@@ -115,13 +115,13 @@ class FolderKind(Protocol):
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
-        """The rows of a plain folder, by default those of its `units`.
+        """Open the rows of a plain folder, by default those of its `units`.
 
         Args:
             store: the folder.
-            columns: names or globs of the columns that are wanted, where others may be what they like.
-            known: what a manifest says of the rows, where a version has assembled the folder and the format
-                `reads_assembled`.
+            columns: names or globs of the columns to read, so that others can't cause errors.
+            known: the rows' description in a manifest, if the folder is an assembled output of a version and
+                the format `reads_assembled`.
 
         Raises:
             DatasetError: it is damaged.
@@ -136,16 +136,17 @@ class FolderKind(Protocol):
         num_workers: int = 1,
         on_error: str = "fail",
     ) -> RowSource:
-        """The rows of a plain folder as they are converted, by default as `rows` gives them.
+        """Open the rows of a plain folder for a conversion, by default as `rows` does.
 
-        Where files don't say all types, they are read once: a `SurveyedSource`
+        Files that don't declare all types are read once: a `SurveyedSource`
         (logloom.io.rows.inference.source).
 
         Args:
             store: the folder.
             columns: as for `rows`.
-            num_workers: processes that read it once.
-            on_error: "skip" leaves out files that prove damaged when it is read once, each as a skipped log.
+            num_workers: processes that infer types.
+            on_error: "skip" leaves out files that are found damaged while types are inferred, each as a
+                skipped log.
 
         Raises:
             DatasetError: it is damaged.
@@ -156,30 +157,28 @@ class FolderKind(Protocol):
 class Format(FolderKind, Protocol):
     """A dataset format as the pipelines see it; offered by a part (logloom.parts).
 
-    To be subclassed: what stands here with a value needn't be said.
+    To be subclassed; attributes with a value here are optional.
 
     Attributes:
-        semantics: counts up when the same rows would give other bytes; part of every unit's identity.
-        Options: what stands under `outputs.<name>` in a recipe.
+        semantics: incremented when the same rows would give other bytes; part of every unit's identity.
+        Options: the model of `outputs.<name>` in a recipe.
         suffix: of a split's folder in a version's view, such as ".zarr".
         splits_share_folder: whether files are named by split themselves, so that a view has one folder.
-        preference: where no output is named, the one with the lowest number is read, of equal ones the first
-            by name: the lower, the quicker at random rows.
-        keeps_columns: whether its rows are what was written, not what columns were mapped to.
+        preference: the lower, the quicker are random rows. Unless an output is named, the one with the lowest
+            number is read, of equal ones the first by name.
+        keeps_columns: whether its rows have the columns that were written, not what these were mapped to.
         has_rows: whether `logloom.datasets.open` can read rows of it.
         has_stamps_at_hand: whether its timestamps are read without payload.
-        compares_files: whether its reader compares each file that it opens with what is known of it
-            (logloom.io.storage.known_files); else all files of a unit are, before it is opened.
-        forms_option: the option that names, by column, what bytes hold: jpg, png, …; "" where there is none.
-        shows_units: whether what is assembled is whole only in a view, beside files of its units.
-        reads_assembled: whether `rows` opens what is assembled; else its units are read.
-        takes: the field of `Catalogued` that its datasets depend on; "" for none.
-        takes_for_option: whether that field replaces the option of the same name.
-        media_type: of its files.
-        hub_files: a glob of the files in a split's folder that the viewer of Hugging Face's hub opens; "" for
-            none.
-        last: the file that is written last of a plain unit or dataset, so that it says that all is there; of
-            several names, which stand for versions of the format, one.
+        compares_files: whether its reader compares each file that it opens with its recorded size and digest
+            (logloom.io.storage.known_files); otherwise all files of a unit are compared before it is opened.
+        forms_option: the option with the form of bytes columns: jpg, png, …; "" if there is none.
+        shows_units: whether the assembled dataset is complete only in a view, together with files of its
+            units. reads_assembled: whether `rows` opens the assembled dataset; otherwise its units are read.
+            takes: the field of `Catalogued` that its datasets depend on; "" for none. takes_for_option:
+            whether that field replaces the option of the same name. media_type: of its files. hub_files: a
+            glob of the files in a split's folder that the viewer of Hugging Face's hub opens; "" for none.
+        last: the file of a plain unit or dataset that is written last and marks it as complete; of several
+            names, for versions of the format, one.
     """
 
     semantics: int
@@ -201,7 +200,7 @@ class Format(FolderKind, Protocol):
     last: tuple[str, ...] = ()
 
     def check(self, options: Any, schema: Schema) -> list[str]:
-        """What this output can't hold, one line each, without the recipe's line number.
+        """List what this output can't store, one line each, without the recipe's line number.
 
         Args:
             options: a value of `Options`.
@@ -209,7 +208,7 @@ class Format(FolderKind, Protocol):
         """
 
     def check_clock(self, options: Any, period: int | None) -> dict[str, str]:
-        """Why this output can't hold rows of this clock, by the option that doesn't fit it.
+        """List why this output can't store rows of this clock, by the option that doesn't fit it.
 
         Args:
             options: a value of `Options`.
@@ -218,7 +217,7 @@ class Format(FolderKind, Protocol):
         return {}
 
     def decoded(self, options: Any, schema: Schema) -> set[str]:
-        """Columns of bytes whose pictures this output decodes, so that each must.
+        """List the columns of bytes whose pictures this output decodes, so that all must be valid.
 
         Args:
             options: a value of `Options`.
@@ -230,7 +229,7 @@ class Format(FolderKind, Protocol):
         return set()
 
     def check_log(self, options: Any, log_id: str, log_uri: str) -> list[str]:
-        """Why this output can't hold a log of this name, one line each.
+        """List why this output can't store a log of this name, one line each.
 
         Args:
             options: a value of `Options`.
@@ -240,11 +239,11 @@ class Format(FolderKind, Protocol):
         return []
 
     def check_taken(self, value: Any) -> str:
-        """Why this output can't hold a `value` of the field that it `takes`; "" where it can."""
+        """Explain why this output can't store a `value` of the field that it `takes`; "" if it can."""
         return ""
 
     def writer(self, directory: pathlib.Path, schema: Schema, options: Any, context: UnitContext) -> Writer:
-        """Begins a unit.
+        """Begin a unit.
 
         Args:
             directory: an empty folder that takes the unit's files.
@@ -253,7 +252,7 @@ class Format(FolderKind, Protocol):
             context: which partition of which log the unit is of.
 
         Returns:
-            What takes the unit's rows.
+            The writer of the unit's rows.
         """
 
     def reader(
@@ -265,20 +264,20 @@ class Format(FolderKind, Protocol):
         *,
         storage_options: Mapping[str, Any] | None = None,
     ) -> RowSource:
-        """The rows of one finished unit.
+        """Open the rows of one finished unit.
 
         Args:
             directory: the URI of the unit's folder.
             schema: of its rows.
             options: a value of `Options`.
-            entry: what its writer's `close` gave.
+            entry: the result of its writer's `close`.
             storage_options: fsspec options by protocol.
         """
 
     def columns_of(self, options: Any, schema: Schema) -> Schema | None:
-        """The columns of a unit's rows, so that opening reads none; None where only a unit tells.
+        """The columns of a unit's rows without opening one; None if only a unit records them.
 
-        By default all, or those that options chose which are `ChosenColumns`, if it `keeps_columns`.
+        By default all, or those chosen by options that are `ChosenColumns`, if it `keeps_columns`.
 
         Args:
             options: a value of `Options`.
@@ -289,46 +288,46 @@ class Format(FolderKind, Protocol):
         return options.stored(schema) if isinstance(options, ChosenColumns) else schema
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """What a unit's files are called in the split's folder of a version's view.
+        """Name a unit's files in the split's folder of a version's view.
 
         Args:
             number: of the unit in its split, from 0.
             files: names of the unit's files.
 
         Returns:
-            By the name of each file, its name in the folder.
+            The name in the folder, by the name of each file.
         """
         return {name: f"{number:06d}/{name}" for name in files}
 
     def again(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options by which the rows that its reader gives of an output with these become such an output.
+        """Adapt options so that rows read from an output with them become the same output again.
 
         Args:
-            options: as a recipe writes them.
+            options: as in a recipe.
         """
         return dict(options)
 
 
 def closed(writer: Writer, digests: RowsDigest) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a writer says on closing, and the digest of each column as the unit's reader will give it back.
+    """Return a writer's summary, and the digest of each column as the unit's reader will read it back.
 
     Args:
-        digests: of the rows it was given.
+        digests: of the rows that were written.
     """
     unit = writer.close()
-    # A format that maps columns says so; the others give back what they were given.
+    # A format that maps columns returns digests of its own; the others read back what was written.
     return unit, unit.pop("columns", None) or digests.hexdigests()
 
 
 @dataclass(frozen=True)
 class PlannedPortion:
-    """Files of a dataset that depend on some of its units alone; versions that have these units share them.
+    """Files of a dataset that depend on only some of its units; versions with these units share them.
 
     Attributes:
         path: of the one file, or of the folder that holds all the files and no others, within the dataset.
-        inputs: what their bytes depend on beside `path` and the output's options (JSON); of a unit the name
-            of its folder says all.
-        tasks: [start, stop) of the plan's tasks, which make them.
+        inputs: what their bytes depend on besides `path` and the output's options (JSON); a unit is
+            identified by the name of its folder.
+        tasks: [start, stop) of the plan's tasks that make them.
     """
 
     path: str
@@ -338,16 +337,16 @@ class PlannedPortion:
 
 @dataclass(frozen=True)
 class AssemblyPlan:
-    """How many units become one dataset.
+    """The plan of one dataset made of many units.
 
     Attributes:
         tasks: one for each chunk, picklable; each is written by one worker.
         files: small files that belong to no chunk, by name within the output's folder.
-        unit: what readers and verification need to know (JSON).
-        marks: names of files, of which the presence of one says that a dataset is there; by default some of
-            `files`, so that plans without any name a chunk.
-        portions: what of `tasks` and `files` versions share; all other files are written for each version.
-        reads: for each task the folders of the units that it reads; without it, each might read any.
+        unit: what readers and verification need (JSON).
+        marks: names of files, any of which shows that a dataset exists; by default some of `files`, so plans
+            without any name a chunk.
+        portions: the `tasks` and `files` that versions share; all other files are written for each version.
+        reads: for each task the folders of the units that it reads; if missing, each might read any.
     """
 
     tasks: Sequence[Any]
@@ -365,15 +364,15 @@ def unit_name(folder: str) -> str:
 
 @dataclass(frozen=True)
 class StagedUnit:
-    """A finished unit with rows, as putting it together with others needs to know it.
+    """A finished unit with rows, as assembly needs it.
 
     Attributes:
         log_uri: the log's first file.
         folder: of the unit, within the store.
-        unit: what its writer's `close` gave.
-        columns: digest of each column as the unit's reader gives it back; {} where `planned` stands for them.
-        catalogued: what a catalogue says of the log.
-        planned: what `parts_json` gave for it in an earlier plan of the same output; () where it is new.
+        unit: the result of its writer's `close`.
+        columns: digest of each column as the unit's reader reads it back; {} if `planned` replaces them.
+        catalogued: the log's fields in a catalogue.
+        planned: the result of `parts_json` for it in an earlier plan of the same output; () if it is new.
     """
 
     log_id: str
@@ -402,13 +401,12 @@ class StagedUnit:
 
 @runtime_checkable
 class AssembledFormat(Format, Protocol):
-    """A format whose units are only stages: one dataset is put together from all units of a split.
+    """A format whose units are only stages: one dataset is assembled from all units of a split.
 
-    To be subclassed; logloom.io.formats.stages and logloom.io.formats.assembly have what its methods are made
-    of.
+    To be subclassed, with functions of logloom.io.formats.stages and logloom.io.formats.assembly.
 
     Attributes:
-        planned: what its plans say.
+        planned: the model of its plans' `unit`.
     """
 
     planned: type[BaseModel] = PartsJson
@@ -430,7 +428,7 @@ class AssembledFormat(Format, Protocol):
         """
 
     def make_chunk(self, store: Store, task: Any) -> tuple[str, bytes]:
-        """The name and the bytes of one chunk.
+        """Make the name and the bytes of one chunk.
 
         Args:
             store: the root.
@@ -440,9 +438,9 @@ class AssembledFormat(Format, Protocol):
     def assembled_problems(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
-        """How the dataset, read through its reader, differs from what was written; errors tell of damage.
+        """List how the dataset, read through its reader, differs from what was written; errors report damage.
 
-        As it stands, for formats whose `units` read the dataset.
+        This default is for formats whose `units` read the dataset.
 
         Args:
             folder: URI of the dataset.
@@ -454,7 +452,7 @@ class AssembledFormat(Format, Protocol):
     def fresh_problems(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any], fresh: Collection[str]
     ) -> Iterator[str]:
-        """How what lies in some portions, or in none, differs from what was written.
+        """List how the files of some portions, or of none, differ from what was written.
 
         For formats that plan portions.
 
@@ -469,7 +467,7 @@ class AssembledFormat(Format, Protocol):
     def assembled_differences(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Says how the dataset differs from what was written, and where it is damaged.
+        """List how the dataset differs from what was written, and where it is damaged.
 
         Args:
             folder: URI of the dataset.
@@ -480,14 +478,14 @@ class AssembledFormat(Format, Protocol):
             One line for each difference.
 
         Raises:
-            DatasetError: `unit` isn't what a plan says; names the field.
+            DatasetError: `unit` is not valid; names the field.
             StorageError: the dataset can't be read.
         """
         check_unit(self.planned, unit, folder)
         return problems_at(folder, lambda: self.assembled_problems(folder, unit, storage_options))
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """What a version's view shows of a unit beside what is assembled; nothing.
+        """Name the files of a unit that a version's view shows besides the assembled dataset: none.
 
         Args:
             number: of the unit in its split, from 0.

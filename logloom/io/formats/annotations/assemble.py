@@ -59,7 +59,7 @@ def plan_assembly(units: Sequence[StagedUnit], options: Options, split: str) -> 
 
 
 def make_file(store: Store, task: AnnotationFileTask) -> tuple[str, bytes]:
-    """The name and the bytes of an annotation file.
+    """Make the name and the bytes of an annotation file.
 
     Raises:
         DatasetError: a staged file is missing or damaged.
@@ -104,7 +104,7 @@ _WRITERS: dict[str, Callable[[Mapping[str, Any], Sequence[str]], bytes]] = {
 
 
 class AnnotationPlanJson(PartsJson):
-    """What an `AssemblyPlan` says."""
+    """The content of an `AssemblyPlan`."""
 
     file: FileName
     metainfo: Text
@@ -114,7 +114,7 @@ class AnnotationPlanJson(PartsJson):
 
 
 def problems(place: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None) -> Iterator[str]:
-    """How an annotation file differs from the data infos that were staged for it."""
+    """Compare an annotation file with the data infos that were staged for it."""
     with explained(place, MISSING):
         found = load_annotations(place, storage_options)
     if digest_of(found["metainfo"]) != unit["metainfo"]:
@@ -127,7 +127,7 @@ def problems(place: str, unit: Mapping[str, Any], storage_options: Mapping[str, 
 
 
 def digest_of_infos(infos: Sequence[Mapping[str, Any]]) -> str:
-    """Of data infos as a staged unit's reader gives them."""
+    """Digest of data infos as read by a staged unit's reader."""
     digest = ColumnDigest(INFO, STRING)
     digest.update(Ragged.from_bytes([as_json(info).encode() for info in infos]))
     return digest.hexdigest()

@@ -29,7 +29,7 @@ class ReadFromAnnotations(ReadFrom):
 
 
 class WriteToAnnotations(WriteTo):
-    """Writes blocks as one annotation file with the files it names, and gives its URI once it is whole.
+    """Writes blocks as one annotation file with the files it refers to; returns its URI once it is complete.
 
     Files go to `folder` as they come; data infos are staged in `<folder>.stage`, so that no payload crosses a
     shuffle. Infos are ordered by (log_id, timestamp).

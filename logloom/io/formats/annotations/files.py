@@ -27,11 +27,11 @@ _SHOULD = {"metainfo": "should be a dict", "data_list": "should be a list"}
 
 
 class AnnotationError(DatasetError, ValueError):
-    """An annotation file is damaged, or not what its name says."""
+    """An annotation file is damaged, or of another format than its name."""
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path stands on its own: from the root of the file system, or a URI."""
+    """Whether a path is absolute: from the root of the file system, or a URI."""
     return os.path.isabs(path) or _SCHEME.match(path) is not None
 
 
@@ -45,12 +45,12 @@ def joined(base: str, path: str) -> str:
 
 
 def load_annotations(uri: str, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The dict that an annotation file holds, with `metainfo` and `data_list`.
+    """Read the dict in an annotation file, with `metainfo` and `data_list`.
 
     Raises:
-        FileNotFoundError: it isn't there.
+        FileNotFoundError: there is no such file.
         StorageError: it can't be read.
-        TypeError: its suffix says no known format, or it holds something else than a dict.
+        TypeError: its suffix is of no known format, or its content is no dict.
         AnnotationError: (a ValueError) it is damaged, would run code, or lacks one of the two keys.
     """
     value = load(uri, storage_options)
@@ -69,7 +69,7 @@ def load_annotations(uri: str, storage_options: Mapping[str, Any] | None = None)
 
 
 def load(uri: str, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """What a .json, .yaml, .yml, .pkl or .pickle file holds; see `load_annotations`."""
+    """Parse a .json, .yaml, .yml, .pkl or .pickle file; see `load_annotations`."""
     suffix = uri.rsplit("/", 1)[-1].rpartition(".")[2].lower() if "." in uri else ""
     if suffix not in LOADERS:
         known = ", ".join(f".{name}" for name in LOADERS)

@@ -44,7 +44,7 @@ class AnnotationsFormat(AssembledFormat):
     splits_share_folder = True  # files are named by log, annotation files by split
 
     def check(self, options: AnnotationsOptions, schema: Schema) -> list[str]:
-        """Columns that are missing or don't fit, one line each."""
+        """List columns that are missing or don't fit, one line each."""
         return plan_mapping(options, schema)[1]
 
     def check_log(self, options: AnnotationsOptions, log_id: str, log_uri: str) -> list[str]:
@@ -105,7 +105,7 @@ class AnnotationsFormat(AssembledFormat):
     def assembled_problems(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
-        """How an annotation file differs from what was staged for it."""
+        """Compare an annotation file with what was staged for it."""
         file = unit["file"]
         return problems_at(file, lambda: problems(f"{folder}/{file}", unit, storage_options))
 

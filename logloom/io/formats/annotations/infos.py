@@ -33,7 +33,7 @@ _SUFFIX_OF = {"image": "png", "raw": "bin"}
 
 @dataclass(frozen=True)
 class MappedRow:
-    """A row as annotation files hold it.
+    """A row in the form of annotation files.
 
     Attributes:
         info: its data info as JSON, keys sorted.
@@ -46,12 +46,12 @@ class MappedRow:
 
 
 def as_json(value: Any) -> str:
-    """One line; equal for equal values. NaN and infinity stand as Python's own json writes them."""
+    """One line; equal for equal values. NaN and infinity are written as by Python's own json."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def check_log_id(log_id: str) -> str:
-    """Gives back a log_id that can name a folder.
+    """Return a log_id that can name a folder.
 
     Raises:
         UsageError: it can't.
@@ -66,10 +66,10 @@ def check_log_id(log_id: str) -> str:
 
 
 def map_rows(mapping: InfoMapping, block: Block, schema: Schema) -> list[MappedRow]:
-    """The rows of a block.
+    """Map the rows of a block.
 
     Raises:
-        LogReadError: a class that the recipe doesn't know; names log, tick, field and value.
+        LogReadError: an unknown class; names log, tick, field and value.
     """
     stamps = block.timestamp.tolist()
     files = [
@@ -138,7 +138,7 @@ def _png(pixels: Array) -> bytes:
 
 
 def _put_size(info: dict[Any, Any], path: Sequence[Any], data: bytes) -> None:
-    """Height and width beside an image's path, unless the recipe says them itself."""
+    """Add height and width next to an image's path, unless the recipe defines them."""
     from PIL import Image
 
     place = info
@@ -164,7 +164,7 @@ def _put(info: dict[Any, Any], path: Sequence[Any], value: Any) -> None:
 
 
 def _lists(value: Any) -> Any:
-    """Mappings from 0, 1, … become lists."""
+    """Convert mappings with keys 0, 1, … to lists."""
     if not isinstance(value, dict):
         return value
     items = {key: _lists(item) for key, item in value.items()}
@@ -174,7 +174,7 @@ def _lists(value: Any) -> Any:
 
 
 def _python(values: Any, kind: str) -> list[Any]:
-    """Each row's value as JSON has it."""
+    """Convert each row's value to JSON values."""
     if kind == "string":
         return [np.asarray(value).tobytes().decode() for value in values]
     if isinstance(values, Ragged):

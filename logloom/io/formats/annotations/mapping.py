@@ -27,8 +27,8 @@ class Leaf:
     """A value of a data info.
 
     Attributes:
-        path: the keys that lead to it.
-        column: that it comes from; None for a value that is always the same.
+        path: its keys, from the outermost.
+        column: its source; None for a constant.
         file: whether the column becomes a file, whose name the value is.
     """
 
@@ -242,7 +242,7 @@ def _field(
 def _label_field(
     key: str, value: Any, name: str, column: str, dtype: np.dtype[Any], options: Options, problems: list[str]
 ) -> list[InstanceKey]:
-    """A class number: a number as it stands, or a text by its place in the metainfo's classes."""
+    """A class number: a number unchanged, or a text by its position in the metainfo's classes."""
     place = f"instances.{key}"
     classes = options.classes
     if dtype.shape or dtype.kind not in "iuU":

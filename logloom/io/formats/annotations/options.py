@@ -94,7 +94,7 @@ def _checked_extensions(value: dict[str, str]) -> dict[str, str]:
 
 
 def _told_as(expected: str) -> WrapValidator:
-    """One message for a value that fits none of several types; pydantic has one for each."""
+    """Give one message for a value that fits none of several types; pydantic has one for each."""
 
     def check(value: Any, fits: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -119,7 +119,7 @@ class LabelFrom(_AnnotationPart):
 
     Attributes:
         map: the class, its name in `metainfo.classes` or its number, for values of the field.
-        unknown: what becomes of other values: a number, or "fail".
+        unknown: the class number of other values, or "fail".
     """
 
     from_: str = Field(alias="from")
@@ -140,7 +140,7 @@ class Instances(BaseModel):
     """`instances`: a column of structs, and what each key of an instance is made from.
 
     A text names a field of the struct, a list of texts several whose numbers go end to end; numbers, true,
-    false, null and {value: …} stand for themselves; {from: field, map: …} gives class numbers.
+    false, null and {value: …} are constants; {from: field, map: …} gives class numbers.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
@@ -166,7 +166,7 @@ class Instances(BaseModel):
 
     @property
     def labels(self) -> Labels:
-        """Of the keys that have a class number, how it is made."""
+        """How class numbers are made, by the keys that have one."""
         given = {key: dict(value) for key, value in self.__pydantic_extra__.items() if _is_mapping(value)}
         return _LABELS.validate_python(given)
 
@@ -181,13 +181,13 @@ class Options(_AnnotationPart):
 
     Attributes:
         file: of each split, within the output's folder; .json, .yaml, .yml or .pkl.
-        images: keys of the one image, which stand in the data info itself ({img_path: camera.front}), or a
-            mapping for each camera, which stands under `images` ({CAM_FRONT: {img_path: camera.front}}).
-        lidar_points: likewise under `lidar_points`, such as {lidar_path: lidar.points, num_pts_feats: 4}.
+        images: keys of the one image, in the data info itself ({img_path: camera.front}), or a
+            mapping for each camera, under `images` ({CAM_FRONT: {img_path: camera.front}}).
+        lidar_points: keys under `lidar_points`, such as {lidar_path: lidar.points, num_pts_feats: 4}.
         instances: the objects of a row.
         info: further keys of each data info.
-        metainfo: of the file, as it stands; `classes` gives class numbers their names.
-        ext: what a column's files are called; by default by their content (jpg, png, bin).
+        metainfo: copied into the file; `classes` gives class numbers their names.
+        ext: extension of a column's files; by default by their content (jpg, png, bin).
     """
 
     file: Annotated[str, AfterValidator(_checked_file)] = "annotations/{split}.json"

@@ -29,10 +29,10 @@ _INDEX = re.compile(rb"([0-9]{1,18})\n")
 
 
 def check(data: bytes) -> None:
-    """Sees that no opcode claims more than the pickle can hold.
+    """Check that no opcode claims more than the pickle can contain.
 
     Raises:
-        ValueError: one does, or is none that is known; says at which byte.
+        ValueError: one does, or is unknown; names the byte.
     """
     place, end = 0, len(data)  # `end` is that of the frame at hand
     while True:
@@ -59,7 +59,7 @@ def _after_plain(data: bytes, start: int, end: int) -> int:
 
 
 def _after_claiming(data: bytes, place: int, end: int) -> int:
-    """Where an opcode that names a length or an index has its end, which may lie behind `end`.
+    """Find the end of an opcode with a length or an index, which may be beyond `end`.
 
     Raises:
         ValueError: its index is too high, or it is none of these opcodes.
@@ -92,7 +92,7 @@ def _within(data: bytes, place: int, stop: int, end: int) -> int:
         `stop`.
 
     Raises:
-        ValueError: it lies behind `end`, that of the pickle or of a frame.
+        ValueError: it is beyond `end`, that of the pickle or of a frame.
     """
     if stop > end:
         whose = "its frame" if end < len(data) else "the pickle"

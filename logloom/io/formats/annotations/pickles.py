@@ -108,7 +108,7 @@ class _Dtype:
 
 
 def _structured(names: Any, fields: Any, size: Any) -> np.dtype[Any]:
-    """numpy checks that every field lies within the item."""
+    """numpy checks that every field is within the item."""
     formats = [_dtype_of(fields[name][0]) for name in names]
     offsets = [fields[name][1] for name in names]
     if any(dtype.hasobject for dtype in formats):

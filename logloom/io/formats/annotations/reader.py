@@ -27,8 +27,8 @@ from logloom.schema import STRING, Schema
 class AnnotationReader(RowSource):
     """The data infos of a file in order, each as JSON text in the column `data_info`.
 
-    Rows have the log_id and timestamp that infos say; where any says none, the file's name and the infos'
-    numbers stand for them. Reads the file on first use, pickles without it.
+    Rows have the log_id and timestamp of their infos; where any has none, the file's name and the infos'
+    numbers replace them. Reads the file on first use, pickles without it.
     """
 
     _schema = Schema({INFO: STRING})

@@ -63,7 +63,7 @@ class AnnotationStageWriter(StageWriter):
         self._digest.update(mapped_block(block.log_id, block.partition, self.num_rows, rows, names_of))
 
     def metadata(self) -> dict[str, Any]:
-        """Beside what all say: columns, digests of the mapped rows; files, the columns that have some."""
+        """Add to the common fields: columns, digests of the mapped rows; files, the columns with files."""
         files = list(self._mapping.files)
         return {**super().metadata(), "columns": self._digest.hexdigests(), "files": files}
 
@@ -119,7 +119,7 @@ def read_infos(store: Store, folder: str, rows: int) -> list[StagedInfo]:
 
 
 class ClosedAnnotations(Closed):
-    """What `AnnotationStageWriter.close` gives."""
+    """The result of `AnnotationStageWriter.close`."""
 
     span: tuple[Int64, ...]
 

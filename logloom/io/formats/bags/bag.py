@@ -52,7 +52,7 @@ class RecordFile:
         return len(self._ends)
 
     def append(self, record: bytes) -> int:
-        """Adds a record, which must not change later; gives its number."""
+        """Add a record, which must not change later; return its number."""
         size = len(record)
         self._ends.append(self.nbytes + size)
         self.nbytes += size
@@ -88,7 +88,7 @@ class RecordFile:
         self.flush()
 
     def rollback(self, length: int) -> None:
-        """Takes back all but the first records."""
+        """Remove all but the first records."""
         if length == len(self._ends):
             return
         self.flush()
@@ -111,7 +111,7 @@ class RecordFile:
                 rest = rest[os.write(self._file.fileno(), rest) :]
 
     def finish(self, table: bool, idx: bool) -> None:
-        """Ends the file: `table` puts the limits behind the records, `idx` the ends into a file beside."""
+        """Finish the file: `table` writes the limits after the records, `idx` the ends to a separate file."""
         ends = np.frombuffer(self._ends, np.uint64).astype("<u8").tobytes() if len(self._ends) else b""
         if table:
             self._pieces += [bytes(8), ends]
@@ -123,15 +123,15 @@ class RecordFile:
                 file.write(ends)
 
     def abandon(self) -> None:
-        """Closes the file without ending it."""
+        """Close the file without finishing it."""
         self._pieces.clear()
         self._file.close()
 
 
 class BagWriter(ClosedAtEnd):
-    """Writes one bag with its table of limits; the file appears when it is closed, whole.
+    """Writes one bag with its table of limits; the complete file appears when it is closed.
 
-    Leaving the `with` by an exception leaves nothing behind. `closed` says whether it is over.
+    Leaving the `with` by an exception leaves nothing behind. `closed` is whether it was closed or abandoned.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -140,7 +140,7 @@ class BagWriter(ClosedAtEnd):
             path: of the file.
 
         Raises:
-            UsageError: there is such a file already.
+            UsageError: the file exists already.
         """
         self.path = pathlib.Path(path)
         if self.path.exists():
@@ -151,7 +151,7 @@ class BagWriter(ClosedAtEnd):
 
     @property
     def size(self) -> int:
-        """Bytes of the file, its table included."""
+        """Bytes of the file, including its table."""
         return self._records.nbytes + 8 * len(self._records) + 8
 
     def __len__(self) -> int:
@@ -162,7 +162,7 @@ class BagWriter(ClosedAtEnd):
 
         Args:
             record: its bytes.
-            flush: taken for granular's sake; records go to the disk when enough of them wait.
+            flush: ignored, as in granular; records are written when enough of them are buffered.
 
         Returns:
             The record's number.
@@ -184,7 +184,7 @@ class BagWriter(ClosedAtEnd):
         """Ends the file and gives it its name.
 
         Raises:
-            UsageError: meanwhile there is such a file.
+            UsageError: another writer finished this bag first.
         """
         if self.closed:
             return
@@ -210,17 +210,17 @@ class BagWriter(ClosedAtEnd):
 class BagReader(ClosedAtEnd):
     """Random access to the records of one bag.
 
-    Opens files when they are read, pickles as where they are, serves many threads and crosses a fork.
+    Opens files when they are read, pickles by location, serves many threads and crosses a fork.
     `closed` says whether it was closed; a copy, pickled or not, is open.
     """
 
     def __init__(self, source: Any, cache_index: bool = True, cache_data: bool = False, *, idx: Any = None):
         """
         Args:
-            source: a path, URI or path-like object; or the bytes of a bag that has its table inside.
+            source: a path, URI or path-like object; or the bytes of a bag that contains its table.
             cache_index: keep the table in memory: 8 bytes a record, and one read less for each.
             cache_data: keep everything in memory.
-            idx: of the file of ends; False: the table is inside. By default as the files say.
+            idx: the file of ends; False: the bag contains its table. Detected by default.
 
         Raises:
             DatasetError: there is no such file, or its table is damaged; names the file and the byte.
@@ -253,7 +253,7 @@ class BagReader(ClosedAtEnd):
         return self._length
 
     def __getitem__(self, index: int | slice | range) -> bytes | list[bytes]:
-        """A record; or the records of a range, with one read, as far as there are any.
+        """Read a record; or the records of a range, clipped to the bag, with one read.
 
         Raises:
             IndexError: there is no such record.
@@ -271,7 +271,7 @@ class BagReader(ClosedAtEnd):
         return self.fetcher()(number % self._length)
 
     def fetcher(self) -> Callable[[int], bytes]:
-        """A function from a number, known to be in range, to its record: the quickest way to one."""
+        """Return a function from a number, known to be in range, to its record: the quickest access."""
         limits, read = self._limits, self._bag.read
         if limits is None:
             return self._table.fetcher(read)
@@ -283,7 +283,7 @@ class BagReader(ClosedAtEnd):
         return fetch
 
     def read_range(self, start: int, stop: int) -> tuple[bytes, list[int]]:
-        """The bytes of records [start, stop) in one read, and the n + 1 limits of these within them.
+        """Read the bytes of records [start, stop) at once, and the n + 1 limits of these within them.
 
         Args:
             start: the first record.
@@ -303,9 +303,9 @@ class BagReader(ClosedAtEnd):
         """Reads records straight into the rows of an array.
 
         Args:
-            places: (number of a record, known to be in range; the row of `target` that it goes to).
+            places: (number of a record, known to be in range; its row of `target`).
             target: (n, *shape), of the records' dtype and shape.
-            head: what each record begins with, before its data.
+            head: the head of each record, before its data.
 
         Raises:
             ValueError: a record holds another dtype or shape.
@@ -334,7 +334,7 @@ class BagReader(ClosedAtEnd):
             raise self._unlike(places[wrong][0], target)
 
     def _bounds(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Where records begin and end."""
+        """The limits of records."""
         if self._limits is not None:
             limits, chosen = self.limits(), np.array(numbers, np.int64)
             return limits[chosen].tolist(), limits[chosen + 1].tolist()
@@ -358,7 +358,7 @@ class BagReader(ClosedAtEnd):
         return cut_by_bytes(self.limits(), max_bytes)
 
     def copy(self) -> BagReader:
-        """A reader of the same bag that shares nothing with this one."""
+        """Return a reader of the same bag that shares nothing with this one."""
         return self._again()
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ def decode_msgpack(record: bytes) -> Any:
 
 
 def encode_int(value: int) -> bytes:
-    """An integer of at most 16 bytes, in as few as two's complement needs, at least one."""
+    """Encode an integer of at most 16 bytes in as few as two's complement needs, at least one."""
     number = operator.index(value)
     size = (number + (number < 0)).bit_length() // 8 + 1
     if size > MAX_INT_BYTES:
@@ -69,7 +69,7 @@ def encode_int(value: int) -> bytes:
 
 
 def decode_int(record: bytes) -> int:
-    """No bytes at all are 0."""
+    """Decode an integer; no bytes are 0."""
     if len(record) > MAX_INT_BYTES:
         raise ValueError(f"an int of {len(record)} bytes, {MAX_INT_BYTES} are the most")
     return int.from_bytes(record, "little", signed=True)
@@ -92,7 +92,7 @@ class FixedDecoder:
         return int.from_bytes(record, "little", signed=self._signed)
 
     def many(self, data: bytes, limits: Sequence[int]) -> list[int]:
-        """The integers of records that lie end to end, at `limits`."""
+        """Decode the integers of concatenated records, at `limits`."""
         if limits[1:] == list(range(8, len(data) + 1, 8)):
             numbers: list[int] = np.frombuffer(data, self.dtype).tolist()
             return numbers
@@ -100,10 +100,10 @@ class FixedDecoder:
 
 
 def dtype_of(text: Any) -> np.dtype[Any]:
-    """A plain dtype from its string.
+    """Parse a plain dtype.
 
     Raises:
-        ValueError: it is something else: structured, objects, nonsense.
+        ValueError: it is structured, of objects, or invalid.
     """
     if not isinstance(text, str) or not _DTYPE.fullmatch(text):
         raise ValueError(f"{str(text)[:40]!r} is no plain dtype")
@@ -118,7 +118,7 @@ def dtype_of(text: Any) -> np.dtype[Any]:
 
 @functools.lru_cache(maxsize=4096)
 def array_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """What stands before the data of an array record.
+    """The head of an array record, before its data.
 
     Raises:
         UsageError: arrays of this dtype or size have no such record.
@@ -143,7 +143,7 @@ def array_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def array_parts(value: Any) -> tuple[bytes, memoryview]:
-    """Head and data of an array record, the data uncopied where it lies in C order."""
+    """Head and data of an array record, the data without a copy if it is in C order."""
     values = np.asarray(value)
     head = array_head(values.dtype, values.shape)
     return head, np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
@@ -155,9 +155,9 @@ def encode_array(value: Any) -> bytes:
 
 
 class ArrayDecoder:
-    """Decodes array records; records like the one before, of the same dtype and shape, cost next to nothing.
+    """Decodes array records; consecutive records of the same dtype and shape are nearly free.
 
-    The arrays are read-only views of the record where its data lies aligned, else of a copy.
+    The arrays are read-only views of the record if its data is aligned, else of a copy.
     """
 
     def __init__(self) -> None:
@@ -178,10 +178,10 @@ class ArrayDecoder:
         return np.ndarray(shape, dtype, record[len(head) :])
 
     def many(self, data: bytes, limits: Sequence[int]) -> list[Array]:
-        """The arrays of records that lie end to end; large ones are views of `data`.
+        """Decode the arrays of concatenated records; large ones are views of `data`.
 
         Args:
-            limits: (n + 1,) where each starts in `data`, and where the last ends.
+            limits: (n + 1,) the start of each in `data`, and the end of the last.
         """
         head, size, dtype, shape, _ = self._last
         if size < _COPIED and shape and limits[1:] == list(range(size, len(data) + 1, size)):
@@ -206,10 +206,10 @@ class ArrayDecoder:
 
 
 def _parse_head(record: bytes) -> tuple[bytes, int, np.dtype[Any], tuple[int, ...], bool]:
-    """The head of an array record, the record's size, and what the head says.
+    """Parse the head of an array record: its bytes, the record's size, dtype and shape.
 
     Raises:
-        ValueError: this is no array record.
+        ValueError: it is no array record.
     """
     parts = msgpack.unpackb(record)
     if not isinstance(parts, list) or len(parts) != 3:
@@ -271,7 +271,7 @@ def _unpack_tree(value: Any) -> Any:
 
 
 def _encode_image(value: Any, form: str) -> bytes:
-    """An array (height, width[, channels]) of uint8 as an image; bytes are taken to be one already."""
+    """Encode an array (height, width[, channels]) of uint8 as an image; bytes are encoded already."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     from PIL import Image
@@ -283,7 +283,7 @@ def _encode_image(value: Any, form: str) -> bytes:
 
 
 def decode_image(record: bytes) -> Array:
-    """(height, width[, channels]) of an encoded image.
+    """Decode an image to (height, width[, channels]).
 
     Raises:
         ValueError: no image, a damaged one, or one of an absurd size.

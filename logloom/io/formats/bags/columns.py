@@ -32,7 +32,7 @@ Records = tuple[Iterable[Buffer], NDArray[np.int64]]
 
 
 def default_type(ctype: ColumnType) -> str:
-    """The type of a column that the recipe says nothing about."""
+    """The type of a column without one in the recipe."""
     if ctype.kind != "array":
         return {"string": "utf8", "bytes": "bytes"}[ctype.kind]
     if ctype.dtype.names is not None:
@@ -41,13 +41,13 @@ def default_type(ctype: ColumnType) -> str:
 
 
 def types_of(schema: Schema, types: Mapping[str, str]) -> dict[str, str]:
-    """The spec of a dataset that holds rows of this schema.
+    """Make the spec of a dataset with rows of this schema.
 
     Args:
-        types: of columns that aren't to have their default type.
+        types: of columns with another type than the default.
 
     Raises:
-        UsageError: a column that isn't there, or a type that can't hold it.
+        UsageError: a column doesn't exist, or a type can't hold it.
     """
     if problems := type_problems(schema, types):
         raise UsageError("; ".join(problems))
@@ -57,7 +57,7 @@ def types_of(schema: Schema, types: Mapping[str, str]) -> dict[str, str]:
 
 
 def type_problems(schema: Schema, types: Mapping[str, str]) -> list[str]:
-    """What is wrong with chosen types, one line each."""
+    """List the problems of chosen types, one line each."""
     problems = []
     for name, chosen in types.items():
         if name not in schema.columns:
@@ -79,7 +79,7 @@ def type_problems(schema: Schema, types: Mapping[str, str]) -> list[str]:
 
 
 def column_problems(name: str, ctype: ColumnType) -> list[str]:
-    """Why a column can't be held, whatever its type is called."""
+    """List why a column can't be stored, whatever its type is named."""
     dtypes = (
         [ctype.dtype]
         if ctype.dtype.names is None
@@ -95,10 +95,10 @@ def column_problems(name: str, ctype: ColumnType) -> list[str]:
 
 
 def records_of(type_name: str, ctype: ColumnType, values: Values) -> Records:
-    """Some rows of a column as records: pieces of bytes in order, and the size of each record.
+    """Encode rows of a column as records: pieces of bytes in order, and the size of each record.
 
     Raises:
-        UsageError: the values are not what the schema says.
+        UsageError: the values are not of the schema's type.
     """
     if values.dtype != ctype.dtype or isinstance(values, Ragged) != ctype.is_ragged:
         raise UsageError(f"its values are {values.dtype}, the schema says {ctype}")
@@ -145,14 +145,14 @@ def _sized(records: Sequence[Buffer]) -> Records:
 
 
 def column_from(type_name: str, ctype: ColumnType, data: bytes, limits: Sequence[int]) -> Values:
-    """The inverse of `records_of`.
+    """Decode records to a column; the inverse of `records_of`.
 
     Args:
-        data: the records end to end.
+        data: the concatenated records.
         limits: (n + 1,) where each starts in them.
 
     Raises:
-        ValueError: a record holds something else than the schema says.
+        ValueError: a record is of another type than the schema's.
     """
     count = len(limits) - 1
     if type_name == "i64":
@@ -171,7 +171,7 @@ def column_from(type_name: str, ctype: ColumnType, data: bytes, limits: Sequence
 
 
 def _uniform(ctype: ColumnType, data: bytes, limits: Sequence[int]) -> Array | None:
-    """A column whose records all have the head that they should have, decoded at once."""
+    """Decode a column whose records all have the expected head at once."""
     head = array_head(ctype.dtype, ctype.tail)
     count = len(limits) - 1
     size = len(head) + math.prod(ctype.tail) * ctype.dtype.itemsize
@@ -192,7 +192,7 @@ def _checked(value: Any, ctype: ColumnType) -> Array:
 
 
 def _from_tree(tree: Any, ctype: ColumnType) -> Array:
-    """A plain or structured array from what a tree record holds."""
+    """Convert the value of a tree record to a plain or structured array."""
     if ctype.dtype.names is None:
         if not isinstance(tree, np.ndarray):
             raise ValueError(f"no array, the schema says {ctype}")

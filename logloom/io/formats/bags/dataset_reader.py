@@ -32,7 +32,7 @@ Mask = Mapping[str, bool | range | slice] | Sequence[str]
 class DatasetReader(ClosedAtEnd):
     """Random access to the datapoints of a folder of bags, of any generation.
 
-    Opens bags when they are first read, pickles as where they are, serves many threads and crosses a fork.
+    Opens bags when they are first read, pickles by location, serves many threads and crosses a fork.
     `closed` says whether it was closed; a copy, pickled or not, is open.
 
     Examples:
@@ -62,7 +62,7 @@ class DatasetReader(ClosedAtEnd):
 
         Raises:
             DatasetError: there is no dataset, or its spec is damaged.
-            UsageError: a type has no decoder, or a cached key isn't there.
+            UsageError: a type has no decoder, or a cached key doesn't exist.
         """
         given = directory, decoders, cache_index, tuple(cache_keys), parallel
         self._again = functools.partial(DatasetReader, *given, storage_options=storage_options)
@@ -108,7 +108,7 @@ class DatasetReader(ClosedAtEnd):
         return self._length
 
     def available(self, index: int) -> dict[str, bool | range]:
-        """What a mask of this datapoint may ask for: True, or the range of a sequence.
+        """Return what a mask of this datapoint may select: True, or the range of a sequence.
 
         Args:
             index: of the datapoint.
@@ -120,10 +120,10 @@ class DatasetReader(ClosedAtEnd):
         }
 
     def __getitem__(self, index: Any) -> dict[str, Any]:
-        """A datapoint, or a range of them as a dict of lists; only what a mask asks for is read.
+        """Read a datapoint, or a range of them as a dict of lists; only what a mask selects is read.
 
         Args:
-            index: a number, slice or range; or (one of these, mask). A mask says True, False or, of a
+            index: a number, slice or range; or (one of these, mask). A mask maps keys to True, False or, of a
                 sequence, a range, which is clipped to its end; keys that it lacks are left out. A list of
                 keys will do.
 
@@ -143,11 +143,11 @@ class DatasetReader(ClosedAtEnd):
         return self._masked(number, self._wanted(mask))
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Many datapoints, as loaders ask for them."""
+        """Read many datapoints, for loaders."""
         return [self[index] for index in indices]
 
     def get_many(self, indices: Any, out: Mapping[str, Array]) -> dict[str, Array]:
-        """Many datapoints into arrays, those of `array`, `i64` and `u64` keys without a copy in between.
+        """Read many datapoints into arrays, those of `array`, `i64` and `u64` keys without a copy in between.
 
         Args:
             indices: (n,) in any order.
@@ -183,7 +183,7 @@ class DatasetReader(ClosedAtEnd):
         return dict(out)
 
     def copy(self) -> DatasetReader:
-        """A reader of the same dataset that shares nothing with this one."""
+        """Return a reader of the same dataset that shares nothing with this one."""
         return self._again()
 
     def bag(self, key: str) -> BagReader:
@@ -200,7 +200,7 @@ class DatasetReader(ClosedAtEnd):
         return self._bag(key)
 
     def close(self) -> None:
-        """Lets go of files and memory; whatever is asked afterwards is refused."""
+        """Release files and memory; later calls are refused."""
         self.closed = True
         self._bags.clear()
         self._fetchers.clear()
@@ -237,7 +237,7 @@ class DatasetReader(ClosedAtEnd):
         return fetcher
 
     def _row(self, number: int, plan: list[tuple[str, Any, Any]] | None = None) -> dict[str, Any]:
-        """All of a datapoint or what a plan says, where record i is datapoint i."""
+        """Read all of a datapoint or what a plan selects, where record i is datapoint i."""
         if plan is None:
             plan = self._plan
         if plan is None:
@@ -350,7 +350,7 @@ class DatasetReader(ClosedAtEnd):
         return columns
 
     def _refs(self, number: int) -> list[Any]:
-        """Where a datapoint's values are, in the order of the keys, checked.
+        """Read the places of a datapoint's values, in the order of the keys, checked.
 
         Raises:
             DatasetError: refs.bag is damaged.

@@ -30,7 +30,7 @@ _AT_ONCE = 512 << 10  # larger arrays are written from where they lie; smaller o
 class DatasetWriter(ClosedAtEnd):
     """Writes a dataset; its folder appears when it is closed, whole.
 
-    Until then its files lie in a folder beside. Leaving the `with` by an exception leaves nothing behind.
+    Until then its files are in a folder next to it. Leaving the `with` by an exception leaves nothing behind.
 
     Examples:
         >>> spec = {"label": "int", "words": "utf8[]"}
@@ -53,15 +53,15 @@ class DatasetWriter(ClosedAtEnd):
     ):
         """
         Args:
-            directory: a path, URI or path-like object of a folder that isn't there yet.
+            directory: a path, URI or path-like object of a folder that doesn't exist yet.
             spec: the type of each key; `type[]` for lists.
             encoders: a function to bytes for each type; None takes bytes as they are.
             generation: 1, which every client reads, or 3.
-            beside: the folder next to which the unfinished files lie; by default the folder itself.
+            beside: the folder next to which unfinished files are kept; by default the folder itself.
             storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
-            UsageError: the folder is there, a key or a type won't do.
+            UsageError: the folder exists, or a key or a type is invalid.
         """
         folder = open_folder(directory, storage_options)
         self._unfinished = UnfinishedDataset(folder, spec, generation, beside=beside)
@@ -93,13 +93,13 @@ class DatasetWriter(ClosedAtEnd):
 
         Args:
             datapoint: a value for each key of the spec, in any order; an iterable for a sequence.
-            flush: taken for granular's sake; records go to the disk when enough of them wait.
+            flush: ignored, as in granular; records are written when enough of them are buffered.
 
         Returns:
             The datapoint's number.
 
         Raises:
-            UsageError: other keys than the spec has, or a value that can't be encoded (its cause says why).
+            UsageError: other keys than the spec's, or a value that can't be encoded (with the cause).
         """
         self._unfinished.check_open()
         if datapoint.keys() != self.spec.keys():
@@ -155,10 +155,10 @@ class DatasetWriter(ClosedAtEnd):
         self._unfinished.flush()
 
     def close(self) -> None:
-        """Finishes the dataset and gives its folder its name.
+        """Finish the dataset and give its folder its name.
 
         Raises:
-            UsageError: meanwhile another writer finished one there.
+            UsageError: another writer finished this dataset first.
         """
         self._unfinished.close()
 
@@ -172,7 +172,7 @@ class UnfinishedDataset:
     Attributes:
         files: of records by key, sorted.
         refs: the file of references, None in the third generation.
-        closed: whether the files were ended, or left without an end.
+        closed: whether the files were finished or abandoned.
     """
 
     def __init__(
@@ -186,9 +186,9 @@ class UnfinishedDataset:
     ):
         """
         Args:
-            folder: where it will be.
-            beside: the folder next to which the files lie until then, where it is on a disk.
-            scratch: instead: fill this very folder, which the caller publishes.
+            folder: where it will be published.
+            beside: the folder next to which the files are kept until then, if it is on a disk.
+            scratch: a folder to fill instead, which the caller publishes.
         """
         self.spec = check_spec(spec, folder.name)
         if generation not in (1, 3):
@@ -236,7 +236,7 @@ class UnfinishedDataset:
             file.flush()
 
     def close(self) -> None:
-        """Ends all files, and publishes them unless the caller does."""
+        """Finish all files, and publish them unless the caller does."""
         if self.closed:
             return
         self.closed = True
@@ -251,7 +251,7 @@ class UnfinishedDataset:
             self._remove()
 
     def abandon(self) -> None:
-        """Leaves nothing behind."""
+        """Remove the unfinished files."""
         if not self.closed:
             self.closed = True
             for file in self._all:

@@ -23,13 +23,13 @@ SPEC = "spec.json"  # a folder without it is no dataset, so it appears last
 
 
 class ClosedAtEnd:
-    """What a `with` closes at its end."""
+    """An object that a `with` closes at its end."""
 
     def close(self) -> None:
         raise NotImplementedError
 
     def _abandon(self) -> None:
-        """Closes what is left by an exception."""
+        """Close an object after an exception."""
         self.close()
 
     def __enter__(self) -> Self:
@@ -51,7 +51,7 @@ class ByteFile(Protocol):
     def size(self) -> int: ...
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly `size` bytes.
+        """Read exactly `size` bytes.
 
         Raises:
             DatasetError: the file is gone, or ends earlier.
@@ -117,7 +117,7 @@ class PathFile:
 
 
 def open_file(where: Any, options: Mapping[str, Any] | None = None) -> ByteFile:
-    """A file by its path, URI, path-like object, or bytes.
+    """Open a file by its path, URI, path-like object, or bytes.
 
     Raises:
         UsageError: it is none of these.
@@ -134,7 +134,7 @@ def open_file(where: Any, options: Mapping[str, Any] | None = None) -> ByteFile:
 
 
 class Folder(Protocol):
-    """Where one dataset lies, or a folder of them."""
+    """The folder of one dataset, or of several."""
 
     name: str
 
@@ -146,19 +146,19 @@ class Folder(Protocol):
         """Whether there is such a file, or such a folder with something in it."""
 
     def names(self) -> list[str]:
-        """What lies directly in it, sorted."""
+        """Names of its direct entries, sorted."""
 
     def make(self) -> None:
-        """Makes the folder where folders exist by themselves."""
+        """Create the folder, in stores that have folders."""
 
     def scratch_parent(self) -> pathlib.Path | None:
         """A local folder on the same disk, outside this one; None where there is none."""
 
     def publish(self, scratch: pathlib.Path) -> None:
-        """Makes a local folder's files this folder's, whole or not at all.
+        """Move a local folder's files into this folder, all or none.
 
         Raises:
-            UsageError: it is there already.
+            UsageError: it exists already.
         """
 
 
@@ -235,12 +235,12 @@ class PathFolder:
 
 
 def already_there(name: str) -> str:
-    """Why a dataset is not written onto another."""
+    """The error of writing a dataset onto another."""
     return f"{name}: there is a finished dataset already; delete it first, or write to another folder"
 
 
 def open_folder(where: Any, options: Mapping[str, Any] | None = None) -> Folder:
-    """A folder by its path, URI or path-like object.
+    """Open a folder by its path, URI or path-like object.
 
     Raises:
         UsageError: it is none of these.

@@ -37,16 +37,16 @@ _PIECE_BYTES = 256 << 20
 
 
 class _Decoders(dict[str, Any]):
-    """Types that we don't know are bytes."""
+    """Decoders by type; values of unknown types stay bytes."""
 
     def __missing__(self, name: str) -> Any:
         return bytes
 
 
 class DatapointsSource(RowSource, RawRows):
-    """A row is a datapoint; `log_id` and `timestamp` are what rows are grouped by, where there are such keys.
+    """Datapoints as rows, grouped by the keys `log_id` and `timestamp` if there are such keys.
 
-    Without them each folder of bags is a log, called by its name. A piece is a range of datapoints of one.
+    Without them each folder of bags is a log of its name. A piece is a range of datapoints of one folder.
     """
 
     kind = "granular"

@@ -34,7 +34,7 @@ class BagsOptions(ChosenColumns):
     """`outputs.bags` of a recipe.
 
     Attributes:
-        types: what a column's key is called, by column: jpg for bytes that are images.
+        types: types of keys by column: jpg for bytes that are images.
         generation: of the files: 1, which every client reads, or 3.
     """
 
@@ -43,7 +43,7 @@ class BagsOptions(ChosenColumns):
 
 
 class ClosedBags(BaseModel):
-    """What reading takes of all that `BagsWriter.close` gives."""
+    """The part of the result of `BagsWriter.close` that reading needs."""
 
     rows: Count
     partition: Text = ""
@@ -63,7 +63,7 @@ class BagsFormat(Format):
     kind = "granular"
 
     def check(self, options: BagsOptions, schema: Schema) -> list[str]:
-        """What can't be held, one line each."""
+        """List what can't be stored, one line each."""
         return options.problems(schema, functools.partial(_problems, types=options.types))
 
     def writer(
@@ -107,7 +107,7 @@ class BagsFormat(Format):
         return SurveyedSource(self.rows(store), columns, **how)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """What the view of a version calls a unit's files."""
+        """Name a unit's files in the view of a version."""
         own = [file for file in files if file == "spec.json" or file.endswith((".bag", ".idx"))]
         return {file: f"{number:06d}/{file}" for file in own}
 

@@ -24,10 +24,10 @@ _NUMBERS = {"int": "<i8", "i64": "<i8", "u64": "<u8"}
 
 
 def column_of(key: str, type_name: str, values: list[Any], place: str) -> RawColumn:
-    """The values of a key, decoded by `DECODERS`, as a column.
+    """Convert the values of a key, decoded by `DECODERS`, to a column.
 
     Raises:
-        DatasetError: a number too large, a sequence that makes no column.
+        DatasetError: a number is too large, or a sequence can't be a column.
     """
     base = type_name.removesuffix("[]")
     try:
@@ -107,7 +107,7 @@ DECODERS: Mapping[str, Callable[[bytes], Any]] = {  # all others stay bytes
 
 
 def with_meta(batch: dict[str, RawColumn], metas: list[bytes], place: str) -> Batch:
-    """The batch with the ages and availabilities that `meta` records hold."""
+    """Add the ages and availabilities in `meta` records to the batch."""
     try:
         rows = [decode_msgpack(record) for record in metas]
     except (ValueError, TypeError, RecursionError) as error:

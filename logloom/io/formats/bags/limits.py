@@ -30,7 +30,7 @@ _TWO = struct.Struct("<QQ")
 
 
 def checked_range(index: slice | range, length: int) -> tuple[int, int]:
-    """The start and stop of a range of a sequence, clipped to its length.
+    """Return the start and stop of a range of a sequence, clipped to its length.
 
     Raises:
         UsageError: it counts from the end, goes backwards, or in steps.
@@ -43,7 +43,7 @@ def checked_range(index: slice | range, length: int) -> tuple[int, int]:
 
 
 class LimitsTable:
-    """Where the ends of a bag's records stand.
+    """The table of the limits of a bag's records.
 
     Attributes:
         count: of records.
@@ -56,7 +56,7 @@ class LimitsTable:
 
     def read(self, start: int, stop: int) -> list[int]:
         """The limits of records [start, stop), start < stop: n + 1 numbers."""
-        skipped = 1 if start else 0  # the first record starts at 0, which no end says
+        skipped = 1 if start else 0  # the first record starts at 0, which is no end
         data = self._file.read(self._at + 8 * (start - skipped), 8 * (stop - start + skipped))
         limits: list[int] = np.frombuffer(data, "<u8").tolist()
         if not skipped:
@@ -66,7 +66,7 @@ class LimitsTable:
         return limits
 
     def fetcher(self, read_bag: Callable[[int, int], bytes]) -> Callable[[int], bytes]:
-        """A function from a number to its record, which looks the limits up each time."""
+        """Return a function from a number to its record, which looks the limits up each time."""
         read, before, data_end = self._file.read, self._at - 8, self._data_end
 
         def fetch(number: int) -> bytes:
@@ -99,7 +99,7 @@ class LimitsTable:
 
 
 def idx_beside(source: Any) -> Any:
-    """The `.idx` file beside a bag, None where there is none."""
+    """The `.idx` file of a bag; None if there is none."""
     if isinstance(source, bytes | bytearray | memoryview):
         return None
     if isinstance(source, str | os.PathLike):

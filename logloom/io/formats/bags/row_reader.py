@@ -24,9 +24,9 @@ from logloom.schema import STRING, TIMESTAMP, ColumnType, Schema
 
 
 class BagsReader(UnitRows):
-    """Random access to the rows of folders of bags that `BagsWriter` wrote, one after the other.
+    """Random access to the rows of folders of bags that `BagsWriter` wrote, concatenated.
 
-    Opens bags when they are first read, pickles as where they are, serves many threads and crosses a fork.
+    Opens bags when they are first read, pickles by location, serves many threads and crosses a fork.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class BagsReader(UnitRows):
 
         Args:
             uris: of the folders, in row order.
-            schema: of the rows; may leave out columns that are there.
-            entries: what their writers' `close` gave, if known.
+            schema: of the rows; may omit stored columns.
+            entries: results of their writers' `close`, if known.
             storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         """
         self._uris = uris_of(uris)

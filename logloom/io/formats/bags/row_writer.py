@@ -25,7 +25,7 @@ from logloom.schema import TIMESTAMP, Schema
 
 
 class BagsWriter:
-    """Writes the rows of one log into a folder; holds no more than the block it is given."""
+    """Writes the rows of one log into a folder; keeps at most one block in memory."""
 
     def __init__(
         self,
@@ -34,12 +34,12 @@ class BagsWriter:
         types: Mapping[str, str] | None = None,
         generation: Generation = 1,
     ):
-        """Nothing is created before the first row; the caller publishes the folder.
+        """Create nothing before the first row; the caller publishes the folder.
 
         Args:
             directory: an existing folder without files of these names.
-            schema: the columns to write; others in the blocks are left aside.
-            types: of columns that aren't to have their default type: {"camera.front": "jpg"}.
+            schema: the columns to write; others in the blocks are ignored.
+            types: of columns with another type than the default: {"camera.front": "jpg"}.
             generation: of the files: 1 or 3.
 
         Raises:
@@ -60,8 +60,8 @@ class BagsWriter:
             block: rows of one log.
 
         Raises:
-            UsageError: another log_id, stamps that don't ascend, values that don't fit the schema.
-            StorageError: the disk refuses.
+            UsageError: another log_id, timestamps that don't ascend, or values that don't fit the schema.
+            StorageError: the disk refused.
         """
         if len(block) == 0:
             return
@@ -82,7 +82,7 @@ class BagsWriter:
         """Finishes the files.
 
         Returns:
-            {"log_id", "partition", "rows", "bytes"}; no file was made where there are no rows.
+            {"log_id", "partition", "rows", "bytes"}; without rows no file is created.
         """
         size = 0
         if self._files is not None:

@@ -28,10 +28,10 @@ _MAX_THREADS = 32
 
 
 class ShardedDatasetWriter(ClosedAtEnd):
-    """Writes datapoints into shard after shard; each appears when it is full, whole.
+    """Writes datapoints into shard after shard; a complete shard appears when it is full.
 
     Several writers may share a root when each has a `shardstart` of its own and all have one `shardstep`:
-    unfinished shards lie beside the root, for readers look at everything in it.
+    unfinished shards are kept outside the root, since readers open everything in it.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ShardedDatasetWriter(ClosedAtEnd):
             storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
-            UsageError: the numbers make no sense, or the spec won't do.
+            UsageError: the numbers or the spec are invalid.
         """
         if shardstart < 0 or shardstep < 1 or (shardlen is not None and shardlen < 1):
             raise UsageError(
@@ -80,7 +80,7 @@ class ShardedDatasetWriter(ClosedAtEnd):
 
     @property
     def shards(self) -> int:
-        """How many shards were begun."""
+        """Number of shards begun."""
         return self._shards + (self._writer is not None)
 
     @property
@@ -92,7 +92,7 @@ class ShardedDatasetWriter(ClosedAtEnd):
         return self._length + (len(self._writer) if self._writer is not None else 0)
 
     def append(self, datapoint: Mapping[str, Any], flush: bool = True) -> int:
-        """Adds a datapoint and gives its number among those of this writer; see `DatasetWriter.append`."""
+        """Add a datapoint and return its number among those of this writer; see `DatasetWriter.append`."""
         if self.closed:
             raise UsageError(f"{self._root.name}: the writer is closed")
         if self._writer is None:
@@ -160,7 +160,7 @@ class ShardedDatasetReader(ClosedAtEnd):
             storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
-            DatasetError: the root holds something else than shards numbered from 0, or their specs differ.
+            DatasetError: the root contains anything but shards numbered from 0, or their specs differ.
             UsageError: no shard is left to read.
         """
         if shardstart < 0 or shardstep < 1:
@@ -217,7 +217,7 @@ class ShardedDatasetReader(ClosedAtEnd):
         return self._bounds[-1]
 
     def available(self, index: int) -> dict[str, bool | range]:
-        """What a mask of this datapoint may ask for.
+        """Return what a mask of this datapoint may select.
 
         Args:
             index: of the datapoint.
@@ -247,11 +247,11 @@ class ShardedDatasetReader(ClosedAtEnd):
         return columns
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Many datapoints, as loaders ask for them."""
+        """Read many datapoints, for loaders."""
         return [self[index] for index in indices]
 
     def get_many(self, indices: Any, out: Mapping[str, Array]) -> dict[str, Array]:
-        """Many datapoints into arrays; see `DatasetReader.get_many`."""
+        """Read many datapoints into arrays; see `DatasetReader.get_many`."""
         for row, index in enumerate(np.asarray(indices).tolist()):
             reader, number = self._locate(index)
             part = {key: target[row : row + 1] for key, target in out.items()}

@@ -33,10 +33,10 @@ def is_sequence(type_name: str) -> bool:
 
 
 def check_spec(spec: Mapping[str, str], place: str) -> dict[str, str]:
-    """The spec, sorted.
+    """Check a spec, and return it sorted.
 
     Raises:
-        UsageError: a key that can't name a file of the folder, or a type that is none.
+        UsageError: a key can't name a file of the folder, or a type is invalid.
     """
     for key, type_name in spec.items():
         if not isinstance(key, str) or not _KEY.fullmatch(key) or not _encodable(key):
@@ -59,7 +59,7 @@ def _encodable(key: str) -> bool:
 
 
 def codecs_for(spec: Mapping[str, str], codecs: Codecs, kind: str, place: str) -> dict[str, Any]:
-    """The encoder or decoder of each key; None where values are bytes already.
+    """Choose the encoder or decoder of each key; None where values are bytes already.
 
     Raises:
         UsageError: a type has none.

@@ -81,7 +81,7 @@ class ChunkedArray:
         return rows if dtype is None else rows.astype(dtype)
 
     def __getitem__(self, key: Any) -> Any:
-        """Rows as numpy would give them.
+        """Read rows, with numpy's rules of indexing.
 
         Args:
             key: an int, a slice (any step), a field name or list of them (of all rows), an array of ints or
@@ -148,14 +148,14 @@ class ChunkedArray:
         return taken.reshape(*key.shape, *self.dtype.shape)
 
     def _chunk(self, index: int) -> Array:
-        """All rows of a chunk, padding included; shared, so it is never given out."""
+        """All rows of a chunk, padding included; shared, so it is never returned to callers."""
         latest = self._latest
         if latest is not None and latest[0] == index:
             return latest[1]
         name = f"{self.name}/{self.metadata.chunk_name(index)}"
         data = self._cache.get(name) if self._cache else None
         if data is None:
-            # zarr would read zeros for it; the writers of such datasets always write every chunk.
+            # zarr would read it as zeros; the writers of such datasets always write every chunk.
             missing = (
                 f"the array has {len(self)} rows, so this chunk is lost; copy or build the dataset again"
             )

@@ -61,7 +61,7 @@ class L5KitChunkTask:
 
     Attributes:
         array: "scenes", "frames", "agents" or "tl_faces".
-        pieces: what it holds, in order.
+        pieces: its content, in order.
         literal: the rows themselves, for scenes.
     """
 
@@ -76,7 +76,7 @@ class L5KitChunkTask:
 
     @property
     def inputs(self) -> list[Any]:
-        """What its bytes depend on (JSON)."""
+        """The inputs of its bytes (JSON)."""
         pieces = [[unit_name(p.folder), p.start, p.stop, p.rows, *p.bases] for p in self.pieces]
         return [pieces, blake3(self.literal).hexdigest()]
 
@@ -117,7 +117,7 @@ def plan_assembly(units: Sequence[StagedUnit], options: L5KitOptions, period: in
 def _portions(
     tasks: Sequence[L5KitChunkTask | MaskTask], scenes: int, totals: Mapping[str, int]
 ) -> Iterator[PlannedPortion]:
-    """A portion for each chunk that is full; the last of an array changes with the next log."""
+    """Plan a portion for each full chunk; the last of an array changes with the next log."""
     rows = {"scenes": scenes, **totals}
     for number, task in enumerate(tasks):
         array = "agents" if isinstance(task, MaskTask) else task.array
@@ -130,7 +130,7 @@ def _metadata(name: str, rows: int) -> ArrayMetadata:
 
 
 def make_scenes(units: Sequence[StagedUnit], options: L5KitOptions, limit: int | None) -> Array:
-    """The rows of the scenes array: one for each stretch of a log's frames without a gap over `limit` ns."""
+    """Make the rows of the scenes array: one for each run of a log's frames without a gap over `limit` ns."""
     scenes: list[tuple[tuple[int, int], str, int, int]] = []
     frames = 0
     for log_id, own in by_log(units, lambda unit: [run[2:] for run in unit.unit["runs"]]).items():
@@ -166,12 +166,12 @@ def _chunk_tasks(
 
 
 def _starts(units: Sequence[StagedUnit], name: str) -> list[int]:
-    """(len(units) + 1) where each unit's rows start in the dataset's array."""
+    """(len(units) + 1) the start of each unit's rows in the dataset's array."""
     return [0, *accumulate(int(unit.unit["rows"][name]) for unit in units)]
 
 
 def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, bytes]:
-    """The name and the bytes of one chunk.
+    """Make the name and the bytes of one chunk.
 
     Raises:
         DatasetError: a staged file is missing or too short.
@@ -190,7 +190,7 @@ def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, byte
 
 
 class L5KitPlanJson(BaseModel):
-    """What an `AssemblyPlan` says; of each unit log_id, partition, frames, agents, faces and digest."""
+    """The content of an `AssemblyPlan`; of each unit log_id, partition, frames, agents, faces and digest."""
 
     scenes: Text
     parts: tuple[tuple[Text, Text, Count, Count, Count, Text], ...]
@@ -206,7 +206,7 @@ def problems(
     storage_options: Mapping[str, Any] | None,
     fresh: Collection[str] | None = None,
 ) -> Iterator[str]:
-    """How a dataset, read through its reader, differs from the rows that were staged for it.
+    """Compare a dataset, read through its reader, with the rows that were staged for it.
 
     Args:
         fresh: the full chunks to read, beside those that aren't full; None for all.

@@ -26,7 +26,7 @@ class ReadFromL5Kit(ReadDataset):
 
 
 class WriteToL5Kit(WriteTo):
-    """Writes blocks as one dataset and gives its path, once it is whole (see `WriteTo`)."""
+    """Writes blocks as one dataset and returns its path, once it is complete (see `WriteTo`)."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WriteToL5Kit(WriteTo):
 
         Args:
             schema: of the blocks.
-            period: of the rows' clock, in ns, where it has one.
+            period: of the rows' clock, in ns, if it has one.
 
         Raises:
             UsageError: the columns don't fit, or the host needs a log's URI, which blocks don't have.

@@ -50,7 +50,7 @@ class ChunkedDataset:
         key: str = "",
         storage_options: Mapping[str, Any] | None = None,
     ):
-        """Names a dataset; nothing is opened yet.
+        """Name a dataset; nothing is opened yet.
 
         Args:
             path: of the zarr group: a folder, or a zip archive (x.zarr.zip), which is only read; or any
@@ -70,15 +70,15 @@ class ChunkedDataset:
         """Opens the arrays.
 
         Args:
-            mode: "r", or what zarr knows beside it ("r+", "a") to write into arrays that are there.
-            cached: whether to keep compressed chunks that were read.
-            cache_size_bytes: how many bytes of them, over the four arrays.
+            mode: "r", or another mode of zarr ("r+", "a") to write into existing arrays.
+            cached: whether to cache compressed chunks.
+            cache_size_bytes: bytes of the cache, over the four arrays.
 
         Returns:
             This object.
 
         Raises:
-            DatasetError: there is no such dataset, or it isn't one.
+            DatasetError: there is no such dataset, or it is of another format.
         """
         if mode != "r":
             from logloom.io.formats.l5kit.zarr_dtype import WritableArray
@@ -104,13 +104,13 @@ class ChunkedDataset:
         num_agents: int = 0,
         num_tl_faces: int = 0,
     ) -> ChunkedDataset:
-        """Makes a dataset of that many zero rows, for writing.
+        """Create a dataset of that many zero rows, for writing.
 
         Fill it by assignment (`dataset.frames[5:9] = rows`) or `append`.
 
         Args:
-            mode: "w" replaces what is there, "w-" fails if there is something, "a" keeps it.
-            num_scenes: rows of `scenes`; the others likewise of theirs.
+            mode: "w" replaces an existing dataset, "w-" fails if there is one, "a" keeps it.
+            num_scenes: rows of `scenes`.
             num_frames: of `frames`.
             num_agents: of `agents`.
             num_tl_faces: of `tl_faces`.
@@ -139,18 +139,18 @@ class ChunkedDataset:
 
     @property
     def root(self) -> Any:
-        """The dataset as a read-only group of zarr-python, for all that this class doesn't offer."""
+        """The dataset as a read-only group of zarr-python, for everything that this class doesn't offer."""
         return self._group("r")
 
     def get_scene_dataset(self, scene_index: int) -> ChunkedDataset:
-        """One scene as a dataset of its own, in memory, its intervals counted from its own rows.
+        """Copy one scene into a dataset in memory, its intervals counted from its own rows.
 
         Args:
             scene_index: of the scene.
 
         Raises:
             ValueError: there is no such scene.
-            DatasetError: its intervals lie outside the arrays.
+            DatasetError: its intervals are outside the arrays.
         """
         if not 0 <= scene_index < len(self.scenes):
             raise ValueError(f"{self.path}: scene {scene_index} of {len(self.scenes)}")
@@ -181,10 +181,10 @@ class ChunkedDataset:
         """The folder of its group, on storage or in an archive.
 
         Raises:
-            UsageError: it lies in memory.
+            UsageError: it is in memory.
         """
         if not self.path:
-            raise UsageError("this dataset lies in memory, there is nothing to open")
+            raise UsageError("this dataset is in memory, there is nothing to open")
         store, key = Store.at(self.path, self.storage_options), self.key.strip("/")
         if store.uri.endswith(ZIPPED) and not (store.local is not None and store.local.is_dir()):
             return Store(absolute_uri(f"{ZIP}{key}::{store.uri}"), store.options)

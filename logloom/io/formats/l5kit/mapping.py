@@ -52,7 +52,7 @@ class FieldRule:
 
 @dataclass(frozen=True)
 class ArrayRules:
-    """How the structs of a column become rows of an array."""
+    """The mapping of a column's structs to rows of an array."""
 
     kind: ArrayKind
     column: str
@@ -61,10 +61,10 @@ class ArrayRules:
 
 @dataclass(frozen=True)
 class RowMapping:
-    """How a block becomes mapped rows. Picklable.
+    """The mapping of a block to rows of L5Kit. Picklable.
 
     Attributes:
-        rotation_form: what a row of the rotation column holds.
+        rotation_form: the form of the rotation column.
     """
 
     translation: str
@@ -75,7 +75,7 @@ class RowMapping:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that it takes."""
+        """The columns that it needs."""
         structs = [rules.column for rules in (self.agents, self.tl_faces) if rules is not None]
         return list(dict.fromkeys([self.translation, self.rotation, *structs]))
 
@@ -101,7 +101,7 @@ class RowMapping:
 
 
 def map_structs(rules: ArrayRules | None, kind: ArrayKind, block: Block, place: str) -> Ragged:
-    """The rows of an array that a block holds; none of them without rules.
+    """Map the structs of a block to rows of an array; without rules there are none.
 
     Raises:
         LogReadError: a value doesn't fit its field; `place` names log and partition.

@@ -59,7 +59,7 @@ def are_agents(label_probabilities: Array, threshold: float) -> NDArray[np.bool_
 
 
 def stops_of(intervals: Array, num_rows: int, source: str) -> NDArray[np.int64]:
-    """Where each of some intervals ends, all of them lying end to end over an array.
+    """The end of each interval, all of them contiguous over an array.
 
     Args:
         intervals: (N, 2) half-open.
@@ -114,7 +114,7 @@ class Sightings:
         """Of the agents of some frames.
 
         Args:
-            frames: (F,) consecutive ones, the first being number `first_frame`.
+            frames: (F,) consecutive frames, the first is number `first_frame`.
             bounds: frames where scenes begin, and where the last of them ends.
         """
         intervals = frames["agent_index_interval"]
@@ -135,12 +135,12 @@ class Sightings:
         )
 
     def take(self, rows: Array) -> Sightings:
-        """Some of them, by number or mask."""
+        """Select some, by number or mask."""
         return Sightings(*(values[rows] for values in self._columns()))
 
     @classmethod
     def joined(cls, parts: Sequence[Sightings]) -> Sightings:
-        """Parts that follow each other."""
+        """Concatenate parts."""
         return cls(*map(np.concatenate, zip(*(part._columns() for part in parts), strict=True)))
 
     def _columns(self) -> list[Array]:
@@ -255,10 +255,10 @@ def _batches(scene_stops: Array, agent_stops: Array) -> Iterator[tuple[int, int]
 def mask_of_rows(
     read: ReadRows, bounds: Sequence[int], start: int, stop: int, thresholds: MaskThresholds, source: str
 ) -> NDArray[np.uint32]:
-    """The counts of the agents [start, stop), from no more frames around theirs than their runs last.
+    """Count for the agents [start, stop), reading no more frames around theirs than their runs last.
 
     Args:
-        read: gives rows of "frames" and "agents".
+        read: reads rows of "frames" and "agents".
         bounds: frames where scenes begin, ascending, then where the last of them ends; the agents are theirs.
         source: names the dataset, for errors.
 

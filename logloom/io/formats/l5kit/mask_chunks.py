@@ -47,7 +47,7 @@ class MaskTask:
 
     Attributes:
         folders: of all units that hold frames of these agents' scenes.
-        edges: by array, where each of these units begins in the dataset, then where the last of them ends.
+        edges: by array, the start of each of these units in the dataset, then the end of the last.
         bounds: frames where these scenes begin, then where the last of them ends.
     """
 
@@ -65,7 +65,7 @@ class MaskTask:
 
     @property
     def inputs(self) -> list[Any]:
-        """What its bytes depend on (JSON)."""
+        """The inputs of its bytes (JSON)."""
         edges = [list(self.edges[name]) for name in ("frames", "agents")]
         return [list(map(unit_name, self.folders)), edges, list(self.bounds), self.start, self.stop]
 
@@ -111,7 +111,7 @@ def mask_files(probabilities: Sequence[float], num_agents: int) -> dict[str, byt
 
 
 def make_mask_chunk(store: Store, task: MaskTask) -> tuple[str, bytes]:
-    """The name and the bytes of one chunk.
+    """Make the name and the bytes of one chunk.
 
     Raises:
         DatasetError: a staged file is missing or too short.
@@ -133,7 +133,7 @@ def make_mask_chunk(store: Store, task: MaskTask) -> tuple[str, bytes]:
 
 
 def open_mask(dataset: ChunkedDataset, probability: str) -> ChunkedArray | None:
-    """The mask that a dataset on storage carries for a probability; None where it carries none.
+    """Open the mask stored in a dataset for a probability; None if there is none.
 
     Raises:
         DatasetError: it isn't two counts for each agent.
@@ -151,14 +151,14 @@ def open_mask(dataset: ChunkedDataset, probability: str) -> ChunkedArray | None:
 
 
 def is_fresh_chunk(fresh: Collection[str] | None, name: str, index: int, chunk_rows: int, rows: int) -> bool:
-    """Whether a chunk is to be read back: one of those named, or the last of its array, which isn't full."""
+    """Whether a chunk is to be read back: it is named, or the last of its array, which isn't full."""
     return fresh is None or name in fresh or (index + 1) * chunk_rows > rows
 
 
 def mask_problems(
     dataset: ChunkedDataset, probability: str, num_rows: int, fresh: Collection[str] | None = None
 ) -> Iterator[str]:
-    """Says where a dataset's mask differs from what its agents give.
+    """List where a dataset's mask differs from its agents.
 
     Args:
         fresh: the full chunks to read; None for all.

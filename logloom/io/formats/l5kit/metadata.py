@@ -27,7 +27,7 @@ _KINDS = frozenset("biufU")
 
 @dataclass(frozen=True)
 class ArrayMetadata:
-    """What a `.zarray` says: of a one-dimensional array of structs, or of rows of integers.
+    """The content of a `.zarray`, of a one-dimensional array of structs or of rows of integers.
 
     Attributes:
         dtype: of a row: a struct, or integers in a shape, ("<u4", (2,)).
@@ -78,7 +78,7 @@ class ArrayMetadata:
             row_shape: of rows of integers; () for structs.
 
         Raises:
-            DatasetError: not zarr format 2, not such an array, or coded in a way unknown here.
+            DatasetError: it is not zarr format 2, not such an array, or of an unknown encoding.
         """
         kind = f"zarr array with rows of {list(row_shape)}" if row_shape else "one-dimensional zarr array"
         value = parsed(data, f"{source}: not the metadata of a {kind}")
@@ -116,7 +116,7 @@ class ArrayMetadata:
         """The rows of a chunk, all `chunk_rows` of them.
 
         Raises:
-            DatasetError: the bytes are no such chunk.
+            DatasetError: the bytes are not a valid chunk.
         """
         size = self.chunk_rows * self.dtype.itemsize
         raw = decompress(data, self._codec, size, source)

@@ -52,7 +52,7 @@ class AgentsFrom(_L5KitPart):
 
 
 class TlFacesFrom(_L5KitPart):
-    """Traffic light faces from a column of structs, likewise."""
+    """Traffic light faces from a column of structs; the fields named here have other names or types there."""
 
     column: str
     face_id: FieldSource | None = None
@@ -67,10 +67,10 @@ class L5KitOptions(_L5KitPart):
         host: of the log's absolute URI: {stem} {parent} {path}, or {log_id}; at most 16 characters.
         translation: column of 3 numbers, metres.
         rotation: column of a 3 x 3 matrix, of its 9 numbers row by row, or of a quaternion (x, y, z, w).
-        agents, tl_faces: column of structs; left out, the array is empty.
+        agents, tl_faces: column of structs; without it the array is empty.
         max_gap: rows further apart than this start a new scene. Default: 1.5 periods of a rate clock; a topic
             clock has no period, so there a log is one scene unless this is given.
-        masks: a mask of agents for each of these probabilities, so that AgentDataset needn't make one.
+        masks: a mask of agents for each of these probabilities, so that AgentDataset needn't compute it.
     """
 
     host: str = "{parent}"
@@ -85,7 +85,7 @@ class L5KitOptions(_L5KitPart):
     @classmethod
     def _distinct(cls, masks: tuple[float, ...]) -> tuple[float, ...]:
         if len(set(masks)) != len(masks):
-            raise ValueError("a probability stands there twice")
+            raise ValueError("a probability is listed twice")
         return masks
 
     @field_validator("host")
@@ -117,7 +117,7 @@ def host_of(options: L5KitOptions, log_uri: str, log_id: str) -> str:
 
 
 def gap_limit(options: L5KitOptions, period: int | None) -> int | None:
-    """The longest time between two frames of one scene, in ns; None where any will do.
+    """The longest time between two frames of one scene, in ns; None for any time.
 
     Args:
         period: of a rate clock, in ns; None for a topic clock.

@@ -34,9 +34,9 @@ from logloom.io.storage.folders import content_of
 
 
 class L5KitReader(DatasetSource):
-    """Frames as rows. A scene is a log, called by its number in nine digits unless a manifest tells more.
+    """Frames as rows. A scene is a log, named by its number in nine digits unless a manifest names it.
 
-    So rows are ordered as the frames are. Keeps compressed chunks, pickles without them, serves many threads.
+    So rows are in the order of frames. Caches compressed chunks, pickles without them, serves many threads.
     """
 
     kind = "l5kit"
@@ -73,7 +73,7 @@ class L5KitReader(DatasetSource):
         return dataset, own
 
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
-        """Frames, each read once; agents and lights of frames that follow each other in one read."""
+        """Read frames, each once; agents and lights of consecutive frames in one read."""
         dataset = self._dataset
         unique, back = np.unique(positions, return_inverse=True)
         frames = dataset.frames[unique]

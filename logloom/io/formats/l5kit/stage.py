@@ -40,7 +40,7 @@ class L5KitStageWriter(StageWriter):
         """
         super().__init__(directory, context)
         self._mapping = mapping_of(options, schema)
-        host_of(options, context.log_uri, context.log_id)  # assembly would fail on it, after all the work
+        host_of(options, context.log_uri, context.log_id)  # assembly would fail on it, after the whole build
         self._counts_runs = bool(options.masks)
         self._runs = Runs(gap_limit(options, context.period))
         self._digest = RowsDigest(MAPPED_SCHEMA)
@@ -75,7 +75,7 @@ class L5KitStageWriter(StageWriter):
 
 
 def _check_tracks(block: Block) -> None:
-    """Refuses what a mask could not count."""
+    """Refuse tracks that a mask could not count."""
     agents = block.columns["agents"]
     assert isinstance(agents, Ragged)
     tracks = agents.values["track_id"]
@@ -93,7 +93,7 @@ def _check_tracks(block: Block) -> None:
 
 
 class Runs:
-    """Stretches of frames in which neighbours lie at most `limit` ns apart.
+    """Runs of frames in which neighbours are at most `limit` ns apart.
 
     Attributes:
         found: [start, stop, first, last] each: frames [start, stop), times of the first and the last.
@@ -104,14 +104,14 @@ class Runs:
         self.found: list[list[int]] = []
 
     def add(self, times: NDArray[np.int64]) -> None:
-        """Takes the times of the next frames, ascending."""
+        """Add the times of the next frames, ascending."""
         far = np.diff(times) > self.limit if self.limit is not None else np.zeros(len(times) - 1, bool)
         edges = [0, *map(int, np.flatnonzero(far) + 1), len(times)]
         for start, stop in itertools.pairwise(edges):
             self.add_run(stop - start, int(times[start]), int(times[stop - 1]))
 
     def add_run(self, frames: int, first: int, last: int) -> None:
-        """Takes a stretch of frames that follow those before; joins them where no gap lies between."""
+        """Add consecutive frames after those before; joins them if no gap is between."""
         latest = self.found[-1] if self.found else None
         if latest is not None and (self.limit is None or first - latest[3] <= self.limit):
             latest[1] += frames
@@ -128,7 +128,7 @@ class _RowsJson(BaseModel):
 
 
 class ClosedL5Kit(BaseModel):
-    """What `L5KitStageWriter.close` gives."""
+    """The result of `L5KitStageWriter.close`."""
 
     log_id: Text
     partition: Text

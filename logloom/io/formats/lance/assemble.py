@@ -26,21 +26,21 @@ from logloom.values import dataclass
 
 
 class ClosedLance(Closed):
-    """What closing a unit's writer gives."""
+    """The result of closing a unit's writer."""
 
     bytes: Count
     file: Name
 
 
 class LancePlanJson(BaseModel):
-    """What a plan says: of each data file name, rows and bytes."""
+    """The content of a plan: name, rows and bytes of each data file."""
 
     files: tuple[tuple[Name, Count, Count], ...]
 
 
 @dataclass(frozen=True)
 class ManifestTask:
-    """The manifest of a table; `places` are its data files where they lie now, if they do."""
+    """The manifest of a table; `places` are the current paths of its data files, if they exist."""
 
     layout: ArrowLayout
     files: tuple[DataFile, ...]
@@ -56,7 +56,7 @@ def plan_assembly(units: Sequence[StagedUnit], layout: ArrowLayout) -> AssemblyP
 
 
 def make_file(store: Store, task: ManifestTask) -> tuple[str, bytes]:
-    """The name and the bytes of the manifest.
+    """Make the name and the bytes of the manifest.
 
     Raises:
         DatasetError: a data file is missing, or of another length.
@@ -72,7 +72,7 @@ def make_file(store: Store, task: ManifestTask) -> tuple[str, bytes]:
 def problems(
     folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """How a table's manifest, read by pylance, differs from its plan."""
+    """Compare a table's manifest, read by pylance, with its plan."""
     store = Store.at(folder, storage_options)
     place = store.uri_of(MANIFEST)
     try:

@@ -23,12 +23,12 @@ _READ_BYTES = 32 << 20  # about, of a fragment, that are read at a time
 
 
 class LanceTable(RawRows):
-    """See `RawRows`; a piece is a fragment of the newest version."""
+    """A Lance table as `RawRows`; a piece is a fragment of the newest version."""
 
     kind = "lance"
 
     def __init__(self, store: Store):
-        """Finds the newest version.
+        """Find the newest version.
 
         Raises:
             UsageError: pylance isn't installed.

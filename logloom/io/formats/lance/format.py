@@ -54,7 +54,7 @@ class LanceFormat(AssembledFormat):
     forms_option = "images"
 
     def check(self, options: LanceOptions, schema: Schema) -> list[str]:
-        """What can't be held, one line each."""
+        """List what can't be stored, one line each."""
         return options.problems(schema, lambda stored: _problems(stored, options.images))
 
     def check_log(self, options: LanceOptions, log_id: str, log_uri: str) -> list[str]:
@@ -83,7 +83,7 @@ class LanceFormat(AssembledFormat):
         return LanceReader(store, str(known["file"]), options.layout(schema), known)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """Data files lie in a folder of their own, by their names."""
+        """Put data files into a folder of their own, by their names."""
         return {name: f"{DATA}/{name}" for name in files if name.endswith(SUFFIX)}
 
     def plan_assembly(
@@ -110,7 +110,7 @@ class LanceFormat(AssembledFormat):
         """The data files of the newest version, of a table that logloom wrote.
 
         Raises:
-            DatasetError: it is damaged, or says nothing of its columns.
+            DatasetError: it is damaged, or doesn't record the types of its columns.
         """
         found = _own_files(store)
         if found is None:
@@ -120,7 +120,7 @@ class LanceFormat(AssembledFormat):
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
-        """The rows of the newest version; where it doesn't say what its columns are, it is read once."""
+        """Open the rows of the newest version; if it doesn't record its columns' types, it is read once."""
         return self.typed_rows(store, columns, by_name=False)
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
@@ -138,7 +138,7 @@ class LanceFormat(AssembledFormat):
 
 
 def _own_files(store: Store) -> tuple[list[str], list[LanceReader]] | None:
-    """The files of a table's newest version, and its data files; None where it isn't as logloom writes them.
+    """List the files of a table's newest version, and its data files; None if logloom didn't write it.
 
     Raises:
         DatasetError: there is no table, or it is damaged.
@@ -162,7 +162,7 @@ def _own_files(store: Store) -> tuple[list[str], list[LanceReader]] | None:
 
 
 def _problems(schema: Schema, images: Mapping[str, str]) -> list[str]:
-    """What a Lance table can't hold, one line each."""
+    """List what a Lance table can't store, one line each."""
     found = layout_problems(schema, images)
     for name, ctype in schema.columns.items():
         if name.startswith("_"):
@@ -177,7 +177,7 @@ def _problems(schema: Schema, images: Mapping[str, str]) -> list[str]:
 
 
 def _unfit(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> Iterator[str]:
-    """What of a type has no place, in words."""
+    """Describe what of a type can't be stored."""
     if any(shape) and (dtype.names is not None or dtype.kind == "c"):
         yield "lists of fixed length of structures or complex numbers; give it one ragged axis, or its parts"
     for name in dtype.names or ():

@@ -23,14 +23,14 @@ _CRASHES = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP}  # that a process
 
 
 class _Helper:
-    """The process, as seen by the one that it works for; it ends when that one does."""
+    """The helper process, in the process that it works for; it ends with that process."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._process, self.connection = connected_process(__name__)
 
     def close(self) -> int:
-        """Ends it; gives the code that it ends with."""
+        """End it; return its exit code."""
         self.connection.close()
         return self._process.wait()
 
@@ -39,11 +39,11 @@ _idle: list[_Helper] = []  # each is asked by one thread at a time
 
 
 def helped(function: Callable[..., Any], arguments: Any, options: Mapping[str, Any]) -> Any:
-    """What a function of a module gives in a helper.
+    """Call a function of a module in a helper, and return its result.
 
     Raises:
         DatasetError: the helper died of it; names the first argument.
-        StorageError: there can be no helper now, or something else ended it, such as a lack of memory.
+        StorageError: no helper can be started, or it was ended, for example because memory ran out.
         Exception: what the function raises.
     """
     try:
@@ -73,7 +73,7 @@ def _death(place: str, code: int) -> LogloomError:
 
 
 def _taken() -> _Helper:
-    """A helper of this process that nobody else asks."""
+    """A helper of this process that no other thread uses."""
     with contextlib.suppress(IndexError):
         while True:
             helper = _idle.pop()
@@ -93,7 +93,7 @@ def _close_all() -> None:
 
 
 def main() -> None:
-    """Calls what the process that started this one asks for, until that is gone."""
+    """Run the calls that the parent process requests, until it ends."""
     asker = Connection(int(sys.argv[1]))
     with contextlib.suppress(EOFError, OSError):
         while True:

@@ -52,7 +52,7 @@ MANIFEST = manifest_name(1)
 
 
 def newest(names: Sequence[str]) -> str | None:
-    """The newest of the manifests in a table's folder of versions; None where there is none."""
+    """The newest of the manifests in a table's folder of versions; None if there is none."""
     found = [match for name in names if (match := _NAME.fullmatch(name))]
     descending = [match[0] for match in found if len(match[1]) == 20]
     ascending = [(int(match[1]), match[0]) for match in found if len(match[1]) < 20]  # of Lance's first years
@@ -67,7 +67,7 @@ def manifest_of(schema: Any, files: Sequence[DataFile]) -> bytes:
     """
     package = lance()
     with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
-        # What Lance says of one row of this schema, it says of every data file.
+        # Lance describes every data file of a schema as it describes one with a single row.
         row = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
         (one,) = package.fragment.write_fragments(
             row, f"{folder}/one", mode="create", data_storage_version=FILE_VERSION
@@ -88,7 +88,7 @@ def _data_file(package: Any, like: Any, file: DataFile) -> Any:
 
 
 def _lasting(data: bytes) -> bytes:
-    """A manifest without what differs from build to build."""
+    """Remove from a manifest what differs from build to build."""
     # transaction | length, message | where the message is (8 bytes), version (4), LANC
     start = int.from_bytes(data[-_FOOTER : 8 - _FOOTER], "little")
     length = int.from_bytes(data[start : start + 4], "little")
@@ -112,7 +112,7 @@ def _with_sorted_metadata(field: _WireField) -> _WireField:
 
 
 def _sorted(fields: Iterable[_WireField], mapping: int) -> bytes:
-    """A message whose fields are in the order of numbers; what repeats stays as it is, but for a mapping."""
+    """Sort a message's fields by number; repeated fields stay in order, except those of a mapping."""
     ordered = sorted(fields, key=lambda field: (field.number, field.data if field.number == mapping else b""))
     return b"".join(field.data for field in ordered)
 
@@ -172,7 +172,7 @@ def read_manifest(place: str, data: bytes) -> tuple[Any, list[tuple[DataFile, li
 
 
 def _leaves(field: Any) -> list[int]:
-    """The numbers by which Lance knows the fields of a column that files have columns of."""
+    """Lance's numbers of a column's leaf fields."""
     return [number for child in field.children() for number in _leaves(child)] or [field.id()]
 
 

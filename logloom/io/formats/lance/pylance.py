@@ -28,12 +28,12 @@ T = TypeVar("T")
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 # What Rust's clients of stores say of a request; a file that isn't there, or is too short, is damage.
 _REFUSED = re.compile("Error performing (?!.*(404 Not Found|416 Range))|lacked (the necessary|valid auth)")
-_PANIC = "PanicException"  # what fails in Rust unforeseen; no Exception, and named by no module
+_PANIC = "PanicException"  # a panic in Rust: no Exception, and in no module
 _forked = False  # whether this process was forked by one that had imported pylance
 
 
 def lance() -> Any:
-    """The package.
+    """Import the package.
 
     Raises:
         UsageError: it isn't installed, or this process was forked by one that had imported it.
@@ -55,7 +55,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def anywhere(function: Callable[P, T]) -> Callable[P, T]:
-    """A function of a module that uses pylance; in a forked process, a helper calls it.
+    """Decorate a function of a module that uses pylance; in a forked process, a helper calls it.
 
     Its arguments and its result are pickled there; its first argument is the place that errors name.
     """
@@ -74,7 +74,7 @@ def anywhere(function: Callable[P, T]) -> Callable[P, T]:
 
 @contextlib.contextmanager
 def damage(place: str) -> Iterator[None]:
-    """What pylance says in the block against a file or table at `place` names it.
+    """Convert errors of pylance in the block to errors that name the file or table at `place`.
 
     Raises:
         DatasetError: it is damaged.
@@ -96,6 +96,6 @@ def damage(place: str) -> Iterator[None]:
 
 
 def _with_number(error: BaseException) -> BaseException:
-    """The system's error that pylance met, which only the text of its own tells; else that one."""
+    """The system's error in the text of pylance's error; otherwise that error."""
     found = _NUMBER.search(str(error))
     return OSError(int(found[1]), os.strerror(int(found[1]))) if found else error

@@ -41,7 +41,7 @@ _MOST_ROWS = 1 << 36
 
 
 class _Copy:
-    """A temporary file with what lies elsewhere; removed with this object."""
+    """A temporary copy of a remote file; removed with this object."""
 
     def __init__(self, uri: str, options: Mapping[str, Any] | None):
         handle, self.path = tempfile.mkstemp(prefix="logloom-", suffix=".lance")
@@ -55,7 +55,7 @@ _copies: LruCache[_Copy] = LruCache(_COPIED_BYTES, least=1)
 
 
 class LanceReader(TableReader):
-    """See `TableReader`; groups are runs of rows of a few MiB. What columns were, only the table tells."""
+    """See `TableReader`; groups are ranges of rows of a few MiB. Only the table records columns' types."""
 
     kind = "lance"
     unknown = "Lance files"
@@ -99,7 +99,7 @@ class LanceReader(TableReader):
         """The path of the file, or of a copy.
 
         Raises:
-            DatasetError: it is missing, or isn't what it should be.
+            DatasetError: it is missing, or of another size or digest.
             StorageError: it can't be read.
         """
         store = self._store
@@ -140,7 +140,7 @@ def _names(place: str, path: str) -> list[str]:
 
 @anywhere
 def _taken(place: str, path: str, columns: list[str], rows: list[int]) -> Any:
-    """Rows in rising order, as a table of columns by their names in it."""
+    """Read rows in ascending order, as a table of columns by their names in it."""
     package = lance()
     with damage(place):
         file = package.file.LanceFileReader(path, columns=columns)
@@ -149,7 +149,7 @@ def _taken(place: str, path: str, columns: list[str], rows: list[int]) -> Any:
 
 @anywhere
 def _range(place: str, path: str, columns: list[str], start: int, stop: int) -> Any:
-    """Rows [start, stop), likewise."""
+    """Read rows [start, stop) as a table of columns by their names in it."""
     package = lance()
     with damage(place):
         file = package.file.LanceFileReader(path, columns=columns)

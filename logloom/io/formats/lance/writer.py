@@ -28,7 +28,7 @@ _GROUP_BYTES = 4 << 20
 
 
 class LanceWriter(TableWriter):
-    """See `TableWriter`; the file's name is told by `close`, as `file`."""
+    """See `TableWriter`; `close` returns the file's name as `file`."""
 
     def __init__(self, folder: pathlib.Path, layout: ArrowLayout, context: UnitContext):
         super().__init__(folder / file_name(context), layout, _GROUP_BYTES)
@@ -55,7 +55,7 @@ def file_name(context: UnitContext) -> str:
 
 
 def _aligned(table: Any) -> Any:
-    """The table in memory that begins where its types may begin; Lance takes no other."""
+    """Copy a table to memory with the alignment of its types, which Lance requires."""
     table = table.replace_schema_metadata()
     table = table.cast(pa.schema([field.remove_metadata() for field in table.schema]))
     sink = pa.BufferOutputStream()
