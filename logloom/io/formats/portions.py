@@ -18,15 +18,15 @@ from logloom.values import dataclass
 
 @dataclass(frozen=True)
 class Portion:
-    """A share of a unit that has an identity of its own, since its bytes depend on less than the unit's.
+    """A part of a unit with an identity of its own, since its bytes depend on less than the unit's.
 
-    A unit of a later version that needs an equal portion points to it, and doesn't write it again.
+    A unit of a later version that needs an equal portion refers to it instead of writing it again.
 
     Attributes:
-        identity: names its folder, which lies beside the unit's.
+        identity: name of its folder, next to the unit's.
         uri: of that folder.
-        scratch: an empty local folder to write it into; None where it is finished.
-        finished: its entry, whose `unit` is what closing the unit that wrote it said of it.
+        scratch: an empty local folder to write it into; None if it is finished.
+        finished: its entry, whose `unit` is its summary from the unit that wrote it.
     """
 
     identity: str
@@ -39,8 +39,8 @@ class Portion:
 class PortionedFormat(Protocol):
     """A format whose units consist of portions: column groups that are reused when another one changes.
 
-    What its writer's `close` gives has a key "portions": name to what is to be known of each (JSON).
+    The result of its writer's `close` has a key "portions": name to the summary of each (JSON).
     """
 
     def portions(self, options: Any, schema: Schema) -> Mapping[str, tuple[Sequence[str], Any]]:
-        """Each portion's name, the columns (of `Schema.all`) in it, and the options (JSON) it is made by."""
+        """List each portion's name, its columns (of `Schema.all`), and the options (JSON) it depends on."""

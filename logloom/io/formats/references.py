@@ -16,17 +16,17 @@ from logloom.values import dataclass
 
 @runtime_checkable
 class ReferringFormat(Protocol):
-    """A format whose units may point into datasets that are there already."""
+    """A format whose units may point into existing datasets."""
 
     def pinned(self, options: Any, storage_options: Mapping[str, Any]) -> Any:
-        """Options that mean the versions of datasets that they mean now, whatever is committed later.
+        """Pin options to the current versions of datasets, whatever is committed later.
 
         Raises:
             DatasetError: one of them is missing or damaged.
         """
 
     def references_digest(self, options: Any, storage_options: Mapping[str, Any]) -> str:
-        """Digest of what describes the datasets referred to, "" for none; part of every unit's identity.
+        """Digest of the descriptions of datasets referred to, "" for none; part of every unit's identity.
 
         Raises:
             DatasetError: one of them is missing or damaged.
@@ -35,11 +35,11 @@ class ReferringFormat(Protocol):
 
 @dataclass(frozen=True)
 class Users:
-    """What datasets elsewhere need of a root.
+    """The files of a root that datasets elsewhere need.
 
     Attributes:
         folders: of the units that they point into.
-        unknown: why nobody knows what some of them need; then no unit of the output can be removed.
+        unknown: why the needs of some are unknown; then no unit of the output can be removed.
     """
 
     folders: tuple[str, ...] = ()
@@ -48,15 +48,15 @@ class Users:
 
 @runtime_checkable
 class ReferredFormat(Protocol):
-    """A format into whose units datasets elsewhere may point, which leave notes where they do."""
+    """A format whose units may be referred to by datasets elsewhere, which leave notes."""
 
     name: str
 
     def users(self, store: Store) -> Users:
-        """What datasets elsewhere need of a root."""
+        """The files of a root that datasets elsewhere need."""
 
     def notes(self, store: Store, version: int | None = None) -> list[str]:
-        """Names of the notes: of what points into units, or into the view of a version."""
+        """Names of the notes of references into units, or into the view of a version."""
 
     def user_of(self, store: Store, note: str) -> str:
         """The URI of the dataset or the root that left a note.

@@ -42,7 +42,7 @@ def format_named(name: str) -> Format:
 
 
 def form_options() -> dict[str, str]:
-    """By output, the option that says what bytes columns hold; see `Format.forms_option`."""
+    """The option of each output with the form of bytes columns; see `Format.forms_option`."""
     formats = map(format_named, format_names())
     return {form.name: form.forms_option for form in formats if form.forms_option}
 
@@ -58,7 +58,7 @@ def referred_to() -> list[ReferredFormat]:
 
 
 def without_suffix(name: str) -> str:
-    """The split that the name of its folder in a view stands for; see `Format.suffix`."""
+    """The split of a folder in a view, by the folder's name; see `Format.suffix`."""
     suffixes = {format_named(output).suffix for output in format_names()}
     return next((name.removesuffix(end) for end in sorted(suffixes - {""}) if name.endswith(end)), name)
 
@@ -68,7 +68,7 @@ def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
 
     Raises:
         UsageError: no installed package offers an output.
-        DatasetError: options make no sense.
+        DatasetError: options are not valid.
     """
     place = f"{store.uri_of(version_file(manifest.version))}: outputs"
     return {
@@ -78,7 +78,7 @@ def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
 
 
 def open_unit(store: Store, schema: Schema, outputs: Mapping[str, BaseModel], entry: Entry) -> RowSource:
-    """The reader of a finished unit.
+    """Open the reader of a finished unit.
 
     Args:
         outputs: of the version, name to options.
@@ -97,7 +97,7 @@ def open_unit(store: Store, schema: Schema, outputs: Mapping[str, BaseModel], en
 
 
 def by_preference(outputs: Iterable[str]) -> list[str]:
-    """Outputs of a version in the order in which one is read where none is named.
+    """Sort outputs of a version by the preference in which one is read unless it is named.
 
     Raises:
         UsageError: no installed package offers one of them.

@@ -37,10 +37,10 @@ class StageWriter(abc.ABC):
     """Writes the staged files of one partition into a local folder; a file appears with its first bytes."""
 
     def __init__(self, directory: pathlib.Path, context: UnitContext):
-        """Begins a stage without rows.
+        """Begin a stage without rows.
 
         Args:
-            directory: an empty folder that takes the files.
+            directory: an empty folder for the files.
             context: which partition of which log this is.
         """
         self.directory, self.context = directory, context
@@ -50,7 +50,7 @@ class StageWriter(abc.ABC):
 
     @abc.abstractmethod
     def stage(self, block: Block) -> None:
-        """Takes the next rows, one at least; `num_rows` came before.
+        """Stage the next rows, at least one; `num_rows` came before.
 
         Args:
             block: rows of the unit's partition.
@@ -63,7 +63,7 @@ class StageWriter(abc.ABC):
             block: rows of the unit's partition.
 
         Raises:
-            UsageError: the values are not what the schema says.
+            UsageError: the values are not of the schema's type.
             LogReadError: the format can't hold a value.
         """
         if len(block):
@@ -77,7 +77,7 @@ class StageWriter(abc.ABC):
 
         Args:
             file: its name within the unit.
-            data: bytes, or what gives them as a buffer.
+            data: bytes, or an object with a buffer of them.
         """
         if file not in self._files:
             self._files[file] = (self.directory / file).open("xb")
@@ -95,10 +95,10 @@ class StageWriter(abc.ABC):
             self.write(file, little.reshape(-1).view(np.uint8).data)
 
     def metadata(self) -> dict[str, Any]:
-        """What readers and assembly need to know, asked once while files can still be written.
+        """The unit's summary for readers and assembly, made once while files can still be written.
 
         Returns:
-            rows; span, first and last timestamp; formats say more.
+            rows; span, first and last timestamp; formats add fields.
         """
         return {"rows": self.num_rows, "span": self._span}
 
@@ -106,7 +106,7 @@ class StageWriter(abc.ABC):
         """Closes the files.
 
         Returns:
-            log_id, partition and what `metadata` gave.
+            log_id, partition and the result of `metadata`.
         """
         metadata = self.metadata()
         for file in self._files.values():
@@ -118,7 +118,7 @@ class StageReader(RowSource):
     """The rows of a staged unit. Opens files when needed, pickles, serves many threads.
 
     Attributes:
-        closed: what closing the unit's writer gave.
+        closed: the result of closing the unit's writer.
     """
 
     closed: ClassVar[type[BaseModel]]
@@ -135,11 +135,11 @@ class StageReader(RowSource):
         Args:
             folder: URI of the unit's folder.
             schema: of what is stored.
-            unit: what the writer's `close` gave; {} where it has no rows.
+            unit: the result of the writer's `close`; {} if it has no rows.
             storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
 
         Raises:
-            DatasetError: that isn't what its writer gives; names the field.
+            DatasetError: `unit` is not valid; names the field.
         """
         check_unit(self.closed, unit, folder)
         self._schema, self.unit = schema, unit
@@ -161,13 +161,13 @@ class StageReader(RowSource):
 
     @abc.abstractmethod
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
-        """The named columns of rows [start, stop), in blocks of about `max_bytes`.
+        """Read the named columns of rows [start, stop), in blocks of about `max_bytes`.
 
         Args:
             names: of columns.
             start: the first row.
             stop: the row after the last.
-            max_bytes: about how much a block holds.
+            max_bytes: approximate size of a block.
 
         Raises:
             DatasetError: a file is missing or damaged.

@@ -15,7 +15,7 @@ from logloom.io.storage.metadata import Count, Text, checked
 
 
 class Closed(BaseModel):
-    """What all writers say on closing a unit; formats say more."""
+    """The fields of every unit's summary; formats add more."""
 
     log_id: Text
     partition: Text
@@ -23,14 +23,14 @@ class Closed(BaseModel):
 
 
 def check_unit(kind: type[BaseModel], unit: Mapping[str, Any], folder: str) -> None:
-    """Makes sure that an entry says of its unit what the format wants to know.
+    """Check that an entry has the fields of its unit that the format requires.
 
     Args:
-        unit: as its writer's `close` gave it; {} where the unit has no rows.
+        unit: the result of its writer's `close`; {} if the unit has no rows.
         folder: URI of the unit's folder.
 
     Raises:
-        DatasetError: it doesn't; names the field.
+        DatasetError: one is missing or not valid; names the field.
     """
     if unit:
         checked(kind, unit, f"{folder}: the unit's entry: unit", "remove this folder and build again")

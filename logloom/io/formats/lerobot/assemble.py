@@ -47,7 +47,7 @@ _SEGMENTS_AT_ONCE = 64
 
 
 def make_file(store: Store, task: FileTask | StatsTask) -> tuple[str, bytes]:
-    """The name and the bytes of a file.
+    """Make the name and the bytes of a file.
 
     Raises:
         DatasetError: a staged file is missing or damaged.
@@ -109,7 +109,7 @@ def _tables(store: Store, task: DataFileTask, piece: FramePiece) -> Iterator[Any
         known = np.array(piece.tasks, np.int64)
         if int(rows["task"].max()) >= len(known):
             place = store.uri_of(piece.folder)
-            raise DatasetError(f"{place}: names a task that isn't there: damaged; {repair_hint(place)}")
+            raise DatasetError(f"{place}: names a task that doesn't exist: damaged; {repair_hint(place)}")
         skipped = start - piece.start
         place_in = piece.first + skipped, piece.frame + skipped, piece.episode
         columns |= frames_of(rows["timestamp"], *place_in, known[rows["task"]], task.fps)
@@ -152,10 +152,10 @@ def _quantities(
     rows: int,
     place: str,
 ) -> dict[str, Any]:
-    """The statistics of some rows.
+    """Compute the statistics of some rows.
 
     Raises:
-        DatasetError: what they are made of is damaged; names `place`, which they are made for.
+        DatasetError: a unit's statistics are damaged; names `place`, the file that needs them.
     """
     counts = {feature.key: own for feature, own in zip(mapping.images, pixels, strict=True)}
     try:
@@ -184,7 +184,7 @@ def _stats(store: Store, task: StatsTask) -> dict[str, Any]:
 def problems(
     folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """How a dataset, read through its reader, differs from the rows that were staged for it."""
+    """Compare a dataset, read through its reader, with the rows that were staged for it."""
     reader = LeRobotReader(folder, storage_options)
     total = sum(part[2] for part in unit["parts"])
     if len(reader) != total:

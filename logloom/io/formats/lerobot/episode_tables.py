@@ -25,7 +25,7 @@ _STATS = "stats"
 
 
 def cut_episodes(episodes: Sequence[Episode], features: Sequence[Feature], max_bytes: int) -> list[range]:
-    """Which episodes each file has; those that more episodes follow stay as they are.
+    """Choose the episodes of each file; all files but the last stay the same when episodes are added.
 
     Args:
         max_bytes: of a file.
@@ -45,13 +45,13 @@ def episode_row(
     fps: int,
     file: int,
 ) -> dict[str, Any]:
-    """What is told of an episode.
+    """Make the row of an episode.
 
     Args:
         tasks: its texts.
         videos: keys of the features that are video.
         stats: quantities of each feature.
-        file: which tells it.
+        file: number of the file of this row.
     """
     quantities = {
         f"{_STATS}/{key}/{name}": value for key, own in stats.items() for name, value in own.items()
@@ -89,7 +89,7 @@ def _place(kind: str, file: int) -> dict[str, int]:
 
 
 def _video_places(episode: Episode, videos: Sequence[str], fps: int) -> dict[str, Any]:
-    """Where the videos of an episode lie; the first kind of file is data."""
+    """The files and times of an episode's videos; the first kind of file is data."""
     found: dict[str, Any] = {}
     for key, file, frame in zip(videos, episode.files[1:], episode.frames[1:], strict=True):
         times = {"from_timestamp": frame / fps, "to_timestamp": (frame + episode.rows) / fps}

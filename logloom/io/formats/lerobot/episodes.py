@@ -39,13 +39,13 @@ _FILE_BYTES = 1 << 15  # of headers and footers
 
 
 def is_gap(before: int, after: int, options: LeRobotOptions, place: str) -> bool:
-    """Whether an episode ends between two rows that follow each other.
+    """Whether an episode ends between two consecutive rows.
 
     Args:
         before, after: their times in ns.
 
     Raises:
-        UsageError: they lie neither a frame nor a gap apart.
+        UsageError: they are neither a frame nor a gap apart.
     """
     apart = after - before
     if apart <= 1.5 * options.step and abs(apart - options.step) > _TOLERANCE:
@@ -57,7 +57,7 @@ def is_gap(before: int, after: int, options: LeRobotOptions, place: str) -> bool
 
 
 def period_problem(period: int | None, options: LeRobotOptions) -> str:
-    """Why rows of a clock are no frames; "" where they may be.
+    """Explain why rows of a clock are no frames; "" if they may be.
 
     Args:
         period: of a rate clock, in ns; None for a topic clock.
@@ -79,14 +79,14 @@ def segments_of(
     place: str,
     borders: NDArray[np.bool_] | None = None,
 ) -> list[list[Any]]:
-    """The segments of a unit: [rows, first time, last time, bytes of each kind, numbers of tasks].
+    """Find the segments of a unit: [rows, first time, last time, bytes of each kind, numbers of tasks].
 
     Args:
         times: (n,) of its rows.
         sizes: (n, k) bytes of each row in each kind of file.
         begins: (n,) whether a file may begin with a row.
         tasks: (n,) numbers.
-        borders: (n,) before which rows another split begins; None: before none.
+        borders: (n,) whether another split begins with a row; None: nowhere.
 
     Raises:
         UsageError: rows are no frames.
@@ -115,7 +115,7 @@ def segments_of(
 
 
 def _most_rows(options: LeRobotOptions) -> int:
-    """Rows of an episode."""
+    """The most rows of an episode."""
     return MAX_SECONDS * options.fps
 
 
@@ -125,7 +125,7 @@ def _sum(sizes: Sequence[int], more: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class EpisodePiece:
-    """Rows [start, stop) of a unit, which its number names: one of its segments, by number."""
+    """Rows [start, stop) of a unit, given by its number: one of its segments, by number."""
 
     unit: int
     start: int
@@ -138,13 +138,13 @@ class Episode:
     """An episode.
 
     Attributes:
-        pieces: its rows.
-        tasks: number of a unit, and of one of its tasks, in the order in which they come.
+        pieces: its rows, by segment.
+        tasks: number of a unit, and of one of its tasks, in order of first use.
         sizes: bytes in each kind of file.
         first: the position of its first row among all.
-        files: which of each kind hold it.
-        frames: how many rows come before it in each of these.
-        split: of its rows, "" where they are in none; None where single rows aren't split.
+        files: the file of each kind with its rows.
+        frames: number of rows before it in each of these.
+        split: of its rows, "" for none; None if single rows aren't split.
         row: the number of its first row in its log.
     """
 
@@ -161,7 +161,7 @@ class Episode:
 
 
 def make_episodes(units: Sequence[StagedUnit], options: LeRobotOptions) -> list[Episode]:
-    """The episodes of all units, and the files that hold them: in row order, but split by split.
+    """Make the episodes of all units, and choose their files: in row order, but split by split.
 
     Raises:
         DatasetError: the units are out of order.
@@ -187,7 +187,7 @@ def make_episodes(units: Sequence[StagedUnit], options: LeRobotOptions) -> list[
 
 @dataclass(frozen=True)
 class _EpisodeSegment:
-    """Rows of a unit that follow each other, as its entry tells of them."""
+    """Consecutive rows of a unit, as described in its entry."""
 
     piece: EpisodePiece
     times: tuple[int, int]
@@ -249,12 +249,12 @@ def _check_size(log_id: str, segment: _EpisodeSegment, rows: int, options: LeRob
 
 
 def _file_size(size: int, rows: int) -> int:
-    """At most so many bytes a file of rows has that take `size` bytes themselves."""
+    """An upper bound of the size of a file whose rows take `size` bytes."""
     return size + size // 64 + rows * _ROW_BYTES + _FILE_BYTES
 
 
 def _in_files(episodes: Sequence[Episode], limit: int) -> list[Episode]:
-    """The episodes, each with the file of each kind that holds it; a file takes as many of a split as fit."""
+    """Assign episodes to files of each kind; a file takes as many of a split as fit."""
     if not episodes:
         return []
     kinds = range(len(episodes[0].sizes))

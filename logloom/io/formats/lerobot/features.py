@@ -37,7 +37,7 @@ class Feature:
 
     Attributes:
         key: its name.
-        columns: that fill it, in order.
+        columns: its columns, in order.
         ctype: of a row: one number, (n,) numbers, or the bytes of an image file.
         names: of its numbers.
     """
@@ -52,11 +52,11 @@ class Feature:
         return self.ctype.kind == "bytes"
 
     def info(self, shape: Sequence[int] = (), video: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What meta/info.json says of it.
+        """Make its object in meta/info.json.
 
         Args:
             shape: height, width and channels of an image.
-            video: what to say of images that are video.
+            video: the object of images that are video.
         """
         if self.is_image:
             described = {"shape": list(shape), "names": list(_IMAGE_SHAPE)}
@@ -69,7 +69,7 @@ class Feature:
         return {"dtype": name, "shape": [len(self.names)], "names": list(self.names)}
 
 
-# What LeRobot wants of each frame, and the row's own time.
+# LeRobot's fields of each frame, and the row's own time.
 FRAME_INFO: dict[str, dict[str, Any]] = {
     name: {"dtype": dtype, "shape": [1], "names": None}
     for name, dtype in {
@@ -85,10 +85,10 @@ FRAME_INFO: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class FeatureMapping:
-    """Which columns fill which features.
+    """The columns of each feature.
 
     Attributes:
-        video: how images become video; None where they stay images.
+        video: the encoding of images as video; None if they stay images.
     """
 
     features: tuple[Feature, ...]
@@ -98,23 +98,23 @@ class FeatureMapping:
 
     @property
     def schema(self) -> Schema:
-        """Of the rows that a dataset holds."""
+        """The schema of the dataset's rows."""
         columns = {feature.key: feature.ctype for feature in self.features}
         return Schema({**columns, **dict.fromkeys(self.texts, STRING)})
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What rows have beside features: their task, and where rows are split their split."""
+        """Columns besides features: the task, and if rows are split the split."""
         return (TASK, COLUMN) if self.has_splits else (TASK,)
 
     @property
     def has_splits(self) -> bool:
-        """Whether rows say which split each is in; no episode has rows of two."""
+        """Whether rows have a column of their split; no episode has rows of two."""
         return has_row_splits(self.source)
 
     @property
     def stored(self) -> tuple[Feature, ...]:
-        """Those that stand in the files of data."""
+        """Features in the files of data."""
         return self.features if self.video is None else self.numbers
 
     @property
@@ -127,11 +127,11 @@ class FeatureMapping:
 
     @property
     def videos(self) -> tuple[str, ...]:
-        """The keys of those that are video."""
+        """Keys of features that are video."""
         return () if self.video is None else tuple(feature.key for feature in self.images)
 
     def apply(self, block: Block) -> Block:
-        """Rows as features, but for those that become video.
+        """Convert rows to features, except those that become video.
 
         Raises:
             UsageError: a value is missing or isn't finite; names log, time and column.
@@ -163,7 +163,7 @@ class FeatureMapping:
         return values
 
     def pictures(self, feature: Feature, block: Block) -> Iterator[Any]:
-        """The images of a feature as arrays of pixels, or of the bytes of image files."""
+        """Return the images of a feature as arrays of pixels, or as bytes of image files."""
         (name,) = feature.columns
         values = block.columns[name]
         if isinstance(values, Ragged):
@@ -220,7 +220,7 @@ def mapping_of(options: LeRobotOptions, schema: Schema) -> FeatureMapping:
 
 
 def plan_features(options: LeRobotOptions, schema: Schema) -> tuple[list[Feature], list[str]]:
-    """The features, and what is wrong with them, one line each."""
+    """Plan the features, and list their problems, one line each."""
     features: list[Feature] = []
     problems: list[str] = []
     for key, names in sorted(options.features.items()):  # as manifests keep them
@@ -239,7 +239,7 @@ def plan_features(options: LeRobotOptions, schema: Schema) -> tuple[list[Feature
 
 
 def _feature(key: str, names: tuple[str, ...], schema: Schema) -> Feature | str:
-    """A feature, or what is wrong with it."""
+    """Plan a feature, or describe its problem."""
     types = [schema.columns[name] for name in names]
     if any(_is_image(ctype) for ctype in types):
         if len(names) > 1:

@@ -74,7 +74,7 @@ def info_bytes(
 
 
 def _split_ranges(episodes: Sequence[Episode]) -> dict[str, str]:
-    """The episodes of each split, [start:stop); all are of "train" where single rows aren't split."""
+    """The episodes of each split, [start:stop); all are of "train" if single rows aren't split."""
     if all(episode.split is None for episode in episodes):
         return {"train": f"0:{len(episodes)}"}
     numbers: dict[str, list[int]] = {}
@@ -103,13 +103,13 @@ def tasks_bytes(texts: Sequence[str]) -> bytes:
 
 
 def frame_types(features: Iterable[Feature]) -> dict[str, ColumnType]:
-    """The columns of the files of data: features, then what LeRobot wants of each frame."""
+    """The columns of the files of data: features, then LeRobot's fields of each frame."""
     found = {feature.key: feature.ctype for feature in features}
     return found | {name: ColumnType(np.dtype(info["dtype"])) for name, info in FRAME_INFO.items()}
 
 
 def data_schema(features: Sequence[Feature]) -> Any:
-    """The files' Arrow schema; its metadata tells Hugging Face which columns are images."""
+    """The files' Arrow schema; its metadata lists the columns of images for Hugging Face."""
     images = [feature.key for feature in features if feature.is_image]
     fields = [
         pa.field(name, IMAGE if name in images else stored_type(ctype))
@@ -120,7 +120,7 @@ def data_schema(features: Sequence[Feature]) -> Any:
 
 
 def frames_of(times: Array, first: int, frame: int, episode: int, tasks: Array, fps: int) -> dict[str, Array]:
-    """What LeRobot wants of frames that follow each other in an episode.
+    """Make LeRobot's fields of consecutive frames of an episode.
 
     Args:
         times: (n,) of rows in ns.
@@ -158,7 +158,7 @@ def table_bytes(tables: Iterable[Any], schema: Any, plain: Sequence[str] = ()) -
     """A Parquet file; each table is a row group.
 
     Args:
-        plain: columns that are stored as they are, since they don't get smaller.
+        plain: columns that are stored uncompressed, since they don't get smaller.
     """
     sink = io.BytesIO()
     with pq.ParquetWriter(

@@ -46,7 +46,7 @@ class LeRobotFormat(AssembledFormat):
         return plan_features(options, schema)[1]
 
     def decoded(self, options: LeRobotOptions, schema: Schema) -> set[str]:
-        """Pictures that are features."""
+        """Columns of pictures that are features."""
         images = (one.columns[0] for one in plan_features(options, schema)[0] if one.is_image)
         return {name for name in images if schema.columns[name].kind == "bytes"}
 
@@ -105,11 +105,11 @@ class LeRobotFormat(AssembledFormat):
         return plan_assembly(units, mapping_of(options, schema), options)
 
     def pinned(self, options: LeRobotOptions, storage_options: Mapping[str, Any]) -> LeRobotOptions:
-        """The options: nothing else is referred to."""
+        """Return the options, which refer to no dataset."""
         return options
 
     def references_digest(self, options: LeRobotOptions, storage_options: Mapping[str, Any]) -> str:
-        """Tells encoders of video apart, so that what another one made isn't taken for this one's."""
+        """Digest of the video encoder, so that units of different encoders have different identities."""
         return "" if isinstance(options.video, str) else encoder_digest(options.video.codec)
 
     make_chunk = staticmethod(make_file)

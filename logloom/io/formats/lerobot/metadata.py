@@ -66,7 +66,7 @@ class InfoJson(BaseModel):
     features: dict[str, FeatureJson]
 
     def columns(self) -> tuple[dict[str, ColumnType], dict[str, str]]:
-        """The columns of rows, and which features rows don't have, and why."""
+        """The columns of rows, and features that rows lack, with the reason."""
         types: dict[str, ColumnType] = {}
         left_out: dict[str, str] = {}
         for key, feature in self.features.items():
@@ -81,7 +81,7 @@ class InfoJson(BaseModel):
 
 
 def _type_of(feature: FeatureJson) -> ColumnType | str:
-    """The type of a feature, or why it can't be read."""
+    """The type of a feature, or the reason why it can't be read."""
     if feature.dtype == "image":
         return BYTES
     if feature.dtype == "video":
@@ -97,7 +97,7 @@ def _type_of(feature: FeatureJson) -> ColumnType | str:
 
 
 def _picture_shape(feature: FeatureJson) -> tuple[int, ...] | None:
-    """Height, width and channels of a video, in whichever order they stand."""
+    """Height, width and channels of a video, which may be in any order."""
     if len(feature.shape) != 3 or 0 in feature.shape:
         return None
     names = feature.names if isinstance(feature.names, list) else []
@@ -115,7 +115,7 @@ def read_info(store: Store) -> InfoJson:
     """
     place = store.uri_of(INFO)
     if (data := store.read_if_there(INFO)) is None:
-        raise DatasetError(f"{place}: missing; no LeRobot dataset lies here")
+        raise DatasetError(f"{place}: missing; no LeRobot dataset here")
     check_bytes(place, data, store.options)
     value = parsed(data, place)
     version = value.get("codebase_version") if isinstance(value, dict) else None
@@ -128,7 +128,7 @@ def read_info(store: Store) -> InfoJson:
 
 
 def path_of(template: str, place: str, **fields: Any) -> str:
-    """The name of a file by a template of meta/info.json.
+    """Make the name of a file from a template of meta/info.json.
 
     Raises:
         DatasetError: it names no file within the dataset.
@@ -145,7 +145,7 @@ def read_tasks(store: Store, needed: int) -> list[str]:
     """The texts of tasks, by their number.
 
     Args:
-        needed: how many there are at least; without any, there may be no file.
+        needed: the least number of tasks; with 0 there may be no file.
 
     Raises:
         DatasetError: the file is missing or damaged.
@@ -170,7 +170,7 @@ def read_tasks(store: Store, needed: int) -> list[str]:
 
 @contextlib.contextmanager
 def _decoding(place: str) -> Iterator[None]:
-    """What pyarrow or Python says in the block against a table is a DatasetError that names its file."""
+    """Convert errors about a table in the block to a DatasetError that names its file."""
     try:
         yield
     except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
@@ -185,10 +185,10 @@ class Episodes:
         lengths: (n,) frames of each.
         files: names of the files of data, in order.
         file_rows: rows of each of these.
-        log_ids: of each, where the dataset tells; else None.
-        splits: of each, "" for none, where the dataset tells, and of which row of its log it begins with;
-            else None.
-        columns: what else is told of each, such as where its videos lie.
+        log_ids: of each, if the dataset records them; else None.
+        splits: of each, "" for none, with the number of its first row in its log, if the dataset records
+            them; else None.
+        columns: other columns of episodes, such as the files of their videos.
     """
 
     lengths: Ints
@@ -211,7 +211,7 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
     """The files of meta/episodes.
 
     Raises:
-        DatasetError: they are missing, damaged, or say what makes no sense.
+        DatasetError: they are missing, damaged or inconsistent.
     """
     place = store.uri_of(EPISODES)
     tables = []
@@ -220,7 +220,7 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
             names = [one for one in file.schema_arrow.names if not one.startswith("stats/")]
             tables.append(file.read(names, use_threads=False))
     if info.total_episodes and not tables:
-        raise DatasetError(f"{place}: missing, {INFO} tells of {counted(info.total_episodes, 'episode')}")
+        raise DatasetError(f"{place}: missing, {INFO} lists {counted(info.total_episodes, 'episode')}")
     with _decoding(place):
         table: Any = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
         stored = {name: table[name].to_pylist() for name in table.column_names}
@@ -228,7 +228,7 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
     lengths, starts = stored.get("length", []), stored.get("dataset_from_index", [])
     numbers = [*chunks, *files, *lengths, *starts]
     if len(chunks) != len(table) or len(numbers) != 4 * len(table) or len(table) != info.total_episodes:
-        raise DatasetError(f"{place}: {len(table)} episodes, {INFO} tells of {info.total_episodes}")
+        raise DatasetError(f"{place}: {len(table)} episodes, {INFO} lists {info.total_episodes}")
     if not all(map(_is_row, numbers)):
         raise DatasetError(f"{place}: an episode without length or place")
     bounds = np.cumsum([0, *lengths], dtype=np.int64)
@@ -253,10 +253,10 @@ def read_episodes(store: Store, info: InfoJson) -> Episodes:
 
 
 def _splits_of(stored: Mapping[str, Sequence[Any]], place: str) -> list[str] | None:
-    """The split of each episode, "" for none; None where the dataset doesn't tell.
+    """The split of each episode, "" for none; None if the dataset doesn't record it.
 
     Raises:
-        DatasetError: what it tells makes no sense.
+        DatasetError: the recorded splits are not valid.
     """
     if COLUMN not in stored or LOG_ROW not in stored:
         return None
@@ -270,7 +270,7 @@ def _splits_of(stored: Mapping[str, Sequence[Any]], place: str) -> list[str] | N
 
 @dataclass(frozen=True)
 class VideoPlaces:
-    """Where the frames of a video lie.
+    """The files of a video's frames.
 
     Attributes:
         files: names of its files.
@@ -289,7 +289,7 @@ def video_places(episodes: Episodes, key: str, info: InfoJson, place: str) -> Vi
         place: of the dataset, for messages.
 
     Raises:
-        DatasetError: what episodes tell of a video makes no sense.
+        DatasetError: the recorded places of a video are not valid.
     """
     names = [f"{VIDEOS}/{key}/{name}" for name in ("chunk_index", "file_index", "from_timestamp")]
     chunks, files, starts = (episodes.columns.get(name, ()) for name in names)

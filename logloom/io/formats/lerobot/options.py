@@ -30,7 +30,7 @@ class TaskFrom(_LeRobotPart):
 
 
 class EpisodeGap(_LeRobotPart):
-    """Episodes that end only where rows lie further apart than `gap`; over shorter gaps frames count on."""
+    """Episodes that end only where rows are further apart than `gap`; shorter gaps don't end one."""
 
     gap: Duration
 
@@ -40,9 +40,9 @@ class VideoOptions(_LeRobotPart):
 
     Attributes:
         codec: "av1", by SVT-AV1, or "h264", by x264.
-        crf: the larger, the smaller and the worse.
-        gop: frames from a keyframe to the next, of which all before one asked for are decoded.
-        preset: of SVT-AV1: the larger, the faster.
+        crf: a larger value gives smaller files of lower quality.
+        gop: frames from a keyframe to the next; to read one, all since its keyframe are decoded.
+        preset: of SVT-AV1; a larger value is faster.
     """
 
     codec: Literal["av1", "h264"] = "av1"
@@ -59,14 +59,14 @@ class LeRobotOptions(_LeRobotPart):
     """`outputs.lerobot` of a recipe.
 
     Attributes:
-        fps: frames a second; rows must lie so far apart.
-        features: which columns fill each feature. Numbers of several columns stand one after the other; an
+        fps: frames per second, the rate of rows.
+        features: which columns fill each feature. Numbers of several columns are concatenated; an
             image (bytes of an image file, or pixels) is a feature of its own.
         task: what the robot does, in words: one text, or a column of texts.
         episodes: "log", a log is an episode, which a gap ends; or the longest gap that doesn't end one.
         robot_type: as meta/info.json has it; "" for none.
-        video: how images are encoded; "none": they stand in the Parquet files as they are.
-        file_bytes: no file is larger. An episode that is ends, and another begins.
+        video: how images are encoded; "none" stores them unchanged in the Parquet files.
+        file_bytes: the largest size of a file; a larger episode is cut in two.
     """
 
     fps: int = Field(ge=1, le=1000)
@@ -95,12 +95,12 @@ class LeRobotOptions(_LeRobotPart):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """What units depend on that no recipe tells: the encoder of video, which keys of logs count, too."""
+        """Dependencies of units outside the recipe: the encoder of video, also part of the keys of logs."""
         return () if isinstance(self.video, str) else (self.video.codec,)
 
     @property
     def step(self) -> float:
-        """How far apart frames lie, in ns."""
+        """The time between two frames, in ns."""
         return 1e9 / self.fps
 
     @property

@@ -86,7 +86,7 @@ class LeRobotReader(DatasetSource):
 
     @cached_property
     def schema(self) -> Schema:
-        """Features, `task`, and `split` where episodes tell it."""
+        """Features, `task`, and `split` if episodes record it."""
         split = {} if self._episodes.splits is None else {COLUMN: STRING}
         return Schema(self._columns[0] | split)
 
@@ -97,7 +97,7 @@ class LeRobotReader(DatasetSource):
 
     @property
     def about(self) -> About:
-        """With hints by which it becomes such a dataset again."""
+        """The source's description, with hints to convert it to such a dataset again."""
         features = {key: [key] for key in self._columns[0] if key != TASK}
         fps = round(self._info.fps)
         hints = {"lerobot": {"fps": fps, "features": features, "task": {"column": TASK}}}
@@ -126,7 +126,7 @@ class LeRobotReader(DatasetSource):
 
     @property
     def _has_stamps(self) -> bool:
-        """Whether the dataset tells the times of rows."""
+        """Whether the dataset records the times of rows."""
         stamp = self._info.features.get(_STAMP)
         return self._episodes.log_ids is not None and stamp is not None and stamp.dtype == "int64"
 
@@ -150,31 +150,31 @@ class LeRobotReader(DatasetSource):
 
     # --- order ------------------------------------------------------------------------------------------
 
-    # Where rows are split, episodes lie split by split, and rows come by log and time all the same:
+    # If rows are split, episodes are stored split by split, but rows come in order of log and time:
     # episodes   log a, train | log b, train | log a, val         stored
     # rows       log a, train | log a, val   | log b, train       as they come
 
     @property
     def _order(self) -> Ints | None:
-        """(episodes,) their numbers in the order in which rows come; None where they are stored so."""
+        """(episodes,) their numbers in the order of rows; None if they are stored in it."""
         return self._episodes.order
 
     @cached_property
     def _shown(self) -> Ints:
-        """(episodes + 1,) the position of the first row of each, in the order in which rows come."""
+        """(episodes + 1,) the position of the first row of each, in the order of rows."""
         lengths = self._episodes.lengths
         own = lengths if self._order is None else lengths[self._order]
         return np.concatenate([[0], np.cumsum(own)]).astype(np.int64)
 
     def _stored(self, positions: Ints) -> Ints:
-        """(n,) which of the stored frames rows are."""
+        """(n,) the stored frame of each row."""
         if self._order is None:
             return positions
         places = np.searchsorted(self._shown, positions, side="right") - 1
         return positions - self._shown[places] + self._starts[self._order[places]]
 
     def _until(self, row: int) -> int:
-        """Up to which row those behind one are stored behind it."""
+        """The end of the rows after a given one that are stored contiguously."""
         if self._order is None:
             return len(self)
         return int(self._shown[np.searchsorted(self._shown, row, side="right")])
@@ -226,7 +226,7 @@ class LeRobotReader(DatasetSource):
                 at += len(rows)
 
     def _taken(self, file: int, group: int, name: str, rows: Ints, positions: Ints) -> Values:
-        """A column of some rows.
+        """Read a column of some rows.
 
         Args:
             rows: of the row group.
@@ -240,7 +240,7 @@ class LeRobotReader(DatasetSource):
             numbers = take(self._column(file, group, _TASK_INDEX), rows)
             assert isinstance(numbers, np.ndarray)
             if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self._tasks):
-                raise DatasetError(f"{self._place(file)}: names a task that isn't there")
+                raise DatasetError(f"{self._place(file)}: names a task that doesn't exist")
             return Ragged.from_bytes([self._tasks[number] for number in numbers.tolist()])
         if name == COLUMN and self._episodes.splits is not None:
             return self._splits.take(self._episode_of(self._stored(positions)))
@@ -281,7 +281,7 @@ class LeRobotReader(DatasetSource):
         return np.searchsorted(self._starts, stored, side="right") - 1
 
     def _frames(self, key: str, positions: Ints) -> Iterator[tuple[VideoFile, Ints, Ints]]:
-        """Each file of a video that rows need: it, which of the rows, and the numbers of their frames."""
+        """Group rows by file of a video: the file, positions of its rows, and the numbers of their frames."""
         places = self._places[key]
         stored = self._stored(positions)
         episodes = self._episode_of(stored)
@@ -292,7 +292,7 @@ class LeRobotReader(DatasetSource):
             yield self._video_files[key, number], where, frames[where]
 
     def _pictures(self, key: str, positions: Ints) -> Array:
-        """(n, height, width, 3) uint8 of some rows, each decoded once."""
+        """Decode the pictures of some rows, each once: (n, height, width, 3) uint8."""
         shape = [length or 0 for length in self.schema.columns[key].shape]
         found = np.empty((len(positions), *shape), np.uint8)
         for file, where, frames in self._frames(key, positions):
@@ -304,7 +304,7 @@ class LeRobotReader(DatasetSource):
         return found
 
     def packets(self, key: str, start: int, stop: int) -> Iterator[Ragged]:
-        """The packets of rows [start, stop) of a video of ours, in which each is a frame.
+        """Read the packets of rows [start, stop) of a video that logloom wrote, in which each is a frame.
 
         Args:
             key: of the feature.
@@ -329,7 +329,7 @@ class LeRobotReader(DatasetSource):
         return np.concatenate([[0], np.cumsum(self._episodes.file_rows)]).astype(np.int64)
 
     def _group_bounds(self, file: int) -> Ints:
-        """(G + 1,) where each row group of a file begins."""
+        """(G + 1,) the start of each row group of a file."""
         key: tuple[Any, ...] = (file,)
         found: Ints | None = self._groups.get(key)
         if found is None:
@@ -358,7 +358,7 @@ class LeRobotReader(DatasetSource):
             with open_parquet(self._store, self._episodes.files[file]) as opened:
                 if name not in opened.schema_arrow.names:
                     raise DatasetError(
-                        f"{self._place(file)}: has no column {name!r}, which {self.place} tells of"
+                        f"{self._place(file)}: has no column {name!r}, which {self.place} lists"
                     )
                 table = opened.read_row_group(group, columns=[name], use_threads=False)
             try:
@@ -389,7 +389,7 @@ class LeRobotReader(DatasetSource):
 
 
 def feature_values(array: Any, ctype: ColumnType) -> Values:
-    """The values of a feature, as any writer of such datasets stores it.
+    """Convert a stored column to the values of a feature, for any writer of such datasets.
 
     Raises:
         ValueError: they are of another type, or one is missing.
@@ -402,7 +402,7 @@ def feature_values(array: Any, ctype: ColumnType) -> Values:
         if pa.types.is_struct(array.type):
             array = pc.struct_field(array, "bytes")
         if array.null_count:
-            raise ValueError("an image that lies elsewhere")
+            raise ValueError("an image in another file")
         return typed_values(array, ctype)
     if ctype.kind == "string":
         return typed_values(array, ctype)

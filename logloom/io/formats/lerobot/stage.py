@@ -107,14 +107,14 @@ class LeRobotStageWriter(StageWriter):
         self._task_of.append(rows["task"].astype(np.int64))
 
     def _task(self, text: bytes, block: Block) -> int:
-        """The number of a task's text in this unit."""
+        """Return the number of a task's text in this unit."""
         if text not in self._tasks:
             _decoded(text, "a task", block)
             self._tasks[text] = len(self._tasks)
         return self._tasks[text]
 
     def _take_splits(self, mapped: Block) -> Array:
-        """(n,) bool, before which of the next rows another split begins."""
+        """Add the splits of rows; return (n,) bool, whether another split begins with each."""
         if not self._mapping.has_splits:
             return np.zeros(len(mapped), bool)
         texts = [text.tobytes() for text in mapped.columns[COLUMN]]
@@ -150,7 +150,7 @@ class LeRobotStageWriter(StageWriter):
             before = time
 
     def _encode(self, number: int, pixels: PixelStatistics, image: Array, place: str) -> None:
-        """Takes the next frame of a camera, a picture or a packet, which the first one of a run decides."""
+        """Encode the next frame of a camera; the first one of a run decides between pictures and packets."""
         video, fps = self._mapping.video, self._options.fps
         assert video is not None
         path = self.directory / video_file(number, len(self._runs))
@@ -180,10 +180,10 @@ class LeRobotStageWriter(StageWriter):
     def metadata(self) -> dict[str, Any]:
         """
         Returns:
-            Beside what all say: columns, digests of the rows as features; tasks, their texts; shapes, of the
-            images; segments, which rows may begin a file (see `segments_of`); of video runs, each with its
-            rows and where packets begin, and heads, what decoders must know; where rows are split, splits, of
-            each segment.
+            The common fields and: columns, digests of the rows as features; tasks, their texts; shapes, of
+                the images; segments, which rows may begin a file (see `segments_of`); of video runs, each
+                with its rows and where packets begin, and heads, what decoders must know; where rows are
+                split, splits, of each segment.
         """
         if not self.num_rows:
             return super().metadata()
@@ -214,7 +214,7 @@ class LeRobotStageWriter(StageWriter):
         }
 
     def _close_video(self) -> tuple[dict[str, Any], Array]:
-        """What is told of the runs, and (n,) whether a file may begin with a row."""
+        """Finish a video; return its runs, and (n,) whether a file may begin with a row."""
         if not self._runs:
             return {}, np.ones(self.num_rows, bool)
         heads = [packets.head for packets in self._runs[0]]
@@ -228,7 +228,7 @@ class LeRobotStageWriter(StageWriter):
         return {"runs": runs, "heads": heads}, begins
 
     def _video_digests(self, sizes: Array) -> dict[str, str]:
-        """Of the packets of features that are video."""
+        """Digests of the packets of features that are video."""
         if not self._runs:
             return {}
         found = {}
@@ -257,7 +257,7 @@ def _place(block: Block, row: int) -> str:
 
 
 class ClosedLeRobot(Closed):
-    """What `LeRobotStageWriter.close` gives."""
+    """The result of `LeRobotStageWriter.close`."""
 
     span: tuple[Int64, ...]
     tasks: tuple[Text, ...] = ()
@@ -275,7 +275,7 @@ class ClosedLeRobot(Closed):
 
 
 class LeRobotStageReader(StageReader):
-    """The rows of a staged unit, as features; of video its packets."""
+    """The rows of a staged unit, as features; of video the packets."""
 
     closed = ClosedLeRobot
 

@@ -25,17 +25,17 @@ Runs = Sequence[Sequence[Any]]  # of a unit's video: rows, and where the packets
 
 
 def images_file(number: int) -> str:
-    """The file of the images of a feature, by its number among such features."""
+    """Name of the file with the images of a feature, by its number among such features."""
     return f"images.{number}"
 
 
 def video_file(number: int, run: int) -> str:
-    """The file of a run's video of such a feature."""
+    """Name of the file with a run's video of such a feature."""
     return f"video.{number}.{run}"
 
 
 def row_dtype(mapping: FeatureMapping) -> np.dtype[Any]:
-    """Of a row in the file `rows`; features are numbered in it."""
+    """Dtype of a row in the file `rows`, where features are numbered."""
     fields: list[Any] = [("timestamp", "<i8"), ("task", "<u4")]
     numbers = enumerate(mapping.numbers)
     return np.dtype([*fields, *((str(n), one.ctype.dtype, one.ctype.shape) for n, one in numbers)])
@@ -47,8 +47,8 @@ class StagedRows:
     def __init__(self, files: Callable[[str], File], mapping: FeatureMapping, rows: int, runs: Runs = ()):
         """
         Args:
-            files: gives a file of the unit by its name.
-            rows: how many it has.
+            files: opens a file of the unit by its name.
+            rows: of the unit.
             runs: of its video.
         """
         self._files, self._mapping, self._rows, self._runs = files, mapping, rows, runs
@@ -60,7 +60,7 @@ class StagedRows:
 
     @cached_property
     def ends(self) -> Array:
-        """(rows + 1, images) where each image ends in the unit, after a row of zeros."""
+        """(rows + 1, images) the end of each image in the unit, after a row of zeros."""
         images = len(self._mapping.images)
         if not images or not self._rows:
             return np.zeros((self._rows + 1, images), np.int64)
@@ -90,7 +90,7 @@ class StagedRows:
         return Ragged(np.concatenate(parts), np.diff(ends))
 
     def _stretches(self, number: int, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Which bytes of which runs hold rows [start, stop)."""
+        """Find the bytes of runs with rows [start, stop)."""
         bounds = list(itertools.accumulate((rows for rows, _ in self._runs), initial=0))
         ends = self.ends[:, number]
         for run, (low, high) in enumerate(itertools.pairwise(bounds)):
@@ -100,18 +100,18 @@ class StagedRows:
                 yield run, base + int(ends[first]), base + int(ends[last])
 
     def head(self, number: int, start: int) -> File:
-        """The file of the run of video that a row lies in."""
+        """Open the file of the run of video that contains a row."""
         run, _, _ = next(self._stretches(number, start, start + 1))
         return self._files(video_file(number, run))
 
 
 def text_column(texts: Sequence[str], numbers: Array, place: str) -> Ragged:
-    """The texts of rows by their numbers.
+    """Look up the texts of rows by their numbers.
 
     Raises:
         DatasetError: there is no such text.
     """
     if len(numbers) and int(numbers.max()) >= len(texts):
-        raise DatasetError(f"{place}: names a text that isn't there: damaged; {repair_hint(place)}")
+        raise DatasetError(f"{place}: names a text that doesn't exist: damaged; {repair_hint(place)}")
     known = [text.encode() for text in texts]
     return Ragged.from_bytes([known[number] for number in numbers.tolist()])

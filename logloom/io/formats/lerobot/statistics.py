@@ -53,7 +53,7 @@ class NumberStatistics:
         self._rows = RowStatistics(Schema(columns))
 
     def update(self, block: Block) -> None:
-        """Takes the next rows, as features."""
+        """Add the next rows, as features."""
         columns = {"timestamp": block.timestamp}
         for name, key, own in self._pieces:
             values = block.columns[key]
@@ -62,7 +62,7 @@ class NumberStatistics:
         self._rows.update(Block(block.log_id, block.partition, 0, columns))
 
     def close(self) -> Statistics:
-        """What is known of all rows."""
+        """Return the statistics of all rows."""
         return self._rows.close()
 
 
@@ -80,15 +80,15 @@ class PixelStatistics:
     def __init__(self, column: str):
         self.column = column
         self.shape: tuple[int, int, int] = (0, 0, 0)
-        # Of each image, since nobody knows before the last one which of them are a segment.
+        # Of each image, since segments are known only after the last one.
         self._counts = tempfile.SpooledTemporaryFile(_SPOOLED)  # noqa: SIM115 - it lives as long as this
 
     def update(self, image: Array, place: str, *, as_color: bool = False) -> Any:
-        """Takes an image, of the bytes of its file or of pixels, and gives its picture.
+        """Add an image, as bytes of a file or pixels, and return its picture.
 
         Args:
             place: for messages.
-            as_color: whether grey ones are taken as coloured ones.
+            as_color: whether to convert grey images to colour.
 
         Raises:
             UsageError: it is no image, or of another shape than those before.
@@ -113,7 +113,7 @@ class PixelStatistics:
         return picture
 
     def counts(self, rows: Sequence[int]) -> NDArray[np.int64]:
-        """(n, 3, 256) of so many images each, the first ones first; of grey ones the first channel alone."""
+        """Sum counts over groups of images, in order: (n, 3, 256); of grey ones the first channel alone."""
         sums = np.zeros((len(rows), CHANNELS, LEVELS), np.int64)
         size = CHANNELS * LEVELS * _COUNT.itemsize
         self._counts.seek(0)
@@ -152,7 +152,7 @@ def stats_json(
     channels: Mapping[str, int],
     rows: int,
 ) -> dict[str, dict[str, Any]]:
-    """What meta/stats.json says of all rows, or meta/episodes of those of an episode.
+    """Make the statistics of all rows for meta/stats.json, or of an episode for meta/episodes.
 
     Args:
         numbers: of the rows.
@@ -180,7 +180,7 @@ def _of_numbers(feature: Feature, numbers: Statistics, place: int) -> dict[str, 
 
 
 def _of_pixels(counts: NDArray[np.int64]) -> dict[str, float]:
-    """Of one channel's values, divided by 255."""
+    """Quantities of one channel's values, divided by 255."""
     occurring = np.flatnonzero(counts)
     number = int(counts.sum())
     total = sum(value * count for value, count in enumerate(counts.tolist()))

@@ -34,7 +34,7 @@ _ENCODERS = {"av1": "libsvtav1", "h264": "libx264"}
 _PIXELS = "yuv420p"
 _RAW = {"av1": "obu", "h264": "h264"}  # FFmpeg's names of packets end to end
 _BEGINNINGS = {"av1": (b"\x12\0",), "h264": (b"\0\0\1", b"\0\0\0\1")}
-_PLAIN = {"fflags": "+bitexact"}  # no word of the software that wrote it
+_PLAIN = {"fflags": "+bitexact"}  # without the name of the software that wrote it
 
 
 def _options_of(video: VideoOptions) -> dict[str, str]:
@@ -54,13 +54,13 @@ def _has_avx512() -> bool:
 
 @dataclass(frozen=True)
 class RunPackets:
-    """Where the packets of a run lie in its file.
+    """The offsets of a run's packets in its file.
 
     Attributes:
         offset: of the first one.
         sizes: (n,) bytes of each.
         keys: (n,) which are keyframes.
-        head: digest of what decoders must know before the first packet.
+        head: digest of the parameters that decoders need before the first packet.
     """
 
     offset: int
@@ -88,7 +88,7 @@ class RunEncoder:
                 f"PyAV {self._av.__version__} has no encoder of {video.codec} ({name}); "
                 "pip install 'logloom[video]' brings one that has"
             )
-        os.environ.setdefault("SVT_LOG", "1")  # else SVT-AV1 tells of itself with each file
+        os.environ.setdefault("SVT_LOG", "1")  # otherwise SVT-AV1 prints its version for each file
         self._frames = 0
         self._file = self._av.open(str(path), "w", format="mp4", options=_PLAIN)
         self._stream = self._file.add_stream(name, rate=fps, options=_options_of(video))
@@ -135,12 +135,12 @@ class RunEncoder:
 
 
 class RunCopier:
-    """Writes the packets of a run, as a log has them, as an MP4 file; decodes each, to count its pixels."""
+    """Writes the packets of a run, unchanged from a log, as an MP4 file; decodes them to count pixels."""
 
     def __init__(self, path: pathlib.Path, video: VideoOptions, fps: int, column: str):
         """
         Args:
-            column: that the packets are of, for messages.
+            column: of the packets, for messages.
 
         Raises:
             UsageError: PyAV isn't installed, or can't decode them.
@@ -158,13 +158,13 @@ class RunCopier:
         self._last_key = self._shown = 0
 
     def add(self, data: bytes, place: str) -> list[Any]:
-        """Takes the next packet; gives the pictures, (height, width, 3) uint8, that are decoded by now.
+        """Add the next packet; return the pictures, (height, width, 3) uint8, that are decoded so far.
 
         Args:
             place: for messages.
 
         Raises:
-            UsageError: it can't be copied; says why, and what to do.
+            UsageError: it can't be copied; with the reason, and what to do.
         """
         try:
             look = self._reader.look(data)
@@ -189,7 +189,7 @@ class RunCopier:
         return self._decoded(data, place)
 
     def flush(self, place: str) -> list[Any]:
-        """The pictures that are left, after the last packet; raises as `add`."""
+        """Return the remaining pictures, after the last packet; raises as `add`."""
         found = self._decoded(None, place)
         if self._shown != len(self._sizes):
             raise self._refused(place, f"{self._shown} pictures of {len(self._sizes)} packets before it")
@@ -245,7 +245,7 @@ class RunCopier:
 
 
 def is_packet(data: bytes, codec: str) -> bool:
-    """Whether bytes are a packet of video, which no image file begins like.
+    """Whether bytes are a packet of video; no image file begins in the same way.
 
     >>> is_packet(bytes([0, 0, 0, 1, 103]), "h264"), is_packet(bytes([255, 216, 255]), "h264")
     (True, False)
@@ -254,7 +254,7 @@ def is_packet(data: bytes, codec: str) -> bool:
 
 
 def _packets_of(path: pathlib.Path, frames: int, video: VideoOptions) -> RunPackets:
-    """Where the packets of a run's file lie.
+    """Find the packets of a run's file.
 
     Raises:
         UsageError: they aren't one for each frame, in their order.
@@ -282,11 +282,11 @@ def _mux_all(file: Any, stream: Any, packets: Iterable[tuple[bytes, bool]], fps:
 
 
 def joined(run: Any, packets: Iterable[tuple[bytes, bool]], fps: int) -> bytes:
-    """An MP4 file of packets of several runs, a frame each, which aren't encoded again.
+    """Join packets of several runs, a frame each, to an MP4 file without encoding them again.
 
     Args:
-        run: a file object of one of the runs, which says what decoders must know.
-        packets: each with whether it is a keyframe; the first one is.
+        run: a file object of one of the runs, with the parameters for decoders.
+        packets: each with whether it is a keyframe, as the first one is.
     """
     av = pyav()
     with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
@@ -302,7 +302,7 @@ def joined(run: Any, packets: Iterable[tuple[bytes, bool]], fps: int) -> bytes:
 
 @functools.cache
 def encoder_digest(codec: str) -> str:
-    """Tells one encoder from another: its software, and what it makes of some pictures."""
+    """Digest that identifies an encoder: its software, and its output for some pictures."""
     from PIL import Image
 
     pyav()  # says how to install it

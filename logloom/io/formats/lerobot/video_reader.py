@@ -30,7 +30,7 @@ class VideoFile:
         """Opens nothing yet.
 
         Args:
-            shape: height, width and channels that the dataset tells of.
+            shape: height, width and channels in the dataset's metadata.
         """
         self._file, self._fps, self._shape = file, fps, tuple(shape)
         self._lock = Lock()
@@ -38,11 +38,11 @@ class VideoFile:
         self._reformatter: Any = None
         self._source: RangedFile | None = None
         self._frames: Iterator[Any] = iter(())
-        self._next = -1  # the frame that the decoder gives next; -1 where nobody knows
+        self._next = -1  # the next frame of the decoder; -1 if unknown
         self._key = 0  # the keyframe that it gave last
 
     def pictures(self, numbers: Sequence[int]) -> Array:
-        """(n, height, width, 3) uint8 of frames, by ascending numbers.
+        """Decode frames, by ascending numbers: (n, height, width, 3) uint8.
 
         Raises:
             DatasetError: the file is damaged, or has no such frame.
@@ -55,7 +55,7 @@ class VideoFile:
         return found
 
     def packets(self, start: int, stop: int) -> Ragged:
-        """The packets of frames [start, stop), where the n-th packet is the n-th frame.
+        """Read the packets of frames [start, stop), where the n-th packet is the n-th frame.
 
         Raises:
             DatasetError: the file is damaged, or has fewer frames.
@@ -80,7 +80,7 @@ class VideoFile:
     def _picture(self, number: int) -> Array:
         with self._explained(number):
             container, stream = self._open()
-            # What is passed over costs as much as what lies behind a keyframe, as far as one was seen.
+            # Skipping frames costs as much as decoding from a keyframe, as far as one was seen.
             if not 0 <= self._next <= number <= self._next + max(1, self._next - self._key):
                 container.seek(self._time(stream, number), stream=stream, backward=True)
                 self._frames = self._decoded(container, stream)
@@ -94,7 +94,7 @@ class VideoFile:
 
     @contextlib.contextmanager
     def _explained(self, number: int) -> Iterator[None]:
-        """What goes wrong in the block names the file and the frame; the next one opens the file anew."""
+        """Name file and frame in errors of the block; the next call opens the file again."""
         av = pyav()
         try:
             yield
@@ -129,7 +129,7 @@ class VideoFile:
         return self._opened[1], self._opened[2]
 
     def _time(self, stream: Any, number: int) -> int:
-        """When a frame is shown, in the stream's units; a little later, for rounding loses no keyframe."""
+        """The time of a frame in the stream's units, a little later, so that rounding loses no keyframe."""
         return int((number + 0.25) / self._fps / stream.time_base)
 
     def _decoded(self, container: Any, stream: Any) -> Iterator[tuple[int, Any]]:
@@ -141,8 +141,7 @@ class VideoFile:
     def _pixels(self, frame: Any) -> Array:
         if (frame.height, frame.width, 3) != self._shape:
             raise DatasetError(
-                f"{self._file.name}: frames of {frame.height} x {frame.width}, the dataset tells of "
-                f"{self._shape}"
+                f"{self._file.name}: frames of {frame.height} x {frame.width}, the dataset has {self._shape}"
             )
         return rgb(frame, self._reformatter)
 

@@ -28,16 +28,16 @@ _PARTITION = re.compile(r"[^/=]+=[^/]*/")
 
 
 class ParquetFiles(RawRows):
-    """See `RawRows`; a piece is a row group."""
+    """Parquet files as `RawRows`; a piece is a row group."""
 
     kind = "parquet"
 
     def __init__(self, store: Store):
-        """Looks for the files.
+        """Find the files.
 
         Raises:
             DatasetError: there is no file.
-            UsageError: folders are named key=value, whose values rows would lose.
+            UsageError: folders are named key=value; these values would be lost.
         """
         self.place = store.uri
         self._store, self._files = files_of(store, SUFFIXES)
@@ -46,7 +46,7 @@ class ParquetFiles(RawRows):
         keyed = next((name for name in self._files if _PARTITION.search(name)), None)
         if keyed is not None:
             raise UsageError(
-                f"{store.uri}: {keyed} lies in a folder named key=value, which its rows don't hold; convert "
+                f"{store.uri}: {keyed} is in a folder named key=value, which its rows don't hold; convert "
                 "the folders one by one, or write the table without partitions"
             )
 
@@ -64,7 +64,7 @@ class ParquetFiles(RawRows):
                 with open_parquet(self._store, name) as file:
                     groups = file.metadata.num_row_groups
             except DatasetError:
-                groups = 1  # whoever reads it will be told; others may go on without it
+                groups = 1  # reading it raises an error; readers of other files can go on
             uri = self._store.uri_of(name)
             found += [
                 DatasetPiece(f"{uri}: row group {group}", (name, group), content, size // groups)
@@ -92,11 +92,11 @@ class ParquetFiles(RawRows):
 
 @contextlib.contextmanager
 def open_parquet(store: Store, name: str) -> Iterator[Any]:
-    """A file in a folder, as pyarrow's ParquetFile; page checksums are compared.
+    """Open a file in a folder as pyarrow's ParquetFile; page checksums are compared.
 
     Raises:
-        DatasetError: it is missing, or damaged; so, too, if pyarrow says so within the block.
-        StorageError: the disk or the store refused.
+        DatasetError: it is missing or damaged, or pyarrow finds damage within the block.
+        StorageError: a disk or an object store refused.
     """
     uri = store.uri_of(name)
     check_file(uri, store.options)

@@ -36,8 +36,8 @@ class ParquetOptions(ImageOptions):
     """`outputs.parquet` of a recipe.
 
     Attributes:
-        row_group_bytes: how many bytes of values a row group has, the least that is read of a column at a
-            time; none has more than 65536 rows.
+        row_group_bytes: bytes of values in a row group, the least that is read of a column at a time; no
+            group has more than 65536 rows.
     """
 
     row_group_bytes: int = Field(default=4 << 20, ge=1, le=1 << 30)
@@ -61,7 +61,7 @@ class ParquetFormat(Format):
     is_generic = True
 
     def check(self, options: ParquetOptions, schema: Schema) -> list[str]:
-        """What can't be held, one line each."""
+        """List what can't be stored, one line each."""
         return options.problems(schema, lambda stored: layout_problems(stored, options.images))
 
     def check_log(self, options: ParquetOptions, log_id: str, log_uri: str) -> list[str]:
@@ -102,7 +102,7 @@ class ParquetFormat(Format):
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
-        """The rows of all files; where these don't say what their columns are, they are read once."""
+        """Open the rows of all files; if these don't record their columns' types, they are read once."""
         return self.typed_rows(store, columns, by_name=False)
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
@@ -119,12 +119,12 @@ class ParquetFormat(Format):
         return SurveyedSource(raw, columns, **how)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """What the view of a version calls a unit's files."""
+        """Name a unit's files in the view of a version."""
         return {ROWS: f"{number:06d}.parquet"} if ROWS in files else {}
 
 
 def _has_layout(unit: ParquetReader, skips: bool) -> bool:
-    """Whether a file says what its columns were; so, too, where it is damaged and may be left out."""
+    """Whether a file records its columns' types; also True if it is damaged and may be left out."""
     try:
         return unit.own_layout is not None
     except DatasetError:

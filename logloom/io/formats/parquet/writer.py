@@ -40,7 +40,7 @@ class ParquetWriter(TableWriter):
 
 
 def _opened(path: pathlib.Path, layout: ArrowLayout) -> pq.ParquetWriter:
-    """A file of the layout, with what is chosen for each of its leaves."""
+    """Open a file of the layout, with the encoding of each of its leaves."""
     images = {layout.stored(name) for name in layout.images}
     texts = {layout.stored(name) for name, ctype in layout.types.items() if ctype.kind == "string"}
     raw = {layout.stored(name) for name, ctype in layout.types.items() if ctype.kind == "bytes"}

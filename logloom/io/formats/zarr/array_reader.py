@@ -45,7 +45,7 @@ class ArrayReader:
         self._per_file = layout.shard // layout.chunk
 
     def read(self, start: int, stop: int) -> Array:
-        """Entries [start, stop).
+        """Read entries [start, stop).
 
         Raises:
             DatasetError: the array has fewer, or a file is missing or damaged.
@@ -53,11 +53,11 @@ class ArrayReader:
         return self.gather(np.array([start]), np.array([stop]))
 
     def take(self, rows: NDArray[np.int64], out: Array | None = None) -> Array:
-        """The given entries, in any order; see `gather`."""
+        """Read entries in any order; see `gather`."""
         return self.gather(rows, rows + 1, out)
 
     def gather(self, starts: NDArray[np.int64], stops: NDArray[np.int64], out: Array | None = None) -> Array:
-        """The entries of some ranges end to end; each chunk that they touch is read once.
+        """Read the entries of some ranges, concatenated; each chunk that they touch is read once.
 
         Args:
             starts, stops: (n,) ranges in any order.
@@ -82,7 +82,7 @@ class ArrayReader:
         return out
 
     def gather_bytes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[bytes]:
-        """The bytes of each range; otherwise as `gather`."""
+        """Read the bytes of each range; otherwise as `gather`."""
         total = self._checked(starts, stops)
         if not total or self._are_short(len(starts), total):
             whole = self.gather(starts, stops).tobytes()
@@ -103,7 +103,7 @@ class ArrayReader:
         return found
 
     def _checked(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> int:
-        """How many entries the ranges have, once all the files that hold them are known to be there."""
+        """Count the entries of ranges, after checking that all files with them exist."""
         layout = self.layout
         if ((starts < 0) | (stops < starts) | (stops > layout.shape[0])).any():
             raise DatasetError(
@@ -118,7 +118,7 @@ class ArrayReader:
         return total * self.layout.row_bytes <= ranges * _CACHED_RANGE_BYTES
 
     def _check_files(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
-        """Looks at all files needed before anything is allocated: a wrong length claims no memory."""
+        """Check all needed files before anything is allocated, so that a wrong length takes no memory."""
         shard = self.layout.shard
         wanted = stops > starts
         firsts, lasts = starts[wanted] // shard, (stops[wanted] - 1) // shard
@@ -130,7 +130,7 @@ class ArrayReader:
                     self._index(file)
 
     def _from_cache(self, pieces: ChunkPieces, total: int) -> Array:
-        """Short ranges, from chunks that are kept since others will want parts of them too."""
+        """Read short ranges from cached chunks, since other calls will need parts of them too."""
         numbers = pieces.chunk.tolist()
         if numbers[0] == numbers[-1] and len(numbers) == total:
             return self._chunk(numbers[0])[pieces.source[np.argsort(pieces.target)]]
@@ -143,7 +143,7 @@ class ArrayReader:
         return out
 
     def _chunk(self, number: int) -> Array:
-        """A chunk by its number in the array, (chunk, *tail), which is kept and never to be changed."""
+        """A chunk by its number in the array, (chunk, *tail); cached, so it must not be changed."""
         key = (self._path, number)
         found = self._cache.get(key)
         if found is None:
@@ -156,11 +156,11 @@ class ArrayReader:
         return found
 
     def _decoded(self, pieces: ChunkPieces, out: Array | None) -> Iterator[tuple[int, Array]]:
-        """The bytes of each piece, (number of the piece, (n,) uint8), by ascending chunk.
+        """Yield the bytes of each piece, (number of the piece, (n,) uint8), by ascending chunk.
 
         Args:
-            out: the bytes of the result where they are wanted in one array; whole chunks may be decompressed
-                right into it, and such pieces are not given again.
+            out: the bytes of the result, if wanted in one array; whole chunks may be decompressed right into
+                it, and such pieces are not yielded.
         """
         width, whole = self.layout.row_bytes, self.layout.chunk_bytes
         numbers, firsts = np.unique(pieces.chunk, return_index=True)
@@ -178,7 +178,7 @@ class ArrayReader:
                 yield piece, raw[at[piece] : at[piece] + size[piece]]
 
     def _stored(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, Array, str, int]]:
-        """Chunks as they are stored: which of `numbers`, the bytes, and the file and place in it.
+        """Yield chunks as stored: the position in `numbers`, the bytes, the file and the place in it.
 
         Args:
             numbers: (n,) of chunks in the array, ascending.

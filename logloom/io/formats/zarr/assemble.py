@@ -53,8 +53,8 @@ class ZarrFileTask:
 
     Attributes:
         folder: of the array within the dataset.
-        leads: whether it begins with the first offset, which no row ends at.
-        pieces: what it holds, in order.
+        leads: whether it begins with the first offset, at which no row ends.
+        pieces: its content, in order.
     """
 
     folder: str
@@ -73,7 +73,7 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
         schema: of what is stored.
 
     Raises:
-        UsageError: a log_id can't name a group, or one lies within another.
+        UsageError: a log_id can't name a group, or one is within another.
         DatasetError: the units are out of order.
     """
     logs = by_log(units)
@@ -112,7 +112,7 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
 
 
 class _OnDemand(Sequence[T]):
-    """Items that are made when they are asked for: those of kept logs, most of them, are not."""
+    """Items that are made on access: those of kept logs, most of them, are never accessed."""
 
     def __init__(self, length: int, make: Callable[[int], T]):
         self._numbers, self._make = range(length), make
@@ -131,7 +131,7 @@ class _OnDemand(Sequence[T]):
 
 
 def _attributes(array: LogArray, schema: Schema, options: ZarrOptions) -> dict[str, Any]:
-    """What stands beside the layout in an array's metadata."""
+    """The entries of an array's metadata besides the layout."""
     attributes, dimensions = array_attributes(array, schema), list(array.dimensions)
     if options.format == 3:
         return {"attributes": attributes, "dimension_names": dimensions}
@@ -180,7 +180,7 @@ class _PlannedArray:
     units: Sequence[StagedUnit]
 
     def task(self, file: int) -> ZarrFileTask:
-        """What makes one of its files."""
+        """The task that makes one of its files."""
         starts, bases = self._starts
         lead = self.staged.array.axis == "bounds"
         first = file * self.layout.shard
@@ -193,7 +193,7 @@ class _PlannedArray:
 
     @cached_property
     def _starts(self) -> tuple[list[int], list[int]]:
-        """(units + 1) where each unit's entries begin, and what its offsets count from."""
+        """(units + 1) the start of each unit's entries, from which its offsets count."""
         array = self.staged.array
         lead = int(array.axis == "bounds")
         values = (unit.unit["values"].get(array.column, 0) for unit in self.units) if lead else ()
@@ -202,7 +202,7 @@ class _PlannedArray:
 
 
 def make_file(store: Store, task: ZarrFileTask) -> tuple[str, bytes]:
-    """The name and the bytes of one file.
+    """Make the name and the bytes of one file.
 
     Raises:
         DatasetError: a staged file is missing or too short.
@@ -230,7 +230,7 @@ def problems(
     storage_options: Mapping[str, Any] | None,
     fresh: Collection[str] | None = None,
 ) -> Iterator[str]:
-    """How a dataset, read through its reader, differs from the rows that were staged for it.
+    """Compare a dataset, read through its reader, with the rows that were staged for it.
 
     Args:
         fresh: the logs to read; None for all.

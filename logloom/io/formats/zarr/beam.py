@@ -22,7 +22,7 @@ class ReadFromZarr(ReadDataset):
 
 
 class WriteToZarr(WriteTo):
-    """Writes blocks as one dataset and gives its path, once it is whole (see `WriteTo`)."""
+    """Writes blocks as one dataset and returns its path, once it is complete (see `WriteTo`)."""
 
     def __init__(
         self,

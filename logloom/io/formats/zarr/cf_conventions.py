@@ -55,16 +55,16 @@ _STORED = ("actual_range", "valid_max", "valid_min", "valid_range")  # of values
 
 @dataclass(frozen=True)
 class Decoding:
-    """What becomes of the values of an array, in this order.
+    """The steps of decoding an array, in this order.
 
     Attributes:
         dtype: of decoded values.
-        signed: the type of integers that are stored as those of other sign; None where they aren't.
-        fills: values that stand for none.
-        masked: the type in which these are compared, and in which NaN, or NaT's bits, stand for them.
-        packed: the type in which values are multiplied and shifted; None where they aren't packed.
-        scale, offset: by which.
-        since: ns of the unit, and of the date since the Unix epoch; None for what is no time.
+        signed: the type of integers that are stored with the other signedness; None if they aren't.
+        fills: values that mean missing.
+        masked: the type in which these are compared, and replaced by NaN, or NaT's bits.
+        packed: the type in which values are multiplied and shifted; None if they aren't packed.
+        scale, offset: factor and offset of packed values.
+        since: ns of the unit, and of the date since the Unix epoch; None if values are no times.
         unit, description: of the column.
         attributes: others that are true of decoded values, as of `ColumnType`.
     """
@@ -107,14 +107,14 @@ class Decoding:
 
 
 def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
-    """How to decode an array of zarr's.
+    """Choose how to decode a zarr array.
 
     Args:
         has_dimensions: whether its axes have names; xarray opens no other arrays, and in format 2 takes the
             fill value of these for missing.
 
     Raises:
-        UnfitValuesError: xarray gives no plain values, or others than logloom can; says why.
+        UnfitValuesError: xarray gives no plain values, or values that logloom can't; with the reason.
     """
     attributes, dtype = _attributes_of(array, has_dimensions), np.dtype(array.dtype)
     unit, description = (str(attributes.get(name) or "") for name in ("units", "long_name"))
@@ -158,10 +158,10 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
 
 
 def _attributes_of(array: Any, has_dimensions: bool) -> dict[str, Any]:
-    """The attributes of an array with its fill value as decoding compares it.
+    """The attributes of an array, with its fill value as a number to compare.
 
     Raises:
-        UnfitValuesError: the fill value is none of the array's type.
+        UnfitValuesError: the fill value is not of the array's type.
     """
     attributes, dtype = dict(array.attrs), np.dtype(array.dtype)
     if has_dimensions and getattr(array.metadata, "zarr_format", 3) == 2 and array.fill_value is not None:
@@ -170,7 +170,7 @@ def _attributes_of(array: Any, has_dimensions: bool) -> dict[str, Any]:
         attributes["_FillValue"] = _fill_value(attributes["_FillValue"], dtype)
     for name in ("missing_value", "_FillValue"):
         if dtype.kind in "iu" and name in attributes and not _numbers_of(attributes[name]):
-            del attributes[name]  # as if it weren't there
+            del attributes[name]  # as if it were missing
     signed = _signed(attributes, dtype)
     if signed is not None and "_FillValue" in attributes:  # as it is stored, unlike missing_value
         try:
@@ -182,7 +182,7 @@ def _attributes_of(array: Any, has_dimensions: bool) -> dict[str, Any]:
 
 
 def _others(attributes: Mapping[str, Any], is_packed: bool) -> tuple[tuple[str, str], ...]:
-    """The attributes that are true of decoded values, and that the column doesn't say otherwise."""
+    """The attributes that are true of decoded values, without those in other fields of the column."""
     untrue = {*_ENCODING, *_LINKS, *(_STORED if is_packed else ())}
     kept = []
     for name in sorted(attributes):
@@ -196,7 +196,7 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """A fill value as xarray writes it into attributes: floats in base64.
 
     Raises:
-        UnfitValuesError: it is none.
+        UnfitValuesError: it is not valid.
     """
 
     def unpacked(text: Any) -> float:
@@ -214,7 +214,7 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _fills(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[Any, ...]:
-    """The values that stand for none."""
+    """The values that mean missing."""
     found = [
         one
         for name in ("missing_value", "_FillValue")
@@ -226,7 +226,7 @@ def _fills(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[Any, ..
 
 
 def _numbers_of(value: Any) -> list[Any]:
-    """One or more fill values, but for NaN and null, which need no mark."""
+    """Parse one or more fill values, without NaN and null, which need no mark."""
     return [one for one in np.ravel(np.array(value)) if one is not None and one == one]
 
 
@@ -241,7 +241,7 @@ def _signed(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> np.dtype[Any
 def _masked_type(
     dtype: np.dtype[Any], is_packed: bool, attributes: Mapping[str, Any], is_counted: bool
 ) -> np.dtype[Any]:
-    """In which values of a type are compared with fill values."""
+    """The type in which values are compared with fill values."""
     if is_packed:
         return _packed_type(dtype, attributes)
     if is_counted and dtype.kind in "iu":
@@ -252,7 +252,7 @@ def _masked_type(
 
 
 def _packed_type(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> np.dtype[Any]:
-    """In which packed values are multiplied and shifted, as xarray chooses it.
+    """The type in which packed values are multiplied and shifted, as in xarray.
 
     Raises:
         UnfitValuesError: scale_factor or add_offset is no number.
@@ -266,10 +266,10 @@ def _packed_type(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> np.dtyp
 
 
 def _counted(attributes: Mapping[str, Any], unit: str) -> tuple[np.dtype[Any], tuple[int, int]] | None:
-    """What the values count: the type, and ns of the unit and of what it is counted from; None for no times.
+    """Parse the unit of times: the type, ns of the unit and of its origin; None if values are no times.
 
     Raises:
-        UnfitValuesError: times of a unit, a date or a calendar that isn't understood.
+        UnfitValuesError: times of an unknown unit, date or calendar.
     """
     if " since " in unit:
         calendar = str(attributes.get("calendar") or "standard").lower()
@@ -287,7 +287,7 @@ def _counted(attributes: Mapping[str, Any], unit: str) -> tuple[np.dtype[Any], t
 
 
 def _epoch(unit: str, calendar: str) -> tuple[int, int]:
-    """ns of a unit of time, and of the date that it is counted from."""
+    """Parse a unit of time: its ns, and those of the date that it is counted from."""
     found = _SINCE.fullmatch(unit.strip())
     factor = _NS.get(found["unit"].lower().removesuffix("s") + "s") if found else None
     if found is None or factor is None or calendar not in _CALENDARS:
@@ -299,13 +299,13 @@ def _epoch(unit: str, calendar: str) -> tuple[int, int]:
     except ValueError as error:
         raise UnfitValuesError(f"it counts {unit!r}, which isn't understood ({error})") from None
     if date < _REFORM and calendar != "proleptic_gregorian":
-        raise UnfitValuesError(f"it counts {unit!r}, and calendars of before {_REFORM} differ")
+        raise UnfitValuesError(f"it counts {unit!r}, and calendars before {_REFORM} differ")
     seconds = (date - _EPOCH).days * 86400 + time.hour * 3600 + time.minute * 60 + time.second
     return factor, seconds * 10**9 + int((found["fraction"] or "").ljust(9, "0"))
 
 
 def _times(counts: Array, factor: int, epoch: int) -> Array:
-    """(n, …) int64 ns since the Unix epoch; NaT's bits stay, and are NaN's.
+    """Convert counts to (n, …) int64 ns since the Unix epoch; NaT's bits stay, and replace NaN.
 
     Raises:
         UnfitValuesError: a time that int64 ns can't hold.
@@ -338,7 +338,7 @@ def _float_times(counts: Array, factor: int, epoch: int) -> Array:
 
 
 def column_of(values: Array, decoding: Decoding) -> RawColumn:
-    """Some rows of decoded values as a column; times as int64 ns.
+    """Convert rows of decoded values to a column; times become int64 ns.
 
     Raises:
         UnfitValuesError: no column has such values.

@@ -34,9 +34,9 @@ class LogArray:
     """An array of every log.
 
     Attributes:
-        column: what it belongs to.
+        column: its column.
         path: of the field within a structured column, else ().
-        axis: what its first axis counts: "rows", "values" of a ragged column, or "bounds" between its rows.
+        axis: the first axis: "rows", "values" of a ragged column, or "bounds" between its rows.
         part: "data", or "shapes" and "offsets" of ragged columns.
         tail: the axes after the first.
     """
@@ -95,7 +95,7 @@ def arrays_of(schema: Schema) -> dict[str, LogArray]:
 
 
 def problems_of(schema: Schema) -> list[str]:
-    """Why columns can't be arrays, one line each."""
+    """List why columns can't be arrays, one line each."""
     problems = []
     owners: dict[str, str] = {}
     for name, ctype in schema.all.items():
@@ -116,10 +116,10 @@ def problems_of(schema: Schema) -> list[str]:
 
 
 def array_values(array: LogArray, ctype: ColumnType, values: Values) -> Iterator[Array]:
-    """What an array takes up from some rows of its column, in pieces; of offsets, the ends of the rows.
+    """Convert rows of a column to entries of one of its arrays, in pieces; of offsets, the ends of the rows.
 
     Raises:
-        UsageError: the values are not what the schema says.
+        UsageError: the values are not of the schema's type.
     """
     if values.dtype != ctype.dtype or isinstance(values, Ragged) != ctype.is_ragged:
         raise UsageError(f"column {array.column}: its values are {values.dtype}, the schema says {ctype}")
@@ -155,7 +155,7 @@ def read_columns(
     """Rows [start, stop) of some columns.
 
     Args:
-        place: what holds the arrays, for errors.
+        place: of the arrays, for errors.
 
     Raises:
         DatasetError: arrays are damaged or don't agree.
@@ -174,11 +174,11 @@ def read_column(read: ReadArray, name: str, ctype: ColumnType, start: int, stop:
 
 
 def check_shapes(shapes: Array, lengths: Array, place: str, rows: Array) -> None:
-    """Holds lengths of ragged axes against the offsets.
+    """Check lengths of ragged axes against the offsets.
 
     Args:
         shapes: (n, axes) of some rows.
-        lengths: (n,) how many values they hold by the offsets.
+        lengths: (n,) numbers of values by the offsets.
         rows: (n,) their numbers.
 
     Raises:
@@ -196,7 +196,7 @@ def check_shapes(shapes: Array, lengths: Array, place: str, rows: Array) -> None
 
 
 def read_bounds(read: ReadArray, name: str, start: int, stop: int, place: str) -> Array:
-    """(stop - start + 1,) where each row of a ragged column starts, and where the last one ends.
+    """Read (stop - start + 1,) the start of each row of a ragged column, and the end of the last.
 
     Raises:
         DatasetError: they don't ascend.
@@ -214,7 +214,7 @@ def _data(read: ReadArray, name: str, ctype: ColumnType, start: int, stop: int) 
 
 
 def join_fields(name: str, ctype: ColumnType, length: int, read: Callable[[str], Array]) -> Array:
-    """(length, *tail) values of a column, from the array of each field; `read` gives one by its name."""
+    """Join the arrays of each field to (length, *tail) values of a column; `read` reads one by its name."""
     if ctype.dtype.names is None:
         return read(name)
     values = np.zeros((length, *ctype.tail), ctype.dtype)
@@ -233,11 +233,11 @@ def read_blocks(
     max_bytes: int,
     make: Callable[[int, dict[str, Values]], Block],
 ) -> Iterator[Block]:
-    """Rows [start, stop) as blocks of about `max_bytes`, at least one row each.
+    """Yield rows [start, stop) as blocks of about `max_bytes`, at least one row each.
 
     Args:
-        types: of the columns wanted, beside `timestamp`.
-        make: gives the block of some columns, from how many rows came before.
+        types: of the columns to read, besides `timestamp`.
+        make: makes the block of some columns, given the number of rows before it.
     """
     for first in range(start, stop, _ROWS_AT_ONCE):
         last = min(stop, first + _ROWS_AT_ONCE)

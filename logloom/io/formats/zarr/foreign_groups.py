@@ -24,9 +24,9 @@ Groups = dict[str, dict[str, Any]]
 
 
 def find_groups(store: Store) -> tuple[Groups, dict[str, str]]:
-    """The outermost groups that have arrays: by path ("" is the group itself), their arrays by name.
+    """Find the outermost groups that have arrays: by path ("" is the group itself), their arrays by name.
 
-    The arrays are as zarr opens them. Beside them, by path, why zarr can't open those that it can't open.
+    The arrays are as zarr opens them. Also returns, by path, why zarr can't open others.
 
     Raises:
         DatasetError: no group, or a damaged one.
@@ -96,11 +96,11 @@ def _zarr_store(store: Store) -> Any:
 
 
 def along_rows(arrays: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The arrays whose first axis is the rows: all but scalars, and coordinates of their other axes.
+    """Choose the arrays whose first axis is the rows: all but scalars, and coordinates of other axes.
 
     Raises:
         UsageError: they differ in length.
-        DatasetError: they claim a length that can't be.
+        DatasetError: they claim an impossible length.
     """
     arrays = {name: array for name, array in arrays.items() if array.ndim}
     dimensions = {name: dimensions_of(array) for name, array in arrays.items()}

@@ -40,14 +40,14 @@ _PIECE_BYTES = 256 << 20
 
 
 def open_arrays(store: Store, columns: Sequence[str] | None) -> ArraysSource:
-    """A group that others wrote: of arrays, or of groups with the same arrays, of which each is a log.
+    """Open a foreign group: of arrays, or of groups with the same arrays, each of which is a log.
 
     Args:
-        columns: names of arrays, needed where a group's arrays are of several lengths, or groups differ.
+        columns: names of arrays, needed if a group's arrays are of several lengths, or groups differ.
 
     Raises:
         DatasetError: it can't be read.
-        UsageError: it holds no arrays, or it isn't clear what a row is.
+        UsageError: it has no arrays, or it isn't clear what a row is.
     """
     source = ArraysSource(store, columns)
     lacking = source.unreadable
@@ -65,9 +65,9 @@ def open_arrays(store: Store, columns: Sequence[str] | None) -> ArraysSource:
 
 
 class ArraysSource(RowSource, RawRows):
-    """Row i is entry i of each array of a zarr group: what others, such as xarray, wrote.
+    """Row i is entry i of each array of a foreign zarr group, such as xarray's.
 
-    Of several groups each is a log of its name. A piece is a range of a group's rows that cuts no chunk.
+    Each of several groups is a log of its name. A piece is a range of a group's rows that cuts no chunk.
     """
 
     kind = "zarr"
@@ -78,7 +78,7 @@ class ArraysSource(RowSource, RawRows):
         """Opens the groups.
 
         Args:
-            columns: names or globs of the arrays that rows have; conversions name theirs themselves.
+            columns: names or globs of the arrays of rows; conversions choose theirs later.
 
         Raises:
             DatasetError: there is no group, or a damaged one.
@@ -93,7 +93,7 @@ class ArraysSource(RowSource, RawRows):
 
     @property
     def reader(self) -> tuple[Groups, dict[str, str]]:
-        """What `find_groups` gave in this process: what zarr opens doesn't cross a fork."""
+        """The result of `find_groups` in this process: arrays that zarr opened don't cross a fork."""
         pid = os.getpid()
         if pid not in self._opened:
             self._opened[pid] = find_groups(self._store)
@@ -111,7 +111,7 @@ class ArraysSource(RowSource, RawRows):
         if self._wanted is None:
             return arrays
         chosen = {name: array for name, array in arrays.items() if _matches(name, self._wanted)}
-        return chosen or arrays  # whoever picks columns tells of typos
+        return chosen or arrays  # the caller reports names that match nothing
 
     @cached_property
     def schema(self) -> Schema:
@@ -134,7 +134,7 @@ class ArraysSource(RowSource, RawRows):
 
     @property
     def unreadable(self) -> dict[str, str]:
-        """What zarr can't open, by path, and arrays of types that no column has; and why."""
+        """Arrays that zarr can't open, or of types that no column has, by path, with the reason."""
         odd = {}
         for path, arrays in self._groups.items():
             for name, array in arrays.items():
@@ -153,7 +153,7 @@ class ArraysSource(RowSource, RawRows):
         return Schema({name: ctype for name, ctype in types.items() if ctype is not None})
 
     def _decoding(self, path: str, name: str) -> Decoding:
-        """How values of an array are decoded.
+        """The decoding of an array's values.
 
         Raises:
             UnfitValuesError: they can't be.
@@ -176,7 +176,7 @@ class ArraysSource(RowSource, RawRows):
 
     @property
     def left_out(self) -> Mapping[str, str]:  # type: ignore[override]
-        """Arrays that are no columns, and why."""
+        """Arrays that are no columns, with the reason."""
         return self.unreadable | {
             name: "the coordinate of another axis" if array.ndim else "a scalar, no entry for each row"
             for path, rows in self._groups.items()
@@ -217,7 +217,7 @@ class ArraysSource(RowSource, RawRows):
         return batch
 
     def _read(self, path: str, name: str, rows: Ints) -> Array:
-        """The given rows of an array, ascending."""
+        """Read rows of an array, ascending."""
         array, first, stop = self.reader[0][path][name], int(rows[0]), int(rows[-1]) + 1
         place = f"{self._store.uri_of(path)}/{name}"
         try:
@@ -312,7 +312,7 @@ def _row_bytes(array: Any) -> int:
 
 
 def _weights(arrays: Mapping[str, Any]) -> tuple[int, int]:
-    """How many rows are stored together, at most, and the bytes of one."""
+    """The most rows that are stored together, and the bytes of one."""
     rows = max(int((array.shards or array.chunks)[0]) for array in arrays.values())
     return max(1, rows), max(1, sum(map(_row_bytes, arrays.values())))
 
@@ -322,7 +322,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _type_of(array: Any, decoding: Decoding) -> ColumnType | None:
-    """The type of the column that an array is; None where it can't be one."""
+    """The type of an array as a column; None if it can't be one."""
     from zarr.dtype import VariableLengthBytes, VariableLengthUTF8
 
     stored = getattr(array.metadata, "data_type", None) or array.metadata.dtype

@@ -35,7 +35,7 @@ class ZarrFormat(AssembledFormat):
     media_type = "application/x-zarr"
 
     def check(self, options: ZarrOptions, schema: Schema) -> list[str]:
-        """Columns that can't be arrays, one line each."""
+        """List columns that can't be arrays, one line each."""
         return options.problems(schema, problems_of)
 
     def check_log(self, options: ZarrOptions, log_id: str, log_uri: str) -> list[str]:
@@ -61,13 +61,13 @@ class ZarrFormat(AssembledFormat):
         return ZarrStageReader(directory, options.stored(schema), entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
-        """Whether a folder is a zarr group; formats made of such groups have names that are asked before."""
+        """Whether a folder is a zarr group; formats based on such groups have names that are tried before."""
         return bool(set(store.names()) & set(FILES))
 
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
-        """Those of a dataset of ours, or entries of others' arrays."""
+        """Open the rows of a dataset that logloom wrote, or entries of foreign arrays."""
         if known is None and not is_own(store):
             from logloom.io.formats.zarr.foreign_source import open_arrays
 
@@ -75,7 +75,7 @@ class ZarrFormat(AssembledFormat):
         return ZarrReader(store.uri, storage_options=store.options, known=known)
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
-        """As `rows`; others' arrays as columns."""
+        """Do as `rows`, with foreign arrays as columns."""
         if is_own(store):
             return self.rows(store)
         from logloom.io.formats.zarr.foreign_source import ArraysSource

@@ -31,7 +31,7 @@ def is_own(store: Store) -> bool:
 
 
 def log_problems(log_id: str) -> list[str]:
-    """Why a log_id can't name a group, one line each."""
+    """List why a log_id can't name a group, one line each."""
     parts = log_id.split("/")
     if any(part in _FILES or part.startswith("__") for part in parts) or not log_id.isprintable():
         return [f"log_id {log_id!r} can't name a zarr group"]
@@ -41,7 +41,7 @@ def log_problems(log_id: str) -> list[str]:
 
 
 def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
-    """CF attributes of an array: unit, description, and what belongs to it."""
+    """CF attributes of an array: unit, description, and related arrays."""
     if array.column == "timestamp":
         return {
             "axis": "T",
@@ -72,7 +72,7 @@ def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
 
 
 def _others(ctype: ColumnType) -> dict[str, Any]:
-    """What the source of a column said of it beside unit and description."""
+    """Attributes of a column from its source, besides unit and description."""
     try:
         return {name: json.loads(text) for name, text in ctype.attributes}
     except ValueError as error:
@@ -80,7 +80,7 @@ def _others(ctype: ColumnType) -> dict[str, Any]:
 
 
 class JsonFiles(Mapping[str, bytes]):
-    """Files by name, made when they are asked for: those of kept logs, most of them, are not."""
+    """Files by name, made on access: those of kept logs, most of them, are never accessed."""
 
     def __init__(self, values: Mapping[str, Any]):
         self._values = values
@@ -107,7 +107,7 @@ def group_files(
     Args:
         arrays: metadata of each, `attributes` among it, by path.
         rows: of each log.
-        whole: whether the root's metadata holds that of all logs too.
+        whole: whether the root's metadata includes that of all logs.
     """
     about = {"version": VERSION, "schema": schema.to_json()}
     root = {"Conventions": _CONVENTIONS, ATTRIBUTE: about | {"logs": dict(rows)}}
@@ -124,7 +124,7 @@ def group_files(
 
 
 def _inner(nodes: Mapping[str, Any], consolidated: set[str]) -> dict[str, dict[str, Any]]:
-    """What lies below each of some groups, by its name within the group."""
+    """The content of each of some groups, by name within the group."""
     inner: dict[str, dict[str, Any]] = {path: {} for path in consolidated}
     for name, node in nodes.items():
         parts = name.split("/")

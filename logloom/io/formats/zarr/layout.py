@@ -35,11 +35,11 @@ _LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """An array as it lies in files.
+    """The layout of an array in files.
 
     Attributes:
         chunk: entries along the first axis that are read together.
-        shard: entries of a file, a multiple of `chunk`; `chunk` itself in format 2.
+        shard: entries of a file, a multiple of `chunk`; in format 2 equal to `chunk`.
         compress: "lz4", "zstd" or "none".
         format: of zarr, 3 or 2.
     """
@@ -53,11 +53,11 @@ class ArrayLayout:
 
     @classmethod
     def choose(cls, array: LogArray, length: int, options: ZarrOptions, plain: bool) -> ArrayLayout:
-        """The layout of a new array; follows from the declared type, its length and the options alone.
+        """Choose the layout of a new array by its declared type, its length and the options alone.
 
         Args:
             length: of the first axis.
-            plain: whether to leave it uncompressed whatever the options say.
+            plain: whether to leave it uncompressed regardless of the options.
         """
         row = max(1, array.row_bytes)
         wanted = (CHUNK_BYTES if options.format == 3 else CHUNK_BYTES_V2) // row
@@ -87,7 +87,7 @@ class ArrayLayout:
         return -(-self.shape[0] // self.shard) if self.row_bytes else 0
 
     def chunks_in(self, file: int) -> int:
-        """How many chunks of a file hold entries of the array."""
+        """The number of chunks of a file with entries of the array."""
         entries = min(self.shard, self.shape[0] - file * self.shard)
         return -(-entries // self.chunk)
 
@@ -97,7 +97,7 @@ class ArrayLayout:
         return "/".join(["c", *places]) if self.format == 3 else ".".join(places)
 
     def metadata(self) -> dict[str, Any]:
-        """What zarr.json or .zarray says of the layout, without names and attributes."""
+        """The layout's entries of zarr.json or .zarray, without names and attributes."""
         tail = [max(1, n) for n in self.tail]
         if self.format == 2:
             return {
@@ -137,7 +137,7 @@ class ArrayLayout:
         """Reads a layout.
 
         Args:
-            source: where the metadata stands, for errors.
+            source: of the metadata, for errors.
 
         Raises:
             DatasetError: it isn't one that logloom writes.
@@ -218,14 +218,14 @@ def _dtype_of(data_type: Any) -> np.dtype[Any]:
 
 
 def _fill_value(dtype: np.dtype[Any]) -> Any:
-    """What other readers give for a chunk that is lost: where there is NaN, not a number to believe."""
+    """The value that other readers give for a lost chunk: NaN if the type has one."""
     return {"b": False, "f": "NaN", "c": ["NaN", "NaN"], "U": ""}.get(dtype.kind, 0)
 
 
 def json_bytes(value: Any) -> bytes:
-    """As `json.dumps` with indent=1 and sorted keys, in half of the time: its encoder indents item by item.
+    """Do as `json.dumps` with indent=1 and sorted keys, in half of the time: that indents item by item.
 
-    What stands in a value several times, the same object, is written out once.
+    An object that occurs several times in a value is formatted once.
 
     >>> value = {"b": [1, {}], "a": "é"}
     >>> json_bytes(value) == json.dumps(value, indent=1, sort_keys=True).encode()
@@ -235,7 +235,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def _indented(value: Any, line: str, made: dict[tuple[int, str], str]) -> str:
-    """A value whose own line begins with `line`; `made` keeps texts by object and line."""
+    """Format a value whose own line begins with `line`; `made` caches texts by object and line."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)
     if not isinstance(value, Mapping | list | tuple) or not value:

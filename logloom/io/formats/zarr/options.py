@@ -13,7 +13,7 @@ class ZarrOptions(ChosenColumns):
     """`outputs.zarr` of a recipe.
 
     Attributes:
-        rows_per_chunk: rows of a chunk, the least that is read at a time; by default as many as make 32 KiB
+        rows_per_chunk: rows of a chunk, the least that is read at a time; by default for chunks of 32 KiB
             (format 2: 1 MiB). Values of ragged columns are always cut by size, since rows differ.
         format: 3, many chunks to a file (a shard), each with a checksum; or 2, a file for each chunk.
         compress: of columns other than bytes and strings, which are stored as they are.

@@ -35,7 +35,7 @@ CACHE_BYTES = 64 << 20
 
 
 def _read_json(store: Store, name: str, missing: str) -> dict[str, Any]:
-    """A metadata file.
+    """Read a metadata file.
 
     Raises:
         DatasetError: it is missing, or not a JSON object.
@@ -69,7 +69,7 @@ class ZarrReader(DatasetSource):
         """The zarr format, the schema, and how many rows each log has."""
         zarr_format = 3 if self._store.exists("zarr.json") else 2
         name = "zarr.json" if zarr_format == 3 else ".zattrs"
-        found = _read_json(self._store, name, "no zarr dataset that logloom wrote lies here")
+        found = _read_json(self._store, name, "no zarr dataset of logloom here")
         attributes = found.get("attributes") if zarr_format == 3 else found
         try:
             place = self._store.uri_of(name)
@@ -97,7 +97,7 @@ class ZarrReader(DatasetSource):
 
     @cached_property
     def _own(self) -> Stretches:
-        """The rows by log, as the dataset itself tells them."""
+        """The number of rows by log, as recorded in the dataset."""
         logs = self._about[2]
         own = Stretches.of_logs(list(logs), list(logs.values()))
         check_count(self.place, own.num_rows, self._known)
@@ -128,7 +128,7 @@ class ZarrReader(DatasetSource):
             if log_id not in logs:
                 raise UsageError(f"{self.place}: no log {log_id!r}{near_to(log_id, logs, most=5)}")
             reader = LogReader(self._store, log_id, logs[log_id], schema, zarr_format, self._cache)
-            self._logs.setdefault(log_id, reader)  # of two threads the first
+            self._logs.setdefault(log_id, reader)  # of two threads the first one's
         return self._logs[log_id]
 
     def logs(self) -> Sequence[SourceLog]:
@@ -193,7 +193,7 @@ class ZarrReader(DatasetSource):
 def _scattered(
     found: Sequence[tuple[Array, Values | list[bytes]]], ctype: ColumnType, num_rows: int
 ) -> Values | list[bytes]:
-    """Rows of several logs, put in the order they were asked for."""
+    """Read rows of several logs, and put them in the requested order."""
     if len(found) == 1:
         return found[0][1]
     if ctype.is_ragged:
@@ -217,7 +217,7 @@ class LogReader:
         """Reads the metadata of the log's arrays.
 
         Raises:
-            DatasetError: it is missing or damaged, or arrays are of other types than the schema says.
+            DatasetError: it is missing or damaged, or arrays are of other types than the schema's.
         """
         self.log_id = log_id
         self.schema = schema
@@ -269,7 +269,7 @@ class LogReader:
     def take(
         self, name: str, ctype: ColumnType, rows: NDArray[np.int64], out: Array | None = None
     ) -> Values | list[bytes]:
-        """Rows of one column, in any order; bytes and strings as a list of bytes.
+        """Read rows of one column, in any order; bytes and strings as a list of bytes.
 
         Args:
             out: where values of fixed shape may be put, if it has their shape and type.

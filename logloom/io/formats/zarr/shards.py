@@ -22,10 +22,10 @@ _NO_CHUNK = np.iinfo(np.uint64).max
 
 
 def encode_file(layout: ArrayLayout, entries: Array) -> bytes:
-    """One file of an array.
+    """Encode one file of an array.
 
     Args:
-        entries: (n, *tail), those of the file; fewer than it has room for only at the array's end.
+        entries: (n, *tail), those of the file; fewer than its capacity only at the array's end.
     """
     chunks = [
         padded(entries[at : at + layout.chunk], layout.chunk) for at in range(0, len(entries), layout.chunk)
@@ -54,7 +54,7 @@ def index_bytes(layout: ArrayLayout) -> int:
 
 
 def decode_index(layout: ArrayLayout, data: Array, file: int, size: int, place: str) -> NDArray[np.int64]:
-    """Where the chunks of a shard lie.
+    """Decode the index of a shard.
 
     Args:
         data: the last `index_bytes` of the file.
@@ -62,7 +62,7 @@ def decode_index(layout: ArrayLayout, data: Array, file: int, size: int, place: 
         size: of the file.
 
     Returns:
-        (chunks, 2) offset and length of those that hold entries.
+        (chunks, 2) offset and length of the chunks with entries.
 
     Raises:
         DatasetError: the index is damaged, or a chunk is missing.
@@ -83,15 +83,15 @@ def decode_index(layout: ArrayLayout, data: Array, file: int, size: int, place: 
 
 
 def decode_chunk(layout: ArrayLayout, data: Array, file: str, number: int, out: Array | None = None) -> Array:
-    """The (chunk_bytes,) bytes of a chunk.
+    """Decode the (chunk_bytes,) bytes of a chunk.
 
     Args:
         data: (n,) uint8, with the checksum in format 3.
-        file, number: where it stands, for errors.
-        out: (chunk_bytes,) uint8 to decompress into; what isn't compressed stays where it is.
+        file, number: its place, for errors.
+        out: (chunk_bytes,) uint8 to decompress into; uncompressed bytes are not copied.
 
     Raises:
-        DatasetError: the bytes are no such chunk.
+        DatasetError: the bytes are not a valid chunk.
     """
     if layout.format == 3:
         stored = int.from_bytes(data[-CRC_BYTES:].data, "little")

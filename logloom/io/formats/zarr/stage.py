@@ -34,7 +34,7 @@ _SMALL_ROW_BYTES = 512
 
 @dataclass(frozen=True)
 class StagedArray:
-    """Where a staged unit keeps an array.
+    """The place of an array in a staged unit.
 
     Attributes:
         before: bytes per row of the arrays before it in a slab; -1 for one with a file of its own.
@@ -51,7 +51,7 @@ class StagedArray:
 
 
 def staged_arrays(schema: Schema) -> dict[str, StagedArray]:
-    """Where every array of a unit lies, by name."""
+    """The place of every array of a unit, by name."""
     arrays = arrays_of(schema)
     before: dict[str, int] = {}
     total = 0
@@ -111,17 +111,17 @@ class ZarrStageWriter(StageWriter):
         self._filled = 0
 
     def metadata(self) -> dict[str, Any]:
-        """Beside what all say: values, of each ragged column in all."""
+        """Add to the common fields: values, the total of each ragged column."""
         if self._filled:
             self._flush()
         return {**super().metadata(), "values": self._values}
 
 
 def read_staged(file: File, staged: StagedArray, rows: int, start: int, stop: int) -> Array:
-    """Entries [start, stop) of a staged array; of offsets, the ends of rows.
+    """Read entries [start, stop) of a staged array; of offsets, the ends of rows.
 
     Args:
-        file: that holds it.
+        file: of the array.
         rows: of the unit.
 
     Raises:
@@ -143,7 +143,7 @@ def read_staged(file: File, staged: StagedArray, rows: int, start: int, stop: in
 
 
 class ClosedZarr(Closed):
-    """What `ZarrStageWriter.close` gives."""
+    """The result of `ZarrStageWriter.close`."""
 
     values: Mapping[str, Count]
     span: tuple[Int64, ...]

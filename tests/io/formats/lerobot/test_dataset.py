@@ -513,7 +513,7 @@ def test_a_dataset_of_others_opens_with_an_episode_for_each_log(tmp_path):
     ("info", "what"),
     [
         ({"codebase_version": "v2.1"}, "codebase_version v2.1, known is v3"),
-        ({"total_episodes": 3}, "2 episodes, meta/info.json tells of 3"),
+        ({"total_episodes": 3}, "2 episodes, meta/info.json lists 3"),
         ({"total_frames": 9}, "frames of episodes don't follow each other"),
         ({"data_path": "../{file_index}.parquet"}, "info.json"),
         ({"data_path": "{chunk_index.__class__}.parquet"}, "no such file"),
@@ -534,7 +534,7 @@ def test_what_makes_no_sense_is_an_error_that_names_the_file(info, what, tmp_pat
 def test_missing_episodes_are_an_error(tmp_path):
     folder, _ = write_others(tmp_path / "pick")
     shutil.rmtree(folder / "meta/episodes")
-    with pytest.raises(DatasetError, match=r"meta/episodes: missing, meta/info.json tells of 2 episodes"):
+    with pytest.raises(DatasetError, match=r"meta/episodes: missing, meta/info.json lists 2 episodes"):
         list(LeRobotReader(str(folder)).blocks())
 
 

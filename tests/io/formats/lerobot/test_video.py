@@ -237,7 +237,7 @@ def test_videos_of_others_with_frames_out_of_order_are_read_at_random(tmp_path):
     np.testing.assert_array_equal(video.pictures([3, 4, 39]), np.stack(expected)[[3, 4, 39]])
     with pytest.raises(DatasetError, match="frame 40"):
         video.pictures([40])
-    with pytest.raises(DatasetError, match=r"frames of 64 x 80, the dataset tells of \(64, 81, 3\)"):
+    with pytest.raises(DatasetError, match=r"frames of 64 x 80, the dataset has \(64, 81, 3\)"):
         VideoFile(File(str(path)), 30, (HEIGHT, WIDTH + 1, 3)).pictures([0])
 
 
