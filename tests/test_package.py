@@ -311,10 +311,10 @@ def definitions():
 OUR_OWN_WORDS = re.compile(
     r"\b(whoever|likewise|of before|nobody|somebody|isn't there|says so|told|tells)\b", re.IGNORECASE
 )
-PLAIN = ("cli/", "datasets/*/", "demo/", "io/arrow/", "io/catalog/", "io/labels/", "io/logs/", "io/rows/")
-PLAIN += ("io/storage/", "io/video/", "query/", "recipe/", "resample/", "runners/", "statistics/", "testing/")
-PLAIN += ("transforms/rows/", "transforms/suggest/")
-VERBS = ("doctor", "head", "info", "label", "plan", "report", "show", "stats", "versions")
+PLAIN = ("cli/", "datasets/*/", "demo/", "io/", "parts/", "query/", "recipe/", "resample/", "runners/")
+PLAIN += ("statistics/", "testing/", "transforms/")
+VERBS = ("build", "convert", "doctor", "gc", "head", "info", "label", "plan", "purge")
+VERBS += ("repair", "report", "show", "stats", "verify", "versions")
 PLAIN += tuple(f"pipelines/{verb}/" for verb in VERBS)
 
 

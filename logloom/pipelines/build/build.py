@@ -216,7 +216,7 @@ def num_units(plan: Plan) -> int:
 def prepared(plan: AnyPlan) -> AnyPlan:
     """A plan that `construct` takes: what it would say at length to workers, it leaves in the root.
 
-    What the next plan may remember lies there from then on, too.
+    This also saves what the next plan may remember.
 
     Raises:
         LogloomError: it would commit nothing, as the plan knows already.

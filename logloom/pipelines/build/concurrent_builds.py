@@ -35,7 +35,7 @@ def refuse_second(job: Target, on_message: OnMessage = ignore_message) -> None:
     """Makes sure that no other build of a job's version is known to run.
 
     Args:
-        on_message: called with the builds of which nobody can tell.
+        on_message: called with builds of unknown state.
 
     Raises:
         BesideError: one runs.
@@ -141,7 +141,7 @@ def _message(one: BuildStatus, then: str) -> str:
 
 
 def _unsure(one: BuildStatus) -> str:
-    return _message(one, "nobody can tell whether it still runs, so both may go on, and only one commits")
+    return _message(one, "it is unknown whether it still runs, so both may go on, and only one commits")
 
 
 def running_now(
@@ -191,5 +191,5 @@ def _refusal(store: Store, running: BuildStatus) -> BesideError:
         f"{by} process {running.pid} on {running.host}, since {human_time(running.started * 10**9)}, last "
         f"heard of {human_seconds(max(0, running.heard))} ago. Give `build` or `convert` --wait to wait for "
         "it and go on from what it did, stop it, or come back later; `logloom status` shows how it is. One "
-        f"that was killed holds nobody up for more than {SILENT_AFTER:.0f} s"
+        f"that was killed blocks others for at most {SILENT_AFTER:.0f} s"
     )

@@ -175,7 +175,7 @@ def _post(url: str, data: bytes) -> None:
     """Posts an event, a few times where that may help.
 
     Raises:
-        OSError, HTTPException: it was refused, or nobody answered.
+        OSError, HTTPException: it was refused, or there was no answer.
     """
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, data, headers, method="POST")

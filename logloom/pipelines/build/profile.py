@@ -124,7 +124,7 @@ def breakdown(steps: Sequence[TimedStep]) -> list[str]:
 
 
 def totals_of(steps: Iterable[TimedStep]) -> list[StepTotal]:
-    """Sums by name, the longest first; what lies in a step counts as its own, not as the outer one's."""
+    """Sums by name, the longest first; a step within another counts as its own, not as the outer one's."""
     found: dict[str, StepTotal] = {}
     for _, own in itertools.groupby(steps, _thread):
         around: list[TimedStep] = []

@@ -59,10 +59,10 @@ _READ_BACK_SHARE = 0.4  # of the time of building; what is guessed until some ha
 
 @dataclass
 class Meter:
-    """How far a job is, by what its workers note.
+    """The progress of a job, by its workers' notes.
 
     Attributes:
-        work: of each log its bytes and its partitions, guessed until somebody has opened it.
+        work: of each log its bytes and its partitions, estimated until it is opened.
         reads_back: the share of partitions that is read back.
         waits_for: what workers that don't compute wait for: "disk" or "network".
         phase: what goes on, for people: "building drive-03".
@@ -151,7 +151,7 @@ class Meter:
 
     @property
     def bound_by(self) -> str:
-        """What building takes its time for, so far; "" where nobody can tell yet."""
+        """The resource that limits building so far; "" while unknown."""
         worked = self._seconds.get(BUILDING, 0.0)
         if worked < _ENOUGH or not self._cpu:
             return ""
@@ -350,7 +350,7 @@ def _clear(progress: Progress, before: int, now: int) -> None:
 
 @contextlib.contextmanager
 def steps(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Progress of a count: gives a function to call with (done, total), 0 where nobody knows the total yet.
+    """Progress of a count: gives a function to call with (done, total), 0 while the total is unknown.
 
     Silent where there is no terminal.
     """

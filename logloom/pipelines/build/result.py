@@ -36,7 +36,7 @@ class Built:
         built, reused: units.
         within_budget: the recipe gives a share of logs that may be skipped, and no more were.
         counters: of all workers, repeated attempts included; empty where the engine keeps none.
-        spreads: `partition_milliseconds` and `partition_bytes`, likewise.
+        spreads: `partition_milliseconds` and `partition_bytes`; empty if the engine keeps none.
         warnings: those of the plan, and of logs that were built.
     """
 
@@ -107,7 +107,7 @@ def newest(plan: Plan, *, view: str = "auto", on_message: OnMessage = ignore_mes
 def mend_digest(job: Target) -> None:
     """Writes the digest of the parent's manifest where it is missing.
 
-    A build of before wrote none, or one was killed right after its commit.
+    It is missing if a build was killed right after its commit.
     """
     if job.parent is not None:
         with contextlib.suppress(StorageError):  # a root that nobody may write to can be up to date

@@ -54,7 +54,7 @@ class PlainFolder:
             raise UsageError(f"{store.uri}: is there already; choose a new folder")
         parent, _, name = store.uri.rpartition("/")
         if parent.endswith(":/"):  # beside a bucket there is no place for unfinished work
-            raise UsageError(f"{store.uri}: a plain folder lies in a bucket, not in its place")
+            raise UsageError(f"{store.uri}: a plain folder is in a bucket, not in its place")
         return cls(store, Store(f"{parent}/.{name}.converting", store.options))
 
     def publish(self, manifest: Manifest, view: str, output: str) -> None:

@@ -210,7 +210,7 @@ def make_options(
 
 
 def _fits(form: Format, schema: Schema, name: str, value: Any) -> bool:
-    """Whether an option makes no problem that isn't there without it."""
+    """Whether an option causes no problem of its own."""
     try:
         without, options = form.Options.model_validate({}), form.Options.model_validate({name: value})
     except ValidationError:

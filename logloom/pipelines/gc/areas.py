@@ -19,7 +19,7 @@ from logloom.values import dataclass
 
 @dataclass(frozen=True)
 class Aging:
-    """What decides which old files nobody needs any more.
+    """The facts that decide which old files are no longer needed.
 
     Attributes:
         needed: by versions that stay, or wait.
@@ -42,7 +42,7 @@ class Area:
         kind: under which gc counts them.
         folder: of the root.
         pattern: of their names within that folder.
-        expired: whether nobody needs them, for many names at once; what is young stays even so.
+        expired: whether files are no longer needed, for many names at once; young ones stay even so.
         logs: how they say something of logs: "plain", so that a purge finds those that name its logs;
             "hidden", so that it removes all; "" where they don't, or it handles them otherwise.
     """

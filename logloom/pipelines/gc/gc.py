@@ -85,7 +85,7 @@ def collect_garbage(
 
     Raises:
         UsageError: no root; or the grace isn't longer than the longest build, which may count on what is old.
-        DatasetError: what a version needs can't be told, since something is damaged; nothing was removed.
+        DatasetError: the needs of a version are unknown, since something is damaged; nothing was removed.
         StorageError: a disk or an object store refused; run it again.
     """
     store = Store.at(root, storage_options)
@@ -109,10 +109,10 @@ def collect_garbage(
 
 
 def check_grace(store: Store, grace_s: float, now: float) -> list[str]:
-    """Makes sure that the grace is longer than each build that the root tells of, or runs.
+    """Check that the grace is longer than each build that the root records, or that runs.
 
     Returns:
-        What is to be said of builds of which nobody knows how long they took, since a clock was wrong.
+        Notes on builds of unknown duration, since a clock was wrong.
 
     Raises:
         UsageError: it isn't longer.
@@ -128,7 +128,7 @@ def check_grace(store: Store, grace_s: float, now: float) -> list[str]:
         if status.is_over and not is_known:
             times = [human_time(int(seconds) * 10**9) for seconds in (status.started, ended)]
             notes.append(
-                f"nobody knows how long the build of version {status.version} ({status.run}) took: it began "
+                f"the duration of the build of version {status.version} ({status.run}) is unknown: it began "
                 f"{times[0]} and ended {times[1]}, so a clock was wrong"
             )
         elif took >= grace_s:
@@ -200,7 +200,7 @@ class _Collection(Removal):
         self.done.notes += [f"{problem}; the version stays" for problem in found.problems]
         if found.missing:
             self.done.notes.append(
-                f"nobody recorded when some versions were committed ({some_of(found.missing)}), so a rule of "
+                f"no commit time is recorded for some versions ({some_of(found.missing)}), so a rule of "
                 "days keeps them; `--keep-last` alone goes by their numbers"
             )
         return dict.fromkeys(numbers) | dict(found.known)
@@ -209,7 +209,7 @@ class _Collection(Removal):
         """Takes the note back that a version with a tag is removed; gives whether it is there again.
 
         Such a note is that of a gc that was killed before it looked for new tags, as `_take_out` does. An old
-        one is only renewed: another gc may have read it before somebody gave the tag, and be removing files.
+        one is only renewed: another gc may have read it before the tag was given, and be removing files.
         """
         note = removed_file(number)
         if not self._store.exists(version_file(number)):
@@ -276,7 +276,7 @@ class _Collection(Removal):
     # --- units
 
     def units(self) -> None:
-        """Removes units, portions and assembled outputs that nobody needs."""
+        """Remove units, portions and assembled outputs that no version needs."""
         looked_at = 0
         for output in self._store.names(UNITS):
             if self._is_file(f"{UNITS}/{output}"):
@@ -303,7 +303,7 @@ class _Collection(Removal):
     # --- single files
 
     def files(self) -> None:
-        """Removes files that records name, and shards with records, that nobody needs."""
+        """Remove files of the kinds that records name, and shards with records, that no version needs."""
         self._named("log parts", "logs", log_file_pattern())
         self._named("shards", SHARDS, _SHARD, before=self._keep_past)
 
@@ -383,7 +383,7 @@ class _Collection(Removal):
                     self._remove_scratch(folder)
 
     def strangers(self) -> None:
-        """Lists what else lies in the root."""
+        """List other files in the root."""
         unknown = [name for name in self._store.names() if not is_root_name(name)]
         unknown += [f"versions/{n}" for n in self._store.names("versions") if not _OF_VERSIONS.fullmatch(n)]
         unknown = [name for name in unknown if name not in area_folders()]

@@ -17,7 +17,7 @@ from logloom.io.formats.registry import referred_to
 from logloom.io.storage.store import Store
 from logloom.recipe import Keep
 
-_NOTHING_REMOVED = "nothing was removed: nobody knows what that version needs"
+_NOTHING_REMOVED = "nothing was removed: the needs of that version are unknown"
 
 
 def kept_versions(times: Mapping[int, float | None], tagged: Iterable[int], keep: Keep | None) -> set[int]:
@@ -59,7 +59,7 @@ def check_versions(store: Store, numbers: Sequence[int], *, may_lack: bool = Fal
     """The manifests of versions, which are needed whole to know what can go.
 
     Args:
-        may_lack: one that is lost is left out: somebody gave its version up.
+        may_lack: a lost one is left out: its version was given up.
 
     Raises:
         DatasetError: one is damaged.

@@ -108,7 +108,7 @@ def purge(
         root: URI of the dataset's root.
         logs: log_ids, or URIs or paths of any of their files.
         times: of logs, of which the rest is to stay; the next build makes it again.
-        reason: stands in the tombstone, for whoever meets it.
+        reason: recorded in the tombstone, for people.
         dry_run: only tell.
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         on_progress: called with how many files were looked through at the end, of how many.
@@ -121,7 +121,7 @@ def purge(
         BesideError: a build runs.
         UsageError: no version has, or had, such a log; nothing was recorded at such a time, or
             the rest of a log can't be built again.
-        DatasetError: what a version holds can't be told; nothing was removed.
+        DatasetError: the content of a version is unknown; nothing was removed.
         StorageError: a disk or an object store refused; run it again.
     """
     if not logs and not times:
@@ -307,7 +307,7 @@ class _Purging:
         return folders, [file.name for file in unneeded if self._is_file_of_logs(file)]
 
     def _begun_meanwhile(self) -> list[str]:
-        """Says which builds began since this purge looked for them."""
+        """List builds that began since this purge looked for them."""
         known = {manifest.version for manifest in self._found.manifests}
         began = [f"a build of version {one.version} began" for one in builds(self._store) if one.may_run]
         new = [number for number in version_numbers(self._store) if number not in known]
@@ -360,7 +360,7 @@ class _Purging:
                 ):
                     # A note is no proof: whoever wrote it could have any root erased.
                     done.left.append(
-                        f"{uri}: a note says that it points into this root, but none of its versions names "
+                        f"{uri}: a note claims that it points into this root, but none of its versions names "
                         "it; purge it, too, if it holds the logs"
                     )
                     return done

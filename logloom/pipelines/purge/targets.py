@@ -158,7 +158,7 @@ class Found:
             return [part.folder]
 
     def copies(self) -> Iterator[str]:
-        """Says which logs have the content of one that goes, though nobody named them."""
+        """List logs with the content of a log to erase that were not named."""
         contents = {record.content_id: record.log_id for record in self._every() if record.content_id}
         purged, known = Purged(self._store).parts, set(self.log_ids)
         for manifest in self.manifests:

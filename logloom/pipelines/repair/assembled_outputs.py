@@ -48,7 +48,7 @@ class _Bundle:
     """What belongs into one folder of an assembled output.
 
     Attributes:
-        path: of the portion; "" for what lies in none.
+        path: of the portion; "" for files in none.
         tasks: that make its chunks.
         small: its other files, by name.
     """
@@ -110,7 +110,7 @@ class _Again:
         return whys
 
     def _folders(self, portions: Sequence[SharedPortion]) -> list[_Bundle]:
-        """The output's own folder, with all that lies in none of these portions; and theirs."""
+        """The output's own folder, with all files in none of these portions; and theirs."""
         output, plan = self._assembly.output, self._plan
         tasks = {planned.path: planned.tasks for planned in plan.portions}
         missing = [portion.path for portion in portions if portion.path not in tasks]

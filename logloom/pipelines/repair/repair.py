@@ -115,7 +115,7 @@ def repair(
 
     Raises:
         UsageError: there is no such version.
-        DatasetError: the manifest can't be read, or isn't what its digest says: nothing else says what the
+        DatasetError: the manifest can't be read, or doesn't match its digest: nothing else records what the
             version should hold.
     """
     store, manifest = open_root(Store.at(root, storage_options), version)
@@ -131,7 +131,7 @@ def repair(
 
 
 def _announced(store: Store, manifest: Manifest) -> Announced:
-    """Tells `purge` and `gc` of a repair, before it looks for what was purged."""
+    """Announce a repair to `purge` and `gc`, before it looks for what was purged."""
     job = dataclasses.replace(Committed.of(store, manifest), run=new_run())
     return Announced(job, "repair", leaves_outcome=False)
 

@@ -176,7 +176,7 @@ def _put_part(job: LogJob, record: LogRecord, entries: Sequence[Entry], order: S
 
 
 def entry_again(job: LogJob, task: LogTask, span: Span, output: str) -> Entry:
-    """A unit's entry as it lies there, be its files damaged; where it is lost, as it must have been."""
+    """Read a unit's entry, even if its files are damaged; if it is lost, derive it."""
     with contextlib.suppress(DatasetError):
         found = find_entry(job.store, output, job.unit_identity(output, task, span))
         if found is not None:

@@ -58,7 +58,7 @@ def build_logs(logs: Any, job: Target, beam: Any) -> Any:
     Of a conversion come bundles of PartitionTasks, packed: its plan knows the parts of the source already.
 
     Args:
-        beam: `apache_beam`, or what stands in for it (`logloom.runners.inline`); of all functions here.
+        beam: `apache_beam`, or its replacement (`logloom.runners.inline`); of all functions here.
     """
     return (
         logs

@@ -25,7 +25,7 @@ def spread_by_key(elements: Any, key: Callable[[Any], str], beam: Any) -> Any:
 
     Args:
         key: of an element; picklable. Better different for each than few.
-        beam: `apache_beam`, or what stands in for it.
+        beam: `apache_beam`, or its replacement.
     """
     return (
         elements

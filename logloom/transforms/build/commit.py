@@ -243,11 +243,11 @@ def outcome_name(number: int, run: str) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a build, as it stands in runs/.
+    """The outcome of a build, as recorded in runs/.
 
     Attributes:
         problem: why the build as a whole can't be committed; "" when it can.
-        conflict: who committed this version first; "" for nobody.
+        conflict: the build that committed this version first; "" if none did.
         failures: the first few; `failed` counts all.
         failure_files: list them, and those of logs that were left out, as JSON lines.
         labels: that the build was given.
@@ -274,7 +274,7 @@ class Outcome:
 
 
 def read_outcome(job: Target) -> Outcome:
-    """What became of a build that has run.
+    """Read the outcome of a build that has run.
 
     Raises:
         DatasetError: its file is missing or damaged.
@@ -282,7 +282,7 @@ def read_outcome(job: Target) -> Outcome:
     name = outcome_file(job)
     place = job.store.uri_of(name)
     if (data := job.store.read_if_there(name)) is None:
-        raise DatasetError(f"{place}: missing, so nobody knows what became of this build; build again")
+        raise DatasetError(f"{place}: missing, so the outcome of this build is unknown; build again")
     return checked(Outcome, parsed(data, place), place)
 
 
@@ -292,7 +292,7 @@ def commit(
     assembled: Sequence[tuple[Assembled, tuple[Failure, ...], int]],
     damaged: Sequence[Failure] = (),
 ) -> dict[str, Any]:
-    """Creates the version, or says why not; what it says also stands in runs/, for detached jobs.
+    """Create the version, or return why not; the outcome is also recorded in runs/, for detached jobs.
 
     Args:
         assembled: of each its failures, and how many of its portions were taken over unread.
@@ -346,8 +346,8 @@ def commit(
 def committed_before(job: Target) -> dict[str, Any] | None:
     """What this submission said of its commit, where an engine does once more what is done.
 
-    A purge may have taken since what steps had handed on to it. The version itself decides: where
-    somebody has deleted its file, it is committed anew.
+    A purge may have taken since what steps had handed on to it. The version itself decides: if its
+    file has been deleted, it is committed anew.
     """
     with contextlib.suppress(DatasetError):  # nothing was said, or it can't be read
         outcome = read_outcome(job)
@@ -448,7 +448,7 @@ def was_first(job: Target) -> CommitConflictError:
 
 
 def _trusted(job: Target, logs: int, assembled: Sequence[Assembled], portions: int) -> dict[str, int]:
-    """How much of a version nobody read in this build, since an earlier one made it."""
+    """How much of a version this build didn't read, since an earlier one made it."""
     if job.settings.verify == "all":
         return {"logs": 0, "assembled": 0, "portions": 0}
     before = {part.identity for part in job.assembled}

@@ -56,10 +56,10 @@ class LogTask:
     """A log to build.
 
     Attributes:
-        uris: in the order in which they are joined; in name order where nobody has opened the log yet.
-        content_id: "" where nobody has opened it yet.
-        key: digest of all that the log's rows and files depend on; "" likewise.
-        listed: what tells it in later listings; "" where nothing does, or the driver remembers it.
+        uris: in the order in which they are joined; in name order if the log has not been opened yet.
+        content_id: "" if it has not been opened yet.
+        key: digest of all that the log's rows and files depend on; "" if it has not been opened yet.
+        listed: its identification in later listings; "" if there is none, or the driver remembers it.
         catalogue: see `LogRecord.catalogue`.
         before: key of its record in the parent version, where a worker is to tell whether that stays; ""
             where it doesn't, or there is none.
@@ -82,7 +82,7 @@ class LogTask:
 
     @property
     def stays(self) -> bool:
-        """Whether a worker found that its record in the parent version says what a build would."""
+        """Whether a worker found that its record in the parent version is current."""
         if not (self.before and self.key):
             return False
         if self.replaces is not None:
@@ -130,12 +130,12 @@ class Target:
         assembled: the parent's assembled outputs.
         references: digests of the datasets that outputs point into, by output.
         reason: see `Manifest.reason`.
-        run: names this submission; stands in no file's bytes, only in the name of its outcome.
-        started: when it was planned, seconds since the Unix epoch; stands beside the manifest and in runs/.
+        run: name of this submission; in no file's bytes, only in the name of its outcome.
+        started: time of planning, seconds since the Unix epoch; recorded next to the manifest and in runs/.
         block_bytes: how many bytes of rows a worker holds at a time.
         bundle: how many partitions of a log pass through the engine together at most.
         if_changed: nothing is committed where the records turn out to be the parent's.
-        journal: takes notes of the work, for whoever watches it.
+        journal: records notes of the work, for displays of progress.
     """
 
     store: Store
@@ -335,7 +335,7 @@ class LogJob(Job):
         )
 
     def labels_of(self, log: LogTask) -> dict[str, LogLabels]:
-        """The labels of a log, by column; none of one that nobody labelled.
+        """The labels of a log, by column; none of a log without labels.
 
         Raises:
             DatasetError: what the root keeps of them is missing or damaged.
@@ -348,7 +348,7 @@ class LogJob(Job):
 
 @dataclass(frozen=True, kw_only=True)
 class Committed(Target):
-    """A version that is there, as whoever reads it or puts parts of it together again sees it."""
+    """A committed version, for reading it or rebuilding parts of it."""
 
     manifest: Manifest
 

@@ -53,7 +53,7 @@ class Journal:
 
     Attributes:
         folder: on a disk that all workers and the process that waits for them see.
-        steps: likewise, for what takes their time (see logloom.io.storage.step_times); "" records nothing.
+        steps: a folder for the steps that take time (see logloom.io.storage.step_times); "" records nothing.
     """
 
     folder: str = ""

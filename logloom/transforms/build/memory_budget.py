@@ -19,10 +19,11 @@ ROWS_BYTES = 256 << 20  # one stream with full pieces and blocks, and small ones
 
 
 class MemoryBudget:
-    """Bytes that many streams share: whoever asks for more than are free waits, first come, first served.
+    """Bytes that many streams share: a request for more than are free waits, first come, first served.
 
-    More than the whole budget is given when nobody else has any of it. A thread that has some is given more
-    at once, beyond the budget if need be: nobody waits for bytes while others wait for those that it has.
+    More than the whole budget is granted when no other thread has any of it. A thread that has some is
+    granted more at once, beyond the budget if necessary, so that no thread waits for bytes while others wait
+    for its own.
     """
 
     def __init__(self, nbytes: int):
@@ -37,12 +38,12 @@ class MemoryBudget:
 
     @property
     def free(self) -> int:
-        """Bytes that nobody has; negative while threads were given more than there are."""
+        """Bytes that are free; negative while threads have more than the budget."""
         return self._free
 
     @contextlib.contextmanager
     def reserved(self, nbytes: int) -> Iterator[None]:
-        """Has bytes of the budget while the block runs; waits until they are free."""
+        """Reserve bytes of the budget while the block runs; waits until they are free."""
         wanted = min(max(0, nbytes), self._nbytes)
         thread = threading.get_ident()
         with self._changed:

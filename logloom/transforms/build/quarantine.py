@@ -54,13 +54,13 @@ _APART = threading.Lock()  # one child at a time: it may be the one that takes a
 
 @dataclass(frozen=True)
 class Suspect:
-    """A log that may have ended processes; stands in the root until it is cleared.
+    """A log that may have ended processes; recorded in the root until it is cleared.
 
     Attributes:
         partition: the latest that one died of; "" where it was being opened.
         attempts: that were begun, and may have ended so.
         seen: children that ended so while we lived.
-        how: the last one ended; "" where nobody saw one end.
+        how: the end of the last one; "" if none was observed.
     """
 
     log_id: Text
@@ -88,7 +88,7 @@ def build_bundle(job: Job, tasks: Sequence[PartitionTask]) -> list[PartitionResu
 
 
 def open_new(job: LogJob, log: LogTask) -> Opened:
-    """`summarize`, likewise: a log that the driver hasn't opened may end the first process that does."""
+    """Run `summarize` in the same way: opening a log for the first time may end the process."""
     if log.content_id:
         return summarize(job, log)
     inputs = [job.plan_identity, log.log_id, list(log.uris), log.listed]
@@ -100,8 +100,8 @@ def _attempted(job: Job, work: Work, log: LogTask, inputs: Any, spans: list[int]
     """What `_done` gives, or the failure of a log that processes died of.
 
     Args:
-        inputs: what tells the log with the recipe.
-        spans: what tells this work from other of the log.
+        inputs: identify the log with the recipe.
+        spans: identify this work on the log.
     """
     # Another name once the log, the recipe or the software changes: it may do then.
     mark = f"{runs_folder(job.number)}/attempts/{digest_of([inputs, software()])[:32]}.json"
@@ -219,7 +219,7 @@ def _how_died(code: int) -> str:
 
 
 def main() -> None:
-    """Does what the parent process says, and tells it what came of it."""
+    """Run the work that the parent process requests, and send it the result."""
     size = int.from_bytes(sys.stdin.buffer.read(8))
     job, work = pickle.loads(sys.stdin.buffer.read(size))  # nosec B301 # of our own parent
     threading.Thread(target=_end_with_parent, daemon=True).start()

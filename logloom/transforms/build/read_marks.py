@@ -43,7 +43,7 @@ def read_back_bundle(job: Target, results: Sequence[PartitionResult]) -> tuple[l
 
 
 def mark_of(job: Target, content: Any, units: int = 0) -> str:
-    """The mark of what is told apart by JSON values, read to the same extent."""
+    """The name of the mark for JSON values that identify what was read."""
     digest = digest_of([job.settings.verify, content])[:32]
     return f"{marks_folder(job.number)}/{digest[:2]}/{digest[2:]}-{units}"
 

@@ -66,7 +66,7 @@ def _is_named_by_parent(job: Target, entry: Entry) -> bool:
 
 
 def taken_unit(job: Target, expected: Entry) -> Entry | None:
-    """The entry of a unit that lies finished, and stays so until the commit; None where it is to be built.
+    """Return the entry of a finished unit, protected until the commit; None if it is to be built.
 
     Args:
         expected: see `finished_unit`, which raises the same.
@@ -82,7 +82,7 @@ def taken_unit(job: Target, expected: Entry) -> Entry | None:
 def refresh(store: Store, folders: Iterable[str]) -> bool:
     """Writes the entries of folders anew, with the bytes that they have; says whether all are there.
 
-    They stay even if the power fails: whoever wrote them may have been killed just before it saw to that.
+    They are synced to survive a power cut: their first writer may have been killed just before that.
     """
     folders = list(folders)
     for folder in folders:
@@ -102,7 +102,7 @@ def taken_portion(job: Target, output: str, identity: str) -> PortionEntry | Non
 
 
 def refresh_assembled(job: Target, identity: str, entry: AssembledEntry) -> bool:
-    """As `refresh`, for an assembled output that lies finished, and its portions."""
+    """Do as `refresh`, for a finished assembled output and its portions."""
     known = {unit_folder(entry.output, name) for name in portions_of_parent(job, entry.output)}
     return refresh(job.store, (folder for folder in entry.folders(identity) if folder not in known))
 
@@ -113,14 +113,14 @@ def refresh_assembled(job: Target, identity: str, entry: AssembledEntry) -> bool
 def removed_meanwhile(
     job: Target, made: LogRecords, version: LogRecords, assembled: Sequence[Assembled]
 ) -> Iterator[tuple[str, str]]:
-    """What a version would name, and somebody removed while it was built: log_id or output, and the place.
+    """Find what a version would name and was removed while it was built: log_id or output, and the place.
 
     Args:
         made: records of the logs that were built; those of others are the parent's.
         version: all its records.
 
     Raises:
-        StorageError: somebody is removing it and doesn't come to an end.
+        StorageError: a removal of it doesn't finish.
     """
     removals = Removals(job.store)
     if not len(removals.keys):

@@ -65,7 +65,7 @@ class RunningNote(Process):
 
     @property
     def lives(self) -> bool | None:
-        """Whether the command runs; None where only a change of the note says so."""
+        """Whether the command runs; None if only a change of the note would show it."""
         return False if self.ended else super().lives
 
 
@@ -154,7 +154,7 @@ class Announced:
     """Says in the root that a build runs, until the block ends; a note that can't be written is left out.
 
     Args:
-        leaves_outcome: a commit says what became of it; else its note goes with its end.
+        leaves_outcome: a commit records its outcome; otherwise its note is removed at its end.
         takes_turn: its turn is chosen after it was announced.
     """
 

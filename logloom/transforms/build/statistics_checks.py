@@ -124,7 +124,7 @@ def found_entries(store: Store, units: Sequence[Entry]) -> list[Entry]:
 
 
 def restore_unit_statistics(reading: Reading, entry: Entry, siblings: Iterable[Entry]) -> bool:
-    """Puts statistics into a unit's entry; says whether some output tells them.
+    """Write statistics into a unit's entry; return whether some output has them.
 
     Args:
         siblings: units of the same log, as its part has them.

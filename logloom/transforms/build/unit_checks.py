@@ -147,13 +147,13 @@ def _version_naming(store: Store, log_id: str, folders: set[str]) -> int | None:
 
 
 def unit_problems(store: Store, entry: Entry) -> Iterator[str]:
-    """Says what of a unit differs from what its log's part of the manifest promises, by digests."""
+    """List the differences of a unit from its log's part of the manifest, by digests."""
     yield from entry_problems(store, entry)
     yield from check_files(store, entry)
 
 
 def entry_problems(store: Store, entry: Entry) -> Iterator[str]:
-    """Says which entries of a unit, its own and those of its portions, are missing or say something else."""
+    """List entries of a unit, its own and those of its portions, that are missing or differ."""
     for expected in (entry, *portion_entries(entry)):
         place = store.uri_of(f"{expected.folder}/{ENTRY}")
         try:
@@ -194,7 +194,7 @@ def portion_entries(entry: Entry) -> list[Entry]:
 
 
 def check_files(store: Store, entry: Entry) -> Iterator[str]:
-    """Says which files of a unit are missing or hold other bytes than its entry promises."""
+    """List files of a unit that are missing or have other bytes than its entry records."""
     for file in entry.files:
         yield from check_file(store, entry.path_of(file), file)
 
@@ -213,7 +213,7 @@ def check_file(store: Store, name: str, file: FileEntry) -> Iterator[str]:
 
 
 def assembled_problems(store: Store, part: Assembled) -> Iterator[str]:
-    """Says what of an assembled output differs from what the manifest promises, by digests."""
+    """List the differences of an assembled output from the manifest, by digests."""
     folder = part.folder
     try:
         entry = read_assembled(store, part)

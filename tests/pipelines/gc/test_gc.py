@@ -103,7 +103,7 @@ def test_a_version_of_unknown_time_stays_where_days_are_asked_for(store, monkeyp
     done = collect_garbage(str(store.local), keep=Keep(daily=1))
     assert (done.kept, done.removed) == ((2, 3, 5), (1, 4))
     assert any(
-        note.startswith("nobody recorded when some versions were committed (2)") for note in done.notes
+        note.startswith("no commit time is recorded for some versions (2)") for note in done.notes
     )
     assert any(note.startswith("version 3: was committed") for note in done.notes)
     assert collect_garbage(str(store.local), keep=LAST).kept == (5,)
@@ -160,8 +160,8 @@ def test_a_build_whose_clock_was_wrong_is_reported_and_refuses_no_collection(sto
     commit_version(store, 1, ["a"])
     ended_build(store, 1, began, int(time.time()), ended=int(time.time()))
     done = collect_garbage(str(store.local))
-    assert [note.partition(" took")[0] for note in done.notes] == [
-        "nobody knows how long the build of version 1 (abc)"
+    assert [note.partition(" is unknown")[0] for note in done.notes] == [
+        "the duration of the build of version 1 (abc)"
     ]
 
 

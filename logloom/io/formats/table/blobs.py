@@ -42,7 +42,7 @@ Unpack = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 
 @dataclass
 class ChunkPlaces:
-    """Where the chunks of a group's rows lie, row by row.
+    """The places of the chunks of a group's rows, row by row.
 
     Attributes:
         longest: bytes of the longest chunk before compression.
@@ -66,7 +66,7 @@ class BlobWriter:
 
         Args:
             path: of the blob.
-            name: what `places` call it.
+            name: its name in `places`.
             codec: "lz4", "zstd" or None.
             workers: threads that hash and compress.
             syncer: a thread that waits for the disk.
@@ -95,7 +95,7 @@ class BlobWriter:
         ]
 
     def append(self, prepared: Sequence[Future[_Packed]], stored_elsewhere: Mapping[bytes, Place]) -> None:
-        """Writes chunks that are neither here nor elsewhere yet, and notes the place of all.
+        """Write chunks that are not stored yet, here or elsewhere, and record the place of all.
 
         Raises:
             StorageError: the disk refused.
@@ -120,7 +120,7 @@ class BlobWriter:
                 raise StorageError(f"{self._name}: could not write at byte {self._end}: {error}") from error
 
     def _start_sync(self) -> None:
-        """Sends what was written to the disk now and then, so that little is left to wait for at the end."""
+        """Start to sync written bytes from time to time, so that little is left to wait for at the end."""
         if self._end - self._synced >= _SYNC and (self._syncing is None or self._syncing.done()):
             if self._syncing is not None:
                 self._syncing.result()
@@ -135,7 +135,7 @@ class BlobWriter:
         """
         try:
             if self._syncing is not None:
-                self._syncing.result()  # the system tells of an error once, so not when all is synced
+                self._syncing.result()  # the system reports an error only once
         except OSError as error:
             raise StorageError(f"{self._name}: could not write before byte {self._end}: {error}") from error
         finally:
@@ -143,7 +143,7 @@ class BlobWriter:
 
 
 def _at_once(work: Callable[..., _Packed], *arguments: Any) -> Future[_Packed]:
-    """What an executor's `submit` does, here and now."""
+    """Do as an executor's `submit`, synchronously."""
     done: Future[_Packed] = Future()
     done.set_result(work(*arguments))
     return done
@@ -170,7 +170,7 @@ def _finish(chunks: Sequence[Chunk], sizes: list[int], pack: Pack | None) -> _Pa
 
 
 def chunk_hash(chunk: Chunk) -> bytes:
-    """BLAKE3 of a chunk as it is stored."""
+    """BLAKE3 of a chunk as stored."""
     return _hashes([chunk])[0]
 
 
@@ -196,7 +196,7 @@ def _write_all(fd: int, pieces: Sequence[Buffer]) -> None:
 
 
 def packer(codec: str) -> Pack:
-    """The function that compresses a chunk.
+    """Return the function that compresses a chunk.
 
     Raises:
         UsageError: no such codec.
@@ -220,7 +220,7 @@ def packer(codec: str) -> Pack:
 
 
 def unpacker(codec: str, longest: int) -> Unpack:
-    """The function that gives back a chunk from what was stored; it allocates at most `longest` bytes.
+    """Return the function that decompresses a stored chunk; it allocates at most `longest` bytes.
 
     The function raises DatasetError if the stored bytes are damaged.
     """

@@ -47,11 +47,11 @@ def row_bytes(ctype: ColumnType) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the columns of a group lie in its chunks.
+    """The layout of a group's columns in its chunks.
 
     Attributes:
         columns: name to type, in schema order.
-        starts: byte offset of each column that lies at the same place in every chunk.
+        starts: byte offset of each column that has the same offset in every chunk.
         size: of every chunk, or None if it differs by row.
     """
 
@@ -71,7 +71,7 @@ class Layout:
         object.__setattr__(self, "size", end)
 
     def encode(self, values: Mapping[str, Values], num_rows: int) -> Sequence[Chunk]:
-        """The chunks of a block's rows; their pieces are views of `values` where these lie as needed.
+        """Encode the rows of a block to chunks, whose pieces are views of `values` where possible.
 
         Args:
             values: at least the group's columns: (num_rows, *shape), or as Ragged (fixed shapes too).
@@ -91,7 +91,7 @@ class Layout:
 
     @cached_property
     def runs(self) -> list[Layout]:
-        """The columns cut into layouts: ragged ones alone, fixed ones in a row together."""
+        """Cut the columns into layouts: ragged ones alone, consecutive fixed ones together."""
         found: list[dict[str, ColumnType]] = []
         joins = False
         for name, ctype in self.columns.items():
@@ -103,14 +103,14 @@ class Layout:
         return [Layout(run) for run in found]
 
     def decoder(self, names: Mapping[str, str]) -> Decode:
-        """A function (chunk, row) that sets row[shown] to a view of the chunk for each column of `names`.
+        """Return a function (chunk, row) that sets row[shown] to a view of each column of `names`.
 
         Scalars become numpy scalars, bytes and strings Python's own.
 
         Args:
-            names: column to the name it is shown by.
+            names: column to its shown name.
 
-        The function raises DatasetError if the chunk is too short for what its lengths say.
+        The function raises DatasetError if the chunk is too short for its lengths.
         """
         if self.size is not None:
             return _fixed_decoder(self, names)
@@ -134,7 +134,7 @@ def _encode_fixed(layout: Layout, values: Mapping[str, Array], num_rows: int) ->
 
 
 def _pieces(values: Values, ctype: ColumnType, num_rows: int) -> list[Chunk]:
-    """One column's pieces of each chunk: lengths, values, padding."""
+    """Make one column's pieces of each chunk: lengths, values, padding."""
     heads: list[bytes] = [b""] * num_rows
     if isinstance(values, Ragged):
         lengths, width = values.shapes.astype("<u8").tobytes(), 8 * ctype.num_ragged

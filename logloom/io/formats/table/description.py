@@ -59,7 +59,7 @@ def group_field(column: str) -> tuple[int, str, str] | None:
 
 
 def file_name(log_id: str) -> str:
-    """A log_id as the name of a file or folder: distinct for distinct log_ids, and never hidden."""
+    """Quote a log_id as the name of a file or folder: distinct for distinct log_ids, and never hidden."""
     name = urllib.parse.quote(log_id, safe=" ")
     if name[:1] in ("", ".", "_"):  # readers of folders skip such names
         name = f"%{ord(name[0]):02X}{name[1:]}" if name else "%"
@@ -69,7 +69,7 @@ def file_name(log_id: str) -> str:
 
 
 def scalars(name: str, ctype: ColumnType) -> list[tuple[str, tuple[int, ...]]]:
-    """The index columns a column stands as: itself, or `name.0`, `name.1`, … of a vector's elements."""
+    """The index columns of a column: itself, or `name.0`, `name.1`, … of a vector's elements."""
     if ctype.kind == "string" or not ctype.shape:
         return [(name, ())]
     places = itertools.product(*map(range, ctype.tail))
@@ -92,13 +92,13 @@ def log_of_part(part: str) -> str:
 
 
 def shown_file(file: str) -> str | None:
-    """What a table calls the file `<part>!<group>.blob` of a unit, None for one that it doesn't hold."""
+    """The name in a table of a unit's file `<part>!<group>.blob`; None for files that are not in tables."""
     part, separator, blob = file.rpartition(SEPARATOR)
     return f"parts/{part}/{blob}" if separator else None
 
 
 def part_of(blob_uri: str) -> str:
-    """The name of the part that a blob belongs to, whether it lies in a table or where a unit was built."""
+    """The name of a blob's part, whether the blob is in a table or in the folder of a unit."""
     folder, _, file = blob_uri.rpartition("/")
     return file.rpartition(SEPARATOR)[0] or folder.rpartition("/")[2]
 
@@ -110,7 +110,7 @@ def table_of(log_uri: str) -> str:
 
 @dataclass(frozen=True)
 class LogRows:
-    """A log in a table: its index file (relative), how many rows that has, and its BLAKE3.
+    """A log in a table: its index file (relative), the file's number of rows, and its BLAKE3.
 
     The digest is "" in tables that pipelines build, whose manifest has it.
     """
@@ -122,35 +122,35 @@ class LogRows:
 
 
 class Files(Protocol):
-    """Where the files of a table lie that don't lie under its URI.
+    """The places of a table's files that are not under its URI.
 
     Attributes:
-        root: URI of a folder that all blobs lie in.
+        root: URI of a folder that contains all blobs.
     """
 
     root: str
 
     def uri(self, name: str) -> str:
-        """The URI of a file that the table calls `name`."""
+        """The URI of the table's file `name`."""
 
     def prepare(self, log_id: str) -> None:
-        """Finds out what `uri` needs to know about the blobs of a log; for several threads."""
+        """Read what `uri` needs about the blobs of a log; for several threads."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What stands in table.json.
+    """The content of table.json.
 
     Attributes:
         keys: which of log_id and timestamp the rows have.
-        index: index columns (scalars) to their dtype as numpy says it, "str" for text; keys included.
+        index: index columns (scalars) to their dtype as a numpy string, "str" for text; keys included.
         groups: name to columns.
         codecs: compressed groups to "lz4" or "zstd".
-        bytes: what the chunks of each group take in all, stored (before deduplication).
+        bytes: total stored bytes of each group's chunks (before deduplication).
         longest: bytes of the longest chunk of each group before compression.
-        max_gap: ns between two rows of a log beyond which no window goes; None: no limit.
+        max_gap: the longest time in ns between neighbouring rows of a window; None: no limit.
         references: absolute URIs of tables that hold some of the chunks.
-        files: where its files lie; None: under its URI. Never written.
+        files: places of its files; None: under its URI. Never written.
     """
 
     schema: Schema
@@ -170,11 +170,11 @@ class Description:
         return sum(log.rows for log in self.logs)
 
     def file_uri(self, root: str, name: str) -> str:
-        """Where a file lies that the table at `root` calls `name`."""
+        """The URI of the file `name` of the table at `root`."""
         return f"{root}/{name}" if self.files is None else self.files.uri(name)
 
     def mean_bytes(self, group: str) -> float:
-        """Of a chunk, as stored."""
+        """Mean size of a chunk, as stored."""
         return self.bytes[group] / max(1, self.num_rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class Description:
 
 
 class _Json(BaseModel):
-    """table.json, but for its format and version."""
+    """The fields of table.json besides its format and version."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -231,18 +231,18 @@ def to_bytes(table: Description) -> bytes:
 
 
 class NoTableError(DatasetError):
-    """Nothing at a URI says that it is a table."""
+    """There is no table at a URI."""
 
 
 def read_description(
     uri: str, storage_options: Mapping[str, Any] | None = None, files: Files | None = None
 ) -> Description:
-    """Reads what a table says of itself.
+    """Read the description of a table.
 
     Args:
         uri: of the table, absolute.
         storage_options: fsspec options by protocol.
-        files: where its files lie, if not under `uri`.
+        files: places of its files, if not under `uri`.
 
     Raises:
         NoTableError: there is no table.
@@ -269,7 +269,7 @@ def read_description(
 
 
 def checked(table: Description) -> Description:
-    """The description, after checks that its parts fit each other.
+    """Return the description, after checks that its parts are consistent.
 
     Raises:
         ValueError: they don't.
@@ -292,10 +292,10 @@ def checked(table: Description) -> Description:
 
 
 def alike(tables: Sequence[Description]) -> Description:
-    """One description for tables that store rows in the same way.
+    """Return one description for tables that store rows in the same way.
 
     Raises:
-        ValueError: they don't; says what differs.
+        ValueError: they don't; with the difference.
     """
     first = tables[0]
     for table in tables[1:]:

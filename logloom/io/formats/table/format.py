@@ -51,7 +51,7 @@ class TableOptions(ChosenColumns):
     _max_gap: int | None = PrivateAttr(None)  # of a table that no recipe has a clock for
 
     def plan(self, schema: Schema) -> TablePlan:
-        """What is decided about the table before its first row.
+        """Plan the table before its first row.
 
         Raises:
             UsageError: a pattern matches nothing, or a column can't stand in the index.
@@ -60,14 +60,14 @@ class TableOptions(ChosenColumns):
 
     @property
     def references(self) -> list[str]:
-        """URIs of the tables; of versions, once these are fixed (see `TableFormat.pinned`)."""
+        """URIs of the tables; of versions, once these are pinned (see `TableFormat.pinned`)."""
         given = [self.reference] if isinstance(self.reference, str) else self.reference
         return list(self._pinned) or given
 
 
 @dataclass(frozen=True)
 class LogIndexTask:
-    """The index of one log, from units at `folders` (in the root) that become `parts`.
+    """Make the index of one log, from units at `folders` (in the root) that become `parts`.
 
     Attributes:
         catalogued: index columns of one value each, see `catalogued_columns`.
@@ -93,7 +93,7 @@ class TableFormat(AssembledFormat):
     reads_assembled = True
 
     def check(self, options: TableOptions, schema: Schema) -> list[str]:
-        """What can't be held, one line each."""
+        """List what can't be stored, one line each."""
         try:
             options.plan(schema)
         except UsageError as error:
@@ -101,7 +101,7 @@ class TableFormat(AssembledFormat):
         return []
 
     def pinned(self, options: TableOptions, storage_options: Mapping[str, Any]) -> TableOptions:
-        """Where a root or a tag is named, its version, which stays what it is while others are committed."""
+        """Replace a root or a tag by its current version, which doesn't change while others are committed."""
         made = options.model_copy()
         made._pinned = tuple(pinned(uri, storage_options) for uri in options.references)
         return made
@@ -112,7 +112,7 @@ class TableFormat(AssembledFormat):
         return digest_of([d.to_bytes(table).decode() for table in tables]) if tables else ""
 
     def portions(self, options: TableOptions, schema: Schema) -> Mapping[str, tuple[Sequence[str], Any]]:
-        """The column groups: their blobs outlive changes to other groups, and to what stands in the index."""
+        """The column groups: their blobs are reused after changes to other groups or to the index."""
         plan = options.plan(schema)
         return {
             group: (columns, [list(columns), plan.codecs.get(group, "")])
@@ -157,7 +157,7 @@ class TableFormat(AssembledFormat):
         return TableSource(store, known)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
-        """Blobs lie in a folder for each part; the unit's share of the index has been taken up."""
+        """Put blobs into a folder for each part; the unit's index rows are in the assembled index."""
         return {file: shown for file in files if (shown := d.shown_file(file)) is not None}
 
     def plan_assembly(
@@ -193,7 +193,7 @@ class TableFormat(AssembledFormat):
         return AssemblyPlan(tasks, {d.FILE: d.to_bytes(table)}, {"logs": len(logs)})
 
     def make_chunk(self, store: Store, task: LogIndexTask) -> tuple[str, bytes]:
-        """The name and the bytes of one log's index."""
+        """Make the name and the bytes of one log's index."""
         parts = [
             PartRows(store.uri_of(f"{folder}/{ROWS_FILE}"), part, store.options)
             for folder, part in zip(task.folders, task.parts, strict=True)
@@ -203,7 +203,7 @@ class TableFormat(AssembledFormat):
     def assembled_differences(
         self, folder: str, unit: Mapping[str, Any], storage_options: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Says which index files are missing, damaged, or of another length than promised."""
+        """List index files that are missing, damaged, or of another length than recorded."""
         try:
             table = d.read_description(folder, storage_options)
         except DatasetError as error:

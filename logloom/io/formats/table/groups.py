@@ -14,7 +14,7 @@ from logloom.io.formats.table.description import LONGEST_NAME
 from logloom.schema import Schema
 
 SMALL_COLUMN = 1024  # bytes; larger columns have a group of their own
-# No column can be called this (a hyphen), so the default groups' names never meet.
+# No column can have this name (a hyphen), so the default groups' names never collide.
 SMALL_GROUP = "small-columns"
 META_GROUP = "meta"
 
@@ -26,7 +26,7 @@ _MAX_STEPS = 5_000
 def make_groups(
     schema: Schema, named: Mapping[str, str | Sequence[str]] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """The groups of a table: the named ones, then default groups for the columns that are in none of them.
+    """Make the groups of a table: the named ones, then default groups for columns in none of them.
 
     By default small columns of fixed shape share a group, large and ragged ones have their own (of the
     column's name), ages and availabilities share another. This follows from declared types alone.
@@ -68,7 +68,7 @@ def make_groups(
 def cheapest_cover(
     wanted: Sequence[str], groups: Mapping[str, Sequence[str]], costs: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """The groups that hold all `wanted` columns at the least total cost.
+    """Choose groups that contain all `wanted` columns at the least total cost.
 
     Exact up to about a dozen overlapping groups; beyond `_MAX_STEPS` steps of the search the best found so
     far (at worst the greedy choice) is taken. Ties go to the groups named first.
@@ -89,7 +89,7 @@ def cheapest_cover(
 def _cover_rest(
     rest: frozenset[str], groups: Mapping[str, Sequence[str]], costs: Mapping[str, float]
 ) -> frozenset[str]:
-    """Branch and bound: the rarest column left is covered by each of its groups in turn."""
+    """Branch and bound: cover the rarest remaining column by each of its groups in turn."""
     useful = {g: held for g, columns in groups.items() if (held := frozenset(columns) & rest)}
     holders = {c: [g for g in useful if c in useful[g]] for c in rest}
     for found in holders.values():

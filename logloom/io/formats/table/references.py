@@ -26,14 +26,14 @@ USERS = "referenced-by"
 class References:
     """The chunks of some tables, looked up log by log.
 
-    A place names the file that really holds the chunk, so chains of references never grow.
+    A place names the file that contains the chunk, so chains of references never grow.
     """
 
     def __init__(self, uris: Sequence[str], storage_options: Mapping[str, Any] | None = None):
         """Opens the tables.
 
         Raises:
-            DatasetError: one of them isn't there.
+            DatasetError: one of them is missing.
         """
         self._storage = storage_options
         self._tables: dict[str, Description] = {}
@@ -49,7 +49,7 @@ class References:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The tables whose files may be pointed into: the referenced ones, and those that they point into."""
+        """Tables whose files may be referred to: the referenced ones, and those that they point into."""
         tables = self._tables.items()
         found = dict.fromkeys(root if table.files is None else table.files.root for root, table in tables)
         for table in self._tables.values():
@@ -57,14 +57,14 @@ class References:
         return tuple(found)
 
     def known(self, log_id: str, span: tuple[int, int] | None = None) -> Mapping[bytes, Place]:
-        """Hash to place of the chunks of one log; the table named first wins.
+        """Map hashes to places of the chunks of one log; the table named first wins.
 
         Args:
             span: only chunks of rows with span[0] <= timestamp < span[1], so that a partition of a long log
-                holds no more than its own share; None is the whole log.
+                keeps only those in memory; None is the whole log.
 
         Raises:
-            DatasetError: a table that holds some of the chunks is gone.
+            DatasetError: a table with some of the chunks is gone.
         """
         if self._key != (log_id, span):
             places: dict[bytes, Place] = {}
@@ -77,7 +77,7 @@ class References:
         return self._known
 
     def _check_holders(self, blobs: Collection[str]) -> None:
-        """Makes sure that the tables of some blobs are still where these are looked for."""
+        """Check that the tables of some blobs still exist."""
         for holder in self.holders:
             if holder not in self._there and any(uri.startswith(f"{holder}/") for uri in blobs):
                 if not _is_there(holder, self._storage):
@@ -89,7 +89,7 @@ class References:
 
 
 def _is_there(holder: str, storage_options: Mapping[str, Any] | None) -> bool:
-    """Whether there is a table, or a root, which holds its files whatever tables its versions have."""
+    """Whether there is a table, or a root, which has its files whatever tables its versions have."""
     try:
         open_table(holder, storage_options)
     except UsageError:
@@ -115,9 +115,9 @@ def _add_chunks(
 
 
 def note_use(table: str, holders: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> None:
-    """Leaves a note in each table that `table` points into, so that nobody deletes it unawares.
+    """Leave a note in each table that `table` points into, as a warning before it is deleted.
 
-    Warns where a holder can't be written to: its owner has to be told in another way.
+    Warns if such a table can't be written to: its owner has to be informed in another way.
     """
     text = json.dumps({"table": table}, separators=(",", ":")).encode()
     for holder in holders:

@@ -20,7 +20,7 @@ from logloom.io.storage.stored_files import UNITS
 
 
 def users_of(store: Store) -> Users:
-    """Reads what the tables point to that left a note in the root."""
+    """Read the references of tables that left a note in the root."""
     folders: set[str] = set()
     unknown = []
     for note in notes(store):
@@ -28,21 +28,21 @@ def users_of(store: Store) -> Users:
             folders |= _pointed_to(store, user_of(store, note))
         except (LogloomError, FileNotFoundError) as error:
             unknown.append(
-                f"{store.uri_of(note)}: nobody knows what that table needs ({error}), so no unit of a table "
+                f"{store.uri_of(note)}: what that table needs is unknown ({error}), so no unit of a table "
                 "is removed; if it is gone for good, remove this note"
             )
     return Users(tuple(sorted(folders)), tuple(unknown))
 
 
 def notes(store: Store, version: int | None = None) -> list[str]:
-    """The notes in the root, or in the view of a version, which holds its files by links."""
+    """List the notes in the root, or in the view of a version, which contains links to its files."""
     view = None if version is None else f"{view_folder(version)}/{OUTPUT}"
     folders = [USERS] if view is None else [f"{view}/{split}/{USERS}" for split in store.names(view)]
     return [f"{folder}/{name}" for folder in folders for name in store.names(folder)]
 
 
 def user_of(store: Store, note: str) -> str:
-    """The URI of the table or root that left a note.
+    """Read the URI of the table or root that left a note.
 
     Raises:
         DatasetError: the note is damaged.
@@ -57,7 +57,7 @@ def user_of(store: Store, note: str) -> str:
 
 
 def _pointed_to(store: Store, uri: str) -> set[str]:
-    """The folders of this root that a table, or the tables of all versions of a root, point into.
+    """Find the folders of this root that a table, or the tables of all versions of a root, point into.
 
     Raises:
         LogloomError: it can't be read.

@@ -32,11 +32,11 @@ class TableSource(BlockReader):
     kind = "table"
 
     def __init__(self, store: Store, known: Stretches | None = None, where: Where | None = None):
-        """Reads what the table says of itself.
+        """Read the description of the table.
 
         Args:
-            known: what a version's manifest says of the rows; None where there is none.
-            where: which rows `blocks` gives, as for `read_index`.
+            known: the description of the rows in a version's manifest; None if there is none.
+            where: which rows `blocks` yields, as for `read_index`.
 
         Raises:
             DatasetError: there is no table, or it is damaged.
@@ -50,7 +50,7 @@ class TableSource(BlockReader):
                 self._storage, functools.partial(_index_files, self.place, self._table)
             )
             lacking = "" if all(log.digest for log in self._table.logs) else " and index/"
-            self.unknown = f"{d.FILE}{lacking} of a table that stands by itself"
+            self.unknown = f"{d.FILE}{lacking} of a table outside a version"
         self.max_gap = self._table.max_gap
         self.has_stamps = set(d.KEYS) <= set(self._table.keys)
 
@@ -81,7 +81,7 @@ class TableSource(BlockReader):
 
     @cached_property
     def _opened(self) -> tuple[Any, RowLoader]:
-        """The index, and what reads rows by it."""
+        """The index, and its row loader."""
         frame = read_index(self.place, storage_options=self._storage)
         check = is_checked(self._storage)
         loader = row_loader(frame, check=check, storage_options=self._storage)
@@ -132,7 +132,7 @@ class TableSource(BlockReader):
     def scan(
         self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
     ) -> Iterator[Block]:
-        """Reads the index of the logs that have such rows, and no other."""
+        """Read only the index of the logs that have such rows."""
         bounds = self.stretches.bounds
         for log_id, low, high in self.stretches.between(start, stop):
             first = bounds[self.stretches.number_of(np.array([low]))[0]]
@@ -146,5 +146,5 @@ class TableSource(BlockReader):
 
 
 def _index_files(place: str, table: d.Description) -> dict[str, FileEntry]:
-    """The index files whose digest the table tells."""
+    """The index files whose digest the table records."""
     return {f"{place}/{log.file}": FileEntry(log.file, -1, log.digest) for log in table.logs if log.digest}

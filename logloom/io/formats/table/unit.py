@@ -63,13 +63,13 @@ class _ClosedTable(BaseModel):
 
 
 def check_closed(unit: Mapping[str, Any], plan: TablePlan, folder: str) -> None:
-    """Makes sure that an entry says of its unit what reading and assembling need to know.
+    """Check that an entry has the fields of its unit that reading and assembling need.
 
     Args:
         folder: URI of the unit's folder.
 
     Raises:
-        DatasetError: it doesn't; names the field, or the group that it says nothing of.
+        DatasetError: it doesn't; names the field, or the missing group.
     """
     check_unit(_ClosedTable, unit, folder)
     for field in ("bytes", "longest", "portions"):
@@ -103,12 +103,12 @@ class UnitWriter:
         self._writer = PartWriter(folder, plan, references, paths=paths, kept=self._kept, span=span)
 
     def append(self, block: Block) -> None:
-        """Takes the next rows; blocks come in row order."""
+        """Append the next rows; blocks come in row order."""
         self._writer.append(block.log_id, block.columns, len(block))
         self._writer.settle()
 
     def close(self) -> dict[str, Any]:
-        """Finishes the files (not yet fsynced) and gives what reading and assembling need to know (JSON)."""
+        """Finish the files (not yet fsynced) and return the unit's summary (JSON)."""
         unit = self._writer.close() | {"part": self._part}
         if not self._portions:
             return unit
@@ -126,17 +126,17 @@ class BlockReader(RowSource):
     """The rows of a loader."""
 
     def __init__(self, loader: RowLoader, partition: str = ""):
-        """Takes a loader.
+        """Wrap a loader.
 
         Args:
             loader: whose frame has log_id and timestamp.
-            partition: what its blocks say they are of.
+            partition: of its blocks.
         """
         self._loader, self._partition = loader, partition
 
     @property
     def loader(self) -> RowLoader:
-        """What the rows are read by."""
+        """The row loader."""
         return self._loader
 
     @property
@@ -175,7 +175,7 @@ def unit_reader(
     Args:
         folder: its URI.
         table: describes the unit as if it were a table.
-        unit: what its writer's `close` gave.
+        unit: the result of its writer's `close`.
     """
     uri = f"{folder}/{ROWS_FILE}"
     try:

@@ -29,7 +29,7 @@ _BATCH = 64 << 20
 def verify(
     uri: str, *, threads: int | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Reads a whole table, its index and every chunk, in referenced tables too.
+    """Read a whole table, its index and every chunk, in referenced tables too.
 
     Args:
         uri: of the table.
@@ -37,8 +37,8 @@ def verify(
         storage_options: fsspec options by protocol.
 
     Returns:
-        What is wrong, a line for each chunk or file, naming table, part, columns and row; empty if all is
-        well.
+        The problems, a line for each chunk or file, naming table, part, columns and row; empty if there are
+        none.
 
     Raises:
         DatasetError: there is no table, or table.json itself is damaged.
@@ -106,7 +106,7 @@ def _damage_of_group(
 
 
 def _batches(lengths: Any, order: Any) -> Iterator[list[int]]:
-    """Rows in the order in which their chunks lie, some bytes at a time."""
+    """Yield rows in the order of their chunks, some bytes at a time."""
     batch: list[int] = []
     size = 0
     for row in order.tolist():
@@ -120,7 +120,7 @@ def _batches(lengths: Any, order: Any) -> Iterator[list[int]]:
 
 
 def _read(reader: RangeReader, ranges: Sequence[tuple[int, int, int]]) -> Sequence[Any]:
-    """The bytes of each range, or the error that reading it gave."""
+    """Read the bytes of each range, or return the error of reading it."""
     try:
         return reader.read_all(ranges)
     except DatasetError:

@@ -29,7 +29,7 @@ _IN_VIEW = re.compile(rf"(?P<root>.+)/v(?P<version>\d{{8}})(?:/{OUTPUT}(?:/(?P<s
 
 
 def open_table(uri: str, storage_options: Mapping[str, Any] | None = None) -> tuple[str, d.Description]:
-    """The table that a URI means, and what it says of itself.
+    """Find the table of a URI, and read its description.
 
     Args:
         uri: of a table; or a root that `logloom build` wrote, with or without @version, whose table has one
@@ -63,10 +63,10 @@ def open_table(uri: str, storage_options: Mapping[str, Any] | None = None) -> tu
 
 
 def pinned(uri: str, storage_options: Mapping[str, Any] | None = None) -> str:
-    """The URI of the version that a URI of a root means now; of a table or a view, the URI itself.
+    """Pin a URI of a root to its current version; a URI of a table or a view is returned unchanged.
 
     Raises:
-        DatasetError: what says so is damaged.
+        DatasetError: the root's files about it are damaged.
     """
     place = absolute_uri(uri).rstrip("/")
     with contextlib.suppress(d.NoTableError):
@@ -77,10 +77,10 @@ def pinned(uri: str, storage_options: Mapping[str, Any] | None = None) -> str:
 
 
 class VersionFiles:
-    """Where the files of a version's table lie. Pickles without what it has read, and serves many threads."""
+    """The places of the files of a version's table. Pickles without its caches, and serves many threads."""
 
     def __init__(self, store: Store, identity: str, parts: Mapping[str, str]):
-        """Reads nothing yet.
+        """Name a table; nothing is read yet.
 
         Args:
             store: the root.
@@ -97,7 +97,7 @@ class VersionFiles:
         return self.__dict__ | {"_blobs": {}}
 
     def uri(self, name: str) -> str:
-        """Where a file of the table lies.
+        """Find a file of the table.
 
         Raises:
             DatasetError: it is a blob that the manifest doesn't know.
@@ -111,7 +111,7 @@ class VersionFiles:
         return found
 
     def prepare(self, log_id: str) -> None:
-        """Reads where the blobs of a log lie, so that `uri` needn't wait for it."""
+        """Read the places of a log's blobs, so that `uri` needn't wait for it."""
         self._blobs_of(d.file_name(log_id))
 
     def _blobs_of(self, log: str) -> Mapping[str, str]:
@@ -131,7 +131,7 @@ class VersionFiles:
 def _find_version(
     place: str, storage_options: Mapping[str, Any]
 ) -> tuple[Store, Manifest, str | None] | None:
-    """The root, the version and the split that a URI names; None where no root is there."""
+    """Find the root, the version and the split of a URI; None if there is no root."""
     if match := _IN_VIEW.fullmatch(place):
         store = Store.at(match["root"], storage_options)
         if version_numbers(store):
@@ -145,7 +145,7 @@ def _find_version(
 
 
 def _table_of(store: Store, manifest: Manifest, split: str | None) -> tuple[str, VersionFiles]:
-    """The folder in the view of a version's table, and where its files really lie."""
+    """Find the folder in the view of a version's table, and the places of its files."""
     at = f"{store.uri}@{manifest.version}"
     identities = {part.split: part.identity for part in manifest.assembled if part.output == OUTPUT}
     if not identities:

@@ -22,7 +22,7 @@ Where: TypeAlias = str | Sequence[tuple[str, str, Any]] | Any  # or a pyarrow ex
 
 
 def to_filter(where: str | Sequence[tuple[str, str, Any]], table: d.Description) -> Filter:
-    """A filter that fits the index of a table.
+    """Parse a filter, and check it against the index of a table.
 
     Args:
         where: "speed > 3 and ego.position[0] < 1 and log_id in ['a', 'b']", or tuples (column, operator,
@@ -40,7 +40,7 @@ def to_filter(where: str | Sequence[tuple[str, str, Any]], table: d.Description)
 
 
 def mask(found: Filter, rows: pa.Table, table: d.Description) -> Array:
-    """(len(rows),) whether each row passes.
+    """Evaluate a filter: (len(rows),) whether each row passes.
 
     Args:
         rows: the columns that `index_columns` names, at least.
@@ -57,7 +57,7 @@ def mask(found: Filter, rows: pa.Table, table: d.Description) -> Array:
 
 
 def index_columns(found: Filter, table: d.Description) -> list[str]:
-    """The columns of the index that a filter looks at."""
+    """The columns of the index that a filter uses."""
     return [
         own
         for name in found.columns
@@ -68,7 +68,7 @@ def index_columns(found: Filter, table: d.Description) -> list[str]:
 
 
 def _vectors(table: d.Description) -> Mapping[str, ColumnType]:
-    """Columns whose numbers all stand in the index, as columns of their own."""
+    """Columns whose numbers are all columns of the index."""
     return {
         name: ctype
         for name, ctype in table.schema.all.items()

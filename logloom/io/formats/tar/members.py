@@ -58,7 +58,7 @@ Entry = tuple[str, int, int]  # a plain file in an archive: its name, and the of
 
 
 def walk(cursor: ArchiveCursor) -> Iterator[Entry]:
-    """The plain files of an archive. While one is held the cursor stands at its bytes, which may be read.
+    """The plain files of an archive. When one is yielded, the cursor is at its bytes, which may be read.
 
     Raises:
         TarCutShort: the archive ends in a member, or without an end-of-archive marker.
@@ -185,7 +185,7 @@ def group(members: Iterable[tuple[str, int, T]], archive: str) -> Iterator[tuple
                 raise DatasetError(f"{archive}: at byte {offset - BLOCK}: member {name!r} is there twice")
             sample[suffix] = what
     except TarCutShort:
-        # At a cut nobody knows whether a sample is whole, unless it has all that the one before it has.
+        # At a cut a sample counts as whole only if it has all members of the one before it.
         if sample and before <= sample.keys():
             yield key, sample
         raise

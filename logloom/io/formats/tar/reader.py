@@ -139,7 +139,7 @@ class TarReader(UnitRows):
         return self._again, ()
 
     def _names(self, columns: Columns) -> tuple[str, ...]:
-        """The columns that are meant; without a schema suffixes, none of which stands for all."""
+        """The columns of a call; without a schema suffixes, where none means all."""
         if self._has_schema:
             return super()._names(columns)
         return (columns,) if isinstance(columns, str) else tuple(columns or ())

@@ -85,7 +85,7 @@ def _texts(values: Array | Sequence[Array], ctype: ColumnType) -> list[Any]:
 def _more_texts(
     columns: Mapping[str, Array | Sequence[Array]], types: Mapping[str, ColumnType], rows: int
 ) -> list[str]:
-    """What stands behind the columns of each row."""
+    """The text after the columns of each row."""
     named = {name: ctype.dtype.name for name, ctype in types.items() if _is_named(ctype)}
     dtypes = {"dtypes": named} if named else {}
     texts = [_more_text(dtypes)] * rows
@@ -109,7 +109,7 @@ def parse_meta(data: bytes) -> dict[str, Any]:
     """One row's JSON object.
 
     Raises:
-        ValueError: not a JSON object, or what it tells of the columns is none.
+        ValueError: it is not a JSON object, or its `meta` is none.
     """
     try:
         found = _DECODER.decode(data.decode("utf-8"))
@@ -126,7 +126,7 @@ def parse_meta(data: bytes) -> dict[str, Any]:
 def own_meta(key: str, data: bytes) -> dict[str, Any] | None:
     """What meta.json says in a shard that logloom wrote, without its schema; None in others' shards.
 
-    Numbers are numpy's, of the type that the member tells; None stands for what is no value.
+    Numbers are numpy's, of the recorded type; None for what is no value.
 
     Args:
         key: of the sample, which such a shard repeats.

@@ -41,7 +41,7 @@ _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 
 
 def open_shards(store: Store) -> RowSource:
-    """The shards in a folder, or those that a URI names; their first sample tells who wrote them.
+    """The shards in a folder, or those that a URI names; the first sample shows whether logloom wrote them.
 
     Raises:
         DatasetError: a shard is damaged.

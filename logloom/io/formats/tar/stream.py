@@ -103,7 +103,7 @@ def decompressed(stream: BinaryIO, name: str) -> BinaryIO:
 
 
 def compression_of(head: bytes) -> str | None:
-    """What a file is compressed by, told by its first bytes: gzip, zstd, bzip2 or xz."""
+    """The compression of a file by its first bytes: gzip, zstd, bzip2 or xz."""
     return next((name for name, magic in _MAGIC.items() if head.startswith(magic)), None)
 
 

@@ -106,7 +106,7 @@ def plan_checks(
 
 
 def check_unit(job: Target, check: UnitCheck) -> list[Failure]:
-    """Says what is wrong with a unit, which then no longer counts as finished."""
+    """List the problems of a unit, which then no longer counts as finished."""
     found = damaged(job, check.entry, _problems(job, check))
     job.journal.write(Note(CHECKING, check.entry.log_id))
     return found
@@ -262,7 +262,7 @@ def finish_assembly(job: Target, candidate: AssemblyCandidate) -> AssembledResul
 
 
 def _published(job: Target, candidate: AssemblyCandidate) -> AssembledEntry:
-    """Writes the entries of new portions, then that of the output; gives the latter as it lies there.
+    """Write the entries of new portions, then that of the output; return the latter as stored.
 
     Another build's may have been made by other software.
     """
@@ -284,7 +284,7 @@ def assembled_differences(
     """Says how an assembled output, read through its own reader, differs from what its entry says.
 
     Args:
-        fresh: paths of the portions to read, beside what lies in none; None for all.
+        fresh: paths of the portions to read, besides files in none; None for all.
     """
     form = format_named(entry.output)
     if not isinstance(form, AssembledFormat):

@@ -82,7 +82,7 @@ class UnitMemory:
         return found
 
     def _known(self, record: LogRecord) -> UnitsByOutput | None:
-        """The units of a log that is the one of before; None where it isn't, or that makes no sense."""
+        """The cached units of an unchanged log; None if it has changed, or its cached units are not valid."""
         try:
             text = self.known[record.log_id]
             facts, units = checked(_REMEMBERED, json.loads(text), NAME)
@@ -139,7 +139,7 @@ def _unit(
 
 
 def _remembered(record: LogRecord, units: UnitsByOutput, parts: Mapping[str, Sequence[Any]]) -> bytes:
-    """What is kept of a log: the digests of columns only where no plan says what comes of them."""
+    """Make the cache entry of a log, with digests of columns only where no plan replaces them."""
     rows = {
         output: [
             [

@@ -110,8 +110,8 @@ class PlannedAssembly:
     """What is to be done for an assembled output of one split.
 
     Attributes:
-        entry: as it lies complete; else without files and portions.
-        found: it lies complete, and nothing is to be done.
+        entry: as stored if complete; otherwise without files and portions.
+        found: it exists and is complete; nothing is to be done.
         checks: the units that missing files are made of.
         tasks: the missing files.
         portions: all of them, in order.

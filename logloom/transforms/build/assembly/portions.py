@@ -53,7 +53,7 @@ def small_files(
     """The files of a plan that belong to no chunk: those in no portion, and those of portions by path.
 
     Args:
-        left_out: paths of portions whose files nobody wants, so that they aren't made.
+        left_out: paths of portions whose files aren't needed, so that they aren't made.
     """
     own: dict[str, bytes] = {}
     of_portions: dict[str, dict[str, bytes]] = {portion.path: {} for portion in plan.portions}

@@ -32,10 +32,10 @@ def describe(
     max_gap: int | None,
     references: Sequence[str],
 ) -> d.Description:
-    """What a table says of itself.
+    """Make the description of a table.
 
     Args:
-        parts: what closing each part's writer gave.
+        parts: results of closing each part's writer.
     """
     return d.Description(
         plan.schema,
@@ -54,7 +54,7 @@ def describe(
 def catalogued_columns(
     logs: Mapping[str, Catalogued], plan: TablePlan
 ) -> dict[str, tuple[tuple[str, str, Any], ...]]:
-    """The index columns that a catalogue fills, by log: name, dtype as `Description.index` says it, value.
+    """Index columns from a catalogue, by log: name, dtype as in `Description.index`, value.
 
     All logs have all of them. A number that is missing is NaN, a text empty, a truth false.
 
@@ -91,7 +91,7 @@ def _dtype_of(name: str, values: Mapping[str, Any]) -> str:
 def log_index(
     log_id: str, parts: Sequence[PartRows], catalogued: Sequence[tuple[str, str, Any]] = ()
 ) -> tuple[int, bytes]:
-    """A log's index from the parts that have its rows: number of rows, and the content of the file.
+    """Make a log's index from the parts with its rows: number of rows, and the content of the file.
 
     Args:
         catalogued: columns of one value each, see `catalogued_columns`.
@@ -106,7 +106,7 @@ def write_log_index(
     parts: Sequence[PartRows],
     catalogued: Sequence[tuple[str, str, Any]] = (),
 ) -> int:
-    """Writes a log's index as a local file (not synced): its number of rows. Arguments as of `log_index`."""
+    """Write a log's index as a local file (not synced); return its number of rows. See `log_index`."""
     rows = pa.concat_tables([part.of_log(log_id) for part in parts]).unify_dictionaries()
     if "timestamp" in rows.column_names:
         stamps = rows["timestamp"].to_numpy()
@@ -127,16 +127,16 @@ def _repeated(value: Any, dtype: str, rows: int) -> pa.Array:
 
 
 def index_columns(plan: TablePlan) -> set[str]:
-    """The names of the columns of index files, and of a part's share of them."""
+    """The names of the columns of index files, and of a part's index rows."""
     fields = ("blob", "offset", "length", "hash")
     return {*plan.index_dtypes, ROW, *(d.service(0, g, field) for g in plan.groups for field in fields)}
 
 
 class PartRows:
-    """A part's share of the index, log by log, with blobs named relative to the table."""
+    """A part's index rows, log by log, with blobs named relative to the table."""
 
     def __init__(self, uri: str, name: str, storage_options: Mapping[str, Any] | None):
-        """Reads it.
+        """Read them.
 
         Args:
             uri: of its rows.parquet.

@@ -32,7 +32,7 @@ HASH_TYPE = pa.binary(HASH_BYTES)
 
 
 def decode_texts(column: pa.ChunkedArray) -> tuple[list[str], NDArray[Any]]:
-    """The distinct texts of a dictionary column, and the (N,) number of each row's text among them."""
+    """Decode a dictionary column: the distinct texts, and the (N,) number of each row's text among them."""
     if not len(column):
         return [], np.empty(0, np.int32)
     merged = column.unify_dictionaries()
@@ -53,7 +53,7 @@ def read_file(
     storage_options: Mapping[str, Any] | None = None,
     where: Filter | pc.Expression | None = None,
 ) -> pa.Table:
-    """Columns of one log's index, of all rows or those that pass a filter; texts as dictionaries.
+    """Read columns of one log's index, of all rows or those that pass a filter; texts as dictionaries.
 
     Raises:
         DatasetError: the file is missing or damaged.
@@ -77,7 +77,7 @@ def read_file(
 def _passing(
     file: pq.ParquetFile, names: list[str], where: Filter, looked_at: list[str], table: d.Description
 ) -> pa.Table:
-    """The rows that pass; of row groups without any, only what the filter looks at is read."""
+    """Read the rows that pass; of row groups without any, only the filter's columns are read."""
     parts = [file.read_row_groups([], columns=names)]
     others = [name for name in names if name not in looked_at]
     for number in range(file.num_row_groups):
@@ -111,7 +111,7 @@ def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> 
 
 @contextlib.contextmanager
 def parquet_source(uri: str, storage_options: Mapping[str, Any] | None) -> Iterator[Any]:
-    """What pyarrow can read a file from; what it raises in the block names the file.
+    """Open a file for pyarrow, whose errors in the block are converted to name the file.
 
     Raises:
         DatasetError: the file is missing or damaged.
@@ -130,7 +130,7 @@ def parquet_source(uri: str, storage_options: Mapping[str, Any] | None) -> Itera
 
 
 def read_part(uri: str, storage_options: Mapping[str, Any] | None = None) -> pa.Table:
-    """All columns of a part's share of the index, texts as dictionaries.
+    """Read all columns of a part's index rows, texts as dictionaries.
 
     Raises:
         DatasetError: the file is missing or damaged.

@@ -43,7 +43,7 @@ def read_index(
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """Opens a table: its small columns, and where the rest of each row lies.
+    """Open a table: its small columns, and the places of the rest of each row.
 
     Rows are ordered by (log_id, timestamp). Texts are categories. Any pandas operation that keeps rows whole
     gives a frame that `row_loader` takes.
@@ -51,7 +51,7 @@ def read_index(
     Args:
         uri: of the table, anything fsspec opens; of one that `logloom build` made ROOT, ROOT@version or
             ROOT/v00000007/table/SPLIT, with or without a view.
-        columns: names or globs of index columns to load beside log_id and timestamp; None is all.
+        columns: names or globs of index columns to load besides log_id and timestamp; None is all.
         where: load only rows for which this holds: "speed > 3 and log_id == 'a'" (logloom.query.where),
             tuples [("speed", ">", 3), …] that must all hold, or a pyarrow expression. Of row groups without
             such rows only the columns are read that it looks at.
@@ -136,7 +136,7 @@ def _chosen(table: d.Description, columns: Sequence[str] | None, root: str) -> l
 
 
 class _Columns:
-    """The columns of a frame while the logs' files are read into their places, by several threads."""
+    """The columns of a frame while several threads read the logs' files into them."""
 
     def __init__(self, root: str, table: d.Description, names: Sequence[str], counts: Sequence[int]):
         self._root, self._table = root, table
@@ -197,7 +197,7 @@ def _memory_dtype(name: str, table: d.Description) -> np.dtype[Any]:
 
 
 def _categorical(codes: NDArray[np.int32], texts: Sequence[str]) -> Any:
-    """Categories in sorted order, so that they depend neither on threads nor on the order of files."""
+    """Sort categories, so that they depend neither on threads nor on the order of files."""
     order = sorted(range(len(texts)), key=texts.__getitem__)
     small = np.min_scalar_type(-max(1, len(texts)))
     rank = np.empty(len(texts), small)
@@ -217,7 +217,7 @@ def blob_uri(path: str, root: str, table: d.Description) -> str:
             "/"
         ):
             return path
-        raise DatasetError(f"{root}: the index names {path!r}, which lies in no table that it references")
+        raise DatasetError(f"{root}: the index names {path!r}, which is in no table that it references")
     if ".." in path.split("/"):
         raise DatasetError(f"{root}: the index names {path!r}, which leaves the table")
     return table.file_uri(root, path)
@@ -233,7 +233,7 @@ class StoredLog:
         blobs: group to (distinct blob URIs, (N,) number of each row's blob).
         places: group to (N, 2) offset and length.
         hashes: group to (N,) 32 bytes; empty unless asked for.
-        lookups: by index columns, the row of their values; filled by those who look rows up.
+        lookups: by index columns, the row of their values; filled by lookups.
     """
 
     uri: str

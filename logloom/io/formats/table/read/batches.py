@@ -35,14 +35,14 @@ Failed = Callable[[int, Exception], NoReturn]
 
 
 class StepBatch(Protocol):
-    """One group's share of a batch."""
+    """One group's columns of a batch."""
 
     @property
     def targets(self) -> Sequence[tuple[memoryview, ...]]:
-        """Of each row that exists the buffers that its chunk is read to, one after the other."""
+        """The buffers that each row's chunk is read into, one after the other, without missing rows."""
 
     def finish(self, failed: Failed) -> Mapping[str, Column]:
-        """The columns, once the targets are read.
+        """Return the columns, once the targets are read.
 
         Args:
             failed: called with (row, error) when a chunk can't be decoded; raises.
@@ -50,11 +50,11 @@ class StepBatch(Protocol):
 
 
 def prepare(step: Step, own: Ints, rows: Ints, count: int, out: Mapping[str, Any]) -> StepBatch:
-    """Allocates what a group's chunks are read to.
+    """Allocate the buffers that a group's chunks are read into.
 
     Args:
         own: (n,) bytes of each chunk, checked against the files.
-        rows: (n,) of the batch that they belong to, ascending; others get the value of "not usable".
+        rows: (n,) of the batch that they belong to, ascending; other rows get the missing value.
         count: rows of the batch.
         out: arrays by column to fill instead of fresh ones.
 
@@ -104,7 +104,7 @@ class _FixedChunks:
 
 
 class _RaggedChunks:
-    """Chunks of one ragged column whose values fill them to the end: these go straight to their places."""
+    """Chunks of one ragged column whose values fill them to the end: these are read straight into place."""
 
     def __init__(
         self, shown: str, ctype: ColumnType, lengths: Ints, rows: Ints, count: int, out: Mapping[str, Any]
@@ -139,7 +139,7 @@ class _RaggedChunks:
 
 
 class _Walked:
-    """Chunks whose columns lie behind ragged ones, or compressed."""
+    """Chunks with columns after ragged ones, or compressed."""
 
     def __init__(self, step: Step, lengths: Ints, rows: Ints, count: int, out: Mapping[str, Any]):
         self._step, self._rows, self._count, self._out = step, rows, count, out
@@ -228,19 +228,19 @@ class _Walked:
 
 
 class _ChunkCursor:
-    """The place in each of many chunks, side by side, at which the next column begins.
+    """The start of the next column in each of many chunks at once.
 
-    What chunks say of their lengths is compared with how long they are before it is used.
+    Lengths in chunks are checked against their sizes before they are used.
     """
 
     def __init__(
         self, data: NDArray[np.uint8], starts: Ints, lengths: Ints, failed: Callable[[int, str], NoReturn]
     ):
-        """Stands at the beginning of chunks.
+        """Begin at the start of chunks.
 
         Args:
-            data: (multiple of 8,) holds the chunks.
-            starts: (n,) where in it, multiples of 8.
+            data: (multiple of 8,) with the chunks.
+            starts: (n,) their offsets, multiples of 8.
             lengths: (n,) their bytes.
             failed: called with (row, message); raises.
         """
@@ -249,13 +249,13 @@ class _ChunkCursor:
         self._starts, self.failed = starts, failed
 
     def expect(self, size: int) -> None:
-        """Makes sure that all chunks have one size."""
+        """Check that all chunks have one size."""
         if (self._sizes != size).any():
             row = int((self._sizes != size).argmax())
             self.failed(row, f"the chunk has {self._sizes[row]} bytes, its columns take {size}")
 
     def enter(self, name: str, ctype: ColumnType) -> tuple[Ints, Ints]:
-        """Steps over a column's leading lengths: these, (n, r), and the (n,) bytes of its values."""
+        """Step over a column's leading lengths; return these, (n, r), and the (n,) bytes of its values."""
         axes, width = ctype.num_ragged, row_bytes(ctype)
         room = self._ends - self._at - 8 * axes
         if (room < 0).any():
@@ -285,7 +285,7 @@ class _ChunkCursor:
             self._too_short(row, name, (), size)
         if not size:
             return np.empty(0, np.uint8)
-        # Every byte is seen as the begin of a value, so that numpy copies each in one piece:
+        # Every byte is viewed as the start of a value, so that numpy copies each value at once:
         #
         # data        a b c d e f g h       size 2, at 1 and 5
         # anywhere    ab bc cd de ef fg gh
@@ -315,11 +315,11 @@ class _ChunkCursor:
         return [data[start:end].tobytes() for start, end in places]
 
 
-# lengths     5         8         3            multiples of 8 keep what stands in a chunk aligned
+# lengths     5         8         3            multiples of 8 keep a chunk's values aligned
 # scratch   | AAAAA...| BBBBBBBB| CCC..... |
 # starts      0         8         16
 def _side_by_side(lengths: Ints) -> tuple[NDArray[np.uint8], Ints, list[tuple[memoryview, ...]]]:
-    """Memory for chunks, each from a multiple of 8 on, where each starts, and their targets."""
+    """Allocate memory for chunks, each at a multiple of 8; return it, the starts, and the targets."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum((lengths + 7) // 8 * 8, out=starts[1:])
     scratch = np.empty(int(starts[-1]), np.uint8)
@@ -334,7 +334,7 @@ def _check_writable(shown: str, array: Array) -> None:
 
 
 def fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, Any]) -> Array:
-    """The (count, *tail) array of `out`, or a fresh one.
+    """Return the (count, *tail) array of `out`, or a new one.
 
     Raises:
         UsageError: the array of `out` doesn't fit.
@@ -353,7 +353,7 @@ def fixed_array(shown: str, ctype: ColumnType, count: int, out: Mapping[str, Any
 
 
 def ragged_array(shown: str, ctype: ColumnType, total: int, out: Mapping[str, Any]) -> Array:
-    """The first `total` elements of the array of `out`, or a fresh (total, *tail) one.
+    """Return the first `total` elements of the array of `out`, or a new (total, *tail) one.
 
     Raises:
         UsageError: the array of `out` doesn't fit.
@@ -372,7 +372,7 @@ def ragged_array(shown: str, ctype: ColumnType, total: int, out: Mapping[str, An
 
 
 def missing_value(shown: str, ctype: ColumnType) -> Any:
-    """What stands for a value of a row that doesn't exist: NaN, 0, false or empty; no age for ages."""
+    """The value in a row that doesn't exist: NaN, 0, false or empty; no age for ages."""
     if ctype.kind != "array":
         return b"" if ctype.kind == "bytes" else ""
     if shown.endswith(".age"):

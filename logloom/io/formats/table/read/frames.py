@@ -29,7 +29,7 @@ Ints = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class GroupPlaces:
-    """Where the chunks of some rows of one group lie.
+    """The places of the chunks of some rows of one group.
 
     Attributes:
         codes: (N,) numbers into `files`; -1: nowhere.
@@ -56,7 +56,7 @@ class GroupPlaces:
 
     @cached_property
     def _runs(self) -> NDArray[np.int32]:
-        """(N,) equal numbers for rows of the frame whose chunks lie one after the other."""
+        """(N,) equal numbers for rows of the frame whose chunks are contiguous."""
         breaks = (self.codes[1:] != self.codes[:-1]) | (
             self.offsets[1:] != self.offsets[:-1] + self.lengths[:-1]
         )
@@ -65,11 +65,11 @@ class GroupPlaces:
         return runs
 
     def take(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
-        """(file, offset, length) of some rows."""
+        """Return (file, offset, length) of some rows."""
         return self._numbers[self.codes[rows]], self.offsets[rows], self.lengths[rows]
 
     def follow(self, first: int, last: int) -> bool:
-        """Whether the chunks of the frame's rows from `first` to `last` lie one after the other."""
+        """Whether the chunks of the frame's rows from `first` to `last` are contiguous."""
         return self._runs.item(first) == self._runs.item(last)
 
 
@@ -101,14 +101,14 @@ class Slot:
 
 @dataclass(frozen=True)
 class OpenFrame:
-    """All that reading needs of a frame.
+    """The arrays of a frame that reading needs.
 
     Attributes:
         length: rows.
-        slots: the tables that the rows lie in.
+        slots: the tables of the rows.
         steps: how these were merged.
         log_ids: (N,) numbers and the texts they stand for; None if the frame has none.
-        stamps: (N,) timestamps, likewise.
+        stamps: (N,) timestamps; None if the frame has none.
     """
 
     length: int
@@ -119,12 +119,12 @@ class OpenFrame:
 
     @property
     def may_lack(self) -> frozenset[int]:
-        """The slots that rows may have no part of, merged as they were by how="left"."""
+        """The slots that rows may lack, since they were merged by how="left"."""
         left = [step for step in self.steps if step.how == "left"]
         return frozenset(slot for step in left for slot in range(step.slot, step.slot + step.width))
 
     def variants(self) -> tuple[list[tuple[int, ...]], Ints | None]:
-        """The combinations of tables that rows lie in, and each row's number; None if there is just one.
+        """The combinations of the rows' tables, and each row's number; None if there is just one.
 
         Rows that may lack a table count to its first, so that they have its columns.
         """
@@ -147,7 +147,7 @@ class OpenFrame:
 def open_frame(
     frame: pd.DataFrame, reader: RangeReader, storage_options: Mapping[str, Any] | None
 ) -> OpenFrame:
-    """Takes out of a frame what reading its rows needs.
+    """Convert a frame to the arrays that reading its rows needs.
 
     Raises:
         UsageError: the frame lost its service columns.
@@ -216,14 +216,14 @@ def _series(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
 
 
 def _of_table(frame: pd.DataFrame, name: str) -> str:
-    """Whose rows a service column is about, for people, as far as the frame still tells."""
+    """Describe the table of a service column for messages, if the frame still records it."""
     match = d.SERVICE_COLUMN.fullmatch(name)
     logs = frame.get(d.service(int(match[1]), "log")) if match else None
     return f" of {d.table_of(str(logs.iloc[0]))}" if isinstance(logs, pd.Series) and len(logs) else ""
 
 
 def _texts(frame: pd.DataFrame, name: str) -> tuple[Ints, list[str]]:
-    """Codes and texts of a category column, or of texts that concatenation made plain."""
+    """Return codes and texts of a category column, or of texts that concatenation made plain."""
     series = _series(frame, name)
     values = series.array if isinstance(series.dtype, pd.CategoricalDtype) else pd.Categorical(series)
     return np.asarray(values.codes), [str(text) for text in values.categories]
@@ -238,7 +238,7 @@ def _numbers(frame: pd.DataFrame, name: str) -> Ints:
 
 @dataclass(frozen=True)
 class MergedColumn:
-    """A column of the merged tables: the slot it is stored in, and its name there."""
+    """A column of the merged tables: its slot, and its name there."""
 
     slot: int
     name: str
@@ -247,11 +247,11 @@ class MergedColumn:
 def shown_columns(
     schemas: Sequence[Schema | None], steps: Sequence[MergeStep], *, meta: bool
 ) -> dict[str, MergedColumn]:
-    """Names by which the columns of merged tables are shown, suffixes added as in pandas.
+    """Make the shown names of the columns of merged tables, with suffixes as in pandas.
 
     Args:
-        schemas: of each slot's table; None where a row has no part of it.
-        meta: whether ages and availabilities are meant, or the columns themselves.
+        schemas: of each slot's table; None if a row lacks it.
+        meta: whether to name ages and availabilities, or the columns.
 
     Raises:
         UsageError: suffixes leave two columns of one name.
@@ -305,7 +305,7 @@ def _joined(
 
 
 def union_schema(parts: Sequence[tuple[str, Mapping[str, ColumnType], Sequence[str]]]) -> Schema:
-    """One schema for rows of several tables.
+    """Make one schema for rows of several tables.
 
     Args:
         parts: (where, columns, sampled) of each.
@@ -327,7 +327,7 @@ def union_schema(parts: Sequence[tuple[str, Mapping[str, ColumnType], Sequence[s
 
 
 def joined_frame(frames: Sequence[tuple[OpenFrame, RangeReader]], reader: RangeReader) -> OpenFrame | None:
-    """The rows of several frames, each with the reader that knows its blobs, one after the other.
+    """Concatenate the rows of several frames, each with the reader of its blobs.
 
     None where a frame is merged of several tables, or their tables store rows in different ways.
     """
@@ -374,7 +374,7 @@ def _joined_places(
 
 
 def _end_to_end(codes: Sequence[tuple[Ints, int]]) -> Ints:
-    """Codes into lists that follow each other, of codes into each and how long it is; -1 stays."""
+    """Convert codes into each of several lists to codes into their concatenation; -1 stays."""
     starts = np.cumsum([0, *(length for _, length in codes)])
     moved = [np.where(own < 0, -1, own + start) for (own, _), start in zip(codes, starts, strict=False)]
     return np.concatenate(moved).astype(np.int32)

@@ -31,7 +31,7 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class _Value:
-    """A column's value in a chunk: its lengths along the ragged axes, and where its bytes lie in the blob."""
+    """A column's value in a chunk: its lengths along the ragged axes, and its bytes' place in the blob."""
 
     lengths: tuple[int, ...]
     offset: int
@@ -47,7 +47,7 @@ class LargeChunks:
     """
 
     def __init__(self, layout: Layout, columns: Mapping[str, str]):
-        """Takes the group's layout, and the wanted columns with the names that they are shown by."""
+        """Take the group's layout, and the wanted columns with their shown names."""
         last = max(i for i, name in enumerate(layout.columns) if name in columns)
         walked = list(layout.columns.items())[: last + 1]
         self._steps = [
@@ -87,7 +87,7 @@ class LargeChunks:
         lengths: Sequence[int],
         rows: Sequence[dict[str, Any]],
     ) -> None:
-        """Adds the value of chunks that lie one after the other to rows, where `is_lone`.
+        """Add the values of contiguous chunks to rows, if `is_lone`.
 
         Args:
             offset: of the first chunk in the file.
@@ -117,7 +117,7 @@ class LargeChunks:
     def batch(
         self, reader: RangeReader, files: Ints, offsets: Ints, lengths: Ints, out: Mapping[str, Any]
     ) -> Mapping[str, Column]:
-        """The columns of many chunks, stacked.
+        """Read the columns of many chunks, stacked.
 
         Args:
             files, offsets, lengths: (n,) where the chunks lie, checked against the files.
@@ -153,7 +153,7 @@ class LargeChunks:
     def _texts(
         self, ctype: ColumnType, reader: RangeReader, files: Ints, offsets: Ints, lengths: Ints
     ) -> list[Any]:
-        """The values of chunks that hold nothing else; small ones that lie close are read together."""
+        """Read the values of chunks with a single value; small ones close to each other are read together."""
         order = np.lexsort((lengths, offsets, files))
         files, offsets, lengths = files[order], offsets[order], lengths[order]
         gaps = offsets[1:] - (offsets + lengths)[:-1]
@@ -194,7 +194,7 @@ class LargeChunks:
     def _walk(
         self, reader: RangeReader, file: int, offset: int, length: int
     ) -> Iterator[tuple[tuple[str, ColumnType], _Value]]:
-        """The wanted values of a chunk; reads no more than their lengths."""
+        """Find the wanted values of a chunk; reads only their lengths."""
         at = 0
         for name, shown, ctype, size, head in self._steps:
             lengths: tuple[int, ...] = ()
@@ -214,7 +214,7 @@ class LargeChunks:
 
 
 def _cut(data: bytes, start: int, length: int) -> bytes:
-    """The value of a chunk of `length` bytes that begins at `start`, behind its own length."""
+    """Cut out the value of a chunk of `length` bytes at `start`, after the leading length."""
     size = _LENGTH.unpack_from(data, start)[0] if length >= _LENGTH.size else length
     if size > length - _LENGTH.size:
         raise DatasetError(f"the chunk of {length} bytes is too short for a value of {size}")
@@ -247,7 +247,7 @@ def _text(data: bytes, ctype: ColumnType) -> bytes | str:
 def _target(
     shown: str, ctype: ColumnType, values: list[_Value], out: Mapping[str, Any]
 ) -> tuple[Column, list[Any]]:
-    """A column to be filled, and where in it each row's value goes: into a list, or bytes of an array."""
+    """Allocate a column, with the target of each row's value: an item of a list, or bytes of an array."""
     if ctype.kind != "array":
         texts: list[Any] = [None] * len(values)
         return texts, texts

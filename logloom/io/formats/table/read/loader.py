@@ -79,7 +79,7 @@ def row_loader(
 def joined_loader(
     loaders: Sequence[RowLoader], storage_options: Mapping[str, Any] | None = None
 ) -> RowLoader | None:
-    """The rows of several loaders, one after the other, as one; None where their tables store them apart."""
+    """Concatenate the rows of several loaders to one; None if their tables store rows differently."""
     frames = [(loader._frame, loader._reader) for loader in loaders]
     reader = RangeReader(storage_options)
     frame = joined_frame(frames, reader)
@@ -129,7 +129,7 @@ class RowLoader:
         return (self.get_row(position) for position in range(self._length))
 
     def _position(self, pos: int) -> int:
-        """A position from 0, of one that may count from the end."""
+        """Convert a position that may count from the end to one from 0."""
         if not -self._length <= pos < self._length:
             raise self._outside(pos)
         return pos % self._length
@@ -188,7 +188,7 @@ class RowLoader:
         stride: int = 1,
         on_edge: OnEdge = "error",
     ) -> Any:
-        """The rows around one: neighbours in its log as stored, whatever the frame was filtered to.
+        """Read the rows around one: neighbours in its log as stored, whatever the frame was filtered to.
 
         Args:
             pos: of the row in the frame, as for `get_row`.
@@ -331,7 +331,7 @@ class RowLoader:
         )
 
     def _positions(self, positions: ArrayLike) -> Ints:
-        """(n,) positions in the frame, all of which there are."""
+        """Check positions; return (n,) of the frame."""
         given = np.asarray(positions)
         if given.size and given.dtype.kind not in "iu":  # a mask would be taken for rows 0 and 1
             raise UsageError(
@@ -356,7 +356,7 @@ def _check_names(out: Mapping[str, Any] | None, plan: ReadPlan) -> None:
 
 
 def _with_stamps(batch: dict[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The batch, its timestamps in the array that `out` has for them."""
+    """Return the batch, with its timestamps in the array of `out`."""
     given, stamps = (out or {}).get("timestamp"), batch.get("timestamp")
     if given is not None and stamps is not None:
         array = np.asarray(given)

@@ -30,7 +30,7 @@ _NO_PLACE = "would give rows that the left frame lacks, and windows count that o
 
 @dataclass(frozen=True)
 class MergeStep:
-    """How the tables `slot` to `slot + width - 1` were merged to those from `base` to `slot - 1`.
+    """The merge of the tables `slot` to `slot + width - 1` with those from `base` to `slot - 1`.
 
     Attributes:
         on, right_on: the keys' names on either side.
@@ -54,7 +54,7 @@ class MergeStep:
 
 
 def num_slots(columns: Iterable[object]) -> int:
-    """How many tables a frame points into."""
+    """The number of tables that a frame points into."""
     return 1 + max((int(m[1]) for c in columns if (m := d.SERVICE_COLUMN.fullmatch(str(c)))), default=-1)
 
 
@@ -75,14 +75,14 @@ def merge(
     already.
 
     Args:
-        on: names of index columns that both frames have. On the right a key stands for one row; on the left
+        on: names of index columns that both frames have. On the right a key identifies one row; on the left
             for any number of them, such as all rows of a log where `right` has one for each log.
         how: "inner" leaves out rows of `left` without a match; "left" keeps them: their columns of `right`
             are missing in the frame, and NaN, 0, false or empty in rows that are read.
         left_on, right_on: instead of `on`, the keys by the names that they have on either side.
         suffixes: added to the names of other columns that both sides have, stored columns too; None or ""
             leaves a side's names as they are.
-        indicator: adds a column, `_merge` or of that name, that says "both" or "left_only".
+        indicator: adds a column, `_merge` or of that name, with "both" or "left_only".
 
     Returns:
         The joined index, for `row_loader`.
@@ -123,7 +123,7 @@ def merge(
 def _renamed(
     left: pd.DataFrame, right: pd.DataFrame, first: int, ends: tuple[str, str]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both sides with suffixes at names that they share; service columns of the right from slot `first`."""
+    """Add suffixes to shared names of both sides; number service columns of the right from slot `first`."""
     service = {name: d.SERVICE_COLUMN.fullmatch(str(name)) for name in right.columns}
     shared = [name for name in right.columns if name in left.columns and not service[name]]
     renamed = {name: f"{name}{ends[1]}" for name in shared} | {
@@ -147,7 +147,7 @@ def _check_apart(
 
 
 def _indicate(merged: pd.DataFrame, name: str, right_rows: NDArray[np.int64]) -> None:
-    """Adds a column that says which sides a row is of.
+    """Add a column with the sides of each row.
 
     Args:
         right_rows: (N,) of the right side, -1 where it has none.
@@ -183,7 +183,7 @@ def _check_ways(how: str, suffixes: object) -> None:
 
 
 def _taken(frame: pd.DataFrame, positions: NDArray[np.int64]) -> pd.DataFrame:
-    """Rows of a frame by position; -1 gives a row that is missing everywhere."""
+    """Select rows of a frame by position; -1 gives a row that is missing everywhere."""
     if (positions >= 0).all():
         return frame.iloc[positions]
     taken = frame.reset_index(drop=True).reindex(positions)
@@ -194,14 +194,14 @@ def _taken(frame: pd.DataFrame, positions: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def _place(frame: pd.DataFrame) -> str:
-    """The left-most table of a frame, or several, for people."""
+    """Describe the left-most table of a frame, or several, for messages."""
     logs = frame[d.service(0, "log")]
     tables = sorted({d.table_of(str(log)) for log in logs.unique()})
     return " and ".join(tables[:3]) + " …" * (len(tables) > 3) if tables else "no table"
 
 
 def _row(frame: pd.DataFrame, position: int) -> str:
-    """Where a row is stored, for people."""
+    """Describe the place of a row for messages."""
     return f"row {frame[d.service(0, 'row')].iloc[position]} of {frame[d.service(0, 'log')].iloc[position]}"
 
 
@@ -257,7 +257,7 @@ def _kind(series: pd.Series[Any]) -> str:
 def _matching_rows(
     left: pd.DataFrame, right: pd.DataFrame, left_keys: Sequence[str], right_keys: Sequence[str], how: How
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of the rows whose keys meet, in the order of `left`; -1 on the right where none does."""
+    """Find the rows with equal keys: positions in the order of `left`; -1 on the right for no match."""
     sides = []
     for frame, own in ((left, left_keys), (right, right_keys)):
         plain: dict[Any, Any] = {number: frame[key].array for number, key in enumerate(own)}
@@ -278,13 +278,13 @@ def _matching_rows(
 
 
 def _category(series: pd.Series[Any]) -> pd.Categorical:
-    """A key as a category; texts as Python's, whatever pandas holds them in."""
+    """Convert a key to a category; texts become Python's, whatever their type in pandas."""
     values = pd.Categorical(series)
     return values.rename_categories(str) if _kind(series) == "text" else values
 
 
 def merge_steps(frame: pd.DataFrame) -> list[MergeStep]:
-    """How the tables of a frame were merged, by slot.
+    """Read how the tables of a frame were merged, by slot.
 
     Raises:
         UsageError: parts of the frame were merged in different ways.

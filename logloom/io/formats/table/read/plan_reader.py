@@ -34,7 +34,7 @@ class PlanReader:
         self._check = check
 
     def run(self, plan: ReadPlan, start: int, stop: int) -> list[dict[str, Any]]:
-        """Rows of the frame that are neighbours as stored.
+        """Read rows of the frame that are neighbours as stored.
 
         Args:
             start, stop: positions in the frame.
@@ -72,7 +72,7 @@ class PlanReader:
         return rows
 
     def rows(self, plan: ReadPlan, window: RowWindow) -> list[dict[str, Any]]:
-        """Rows of any window; those that don't exist hold missing values."""
+        """Read rows of any window; those that don't exist have missing values."""
         rows = [plan.template.copy() for _ in window.exists]
         for key, values in self._keys(window):
             for row, value in zip(rows, values, strict=True):
@@ -106,7 +106,7 @@ class PlanReader:
     def batch(
         self, plan: ReadPlan, windows: Sequence[RowWindow], out: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Rows of windows, stacked column by column."""
+        """Read rows of windows, stacked column by column."""
         steps: list[tuple[Step, StepBatch, Ints]] = []
         large: dict[str, Any] = {}
         try:
@@ -183,7 +183,7 @@ class PlanReader:
         return batch.finish(failed)
 
     def _keys(self, window: RowWindow) -> Iterator[tuple[str, Any]]:
-        """log_id and timestamp of a window's rows where the frame has them; stamp 0 where no row exists."""
+        """Return log_id and timestamp of a window's rows if the frame has them; 0 for missing rows."""
         if self._log_ids is not None:
             codes, texts = self._log_ids
             if window.positions is None:
@@ -203,7 +203,7 @@ class PlanReader:
     def _blame_read(
         self, step: Step, window: RowWindow, existing: Sequence[int], *ranges: Sequence[int]
     ) -> None:
-        """Reads one by one what couldn't be read together, and names the row that fails."""
+        """Read ranges one by one after reading them together failed, and name the row that fails."""
         for number, file, offset, length in zip(existing, *ranges, strict=True):
             try:
                 self._reader.read(file, offset, length)
@@ -221,7 +221,7 @@ class PlanReader:
         ) from error
 
     def stored_row(self, slot: int, window: RowWindow, number: int) -> tuple[str, int]:
-        """The index file and the row in it of a window's row."""
+        """Find the index file of a window's row, and its row in that."""
         if window.positions is None:
             log, rows = window.stored[slot]
             assert log is not None  # or no row would have been read from it
@@ -231,7 +231,7 @@ class PlanReader:
 
 
 def _joined(parts: Sequence[Ranges]) -> Ranges:
-    """Ranges one after the other."""
+    """Concatenate ranges."""
     files, offsets, lengths = map(np.concatenate, zip(*parts, strict=True))
     return files, offsets, lengths
 
@@ -239,7 +239,7 @@ def _joined(parts: Sequence[Ranges]) -> Ranges:
 def read_neighbours(
     reader: RangeReader, files: Sequence[int], offsets: Sequence[int], lengths: Sequence[int]
 ) -> list[Bytes]:
-    """The chunks of a window: one read where they lie one after the other, as rows of a log mostly do."""
+    """Read the chunks of a window: with one read if they are contiguous, as for most rows of a log."""
     if not files:
         return []
     first = end = offsets[0]
@@ -255,5 +255,5 @@ def read_neighbours(
 
 
 def at_positions(positions: Ints) -> RowWindow:
-    """A window of the given rows of the frame."""
+    """Make a window of the given rows of the frame."""
     return RowWindow(np.ones(len(positions), np.bool_), int(positions[0]) if len(positions) else 0, positions)

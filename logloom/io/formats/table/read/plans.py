@@ -47,12 +47,12 @@ class Step:
 
     Attributes:
         slot: of the merged tables; `table` its URI.
-        columns: stored name to the name it is shown by, and `types` of the latter.
+        columns: stored name to shown name, and `types` of the latter.
         layout: of the group's chunks, once `unpack`ed (None where they are stored as they are).
         mean_bytes: of a chunk, by the sizes recorded when the table was written.
         places: of the frame's rows.
         decode: takes a chunk as stored, gives the columns to a row.
-        large: reads large chunks of local files; None where reading them whole is as quick.
+        large: reads large chunks of local files; None if reading them whole is as quick.
     """
 
     slot: int
@@ -69,7 +69,7 @@ class Step:
 
     @cached_property
     def _cuts(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], int, tuple[int, ...]]]:
-        """Of each column what cutting it out of chunks of one size takes; empty if chunks differ in size."""
+        """Parameters for cutting each column out of chunks of one size; empty if chunks differ in size."""
         if self.layout.size is None or self.unpack is not None:
             return []
         cuts = []
@@ -87,7 +87,7 @@ class Step:
         return runs[: last + 1]
 
     def unstack(self, data: NDArray[np.uint8], rows: Sequence[dict[str, Any]]) -> bool:
-        """Gives the columns of chunks that lie end to end to their rows, if all chunks have one size.
+        """Set the columns of contiguous chunks in their rows, if all chunks have one size.
 
         Raises:
             DatasetError: they don't have the size that their columns take.
@@ -122,7 +122,7 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class GroupCost:
-    """What a call reads of one group: `columns` as shown, `bytes` on average."""
+    """The cost of a call for one group: `columns` as shown, `bytes` on average."""
 
     table: str
     group: str
@@ -133,7 +133,7 @@ class GroupCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a call reads: requests and bytes on average, in all and by group."""
+    """The cost of a call: requests and bytes on average, in total and by group."""
 
     groups: tuple[GroupCost, ...]
     requests: int
@@ -228,11 +228,11 @@ def _unpacking(unpack: Unpack, decode: Decode) -> Decode:
 
 
 def cost_of(plan: ReadPlan, rows: int, span: int, gap: int) -> Cost:
-    """What reading some rows costs.
+    """Estimate the cost of reading some rows.
 
     Args:
         rows: how many.
-        span: how many rows lie between the first and the last, these included.
+        span: number of rows from the first to the last, inclusive.
         gap: bytes between chunks up to which one request reads both.
     """
     groups = []
@@ -254,7 +254,7 @@ class Plans:
     def __init__(self, frame: OpenFrame, reader: RangeReader, columns: Patterns):
         """
         Args:
-            columns: what None means to those who ask for plans.
+            columns: default of callers that pass None.
 
         Raises:
             UsageError: a pattern matches nothing.
@@ -311,12 +311,12 @@ class Plans:
 
     @property
     def place(self) -> str:
-        """The tables that the rows lie in, for people."""
+        """The tables of the rows, for messages."""
         tables = [" and ".join(slot.tables[:3]) + " …" * (len(slot.tables) > 3) for slot in self._frame.slots]
         return " + ".join(tables)
 
     def of_row(self, columns: Patterns, position: int, rows: int = 1) -> ReadPlan:
-        """For a row, or for `rows` of its neighbours.
+        """Return the plan of a row, or of `rows` of its neighbours.
 
         Raises:
             UsageError: a pattern matches nothing, or the row has no such column.
@@ -326,7 +326,7 @@ class Plans:
         return self._plan_of(columns, (int(self._variant_of_row[position]),), rows)
 
     def of_rows(self, columns: Patterns, positions: Ints, rows: int = 1) -> ReadPlan:
-        """For a batch of rows; arguments as for `of_row`.
+        """Return the plan of a batch of rows; arguments as for `of_row`.
 
         Raises:
             UsageError: a pattern matches nothing, there is no row, or rows are stored differently.
@@ -380,7 +380,7 @@ class Plans:
         )
 
     def _described(self, slot: int, tables: Sequence[int]) -> Description:
-        """What some tables of a slot, whose rows are read together, say of themselves."""
+        """Return one description of some tables of a slot, whose rows are read together."""
         own = self._frame.slots[slot]
         try:
             return alike([own.descriptions[table] for table in tables])

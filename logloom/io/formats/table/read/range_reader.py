@@ -72,7 +72,7 @@ class RangeReader:
         self.__dict__.update(state)
 
     def number_of(self, uri: str) -> int:
-        """The number to read a file by."""
+        """Return the number of a file, for reading it."""
         number = self._numbers.get(uri)
         if number is not None:
             return number
@@ -87,7 +87,7 @@ class RangeReader:
         return not self._any_remote or is_local(self.uris[number])
 
     def read(self, number: int, offset: int, length: int) -> Bytes:
-        """One range, as a fresh writable array.
+        """Read one range, as a new writable array.
 
         Raises:
             DatasetError: the file is missing, or ends before the range does.
@@ -96,7 +96,7 @@ class RangeReader:
         return (self._files.get(number) or self.file(number)).read_array(offset, length)
 
     def read_bytes(self, number: int, offset: int, length: int) -> bytes:
-        """One range, as bytes. Raises what `read` raises."""
+        """Read one range, as bytes. Raises what `read` raises."""
         file = self._files.get(number) or self.file(number)
         if file.is_local and not 0 <= offset <= offset + length <= file.size:
             raise cut_short(file.name, offset, length, file.size - offset)
@@ -134,7 +134,7 @@ class RangeReader:
             raise failed[0]
 
     def read_all(self, ranges: Sequence[tuple[int, int, int]]) -> list[Bytes]:
-        """Many ranges, each (file, offset, length), as fresh arrays in the order asked for."""
+        """Read many ranges, each (file, offset, length), as new arrays in the order of the call."""
         if not ranges:
             return []
         places = np.array(ranges, np.int64).T
@@ -144,19 +144,19 @@ class RangeReader:
         return found
 
     def file(self, number: int) -> File:
-        """A file by its number; it opens when it is first read."""
+        """Return a file by its number; it opens when it is first read."""
         file = self._files.get(number)
         return file or self._files.setdefault(number, File(self.uris[number], self._storage))
 
     def check_one(self, number: int, offset: int, length: int) -> File:
-        """As `check`, for one range of a local file; gives the file."""
+        """Do as `check`, for one range of a local file; return the file."""
         file = self.file(number)
         if not 0 <= offset <= offset + length <= file.size:
             raise cut_short(file.name, offset, length, file.size - offset)
         return file
 
     def check(self, numbers: Ints, offsets: Ints, lengths: Ints) -> None:
-        """Makes sure that files have the ranges (n,), so that nothing is allocated on an index's word.
+        """Check that files have the ranges (n,), so that nothing is allocated by an untrusted index.
 
         Raises:
             DatasetError: a file is missing, or ends before a range does.
@@ -176,7 +176,7 @@ class RangeReader:
             raise cut_short(self.uris[int(numbers[first])], offset, length, int(sizes[first]) - offset)
 
     def _sizes(self, numbers: Ints, offsets: Ints, lengths: Ints) -> NDArray[np.int64]:
-        """(n,) how far each range's file goes, as far as it has to be known before reading."""
+        """(n,) the sizes of ranges' files, if they must be known before reading."""
         sizes = np.empty(len(numbers), np.int64)
         for number in set(numbers.tolist()):
             own = numbers == number
@@ -185,7 +185,7 @@ class RangeReader:
             elif int(lengths[own].max()) > _LARGE:
                 sizes[own] = size_of(self.uris[number], self._storage)
             else:
-                sizes[own] = int(offsets[own].max()) + _LARGE  # it will tell when asked for the bytes
+                sizes[own] = int(offsets[own].max()) + _LARGE  # reading the bytes will report it
         return sizes
 
     def _scatter(self, requests: Sequence[_Request]) -> None:
@@ -211,7 +211,7 @@ class RangeReader:
                 at += len(buffer)
 
     def _fetch(self, ranges: Sequence[tuple[int, int, int]]) -> list[Bytes]:
-        """Ranges of object stores, concurrently; neighbours are joined by fsspec's own rules and ours."""
+        """Fetch ranges of object stores concurrently; neighbours are joined by fsspec's rules and ours."""
         requests, places = joined(ranges, REMOTE_GAP)
         if not requests:
             return []
@@ -225,7 +225,7 @@ class RangeReader:
 
 
 def _requests(ranges: Ranges, targets: Sequence[Target]) -> list[_Request]:
-    """Sorted requests that cover ranges; those that follow each other closely are read in one call."""
+    """Make sorted requests that cover ranges; ranges close to each other are read in one call."""
     order = np.lexsort((ranges[1], ranges[0]))
     numbers, offsets, lengths = (part[order] for part in ranges)
     repeats = (offsets[1:] == offsets[:-1]) & (numbers[1:] == numbers[:-1]) & (lengths[:-1] > 0)
@@ -260,12 +260,12 @@ def _requests(ranges: Ranges, targets: Sequence[Target]) -> list[_Request]:
 
 
 def _shares(requests: Sequence[_Request], workers: int) -> list[Sequence[_Request]]:
-    """Consecutive requests of about equal bytes for each worker."""
+    """Divide requests into consecutive groups of about equal bytes, one per worker."""
     ends = np.cumsum([end - start for _, start, end, _ in requests])
     cuts = np.searchsorted(ends, int(ends[-1]) * np.arange(1, workers) / workers) + 1
     bounds = [0, *cuts.tolist(), len(requests)]
     return [requests[a:b] for a, b in itertools.pairwise(bounds) if a < b]
 
 
-# Where bytes go that nobody asked for: several threads may write to it, as nobody ever reads it.
+# For bytes that were not requested: several threads may write to it, as it is never read.
 _WASTE = memoryview(bytearray(LOCAL_WASTE))

@@ -41,9 +41,9 @@ class RowWindow:
 
     Attributes:
         exists: (k,) whether there is such a row.
-        origin: position of the row that it was asked for.
-        positions: (k,) where it stands in the frame; None if it has to be found as stored.
-        stored: of each slot the log as stored, and the (k,) rows in it, -1 for rows that have no part of it.
+        origin: position of the row at offset 0.
+        positions: (k,) of the rows in the frame; None if they have to be found as stored.
+        stored: of each slot the log as stored, and the (k,) rows in it, -1 for rows that lack it.
     """
 
     exists: NDArray[np.bool_]
@@ -62,7 +62,7 @@ class Windows:
         reader: RangeReader,
         storage_options: Mapping[str, Any] | None,
     ):
-        """Takes what a frame points to; `max_gap` (ns) replaces what the tables say."""
+        """Take the slots of a frame; `max_gap` (ns) replaces that of the tables."""
         self._slots, self._steps, self._stamps = frame.slots, frame.steps, frame.stamps
         self._reader, self._storage = reader, storage_options
         self._max_gap, self._may_lack = max_gap, frame.may_lack
@@ -70,7 +70,7 @@ class Windows:
         self._logs: LruCache[StoredLog] = LruCache(_CACHE_BYTES, least=1)
 
     def holds(self, position: int, low: int, high: int) -> bool:
-        """Whether the rows from `low` to `high` around a row stand in the frame as they are stored."""
+        """Whether the rows from `low` to `high` around a row are in the frame as they are stored."""
         runs = self._runs
         if runs is None:
             runs = self._runs = self._find_runs()
@@ -79,7 +79,7 @@ class Windows:
         return runs.item(position + low) == runs.item(position + high)
 
     def around(self, position: int, offsets: NDArray[np.int64], low: int, high: int) -> RowWindow:
-        """The rows at `offsets` from a row.
+        """Find the rows at `offsets` from a row.
 
         Args:
             position: of the row in the frame.
@@ -95,7 +95,7 @@ class Windows:
         return _NO_GAP if gap is None else gap
 
     def _find_runs(self) -> NDArray[np.int32]:
-        """(N,) equal numbers for rows of the frame that lie side by side in their log, without a gap."""
+        """(N,) equal numbers for rows of the frame that are neighbours in their log, without a gap."""
         slot = self._slots[0]
         logs, rows = slot.log_codes, slot.rows
         begins = np.ones(len(rows) + 1, np.bool_)
@@ -103,12 +103,12 @@ class Windows:
         gaps = np.array([self._gap_of(table) for table in range(len(slot.tables))], np.int64)
         if (gaps == _NO_GAP).all():
             return run_numbers(run_starts(begins))
-        if not self._stamps_are_stored():  # only the log's file can tell where the gaps are
+        if not self._stamps_are_stored():  # only the log's file shows where the gaps are
             return np.arange(len(rows), dtype=np.int32)
         return run_numbers(run_starts(begins, self._stamps, gaps[slot.tables_of_rows()[1:]]))
 
     def _stamps_are_stored(self) -> bool:
-        """Whether the frame has timestamps, and still those of its logs, which the latest one tells."""
+        """Whether the frame has the timestamps of its logs as stored, judged by the latest one."""
         if self._stamps is None or self._stamps.dtype != np.int64 or not len(self._stamps):
             return False
         latest = int(self._stamps.argmax())
@@ -118,7 +118,7 @@ class Windows:
     def _stored_around(self, position: int, offsets: NDArray[np.int64]) -> RowWindow:
         first = self._log(0, position)
         own = int(self._slots[0].rows[position])
-        # The row itself comes along, last: where it was merged to tells whether keys still say so.
+        # The row itself comes last: its merged row shows whether the keys are unchanged.
         table = int(self._slots[0].table_of_log[self._slots[0].log_codes[position]])
         begins = np.zeros(first.rows + 1, np.bool_)
         starts = run_starts(begins, first.columns.get("timestamp"), self._gap_of(table))
@@ -144,7 +144,7 @@ class Windows:
     def _leave_out(
         self, base: int, lacking: NDArray[np.bool_], stored: Sequence[tuple[StoredLog | None, Ints]]
     ) -> None:
-        """Takes rows out of the tables from `base` on, and out of those that these were merged to."""
+        """Remove rows from the tables from `base` on, and from those that these were merged with."""
         steps = {step.slot: step for step in self._steps}
         while base and steps[base].how == "inner":
             base = steps[base].base
@@ -154,11 +154,11 @@ class Windows:
     def _merged_log(
         self, step: MergeStep, position: int, stored: Sequence[tuple[StoredLog | None, Ints]]
     ) -> StoredLog | None:
-        """The log of a later table that a row's neighbours are merged with; None where there is none."""
+        """The log of a later table that a row's neighbours are merged with; None if there is none."""
         own = self._slots[step.slot]
         if own.log_codes[position] >= 0 or step.slot not in self._may_lack:
             return self._log(step.slot, position)
-        # The row itself has no match; the log of those that have one is told by the key.
+        # The row itself has no match; the key gives the log of those that have one.
         names = {log.log_id: log.file for table in own.descriptions for log in table.logs}
         left = dict(zip(step.right_on, step.on, strict=True)).get("log_id")
         if left is None:
@@ -171,10 +171,10 @@ class Windows:
     def _look_up(
         self, step: MergeStep, log: StoredLog | None, stored: Sequence[tuple[StoredLog | None, Ints]]
     ) -> Ints:
-        """(k,) rows of a later table's log that have the keys of the rows found so far; -1: none.
+        """Find (k,) rows of a later table's log with the keys of the rows found so far; -1: none.
 
         Raises:
-            UsageError: the index lacks a key, or a key doesn't tell the row.
+            UsageError: the index lacks a key, or a key is of several rows.
         """
         exists = stored[step.base][1] >= 0
         if "log_id" not in step.right_on and len(self._slots[step.slot].logs) > 1:
@@ -218,7 +218,7 @@ class Windows:
         return self.log(slot, self._slots[slot].logs[code])
 
     def log(self, slot: int, uri: str, *, hashes: bool = False) -> StoredLog:
-        """A log as stored; the last ones used are kept."""
+        """Read a log as stored; the last ones used are cached."""
         key = (slot, uri, hashes)
         found = self._logs.get(key)
         if found is not None:
@@ -237,7 +237,7 @@ class Windows:
         return found
 
     def present(self, step: Step, window: RowWindow) -> NDArray[np.bool_]:
-        """(k,) whether there is such a row, and it has a part of the step's table."""
+        """(k,) whether the row exists and has a row of the step's table."""
         if window.positions is not None:
             if step.places.is_whole:
                 return window.exists
@@ -245,7 +245,7 @@ class Windows:
         return window.exists & (window.stored[step.slot][1] >= 0)
 
     def ranges(self, step: Step, window: RowWindow) -> Ranges:
-        """(file, offset, length) of a group's chunks for the rows of a window; anything where none exists."""
+        """(file, offset, length) of a group's chunks for the rows of a window; undefined for missing rows."""
         if window.positions is not None:
             return step.places.take(window.positions)
         log, rows = window.stored[step.slot]
@@ -267,10 +267,11 @@ class Windows:
 
 
 def steps_of(offsets: Sequence[int], stride: int) -> tuple[NDArray[np.int64], int, int, bool]:
-    """Offsets times stride, the least and the greatest of them and 0, and whether they go up by one.
+    """Multiply offsets by stride; return them, the least and the greatest of them and 0, and whether
+    they are consecutive.
 
     Raises:
-        UsageError: they aren't whole, or too far; the stride isn't from 1 on.
+        UsageError: they aren't integers, or too far; the stride is less than 1.
     """
     if isinstance(offsets, range):
         return _steps(offsets, frozenset(), stride)

@@ -42,11 +42,11 @@ _WRITERS = 2  # blobs written at a time: one thread alone can not fill a disk
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What is decided about a table before its first row: equal for all its parts.
+    """The plan of a table, made before its first row and equal for all its parts.
 
     Attributes:
         keys: which of log_id and timestamp the rows have.
-        index: names of columns of the schema that the index holds too.
+        index: names of columns of the schema that are in the index too.
         groups, codecs: as in `Description`.
     """
 
@@ -58,7 +58,7 @@ class TablePlan:
 
     @property
     def index_dtypes(self) -> dict[str, str]:
-        """Index columns in order: keys, then scalars; what `Description.index` holds."""
+        """Index columns in order: keys, then scalars, as in `Description.index`."""
         keys = {"log_id": "str", "timestamp": "<i8"}
         found = {key: keys[key] for key in self.keys}
         for name in self.index:
@@ -74,10 +74,10 @@ def make_plan(
     compress: str | Mapping[str, str] | None = None,
     keys: Sequence[str] = d.KEYS,
 ) -> TablePlan:
-    """Checks and completes what a caller says of a table.
+    """Check and complete a caller's arguments of a table.
 
     Args:
-        index: patterns of columns that stand in the index, beside the keys.
+        index: patterns of columns in the index, besides the keys.
         groups: named column groups; columns in none of them are in default groups (`make_groups`).
         compress: a codec for all groups, or group to codec.
 
@@ -104,7 +104,7 @@ def make_plan(
 
 
 def index_problem(ctype: ColumnType) -> str:
-    """Why a column can't stand in the index, or ""."""
+    """Explain why a column can't be in the index; "" if it can."""
     if ctype.kind == "string":
         return ""
     if ctype.is_ragged or ctype.dtype.kind not in "iufb" or ctype.dtype.itemsize > 8:
@@ -142,9 +142,9 @@ class PartWriter:
             folder: existing and empty.
             references: chunks stored in other tables.
             threads: that hash and compress.
-            paths: of the blobs of groups that don't lie in the folder under the names they have in the index.
-            span: of the rows' stamps in ns, half-open, if it is known: chunks are looked up elsewhere for it.
-            kept: of groups whose blobs are there already, where the chunks of the rows to come lie.
+            paths: of the blobs of groups that are not in the folder under their names in the index.
+            span: of the rows' timestamps in ns, half-open, if known: only chunks of it are looked up
+                elsewhere. kept: places of the coming rows' chunks, of groups whose blobs exist already.
         """
         self._folder, self._plan, self._references, self._span = folder, plan, references, span
         self._kept = kept or {}
@@ -172,7 +172,7 @@ class PartWriter:
         self.logs: list[str] = []
 
     def append(self, log_id: str, columns: Mapping[str, Values], num_rows: int) -> None:
-        """Takes the next rows, all of one log; they are written while the next ones are made (see `settle`).
+        """Append the next rows, all of one log; they are written while the next ones are made (see `settle`).
 
         Args:
             columns: timestamp (if a key) and every column of the schema, ages and availabilities too.
@@ -206,7 +206,7 @@ class PartWriter:
                 yield scalar, array[everywhere].astype(_index_dtype(ctype))
 
     def settle(self) -> None:
-        """Waits until the rows taken so far are written, and need not stay as they are.
+        """Wait until the appended rows are written, so that their memory may be reused.
 
         Raises:
             StorageError: the disk refused.
@@ -218,11 +218,11 @@ class PartWriter:
 
     @property
     def places(self) -> dict[str, ChunkPlaces]:
-        """Where the chunks of the rows so far lie, by group."""
+        """The places of the chunks of the rows so far, by group."""
         return {g: self._kept[g] if g in self._kept else self._blobs[g].places for g in self._plan.groups}
 
     def close(self) -> dict[str, Any]:
-        """Finishes the files (not synced) and gives what committing needs to know, as JSON.
+        """Finish the files (not synced) and return the part's summary for the commit, as JSON.
 
         Raises:
             StorageError: the disk refused.
@@ -277,12 +277,12 @@ def _arrow_places(places: ChunkPlaces) -> dict[str, pa.Array]:
 
 
 def write_places(path: pathlib.Path, places: ChunkPlaces) -> None:
-    """Writes where the chunks of a group lie, for parts that keep the group's blob."""
+    """Write the places of a group's chunks, for parts that keep the group's blob."""
     write_file(str(path), pa.table(_arrow_places(places)))
 
 
 def read_places(uri: str, longest: int, storage_options: Mapping[str, Any] | None) -> ChunkPlaces:
-    """Reads what `write_places` wrote.
+    """Read the file of `write_places`.
 
     Args:
         longest: see `ChunkPlaces`.

@@ -36,7 +36,7 @@ Rows = pd.DataFrame | Iterable[Row] | Iterable[Block]
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows of one log as columns; `columns` holds the schema's columns, and timestamp if the rows have it."""
+    """Rows of one log as columns; `columns` has the schema's columns, and timestamp if the rows have it."""
 
     log_id: str
     columns: Mapping[str, Values]
@@ -69,7 +69,7 @@ def infer_types(rows: pd.DataFrame | Sequence[Row]) -> Schema:
 def open_rows(
     rows: Rows, types: Schema | Mapping[str, ColumnType] | None
 ) -> tuple[Schema, tuple[str, ...], Iterator[RowBatch]]:
-    """Schema, keys and batches of any rows.
+    """Return schema, keys and batches of any rows.
 
     Args:
         rows: a DataFrame (a column a column; object columns may hold arrays, bytes, str), dicts, or blocks.
@@ -108,7 +108,7 @@ def open_rows(
 
 
 def _without_others(rows: Iterable[Row], schema: Schema) -> Iterator[Row]:
-    """The rows, as long as they have no column whose type is unknown."""
+    """Yield the rows, refusing a column whose type is unknown."""
     known = {*schema.columns, *KEYS}
     for number, row in enumerate(rows):
         if not row.keys() <= known:
@@ -137,7 +137,7 @@ def _infer_frame(frame: pd.DataFrame) -> Schema:
 
 
 def _values_of(series: pd.Series[Any]) -> list[Any]:
-    """The values of a column; None for those that pandas marks as missing among texts and objects."""
+    """Return the values of a column; None for those that pandas marks as missing among texts and objects."""
     values: list[Any] = series.tolist()
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufc":
         return values
@@ -148,7 +148,7 @@ def _values_of(series: pd.Series[Any]) -> list[Any]:
 
 
 def _some(rows: Iterator[Any]) -> list[Any]:
-    """Enough rows to know their types by."""
+    """Read enough rows to infer their types."""
     taken, size = [], 0
     for row in rows:
         taken.append(row)
@@ -238,7 +238,7 @@ def _has_nulls(values: Sequence[Any]) -> bool:
 
 
 def _batches(rows: Iterable[Row], schema: Schema) -> Iterator[RowBatch]:
-    """Consecutive rows of equal log_id as batches."""
+    """Yield consecutive rows of equal log_id as batches."""
     waiting: list[Row] = []
     log_id, size, first = "", 0, 0
     has_logs: bool | None = None
@@ -286,7 +286,7 @@ def _stack(rows: Sequence[Row], log_id: str, schema: Schema, first: int) -> RowB
 
 
 def _stamps(values: Sequence[Any], first: int) -> NDArray[np.int64]:
-    """(N,) ns since the epoch of integers or times, those without a zone being UTC."""
+    """Convert integers or times to (N,) ns since the epoch; times without a zone are UTC."""
     kinds = set(map(type, values))
     if kinds <= {int, np.int64}:
         try:
@@ -320,7 +320,7 @@ def _column(name: str, values: Sequence[Any], ctype: ColumnType, first: int) -> 
 
 
 def _as_they_are(values: Sequence[Any], ctype: ColumnType) -> Sequence[Array] | None:
-    """The arrays of a column whose values all are what they should be, else None."""
+    """Return the arrays of a column if all values have the expected type, else None."""
     kinds = set(map(type, values))
     if kinds == {bytes} and ctype.kind == "bytes":
         return [np.frombuffer(value, np.uint8) for value in values]

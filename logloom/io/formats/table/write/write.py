@@ -53,17 +53,17 @@ def write_table(
     """Writes a table from a DataFrame, dicts or blocks; the same rows give the same bytes.
 
     Rows may have log_id (text) and timestamp (int64 ns); each log's rows are ordered by timestamp. None
-    stands for a value that is missing: such a column `c` also gets `c.available` and `c.age`.
+    is a missing value: such a column `c` also gets `c.available` and `c.age`.
 
     Args:
         uri: of a folder that holds no table yet. A table is never changed once written.
         frame_or_rows: a DataFrame, dicts by column name, or blocks; logs stay in their order.
-        index: patterns of the small columns to hold in memory, for pandas to select rows by.
+        index: patterns of the small columns to keep in memory, for pandas to select rows by.
         groups: names and patterns of columns to store together; what they leave out is grouped by default.
         reference: tables whose chunks are pointed to instead of being stored again.
         compress: "lz4" or "zstd" for all groups, or group to codec.
-        max_gap: time between rows of a log beyond which no window goes, as a text ("300ms") or in seconds.
-        types: a schema or column types; inferred where not given.
+        max_gap: the longest time between neighbouring rows of a window, as a text ("300ms") or in seconds.
+        types: a schema or column types; inferred by default.
         threads: that hash and compress.
         storage_options: fsspec options by protocol.
 
@@ -104,7 +104,7 @@ def _part_rows(scratch: pathlib.Path, part: str) -> PartRows:
 
 
 def _rows_of(scratch: pathlib.Path, part: str) -> pathlib.Path:
-    """Where `write_table` keeps a part's share of the index, which nobody else will read."""
+    """The local folder of `write_table` for parts' index rows, which it alone reads."""
     return scratch / f"{part}.parquet"
 
 
@@ -116,7 +116,7 @@ def _publish_blobs(store: Store, unit: pathlib.Path) -> None:
 
 
 def _drop_rows(store: Store, part: str) -> None:
-    """Removes a part's share of the index, if it was published (by `write_part`)."""
+    """Remove a part's index rows, if they were published (by `write_part`)."""
     name = f"parts/{part}/{ROWS_FILE}"
     if store.exists(name):
         store.fs.rm_file(store.fs_path(name))
@@ -154,7 +154,7 @@ def write_part(
         JSON for `commit_table`.
 
     Raises:
-        UsageError: there is a table already that doesn't hold this part, or rows don't fit.
+        UsageError: there is a table without this part already, or rows don't fit.
         StorageError: the disk or the object store refused.
     """
     schema, keys, batches = open_rows(rows, types)
@@ -187,7 +187,7 @@ def commit_table(
 ) -> None:
     """Makes a table of parts that `write_part` wrote, given what it returned; arguments as there.
 
-    Told the same again, by a retry, it leaves the table as it is. An entry that comes twice counts once.
+    A retry with the same arguments leaves the table unchanged. An entry that comes twice counts once.
 
     Args:
         uri: as of `write_part`, and so are `types`, `index`, `groups`, `reference` and `compress`.
@@ -225,7 +225,7 @@ def commit_table(
     with store.scratch() as scratch:
         logs = _write_index(store, scratch, ordered, open_part)
         _describe(store, plan, ordered, logs, references, gap)
-    for entry in ordered:  # the logs' index files have taken it up
+    for entry in ordered:  # the logs' index files contain it
         _drop_rows(store, entry["part"])
     _tidy(store)
 
@@ -233,7 +233,7 @@ def commit_table(
 def _is_made_of(
     uri: str, plan: TablePlan, entries: Sequence[Mapping[str, Any]], storage_options: Mapping[str, Any] | None
 ) -> bool:
-    """Whether there is a table of just these parts, whose names tell their content."""
+    """Whether there is a table of exactly these parts, which are named by content."""
     store = Store.at(uri, storage_options)
     if not store.exists(d.FILE) or any(set(entry["bytes"]) != set(plan.groups) for entry in entries):
         return False
@@ -257,7 +257,7 @@ def _open(
 
 
 def _cut(batches: Iterator[RowBatch]) -> Iterator[Iterator[RowBatch]]:
-    """Batches in parts of bounded size; at least one part, maybe empty."""
+    """Cut batches into parts of bounded size; at least one part, maybe empty."""
     waiting = next(batches, None)
     if waiting is None:
         yield iter(())
@@ -291,7 +291,7 @@ def _fill_part(
             writer.append(batch.log_id, batch.columns, batch.rows)
     finally:
         entry = writer.close()
-    # Named by content too: what an interrupted attempt with other rows left behind is never mistaken for it.
+    # Named by content too, so that files of an interrupted attempt with other rows are never mistaken for it.
     return entry | {"part": f"{name}-{file_digest(folder / ROWS_FILE)[:12]}"}
 
 
@@ -335,7 +335,7 @@ def _describe(
     references: References | None,
     max_gap: int | None,
 ) -> None:
-    """Writes the description, with which the table is there."""
+    """Write the description, which makes the table visible."""
     holders = references.holders if references else ()
     table = describe(plan, entries, logs, max_gap, holders)
     note_use(store.uri, holders, store.options)
