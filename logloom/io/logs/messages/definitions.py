@@ -1,10 +1,10 @@
 """Message definitions as one small tree of types.
 
 Here: the tree, and `link`, which makes it from declarations.
-Elsewhere: the grammars (rosmsg for .msg text, idl for .idl text), choosing among them
-(logloom.io.logs.messages.ros.languages), paths through the tree (fields), and the types' layout in bytes
-(logloom.io.logs.messages.ros.wire). Grammars give *declarations*, in which types are names; linking them into
-a tree finds missing, recursive and excessively large types.
+Elsewhere: the grammars, and choosing among them (logloom.io.logs.messages.ros.languages), paths through the
+tree (fields), and the types' layout in bytes (logloom.io.logs.messages.ros.wire). Grammars give
+*declarations*, in which types are names; linking them into a tree finds missing, recursive and excessively
+large types.
 """
 
 from __future__ import annotations

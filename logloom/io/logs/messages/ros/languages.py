@@ -1,24 +1,36 @@
 """The definition languages of ROS messages.
 
-Here: `parse`, from a definition to the tree of types; `definition_of`, which checks the decoder first.
-Elsewhere: the grammars (rosmsg, idl), the tree (logloom.io.logs.messages.definitions), types that logs leave
-undefined (known_types).
+Here: `parse`, from a definition to the tree of types; `definition_of`, which checks the decoder first; the
+grammar of .msg text; and types that a log lacks, which the `rosbags` package defines.
+Elsewhere: the grammar of .idl text (idl), the tree (logloom.io.logs.messages.definitions).
 """
 
 from __future__ import annotations
 
 import functools
+import re
+from dataclasses import replace
 
 from logloom.errors import UnknownEncodingError
 from logloom.io.logs.interface import Log, TopicInfo
-from logloom.io.logs.messages.definitions import ROS1_TYPES, ROS2_TYPES, Struct, link, short_name
-from logloom.io.logs.messages.ros import idl, known_types, rosmsg
+from logloom.io.logs.messages.definitions import (
+    ROS1_TYPES,
+    ROS2_TYPES,
+    Array,
+    Declarations,
+    Declared,
+    Struct,
+    link,
+    short_name,
+)
+from logloom.io.logs.messages.ros import idl
 
-_GRAMMARS = {
-    "ros2msg": (rosmsg.declarations, ROS2_TYPES),
-    "ros1msg": (rosmsg.declarations, ROS1_TYPES),
-    "ros2idl": (idl.declarations, ROS2_TYPES),
-}
+_SEPARATOR = re.compile(r"={3,}\s*")
+_HEADING = re.compile(r"MSG:\s*(\S+)\s*")
+_FIELD = re.compile(
+    r"(?P<type>[A-Za-z][\w/]*)(?:<=(?P<text>\d+))?(?P<array>\[(?P<bound><=)?(?P<length>\d*)\])?"
+    r"\s+(?P<name>[A-Za-z_]\w*)\s*(?P<constant>=(?!=))?"
+)
 
 
 def definition_of(log: Log, topic: str) -> Struct | None:
@@ -41,13 +53,38 @@ def parse(info: TopicInfo) -> Struct:
             is recursive or too large.
     """
     if not info.definition_encoding and info.encoding == "cdr":
-        info = known_types.described(info)
+        info = _described(info)
     if info.definition_encoding not in _GRAMMARS:
         raise UnknownEncodingError(
             f"its definition is {info.definition_encoding!r}, which doesn't describe {info.encoding} "
             f"messages; known are {', '.join(_GRAMMARS)}"
         )
     return _parse(info.type, info.definition_encoding, info.definition)
+
+
+def _described(info: TopicInfo) -> TopicInfo:
+    """Add the definition that a topic's type has in the latest ROS 2; bags older than Iron have none.
+
+    Raises:
+        UnknownEncodingError: the type is unknown.
+    """
+    missing = f"the log doesn't define {info.type}"
+    try:
+        from rosbags.typesys import Stores, get_typestore
+        from rosbags.typesys.store import TypesysError
+    except ImportError as error:
+        raise UnknownEncodingError(
+            f"{missing}; `pip install rosbags` provides the definitions of ROS's own types, and bags "
+            "recorded with ROS 2 Iron or later contain all of them"
+        ) from error
+    try:
+        text, _ = get_typestore(Stores.LATEST).generate_msgdef(info.type, ros_version=2)
+    except (TypesysError, KeyError) as error:
+        raise UnknownEncodingError(
+            f"{missing}, and it isn't one of ROS's own types; convert the bag on a machine with its package: "
+            "`ros2 bag convert` of ROS 2 Iron or later adds definitions; or leave the topic out"
+        ) from error
+    return replace(info, definition_encoding="ros2msg", definition=text.encode())
 
 
 @functools.lru_cache(maxsize=256)
@@ -58,3 +95,47 @@ def _parse(kind: str, language: str, definition: bytes) -> Struct:
         return link(declarations(short_name(kind), definition.decode("utf-8")), primitives)
     except ValueError as error:
         raise UnknownEncodingError(f"definition of {kind}: {error}") from error
+
+
+def _msg_declarations(root: str, text: str) -> Declarations:
+    """Parse .msg text, of ROS 1 and 2: the fields of each message, the root first.
+
+    The messages that it uses follow after lines of `=`. Constants and default values are ignored.
+
+    Raises:
+        ValueError: a line isn't a field; the message has its number.
+    """
+    found: dict[str, list[Declared]] = {root: []}
+    fields = found[root]
+    for number, words in enumerate(text.splitlines(), 1):
+        words = words.strip()
+        heading = _HEADING.fullmatch(words)
+        if heading:
+            # A log may append one message more than once; they are equal.
+            fields = []
+            found.setdefault(short_name(heading[1]), fields)
+        elif words and not words.startswith("#") and not _SEPARATOR.fullmatch(words):
+            field = _field(words, number)
+            fields += [field] if field else []
+    return found
+
+
+def _field(words: str, line: int) -> Declared | None:
+    """Parse the field declared on a line; None for a constant."""
+    match = _FIELD.match(words)
+    if not match:
+        raise ValueError(f"line {line} is neither a field nor a constant: {words[:80]!r}")
+    if match["constant"]:
+        return None
+    array = None
+    if match["array"]:
+        length = int(match["length"]) if match["length"] else None
+        array = Array(bound=length) if match["bound"] else Array(length)
+    return Declared(match["name"], match["type"], array, int(match["text"]) if match["text"] else None)
+
+
+_GRAMMARS = {
+    "ros2msg": (_msg_declarations, ROS2_TYPES),
+    "ros1msg": (_msg_declarations, ROS1_TYPES),
+    "ros2idl": (idl.declarations, ROS2_TYPES),
+}
