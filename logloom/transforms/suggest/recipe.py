@@ -1,8 +1,8 @@
 """Suggest a recipe for logs, which builds without changes.
 
-Here: clock, tolerances and max_delay for the logs, columns that can be built, and the text.
-Elsewhere: columns by the types of messages (columns), those of video (video), samples of messages (samples),
-resolving a recipe (logloom.transforms.rows.plan.resolve).
+Here: clock, tolerances and max_delay for the logs, columns that can be built, also of video, and the text.
+Elsewhere: columns by the types of messages (columns), samples of messages (samples), resolving a recipe
+(logloom.transforms.rows.plan.resolve).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from logloom.io.logs.interface import FieldSpec, Log, TopicInfo
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.logs.recording_times import is_static
+from logloom.io.video.frames import check_decoder, pyav
+from logloom.io.video.preview import glimpse, holds_video
 from logloom.recipe import Recipe
 from logloom.recipe import yaml as text
 from logloom.recipe.values import duration_text
@@ -28,9 +30,8 @@ from logloom.resample.policies import POLICIES
 from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
 from logloom.text import OnMessage, counted, ignore_message, printable, some_of
 from logloom.transforms.rows.plan.resolve import resolve
-from logloom.transforms.suggest.columns import Candidate, Candidates, candidates, known, transforms
+from logloom.transforms.suggest.columns import Candidate, Candidates, candidates, known, pictures, transforms
 from logloom.transforms.suggest.samples import Sample, sample
-from logloom.transforms.suggest.video import video_column
 from logloom.values import dataclass
 
 RATES = (0.1, 0.2, 0.5, 1, 2, 5, 10)  # Hz; usual rates of rows
@@ -40,6 +41,8 @@ MAX_COMMENT = 300  # characters
 MAX_NAMED = 12  # fields in one comment
 _MS = 1_000_000
 _NICE = (1, 2, 5)
+# Types of video that no column supports, as their messages don't declare a codec.
+_OTHER_VIDEO = re.compile(r"H26[45]|ffmpeg_image|theora", re.IGNORECASE)
 
 
 @functools.cache
@@ -269,7 +272,7 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
     """Return the columns that the topic's definition suggests, or why there are none."""
     try:
         root = definition_of(topic.log, topic.name)
-        if (video := video_column(topic.log, topic.name)) is not None:
+        if (video := _video_column(topic)) is not None:
             return video if isinstance(video, str) else Candidates([video])
         known_columns = [column for column in known(topic.info) if _fits(topic, column)]
     except OF_CONTENT as error:
@@ -281,6 +284,31 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
             return "its definition types no field; add columns by hand"
         return f"its {topic.info.encoding} messages have no schema; add columns by hand"
     return candidates(topic.info, root)
+
+
+def _video_column(topic: _SuggestedTopic) -> Candidate | str | None:
+    """Return the column of a topic's pictures; why there is none, for people; None if a topic isn't video.
+
+    A recipe uses the same log to decide whether a topic is video.
+
+    Raises:
+        LogReadError: the log is too damaged to decide.
+    """
+    kind = topic.info.type
+    if not holds_video(topic.log, topic.name):
+        if not _OTHER_VIDEO.search(kind):
+            return None
+        return f"compressed video ({kind}): record or transcode it as images"
+    try:
+        pyav()
+        seen = glimpse(topic.log, topic.name)
+        if seen is not None:
+            check_decoder(seen.codec)
+            return pictures()
+        why = "no packet of its beginning can be decoded; see `logloom doctor`"
+    except UsageError as error:
+        why = f"{str(error).splitlines()[0]}; with it a column of `as: image` can be built"
+    return f"compressed video ({kind}): {why}"
 
 
 def _as_written(topic: _SuggestedTopic, column: Candidate) -> Candidate:
