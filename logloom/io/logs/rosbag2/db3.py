@@ -1,8 +1,8 @@
 """ROS 2 bags in sqlite files (.db3): the container of one file.
 
 Here: the tables of a file, its index, its messages. sqlite reads the pages; local files by its own I/O.
-Elsewhere: remote pages (sqlite_pages), fetching pages together (sqlite_trees), grouping files to bags
-(reader), the log (logloom.io.logs.files.container_log).
+Elsewhere: remote pages of tables (sqlite_pages), grouping files to bags (reader), the log
+(logloom.io.logs.files.container_log).
 
 A stretch contains messages of only one topic, so that others are never fetched; its `offset` and `position`
 are the id of its first message, its `record` how many ids it spans, and its `length` 0, since sqlite fetches
@@ -39,8 +39,7 @@ from logloom.io.logs.files.message_compression import inflate, is_deflated, join
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions, unfinished_words
 from logloom.io.logs.rosbag2.local_copies import UnpackedFile
-from logloom.io.logs.rosbag2.sqlite_pages import REFUSALS, PagedFile, connected, limit_steps
-from logloom.io.logs.rosbag2.sqlite_trees import leaves, tails
+from logloom.io.logs.rosbag2.sqlite_pages import REFUSALS, PagedFile, connected, leaves, limit_steps, tails
 from logloom.io.storage.files import path_of
 from logloom.io.storage.filesystems import with_credentials
 from logloom.io.storage.remote.retries import is_forbidden

@@ -14,8 +14,7 @@ from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import db3
-from logloom.io.logs.rosbag2.sqlite_pages import PAGES, PagedFile
-from logloom.io.logs.rosbag2.sqlite_trees import leaves, tails
+from logloom.io.logs.rosbag2.sqlite_pages import PAGES, PagedFile, leaves, tails
 from logloom.io.storage.remote import retries
 from tests.io.logs.files.test_ranges import CountingFileSystem, counting  # noqa: F401
 from tests.io.logs.making import MS, SECOND, START, contents, read_all
