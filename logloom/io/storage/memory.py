@@ -2,7 +2,7 @@
 
 Here: `keep_freed_memory`.
 Elsewhere: reading files (logloom.io.storage.files) and builds (logloom.transforms.build.partition); the
-memory of chunks of logs (logloom.io.logs.files.chunk_memory).
+memory of chunks of logs (logloom.io.logs.files.compression).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from logloom.io.formats.bags.files import PathFile
-from logloom.io.logs.files.chunk_memory import _blocks, room
+from logloom.io.logs.files.compression import _blocks, room
 from logloom.io.logs.files.lazy_attributes import lazy
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.rosbag2.local_copies import UnpackedCopy
