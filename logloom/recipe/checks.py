@@ -1,6 +1,7 @@
 """Checks that look at several keys of a recipe at once.
 
-Here: functions of the recipe as plain data, which work even if other keys are invalid.
+Here: functions of the recipe as plain data, which work even if other keys are invalid; `with_matched`, which
+completes columns of topics that the clock matches.
 Elsewhere: values of single keys (model, columns), checks that need the logs
 (logloom.transforms.rows.plan.resolve).
 """
@@ -15,11 +16,12 @@ from logloom.errors import UsageError
 from logloom.io.formats.registry import taking
 from logloom.query import where
 from logloom.recipe.mistakes import Mistake, texts_in
-from logloom.recipe.sync_clock import sync_mistakes
 from logloom.resample.policies import POLICIES
+from logloom.resample.sync import MAX_TOPICS
 from logloom.row_splits import COLUMN
 from logloom.text import near_to
 
+MATCHED = "matched"
 _OF_LOGS = ("log_id", "stem", "parent", "path")
 _TAKEN = ("host", "index")  # keys of a table of logs that only outputs use
 
@@ -41,7 +43,7 @@ def across_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
     yield from _split_rows(_mapping(data, "split"), columns)
     yield from _filter(_mapping(data, "logs").get("where"), None, ("logs", "where"))
     yield from _catalogued(data, names)
-    yield from sync_mistakes(data.get("clock"), columns)
+    yield from _sync_mistakes(data.get("clock"), columns)
     yield from _without_period(data, columns)
     yield from _required(_mapping(data, "rows").get("require"), sampled, columns)
     yield from _filter(_mapping(data, "rows").get("where"), names)
@@ -186,3 +188,62 @@ def _circles(derived: Mapping[str, list[str]]) -> Iterator[Mistake]:
                 )
                 break
             seen.update(ahead)
+
+
+# --- a clock that matches messages of several topics ------------------------------------------------------
+
+
+def with_matched(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Set `resample: matched` in columns of synced topics without `resample`."""
+    topics, columns = _synced(data.get("clock")), data.get("columns")
+    if not topics or not isinstance(columns, Mapping):
+        return dict(data)
+    return {**data, "columns": {name: _matched(column, topics) for name, column in columns.items()}}
+
+
+def _matched(column: Any, topics: list[str]) -> Any:
+    is_synced = isinstance(column, Mapping) and column.get("topic") in topics
+    return {**column, "resample": MATCHED} if is_synced and "resample" not in column else column
+
+
+def _sync_mistakes(clock: Any, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:
+    """Find mistakes in a clock's keys for synced topics, and in the columns of these topics."""
+    topics = _synced(clock)
+    if isinstance(clock, Mapping):
+        yield from _clock_mistakes(clock, topics)
+    for name, column in columns.items():
+        topic, policy = column.get("topic"), column.get("resample")
+        path = ("columns", name, "resample")
+        if not isinstance(topic, str) or not isinstance(policy, str) or policy not in POLICIES:
+            continue
+        if policy == MATCHED and not topics:
+            yield Mistake(path, "matched needs `clock: {sync: [/camera, /lidar], within: 50ms}`")
+        elif policy == MATCHED and topic not in topics:
+            yield Mistake(path, f"{topic} isn't in the `sync` of the clock{near_to(topic, topics)}")
+        elif policy != MATCHED and topic in topics and POLICIES[policy].uses == "one":
+            why = f"{policy} may use another message than the clock matched; leave `resample` out"
+            yield Mistake(path, why)
+
+
+def _clock_mistakes(clock: Mapping[str, Any], topics: list[str]) -> Iterator[Mistake]:
+    if not clock.get("sync"):
+        for key, default in (("within", None), ("stamp", None), ("match", "approximate")):
+            if clock.get(key, default) != default:
+                yield Mistake(("clock", key), "needs `sync`, the topics whose messages are matched")
+        return
+    for i, topic in enumerate(topics):
+        if topic in topics[:i]:
+            yield Mistake(("clock", "sync", i), f"{topic} is listed twice")
+    stamp, within = clock.get("stamp"), clock.get("within")
+    if isinstance(stamp, str) and topics and stamp not in topics:
+        yield Mistake(("clock", "stamp"), f"{stamp} isn't in `sync`{near_to(stamp, topics)}")
+    if clock.get("match", "approximate") == "approximate" and within is None:
+        yield Mistake(("clock", "sync"), "needs `within`, like 50ms, or `match: exact`")
+    if clock.get("match") == "exact" and within is not None:
+        yield Mistake(("clock", "within"), "has no meaning with match: exact, where all stamps are equal")
+    if topics and not 2 <= len(topics) <= MAX_TOPICS:
+        yield Mistake(("clock", "sync"), f"takes from 2 to {MAX_TOPICS} topics, got {len(topics)}")
+
+
+def _synced(clock: Any) -> list[str]:
+    return texts_in(clock.get("sync")) if isinstance(clock, Mapping) else []

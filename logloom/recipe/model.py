@@ -46,7 +46,6 @@ from logloom.recipe.sections import (
     Texts,
     Time,
 )
-from logloom.recipe.sync_clock import with_matched
 from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
 from logloom.uris import chained, is_local, shown
@@ -231,7 +230,7 @@ class Recipe(RecipePart):
         plain = {str(key): _plain(value) if key != "outputs" else value for key, value in data.items()}
         if info.context is None:
             plain = _in_order(plain)
-        plain = with_matched(plain)
+        plain = checks.with_matched(plain)
         outputs, mistakes = _outputs(plain.get("outputs", {}), plain.get("logs"))
         columns, origins, wrong = expanded(plain.get("columns"))
         if "columns" in plain:
