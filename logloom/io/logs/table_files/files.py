@@ -23,9 +23,9 @@ from logloom.io.logs.files.compression import allowance
 from logloom.io.logs.files.lazy_attributes import lazy
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions
+from logloom.io.logs.table_files import PARQUET
 from logloom.io.logs.table_files.arrow_sizes import RecordBatch, decompressed_size, record_batches
 from logloom.io.logs.table_files.columns import definition_of
-from logloom.io.logs.table_files.signatures import PARQUET
 from logloom.values import dataclass
 
 _NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches

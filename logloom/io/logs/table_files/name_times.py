@@ -16,7 +16,7 @@ from typing import Any
 from logloom.errors import LogReadError
 from logloom.extras import needed
 from logloom.io.logs.interface import MAX_TIME
-from logloom.io.logs.table_files.signatures import SUFFIXES
+from logloom.io.logs.table_files import SUFFIXES
 from logloom.io.storage.filesystems import file_name_of
 
 # Nanoseconds in a unit.

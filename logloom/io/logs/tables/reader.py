@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.interface import Log, OpenOptions
-from logloom.io.logs.table_files.signatures import FEATHER, PARQUET, SUFFIXES
+from logloom.io.logs.table_files import FEATHER, PARQUET, SUFFIXES
 
 
 class TablesKind:
