@@ -24,8 +24,8 @@ import numpy as np
 from benchmarks import workloads
 from benchmarks.harness import cache_folder, compare, in_process
 from benchmarks.report import Report
-from logloom.io.logs.files.chunk_cache import CHUNKS
 from logloom.io.logs.files.compression import decompress
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 

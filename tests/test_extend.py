@@ -21,7 +21,7 @@ from logloom.digests import digests_of_rows
 from logloom.errors import DatasetError, TruncatedLogError, UsageError
 from logloom.io.formats.registry import format_named
 from logloom.io.logs import opening
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log

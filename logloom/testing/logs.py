@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from logloom.errors import LogloomError, StorageError
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, Log, OnError, OpenOptions, TopicRequest
 from logloom.io.logs.opening import HEAD_BYTES, Kind, kind_named, open_log
 from logloom.schema import ColumnType

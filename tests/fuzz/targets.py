@@ -27,7 +27,7 @@ import logloom.datasets
 from logloom.errors import LogloomError
 from logloom.io.catalog.pages import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
 from logloom.io.catalog.records import LogRecords
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.files.sidecars import MAGIC, Sidecars
 from logloom.io.logs.interface import Log
 from logloom.io.logs.known_logs import Memory, RememberedLog, TopicKind

@@ -2,7 +2,7 @@
 
 import pytest
 
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2.sqlite_pages import PAGES

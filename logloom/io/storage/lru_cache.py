@@ -1,6 +1,6 @@
 """A bounded cache of the values used last: `LruCache`.
 
-Elsewhere: the chunks of logs, one cache for the whole process (logloom.io.logs.files.chunk_cache).
+Elsewhere: the chunks of logs, one cache for the whole process (logloom.io.logs.files.container).
 """
 
 from __future__ import annotations

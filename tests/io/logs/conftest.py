@@ -3,7 +3,7 @@
 import pytest
 
 from logloom import parts
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from PIL import Image
 
 from logloom.errors import LogReadError
 from logloom.io.logs.files import compression, container
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.messages import images

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from logloom.errors import LogReadError
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
 from tests.fuzz.mutations import mutated

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logloom.errors import LogReadError
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, OpenOptions
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.opening import open_log

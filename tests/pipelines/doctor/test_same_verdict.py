@@ -3,7 +3,7 @@
 import pytest
 
 from logloom.errors import LogloomError
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.doctor.doctor import examine_all

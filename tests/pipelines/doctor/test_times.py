@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.recording_times import RecordedTime

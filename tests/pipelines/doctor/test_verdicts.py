@@ -11,7 +11,7 @@ import yaml
 from PIL import Image
 
 from logloom.errors import LogloomError
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log

@@ -1,6 +1,6 @@
 """Containers: files with messages, their index, and the contents of their stretches.
 
-Here: `Container`, the interface of a kind of file, and its values.
+Here: `Container`, the interface of a kind of file, and its values; `CHUNKS`, the cache of chunks.
 Elsewhere: the kinds (logloom.io.logs), one file and several as one log
 (log_file, container_log), stored indices (sidecars).
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from logloom.errors import LogReadError
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import MAX_TIME
+from logloom.io.storage.lru_cache import LruCache
 from logloom.values import dataclass
 
 Int64s = NDArray[np.int64]
@@ -159,6 +160,9 @@ class Chunk:
         return any(np.may_share_memory(part, memory) for part in (self.buffer, *parts))
 
 
+# The latest uncompressed chunks, so that overlapping reads decompress them once. Apart from its messages, of
+# which there may be few, a chunk takes some memory.
+CHUNKS: LruCache[Chunk] = LruCache(64 << 20, lambda chunk: chunk.nbytes + (3 << 10))
 NO_BYTES: Buffer = np.empty(0, np.uint8)
 NO_INTS: Int64s = np.empty(0, np.int64)
 

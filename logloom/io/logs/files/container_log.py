@@ -20,8 +20,7 @@ from logloom.errors import LogReadError, UnknownEncodingError, UsageError
 from logloom.io.logs.files.collector import Gathering, is_sparse
 from logloom.io.logs.files.container import Chunk, Container
 from logloom.io.logs.files.lazy_attributes import lazy
-from logloom.io.logs.files.log_file import LogPart, damage_error, open_part
-from logloom.io.logs.files.message_places import places_of
+from logloom.io.logs.files.log_file import LogPart, damage_error, open_part, place_of
 from logloom.io.logs.files.ranges import LogFile, content_id
 from logloom.io.logs.files.sidecars import BOUNDS, Sidecars
 from logloom.io.logs.interface import (
@@ -294,7 +293,7 @@ class ContainerLog:
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         """See `Log.places`."""
-        return places_of(self._parts, topic, positions)
+        return [place_of(self._parts, topic, position) for position in positions.tolist()]
 
     def last_message(self, topic: str) -> Messages:
         """See `Log.last_message`."""

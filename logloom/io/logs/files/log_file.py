@@ -1,6 +1,6 @@
 """One file of a log: its index from any source, and its stretches, read ahead and checked.
 
-Here: `LogPart` and `open_part`.
+Here: `LogPart`, `open_part`, and `place_of`, where people and other tools find a message.
 Elsewhere: the kinds of file (logloom.io.logs), several files as one log (container_log).
 """
 
@@ -13,16 +13,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from logloom.errors import LogReadError, TruncatedLogError
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.errors import LogReadError, TruncatedLogError, UsageError
 from logloom.io.logs.files.collector import Origin
 from logloom.io.logs.files.compression import allowance
-from logloom.io.logs.files.container import Budget, Chunk, Container, FileIndex, Int64s, way_on
+from logloom.io.logs.files.container import CHUNKS, Budget, Chunk, Container, FileIndex, Int64s, way_on
 from logloom.io.logs.files.lazy_attributes import lazy
 from logloom.io.logs.files.message_compression import inflated
 from logloom.io.logs.files.ranges import LogFile, Scratch, content_id, fetches, read_ahead
 from logloom.io.logs.files.sidecars import Sidecars
-from logloom.io.logs.interface import OpenOptions, Refusal
+from logloom.io.logs.interface import MessagePlace, OpenOptions, Refusal
 from logloom.io.logs.recording_times import HOUR, RecordedTime
 from logloom.io.storage.step_times import step
 from logloom.values import dataclass
@@ -376,3 +375,31 @@ def _place(refusal: Refusal) -> str:
     inside = refusal.position & 0xFFFFFFFF
     in_chunk = refusal.unit == "byte" and inside and inside != refusal.offset & 0xFFFFFFFF
     return refusal.place + (f" + {inside} in the uncompressed chunk" if in_chunk else "")
+
+
+def place_of(parts: Sequence[LogPart], topic: str, position: int) -> MessagePlace:
+    """Return the place of a topic's message in the files of a log.
+
+    Raises:
+        UsageError: no message of the topic has the position.
+        LogReadError: a chunk can't be read.
+    """
+    at = max(i for i, part in enumerate(parts) if part.base << 32 <= position)
+    part = parts[at]
+    shares = part.shares(topic)
+    starts = part.index.stretches["position"][shares["stretch"]] + (part.base << 32)
+    if (starts <= position).any():
+        start = int(starts[starts <= position].max())
+        number = int(shares["stretch"][starts == start][0])
+        ((_, chunk),) = part.chunks(np.array([number], np.int64))
+        mine = chunk.offset[part.rows_of(chunk, topic)] + start
+        if position in mine:
+            earlier = [one.shares(topic) for one in parts[:at]]
+            before = sum(int(one["count"].sum()) for one in (*earlier, shares[starts < start]))
+            origin = part.origin(number)
+            offset = origin.offset_of(position)
+            inside = None if origin.is_loose or origin.unit != "byte" else position - start
+            return MessagePlace(
+                origin.uri, origin.unit, offset, inside, before + int((mine < position).sum())
+            )
+    raise UsageError(f"no message of {topic} at position {position}")

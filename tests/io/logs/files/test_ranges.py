@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from logloom.errors import LogReadError, StorageError
 from logloom.io.logs.files import ranges
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.files.ranges import LogFile, Scratch, fetches, read_ahead
 from logloom.io.logs.interface import TopicRequest
 from logloom.io.logs.opening import open_log

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.opening import open_log

@@ -9,7 +9,7 @@ import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 
 from logloom.errors import LogloomError, StorageError
-from logloom.io.logs.files.chunk_cache import CHUNKS
+from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
