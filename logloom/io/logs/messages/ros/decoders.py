@@ -1,15 +1,17 @@
 """Decoders of messages whose definition fixes their layout: CDR (ROS 2) and ROS 1.
 
-Here: `CdrDecoder` and `Ros1Decoder`, over all messages of a topic at once.
-Elsewhere: the layout compiler (layout_compiler), paths (logloom.io.logs.messages.fields), images, clouds and
-the like (logloom.io.logs.messages.adapters), containers.
+Here: `CdrDecoder` and `Ros1Decoder`, over all messages of a topic at once; the compiler of layouts, from a
+definition to the nodes that walk its messages.
+Elsewhere: the nodes (wire), paths (logloom.io.logs.messages.fields), images, clouds and the like
+(logloom.io.logs.messages.adapters), containers.
 No objects are made of messages; see `cursor`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +24,11 @@ from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.cursor import At, Cursor, MisfitError, cursors
 from logloom.io.logs.messages.declared_types import TypedDecoder
+from logloom.io.logs.messages.definitions import Field, Number, Struct, Text, Type
 from logloom.io.logs.messages.fields import Selection, select
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.io.logs.messages.ros.languages import parse
-from logloom.io.logs.messages.ros.layout_compiler import compile_layout
-from logloom.io.logs.messages.ros.wire import CDR, ROS1, Fixed, Repeated, Wire
+from logloom.io.logs.messages.ros.wire import CDR, ROS1, Characters, Fixed, Node, Record, Repeated, Wire
 
 _RETRIES = 8  # rounds of removing misfits from a batch, before its messages are tried one by one
 
@@ -46,7 +48,7 @@ class _LayoutDecoder(TypedDecoder):
     def __init__(self, info: TopicInfo):
         super().__init__(info)
         self.root = parse(info)
-        self._layout = compile_layout(self.root, self.wire)
+        self._layout = _compile_layout(self.root, self.wire)
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
         """(N,) header stamps in ns; `MIN_TIME` for messages too short to have one."""
@@ -169,3 +171,100 @@ def _attempt(start: Cursor | MisfitError, read: Callable[[Cursor], _T]) -> list[
         except MisfitError:
             continue
     return results
+
+
+@functools.lru_cache(maxsize=256)
+def _compile_layout(root: Struct, wire: Wire) -> Record:
+    """Return the layout of messages of one type; consecutive fields of fixed size are read by one dtype."""
+    return _LayoutCompiler(wire).record(root)
+
+
+class _LayoutCompiler:
+    def __init__(self, wire: Wire):
+        self.wire = wire
+        self.done: dict[Struct, Node] = {}
+
+    def node(self, kind: Type) -> Node:
+        if isinstance(kind, Number):
+            return self.number(kind.dtype)
+        if isinstance(kind, Text):
+            return Characters(kind, self.wire)
+        if kind not in self.done:
+            record = self.record(kind)
+            (_, only), *others = record.parts
+            self.done[kind] = only if not others and isinstance(only, Fixed) else record
+        return self.done[kind]
+
+    def number(self, dtype: np.dtype[Any], count: int | None = None) -> Fixed:
+        """Return a number, or an array of numbers; with a dtype of any byte order and "u1" for bool."""
+        align = dtype.itemsize if self.wire.aligned and count != 0 else 1
+        plain = np.dtype("u1") if dtype.kind == "b" else dtype
+        size = dtype.itemsize * (1 if count is None else count)
+
+        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
+            base = plain.newbyteorder(order)  # type: ignore[arg-type]
+            return -phase % align, base if count is None else np.dtype((base, (count,)))
+
+        return Fixed(align, [-phase % align + size for phase in range(align)], make, leads=True)
+
+    def field(self, field: Field) -> Node:
+        length = None if field.array is None else field.array.length
+        if length is not None and isinstance(field.type, Number):
+            return self.number(field.type.dtype, length)
+        element = self.node(field.type)
+        if field.array is None:
+            return element
+        if length is not None and isinstance(element, Fixed) and element.tiles:
+            return self.tiled(element, length)
+        return Repeated(element, length, field.array.bound, self.wire)
+
+    def tiled(self, element: Fixed, length: int) -> Fixed:
+        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
+            pad, dtype = element.layout(0, order)
+            return -phase % element.align + pad, np.dtype((dtype, (length,)))
+
+        size = element.sizes[0] * length
+        pads = [-phase % element.align if length else 0 for phase in range(element.align)]
+        return Fixed(element.align, [pad + size for pad in pads], make, leads=True)
+
+    def record(self, struct: Struct) -> Record:
+        parts: list[tuple[frozenset[str], Node]] = []
+        run: list[tuple[str, Fixed]] = []
+        for field in struct.fields:
+            node = self.field(field)
+            if isinstance(node, Fixed):
+                run.append((field.name, node))
+                continue
+            if run:
+                parts.append(self.run(run))
+                run = []
+            parts.append((frozenset([field.name]), node))
+        if not struct.fields:
+            # A name that no field can have, so nothing finds it.
+            run = [("", self.number(np.dtype("u1"), self.wire.empty_bytes))]
+        return Record(struct, [*parts, self.run(run)] if run else parts)
+
+    def run(self, members: list[tuple[str, Fixed]]) -> tuple[frozenset[str], Fixed]:
+        """Consecutive fields of fixed size."""
+        align = max(node.align for _, node in members)
+
+        def make(phase: int, order: str) -> tuple[int, np.dtype[Any]]:
+            formats, offsets, at = [], [], phase
+            for _, node in members:
+                pad, dtype = node.layout(at, order)
+                formats.append(dtype)
+                offsets.append(at - phase + pad)
+                at = int(node.end(at))
+            names = [name or "_" for name, _ in members]
+            size = at - phase
+            return 0, np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+        sizes = []
+        for phase in range(align):
+            at: Any = phase
+            for _, node in members:
+                at = node.end(at)
+            sizes.append(at - phase)
+        first = members[0][1]
+        leads = first.leads and first.align == align
+        return frozenset(name for name, _ in members), Fixed(align, sizes, make, leads)

@@ -1,7 +1,7 @@
 """The CDR and ROS 1 encodings of values, and reading them.
 
 Here: the two encodings and the nodes of a layout; a node is read in all payloads of a cursor at once.
-Elsewhere: making nodes from a definition (layout_compiler), reading bytes (logloom.io.logs.messages.cursor),
+Elsewhere: making nodes from a definition (decoders), reading bytes (logloom.io.logs.messages.cursor),
 selections (logloom.io.logs.messages.fields), converting values (logloom.io.logs.messages.values), the
 decoders (decoders).
 
