@@ -61,7 +61,10 @@ class TableWriter(abc.ABC):
         if not len(block):
             return
         self._log_id, self._partition = block.log_id, block.partition
-        ends = np.cumsum(_row_bytes(block, self._names))
+        sizes = np.zeros(len(block), np.int64)  # of each row
+        for name in self._names:
+            sizes += _value_bytes(block.columns[name])
+        ends = np.cumsum(sizes)
         start = taken = 0
         while start < len(block):
             room = self.group_bytes - self._pending_bytes + taken
@@ -102,14 +105,6 @@ class TableWriter(abc.ABC):
             self.write(table)
         self._rows += len(group)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-
-
-def _row_bytes(block: Block, names: list[str]) -> Any:
-    """(n,) int64 bytes of the values of each row."""
-    sizes = np.zeros(len(block), np.int64)
-    for name in names:
-        sizes += _value_bytes(block.columns[name])
-    return sizes
 
 
 def _value_bytes(values: Values) -> Any:

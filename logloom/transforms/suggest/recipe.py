@@ -132,7 +132,7 @@ def suggest(
     found.static = {t.name for t in topics if _is_static(t, found.columns.get(t.name, ()))}
     topics = [topic.spread(found.per_time.get(topic.name, 1.0)) for topic in topics]
     head: dict[str, Any] = {
-        "name": _dataset_name(logs),
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", min(logs)).strip("-.")[:60] or "dataset",
         "logs": [uri for log_id in sorted(uris) for uri in uris[log_id]],
         "log_id": _template(uris, storage_options),
         "time": _time(topics, found) | ({"set_back": "first"} if set_back else {}),
@@ -215,10 +215,6 @@ def _is_static(topic: _SuggestedTopic, columns: Sequence[Candidate] = ()) -> boo
 
 
 # --- the head -------------------------------------------------------------------------------------------
-
-
-def _dataset_name(logs: Mapping[str, Log]) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", min(logs)).strip("-.")[:60] or "dataset"
 
 
 def _template(logs: Mapping[str, Sequence[str]], options: Mapping[str, Any] | None) -> str:

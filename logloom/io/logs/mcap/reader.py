@@ -163,8 +163,8 @@ class McapFile:
         if self._head != MAGIC:
             return ""
         tail = self._tail[1]
-        opcode, length = RECORD.unpack_from(tail, len(tail) - FOOTER_LENGTH) if _has_room(tail) else (0, 0)
-        if tail.endswith(MAGIC) and (opcode, length) == (FOOTER, 20):
+        at = len(tail) - FOOTER_LENGTH
+        if at >= 0 and tail.endswith(MAGIC) and RECORD.unpack_from(tail, at) == (FOOTER, 20):
             return ""
         return f"it ends at byte {self.file.size} without a footer"
 
@@ -194,10 +194,6 @@ class McapFile:
             for channel, part in entries.items()
             if len(part)
         }
-
-
-def _has_room(tail: bytes) -> bool:
-    return len(tail) >= FOOTER_LENGTH
 
 
 def _parse_summary(data: memoryview) -> Summary:

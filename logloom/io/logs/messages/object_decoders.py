@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,7 +178,9 @@ class ObjectDecoder(TypedDecoder):
 
     def _time(self, value: Any, kind: Struct) -> int:
         parts = [
-            self.numbers([self.field(value, f.name)], f.type)[0] for f in kind.fields if _is_number(f.type)
+            self.numbers([self.field(value, f.name)], f.type)[0]
+            for f in kind.fields
+            if isinstance(f.type, Number)
         ]
         time = int(parts[0]) * SECOND + int(parts[1])
         if not MIN_TIME <= time <= MAX_TIME:
@@ -188,10 +190,6 @@ class ObjectDecoder(TypedDecoder):
 
 def _is_text(selection: Selection) -> bool:
     return selection.array is None and isinstance(selection.type, Text)
-
-
-def _is_number(kind: Type) -> TypeGuard[Number]:
-    return isinstance(kind, Number)
 
 
 def _text(value: Any) -> str:

@@ -136,7 +136,8 @@ class _Resolving:
                 if isinstance(column, DerivedColumn):
                     derived[name] = _derived_plan(name, column, self._allow_derive)
                 elif isinstance(column, TransformColumn):
-                    looked_up[name] = self._transform_plan(name, column)
+                    self._check_frames(("columns", name, "tf"), column.tf)
+                    looked_up[name] = transform_plan(name, column, recipe.time.max_delay)
                 elif isinstance(column, LabelColumn):
                     labelled[name] = self._label_plan(name, column)
                 else:
@@ -382,10 +383,6 @@ class _Resolving:
         several = f" (log {topic.first}; each log uses its own clouds)"
         self._notes.append(f"{column.name}: {note}{several * (self._topics.num_logs > 1)}")
         return column
-
-    def _transform_plan(self, name: str, column: TransformColumn) -> TransformPlan:
-        self._check_frames(("columns", name, "tf"), column.tf)
-        return transform_plan(name, column, self._recipe.time.max_delay)
 
     def _check_frames(self, path: Path, tf: FramePair) -> None:
         topics = (*tf.topics, *tf.static)
