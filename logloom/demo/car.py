@@ -1,7 +1,7 @@
 """Drives of a whole car: cameras that record video, lidars that turn while it drives, frames, labels.
 
-Here: what each topic holds, how frames lie in each other, and the tables of labels.
-Elsewhere: recording (recorder), the world (motion), what sensors see of it (sensors), encoders (video).
+Here: topics, the tree of frames, encoders of video, and the tables of labels.
+Elsewhere: recording (recorder), the world (motion), what sensors see of it (sensors).
 
     map <- odom (10 Hz) <- base_link (50 Hz) <- cam_front, cam_left, cam_right, lidar_left, lidar_right
 
@@ -16,13 +16,16 @@ import os
 import pathlib
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logloom.demo import messages, sensors
 from logloom.demo.motion import Mount, Pose, World
 from logloom.demo.recorder import DemoTopic, Drive, drives, record
-from logloom.demo.video import VideoEncoder
+from logloom.extras import needed
 
 CAMERAS = {
     "front": Mount("cam_front", (1.5, 0.0, sensors.CAMERA_ABOVE_GROUND)),
@@ -36,6 +39,33 @@ LIDARS = {
 CAMERA_RATE, SIZE = 15, (sensors.HEIGHT, sensors.WIDTH)
 NUM_HOUSES = 26
 LABELS_APART, LABELS_WITHIN = 5 * 10**8, 50.0  # ns from labelled tick to labelled tick; metres from the car
+_GOP = 10  # packets from keyframe to keyframe
+# FFmpeg's encoder of each codec, and options with which it gives a packet for each picture, always the same.
+_ENCODERS = {
+    "h264": (
+        "libx264",
+        {
+            "preset": "veryfast",
+            "tune": "zerolatency",
+            "crf": "20",
+            "x264-params": "scenecut=0:threads=1:sliced-threads=0",
+            "keyint_min": str(_GOP),
+        },
+    ),
+    "h265": (
+        "libx265",
+        {
+            "preset": "ultrafast",
+            "tune": "zerolatency",
+            "crf": "22",
+            "x265-params": "log-level=none:scenecut=0:bframes=0:pools=1:frame-threads=1",
+        },
+    ),
+    "vp9": (
+        "libvpx-vp9",
+        {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "0", "crf": "24", "keyint_min": str(_GOP)},
+    ),
+}
 
 
 def make_car_drives(
@@ -78,6 +108,38 @@ def car_topics() -> list[DemoTopic]:
         DemoTopic("/odom", "nav_msgs/msg/Odometry", 50, (0, 0), _odometry),
         DemoTopic("/imu", "sensor_msgs/msg/Imu", 100, (0.2, 0.3), _imu),
     ]
+
+
+class VideoEncoder:
+    """Encodes the pictures of one camera, in order; needs the extra `video`."""
+
+    def __init__(self, codec: str, rate: int, size: tuple[int, int]) -> None:
+        """
+        Args:
+            codec: h264, h265 or vp9.
+            rate: pictures a second.
+            size: height and width.
+        """
+        with needed("PyAV, which encodes video,", "video"):
+            import av
+
+        self._av: Any = av
+        self.name, options = _ENCODERS[codec]
+        encoder: Any = av.CodecContext.create(self.name, "w")
+        encoder.height, encoder.width = size
+        encoder.pix_fmt, encoder.time_base, encoder.framerate = "yuv420p", Fraction(1, rate), Fraction(rate)
+        encoder.gop_size, encoder.thread_count, encoder.bit_rate = _GOP, 1, 800_000
+        encoder.options = dict(options)
+        self._encoder = encoder
+        self.count = 0
+
+    def packet(self, pixels: NDArray[np.uint8]) -> tuple[bytes, bool]:
+        """The packet of the next picture, (height, width, 3) RGB, and whether it is a keyframe."""
+        frame = self._av.VideoFrame.from_ndarray(pixels, format="rgb24").reformat(format="yuv420p")
+        frame.pts = self.count
+        self.count += 1
+        (packet,) = self._encoder.encode(frame)
+        return bytes(packet), bool(packet.is_keyframe)
 
 
 def _camera(side: str, name: str, kind: str, codec: str, drop_out: tuple[float, float]) -> list[DemoTopic]:

@@ -1,10 +1,9 @@
 """Loading tar shards for training: a chain of small iterators, and loaders made of it.
 
-Here: `generic_open`, `sampleiterator`, `DatasetDescriptor`, `dataloader` and `debugloader`.
+Here: `generic_open`, `sampleiterator`, decoders of fields, `DatasetDescriptor`, `dataloader`, `debugloader`.
 Elsewhere: `sampleshuffle`, `sampletransforms` and `samplebatching` (logloom.datasets.tar.samples, importable
 from here too), the archive itself (logloom.io.formats.tar), running threads or processes
-(logloom.datasets.tar.tasks), what becomes of errors (logloom.datasets.tar.handlers), decoders
-(logloom.datasets.tar.decoders).
+(logloom.datasets.tar.tasks), what becomes of errors (logloom.datasets.tar.handlers).
 
 A sample is {"__key__": "098953", ".left.jpg": bytes, ...}. Rules are pairs of a pattern and a function:
 
@@ -19,6 +18,8 @@ are dropped; `__key__` is kept.
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import os
 import random
@@ -26,7 +27,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, BinaryIO
 
-from logloom.datasets.tar.decoders import clsdecode, imdecode, jsondecode
+import numpy as np
+
+from logloom.blocks import Array
 from logloom.datasets.tar.handlers import (
     Handler,
     handler_of,
@@ -47,7 +50,7 @@ from logloom.datasets.tar.samples import (
     sampletransforms,
 )
 from logloom.datasets.tar.tasks import run_tasks
-from logloom.errors import UsageError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.tar.stream import decompressed, open_stream, stream_samples
 from logloom.io.storage.braces import braceexpand
 from logloom.io.storage.locks import Lock
@@ -134,6 +137,55 @@ def sampleiterator(
         if given is None:
             raise
         given(error)
+
+
+def clsdecode(data: bytes) -> int:
+    """Decode a class number written as text.
+
+    Args:
+        data: the bytes of a member.
+
+    Raises:
+        DatasetError: no number.
+    """
+    try:
+        return int(data)
+    except ValueError as error:
+        raise DatasetError(f"a class should be a number, found {data[:20]!r}") from error
+
+
+def imdecode(data: bytes) -> Array:
+    """Decode an image: (height, width, 3) uint8 RGB, or (height, width) as stored if gray of over 8 bits.
+
+    Args:
+        data: the bytes of a member.
+
+    Raises:
+        DatasetError: no image that decodes.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            deep = image.mode in ("F", "I") or image.mode.startswith("I;16")
+            return np.array(image if deep else image.convert("RGB"))
+    except Exception as error:  # Pillow raises many kinds
+        raise DatasetError(f"no image that decodes: {error}") from error
+
+
+def jsondecode(data: bytes) -> Any:
+    """Decode a JSON text.
+
+    Args:
+        data: the bytes of a member.
+
+    Raises:
+        DatasetError: no JSON.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"no JSON: {error}") from error
 
 
 default_decoders: list[tuple[Pattern, Callable[[Any], Any]]] = [

@@ -3,8 +3,9 @@
 Here: the answer of `logloom doctor`. Messages are examined stretch by stretch, so that memory doesn't grow
 with the length of a log. No Beam.
 Elsewhere: the state of an examination (observations), values of the answer (findings), anomalies of times
-(times), the columns of tables (tables), frames (frames), damage and recovery (logloom.io.logs), printing
-(logloom.cli).
+(times), the columns of tables (tables), anomalies of frames and calibrations
+(logloom.transforms.rows.frame_notes, logloom.transforms.rows.calibrations), damage and recovery
+(logloom.io.logs), printing (logloom.cli).
 """
 
 from __future__ import annotations
@@ -51,16 +52,24 @@ from logloom.pipelines.doctor.findings import (
     LostRange,
     share_of,
 )
-from logloom.pipelines.doctor.frames import examine_calibrations, examine_frames
 from logloom.pipelines.doctor.observations import Examination
 from logloom.pipelines.doctor.times import judge_times
 from logloom.text import counted, human_time
 from logloom.transforms.rows.accounts import SET_BACK_REMEDY
+from logloom.transforms.rows.calibrations import calibration_changes, camera_topics, changes_in_words
+from logloom.transforms.rows.frame_notes import frame_notes, note_words
+from logloom.transforms.rows.frames import frame_topics, read_frames
+from logloom.transforms.rows.plan.row_plan import Span
 
 STRETCH_BYTES = 64 << 20
 
 _FRAMES = ("transforms[].child_frame_id", "child_frame_id", "header.frame_id", "frame_id")
 _MAX_FRAME = 256  # characters
+_CALIBRATION_REMEDY = (
+    "rows have the last calibration of the log, or with `resample: previous` that of their time; see "
+    "docs/calibration.md"
+)
+_FRAMES_REMEDY = "`logloom info --tree` draws the frames; docs/transforms.md explains how lookups treat this"
 
 TypesSeen = dict[tuple[str, str], tuple[str, str, str]]  # see `logloom.parts.Part`
 
@@ -116,7 +125,7 @@ def examine(files: LogFiles, options: OpenOptions, seen: TypesSeen | None = None
         *_set_backs(log),
         *judge_times(topics, found.recorded, summary.uris[0]),
     )
-    findings = (*found.findings, *of_kind, *strange, *examine_frames(log), *examine_calibrations(log))
+    findings = (*found.findings, *of_kind, *strange, *_examine_frames(log), *_examine_calibrations(log))
     lost = tuple(found.lost)
     return Diagnosis(
         files.log_id, summary.uris, summary.size, topics, findings, lost, unchecked=found.unchecked
@@ -340,6 +349,34 @@ def _examine_spans(log: Log) -> Examination:
             others = f", and {counted(len(refused) - 1, 'other one')}" if len(refused) > 1 else ""
             found.lose("unfit", where, f"{refused[0].reason}{others}", lost, SALVAGED, refused[0].unit)
     return found
+
+
+def _examine_frames(log: Log) -> Iterator[HealthFinding]:
+    """Return notes on the frames of a log opened for salvage."""
+    try:
+        dynamic, static = frame_topics(log)
+        if not (dynamic or static):
+            return
+        found = frame_notes(read_frames(log, dynamic, static), Span(MIN_TIME, MAX_TIME))
+    except LogReadError:  # reported by other findings
+        return
+    topics = ", ".join((*dynamic, *static))
+    for text, count in found.items():
+        words = note_words(text, count)
+        yield HealthFinding("frames", log.summary.uris[0], None, topics, count, words, _FRAMES_REMEDY)
+
+
+def _examine_calibrations(log: Log) -> Iterator[HealthFinding]:
+    """Return notes on changing calibrations of cameras, of a log opened for salvage."""
+    for topic in camera_topics(log):
+        try:
+            changes = calibration_changes(log, topic)
+        except LogReadError:  # reported by other findings
+            continue
+        if len(changes):
+            message = f"the calibration {changes_in_words(changes)}"
+            uri = log.summary.uris[0]
+            yield HealthFinding("calibration", uri, None, topic, len(changes), message, _CALIBRATION_REMEDY)
 
 
 def spans(summary: LogSummary, max_bytes: int = STRETCH_BYTES) -> Iterable[tuple[int, int]]:

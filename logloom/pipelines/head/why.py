@@ -1,6 +1,6 @@
 """The lineage of rows of a version, traced in its logs.
 
-Here: tracing, and the table and JSON of `logloom head --why`.
+Here: tracing messages, poses and labels; the table and JSON of `logloom head --why`.
 Elsewhere: choosing messages (logloom.transforms.rows.lineage), the rows themselves (head).
 """
 
@@ -10,7 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+import numpy as np
+
 from logloom.errors import LogloomError, UsageError
+from logloom.io.catalog.labels import digest_of_labels, read_labels
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.tombstones import Purged
@@ -18,8 +21,8 @@ from logloom.io.logs.interface import Log, MessagePlace
 from logloom.io.logs.opening import open_log
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.store import Store
-from logloom.pipelines.head.labels import LabelExplainer, LabelLineage
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, Rows, TopicColumn, TransformColumn
+from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import open_options
 from logloom.recipe.yaml import flow
 from logloom.text import counted, iso8601
@@ -27,11 +30,27 @@ from logloom.transforms.rows.deskew import deskew_plan
 from logloom.transforms.rows.lineage import Lineage, Source, trace
 from logloom.transforms.rows.plan.frames import pose_plan, transform_plan
 from logloom.transforms.rows.plan.resolve import resolve
-from logloom.transforms.rows.plan.row_plan import RowPlan
+from logloom.transforms.rows.plan.row_plan import RowPlan, Sampling
 from logloom.transforms.rows.pose_lineage import PoseLineage, trace_motion, trace_pose
+from logloom.transforms.rows.resample import choose
 from logloom.values import dataclass
 
 RecipeColumn = TopicColumn | DerivedColumn | TransformColumn | LabelColumn
+
+
+@dataclass(frozen=True)
+class LabelLineage:
+    """The labels of a row.
+
+    Attributes:
+        time: of them, in ns; None without any.
+        rows: the file and the row of each, rows from 0; None if unknown.
+        reason: why there are no labels, or no rows.
+    """
+
+    time: int | None = None
+    rows: tuple[tuple[str, int], ...] | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -237,6 +256,53 @@ def _as_json(source: Source) -> dict[str, Any]:
     }
 
 
+class _LabelExplainer:
+    """Finds the labels of rows of one version; each table is read once."""
+
+    def __init__(self, store: Store, recipe: Recipe):
+        self._store, self._recipe = store, recipe
+        self._tables: dict[str, RecipeLabels | str] = {}
+
+    def why(
+        self, record: LogRecord, columns: Mapping[str, LabelColumn], tick: int
+    ) -> dict[str, LabelLineage]:
+        """Return the lineage of some columns at a tick; a missing or changed table is a reason, not an error.
+
+        Raises:
+            DatasetError: the version's own labels are missing or damaged.
+        """
+        stored, found = read_labels(self._store, record.catalogue), dict[str, LabelLineage]()
+        for name, column in columns.items():
+            labels = stored.get(name)
+            if labels is None:
+                found[name] = LabelLineage(reason="the log has no labels")
+                continue
+            sampling = Sampling("nearest", column.tolerance)
+            choice = choose(sampling, labels.stamps, np.array([tick], np.int64))
+            if not choice.available[0]:
+                found[name] = LabelLineage(reason=f"no label within {column.tolerance} ns of the tick")
+                continue
+            time = int(labels.stamps[choice.lo[0]])
+            table, log_id = self._table(name, column), record.log_id
+            if isinstance(table, str):
+                found[name] = LabelLineage(time, reason=table)
+            elif table.digests_of(log_id).get(name) != digest_of_labels(labels.to_bytes()):
+                found[name] = LabelLineage(time, reason="the table has changed since the build")
+            else:
+                found[name] = LabelLineage(time, tuple(table.places(name, log_id, time)))
+        return found
+
+    def _table(self, name: str, column: LabelColumn) -> RecipeLabels | str:
+        if name not in self._tables:
+            store, alone = self._store, self._recipe.model_copy(update={"columns": {name: column}})
+            try:
+                erased = Purged(store).redactions
+                self._tables[name] = RecipeLabels(alone, None, store.options, erased)
+            except (LogloomError, OSError) as error:
+                self._tables[name] = f"the table can't be read: {error}"
+        return self._tables[name]
+
+
 class Explainer:
     """Traces rows of one version; each log is opened once."""
 
@@ -248,7 +314,7 @@ class Explainer:
             self._problem = f"this version was converted from {source['from']}, not built from logs"
         else:
             self._recipe = Recipe.model_validate(manifest.recipe)
-        self._labels = LabelExplainer(store, self._recipe) if self._recipe is not None else None
+        self._labels = _LabelExplainer(store, self._recipe) if self._recipe is not None else None
 
     def why(self, record: LogRecord, tick: int, names: Iterable[str] | None = None) -> Why:
         """Return the lineage of a row; missing, damaged or changed logs are not an error, but its `problem`.
