@@ -4,5 +4,5 @@ from logloom.parts import Part
 
 PART = Part(
     engines={"flink": "logloom.runners.flink.engine:Flink"},
-    jobs={"flink": "logloom.runners.flink.detached:look_at"},
+    jobs={"flink": "logloom.runners.flink.rest:look_at"},
 )

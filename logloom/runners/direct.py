@@ -54,7 +54,7 @@ def pipeline_options(flags: Sequence[str] = ()) -> Any:
     """
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from logloom.runners.beam_flags import refuse_unknown
+    from logloom.runners.beam_pipeline import refuse_unknown
 
     refuse_unknown(flags)
     return PipelineOptions(

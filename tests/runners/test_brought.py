@@ -10,8 +10,8 @@ import zipfile
 import pytest
 
 from logloom.cli.terminal.output import TERMINATED
+from logloom.runners.flink.engine import _DRIVER, job_server
 from logloom.runners.flink.jars import class_path
-from logloom.runners.flink.server import _DRIVER, job_server
 from logloom.runners.scratch import engine_folders
 from tests.pipelines.conftest import digests
 from tests.runners.breaking import BuildCommand

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from logloom.errors import StorageError, UsageError
+from logloom.runners.flink.engine import known_settings, refuse_unknown
 from logloom.runners.flink.jars import jars_of_flink
 from logloom.runners.flink.rest import FlinkCluster
-from logloom.runners.flink.settings import known_settings, refuse_unknown
 from tests.pipelines.conftest import digests
 from tests.runners.breaking import PATIENCE, BuildCommand, build_command, started_pool, wait_until
 from tests.runners.cluster import CONF, MEMORY

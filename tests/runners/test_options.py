@@ -21,11 +21,9 @@ from logloom.runners import RunnerOptions, Size
 from logloom.runners.direct import IN_PROCESS_BYTES, IN_PROCESS_BYTES_TRANSCODED, default_workers, num_workers
 from logloom.runners.engine import describe, own_error
 from logloom.runners.flink.cache import fetched
-from logloom.runners.flink.engine import Flink
+from logloom.runners.flink.engine import Flink, job_server, known_settings, refuse_unknown
 from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
-from logloom.runners.flink.server import job_server
-from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import engine_of, parse_labels, parse_settings
 from logloom.runners.processes import Child
 from logloom.runners.scratch import engine_folders

@@ -89,8 +89,7 @@ class Dataflow:
     def _run(self, construct: Construct, name: str, more: list[str]) -> Any:
         from apache_beam.options.pipeline_options import PipelineOptions
 
-        from logloom.runners.beam_flags import refuse_unknown
-        from logloom.runners.beam_pipeline import dependencies_in, new_pipeline
+        from logloom.runners.beam_pipeline import dependencies_in, new_pipeline, refuse_unknown
 
         with needed("Dataflow's client", "gcp"):
             from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner

@@ -1,2 +1,2 @@
-"""Apache Flink: fetching it (jars), a job server (server), a standing cluster's REST interface (rest), jobs
-on it (engine)."""
+"""Apache Flink: fetching it (jars), a standing cluster's REST interface (rest), Beam's job service
+(job_service), the engine (engine)."""

@@ -1,5 +1,8 @@
 """Jobs on Flink: on a cluster within a job server of ours, or on a standing one.
 
+Here: the engine, its job server, and the names of Flink's settings.
+Elsewhere: the jars (jars), a cluster's REST interface (rest), Beam's job service (job_service).
+
 Workers are, by default, processes started here, of the same Python. What is started here ends here, but for
 detached jobs on standing clusters, which need nothing from here.
 """
@@ -8,23 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
+import re
 import shutil
 import socket
 import time
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
 from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
-from logloom.runners.flink.jars import jars_of_flink, version_of_flink
+from logloom.runners.flink.jars import checked_jar, class_path, jars_of_flink, java, version_of_flink
 from logloom.runners.flink.job_service import JobServer, PortableJob
 from logloom.runners.flink.rest import ENDED, FORGOTTEN, FlinkCluster
-from logloom.runners.flink.server import job_server
-from logloom.runners.flink.settings import known_settings, refuse_unknown
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
 from logloom.runners.pool import WorkerPool
+from logloom.runners.processes import Child
 from logloom.runners.scratch import ScratchFolders, engine_folders
-from logloom.text import OnMessage
+from logloom.text import OnMessage, near_to
 
 T = TypeVar("T")
 
@@ -35,6 +40,12 @@ _STARTS_WITHIN = 120.0  # seconds from submission to Flink's taking the job
 _UNREACHED = "java.net.ConnectException"  # as Flink says it
 _NOT_STARTED = ("INITIALIZING", "CREATED")
 _NOT_FOUND = "FlinkJobNotFoundException"
+_DRIVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+_DECLARE = re.compile(r"org/apache/flink/.*(?:Options|ConfigConstants)\.class")
+# A text among the constants of a class: a tag, its length in two bytes, and the text.
+_CONSTANT = re.compile(rb"\x01[\x00-\xff]{2}([a-z][\w-]*(?:\.[\w-]+)+\.?)(?=[\x00-\x1f])")
+# Families whose members are not all declared: plugins and file systems add theirs.
+_OPEN_FAMILIES = ("fs.", "s3.", "env.", "kubernetes.", "metrics.", "security.")
 # Of the cluster within the job server; a standing one has its own, which a batch job of Beam's can't change.
 # A lost worker restarts the job; units that are finished are found, so little is done twice.
 _RETRIES = {
@@ -48,6 +59,70 @@ _FAILOVER = {"jobmanager.execution.failover-strategy": "full"}
 _OF_CLUSTERS = ("restart-strategy", "taskmanager.", "jobmanager.")
 # Nobody else's business; `localhost` may be an address that Java doesn't bind.
 _LOOPBACK = {"jobmanager.bind-host": "127.0.0.1", "taskmanager.bind-host": "127.0.0.1"}
+
+
+@contextlib.contextmanager
+def job_server(
+    folders: ScratchFolders, settings: Mapping[str, str], *, master: str = "", jar: str = ""
+) -> Iterator[str]:
+    """Run Beam's job server for Flink during the block; yields its host:port.
+
+    Args:
+        folders: for its log and configuration; for what jobs stage, and what Flink keeps while they run.
+        settings: of Flink, for every job: `restart-strategy.type`, `taskmanager.memory.*`, ...
+        master: host:port of a standing cluster; "" is one within the job server.
+        jar: a shaded job server, in place of the fetched jars.
+
+    Raises:
+        UsageError: Java, Maven or the jar is missing.
+        LogloomError: it doesn't start; holds the end of its log.
+    """
+    program = ["-jar", checked_jar(jar)] if jar else ["-cp", class_path(), _DRIVER]
+    (folders.logs / "flink-conf.yaml").write_text(
+        "".join(f"{name}: {value}\n" for name, value in settings.items()), encoding="utf-8"
+    )
+    command = [
+        *java(),
+        f"-Djava.io.tmpdir={folders.temporary}",
+        *program,
+        "--job-host=127.0.0.1",
+        "--job-port=0",
+        "--artifact-port=0",
+        "--expansion-port=-1",
+        f"--flink-master={master or '[local]'}",
+        f"--flink-conf-dir={folders.logs}",
+        f"--artifacts-dir={folders.temporary / 'artifacts'}",
+    ]
+    log = folders.logs / "job-server.log"
+    with Child(command, log, what="Flink's job server", env=folders.environment) as server:
+        yield server.wait_for(r"JobService started on (\S+:\d+)")[1]
+
+
+def known_settings(jars: Iterable[pathlib.Path]) -> set[str]:
+    """Return the names that Flink's classes declare; one that ends in a dot is a prefix.
+
+    Args:
+        jars: Flink's own, or one that contains them.
+    """
+    known: set[str] = set()
+    for path in jars:
+        with zipfile.ZipFile(path) as jar:
+            for name in filter(_DECLARE.fullmatch, jar.namelist()):
+                known.update(text.decode() for text in _CONSTANT.findall(jar.read(name)))
+    return known
+
+
+def refuse_unknown(names: Iterable[str], known: set[str]) -> None:
+    """Check names of settings: Flink ignores unknown ones, which are mostly typing errors.
+
+    Raises:
+        UsageError: Flink doesn't declare the name; names the nearest that there is.
+    """
+    starts = (*_OPEN_FAMILIES, *(name for name in known if name.endswith(".")))
+    for name in names:
+        if known and name not in known and not name.startswith(starts):
+            hint = near_to(name, sorted(known), most=0)
+            raise UsageError(f"runner option {name!r}: Flink knows no such setting{hint}")
 
 
 class Flink:

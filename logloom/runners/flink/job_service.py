@@ -1,6 +1,6 @@
 """Jobs on an engine behind Beam's job service: submitting, watching, counting, cancelling.
 
-Elsewhere: starting the job server (server), and the workers (logloom.runners.pool).
+Elsewhere: starting the job server (engine), and the workers (logloom.runners.pool).
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from apache_beam.runners.portability import portable_metrics
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 
 from logloom.errors import UsageError
-from logloom.runners.beam_flags import refuse_unknown
-from logloom.runners.beam_pipeline import dependencies_in, new_pipeline
+from logloom.runners.beam_pipeline import dependencies_in, new_pipeline, refuse_unknown
 from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.options import Finished, Spread, spreads_of
 from logloom.text import OnMessage

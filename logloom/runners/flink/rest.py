@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from typing import Any
 
 from logloom.errors import LogloomError, UsageError
+from logloom.runners.detached_jobs import OVER, DetachedState, first_line
 from logloom.values import dataclass
 
 _SECONDS = 10.0
@@ -17,6 +19,8 @@ FORGOTTEN = (
     "all jobs with it"
 )
 _MOST_BYTES = 64 << 20  # of an answer
+# A page of a job, where `--detach` leaves it.
+_PLACE = re.compile(r"http://((?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})/#/job/([0-9a-f]{32})")
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
 
@@ -130,3 +134,23 @@ class FlinkCluster:
         if not isinstance(answer, dict):
             raise LogloomError(f"{self.url}{path}: not the answer of a Flink cluster")
         return answer
+
+
+def look_at(place: str) -> DetachedState | None:
+    """Return the state of the job at a place; None for a place of another engine."""
+    found = _PLACE.fullmatch(place)
+    if found is None:
+        return None
+    address, job_id = found.groups()
+    cluster = FlinkCluster(address)
+    try:
+        job = cluster.job(job_id)
+        if job is None:
+            return DetachedState("failed", f"{cluster.url} knows nothing of the job: {FORGOTTEN}")
+        state = OVER.get(job.state.lower(), "running")
+        why = cluster.why_failed(job) if state == "failed" else ""
+    except LogloomError as error:
+        return DetachedState("unknown", f"the cluster doesn't answer: {error}")
+    return DetachedState(
+        state, f"job {job_id} {job.state.lower()}{first_line(why)}" if state != "running" else ""
+    )
