@@ -22,8 +22,9 @@ from logloom.errors import LogloomError, LogReadError
 from logloom.io.storage.disk import start_of
 from logloom.io.storage.store import Store
 from logloom.pipelines import status
-from logloom.pipelines.build import concurrent_builds, template
+from logloom.pipelines.build import concurrent_builds
 from logloom.pipelines.build.build import build, submit
+from logloom.pipelines.dataflow import template
 from logloom.pipelines.plan.plan import plan_build
 from logloom.runners import RunnerOptions
 from logloom.transforms.build import partition, run_note

@@ -1,6 +1,6 @@
 """Logs whose rows of the latest version are kept, though a build can't make them again.
 
-Here: `kept_records`, `waiting_records` and `kept_notes`.
+Here: `kept_records`, `waiting_records` and `kept_notes`; `check_index` of a table of logs.
 Elsewhere: finding them (logloom.pipelines.plan.plan), identities (logloom.transforms.build.job).
 
 Rows of two recipes must not be mixed. A record's key shows whether this recipe made its rows. If it differs,
@@ -16,18 +16,20 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from logloom.errors import LogloomError, UsageError
+from logloom.io.catalog.log_tables import catalogued
 from logloom.io.catalog.pages import LogRecord, LogStatus
+from logloom.io.logs.log_list import LogFiles
 from logloom.pipelines.plan.logs import PlanLogs
 from logloom.pipelines.plan.next_version import Before
 from logloom.pipelines.stats.splits import splits_rows
-from logloom.recipe import Recipe
+from logloom.recipe import LogTable, Recipe
 from logloom.recipe.logs import split_of
 from logloom.text import counted, some_of
 from logloom.transforms.build.job import LogJob
@@ -35,6 +37,7 @@ from logloom.transforms.rows.plan.row_plan import changed
 
 _OF_ROWS = ("time", "clock", "columns", "rows", "on_error", "outputs", "split")
 _NAMED = 20  # logs listed in a command
+_KINDS = {str: "a text", bool: "a truth", int: "a number", float: "a number"}
 
 
 def kept_records(
@@ -179,3 +182,46 @@ def _differences(job: LogJob, before: Before, has_refused: bool) -> Iterator[str
             yield key
     if before.parent is not None:
         yield from changed(before.parent.dependencies, job.dependencies)
+
+
+def check_index(recipe: Recipe, logs: PlanLogs, before: Before, log_ids: Sequence[str]) -> None:
+    """Check that kept logs have values of the same kinds in the index as the recipe's table of logs.
+
+    Args:
+        log_ids: logs that the table no longer lists, or that wait for a later build.
+
+    Raises:
+        UsageError: a column has values of two kinds; names the rows.
+    """
+    if not isinstance(recipe.logs, LogTable) or not recipe.logs.index:
+        return
+    names = set(recipe.logs.index)
+    listed: dict[str, tuple[Any, str]] | None = None
+    for record in before.records(log_ids):
+        stored = dict(catalogued(record.catalogue).index) if record.part else {}
+        for name in sorted(names.intersection(stored)):
+            if stored[name] is None:
+                continue
+            listed = _first_values(logs.files, names) if listed is None else listed
+            value, uri = listed.get(name, (stored[name], ""))
+            if _KINDS[type(value)] != _KINDS[type(stored[name])]:
+                raise UsageError(
+                    f"{logs.sources[0]}: index: {name} of {uri} is {value!r:.80}, {_KINDS[type(value)]}, but "
+                    f"the kept rows of {record.log_id} were built with {stored[name]!r:.80}, "
+                    f"{_KINDS[type(stored[name])]}: restore that column, list {record.log_id} again, or "
+                    "leave its rows out by `vanished: drop`"
+                )
+
+
+def _first_values(logs: Iterable[LogFiles], names: set[str]) -> dict[str, tuple[Any, str]]:
+    """Return a value of each column, all of whose values are of one kind, and the file of the log in that
+    row.
+    """
+    found: dict[str, tuple[Any, str]] = {}
+    for log in logs:
+        stored = dict(catalogued(log.catalogue).index)
+        new = {name: (value, log.uris[0]) for name, value in stored.items() if value is not None}
+        found = new | found
+        if names <= found.keys():
+            break
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel
@@ -34,8 +34,7 @@ from logloom.pipelines.plan.current_records import (
     task_of,
 )
 from logloom.pipelines.plan.duplicates import duplicate_warnings, marks, settle_duplicates
-from logloom.pipelines.plan.kept_logs import kept_notes, kept_records, waiting_records
-from logloom.pipelines.plan.log_table import check_index
+from logloom.pipelines.plan.kept_logs import check_index, kept_notes, kept_records, waiting_records
 from logloom.pipelines.plan.log_tasks import ListedTasks
 from logloom.pipelines.plan.logs import SAMPLE, PlanLogs, State, list_failures
 from logloom.pipelines.plan.next_version import (
@@ -45,7 +44,7 @@ from logloom.pipelines.plan.next_version import (
     next_version,
 )
 from logloom.pipelines.plan.shortened_logs import set_shortened_aside
-from logloom.recipe import LogTable, Recipe
+from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.recipe.mistakes import Mistake
 from logloom.text import OnMessage, counted, human_seconds, ignore_message, some_of
@@ -60,9 +59,6 @@ from logloom.transforms.rows.plan.resolve import hold_to
 from logloom.transforms.rows.plan.row_plan import RowPlan, changed
 from logloom.transforms.rows.plan.topics import named_topics
 from logloom.uris import shown
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def load_recipe(
@@ -344,19 +340,19 @@ def _against_parent(
     staying = [*kept_gone, *(shortened := [name for name in logs.shortened if name not in left_out])]
     kept = kept_records(job, recipe, staying, logs, before)
     kept += waiting_records(job, recipe, [name for name in waiting if name not in left_out], logs, before)
-    _check_index(recipe, logs, before, [*waiting, *staying])
-    lost = _lost([] if recipe.vanished == "keep" else gone, {*fewer, *left_out}, purged, before)
+    check_index(recipe, logs, before, [*waiting, *staying])
+    lost = {*before.having({*fewer, *left_out, *purged}), *(gone if recipe.vanished != "keep" else ())}
     notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
     notes += [*kept_notes(kept_gone, before), *filter(None, map(logs.shortened.get, shortened))]
     notes += [*logs.purged_notes(purged), *logs.label_notes([*staying, *waiting])]
-    leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], lost
+    leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], sorted(lost)
     marked = marks(logs, before, *leaving, left.log_ids, staying)
-    changes = before.changes([*kept, *unreadable, *marked], lost)
+    changes = before.changes([*kept, *unreadable, *marked], sorted(lost))
     plan = BuildPlan(
         job=job,
         logs=tuple(planned),
         left=left,
-        compared=_told_by_workers(left, compared, before, logs),
+        compared=_compared_by_workers(left, compared, before, logs),
         compared_bytes=logs.bytes_to_compare(compared),
         notes=tuple(notes),
         warnings=tuple(_warnings(logs, planned)),
@@ -388,19 +384,6 @@ def _against_parent(
     return replace(plan, job=replace(job, bundle=bundle, if_changed=may_stay))
 
 
-def _lost(
-    gone: Sequence[str], leaving: Collection[str], purged: Collection[str], before: Before
-) -> list[str]:
-    """Return the logs of the latest version that the next one lacks, in order."""
-    return sorted({*gone, *before.having({*leaving, *purged})})
-
-
-def _check_index(recipe: Recipe, logs: PlanLogs, before: Before, staying: Sequence[str]) -> None:
-    """Check the index of a table of logs against kept records."""
-    if isinstance(recipe.logs, LogTable):
-        check_index(logs.sources[0], recipe.logs.index, logs.files, before.records(staying))
-
-
 def _notes(
     job: LogJob,
     recipe: Recipe,
@@ -416,9 +399,32 @@ def _notes(
     yield from _mended_note([log.task.log_id for log in planned if log.task.replaces is not None])
     yield from _waiting(job.store, recipe, logs, before)
     if planned:
-        from logloom.pipelines.plan.video_notes import video_notes
+        yield from _video_notes(job.plan, logs.opened[planned[0].task.log_id])
 
-        yield from video_notes(job.plan, logs.opened[planned[0].task.log_id])
+
+def _video_notes(plan: RowPlan, log: Outline) -> Iterator[str]:
+    """Return notes on video topics with GOPs longer than a partition, from the beginning of a log."""
+    from logloom.io.video.preview import glimpse
+    from logloom.transforms.rows.spans import plan_spans
+    from logloom.transforms.rows.video_columns import video_topics
+
+    topics = [topic for topic in video_topics(plan) if topic in log.summary.topics]
+    if not topics:
+        return
+    if plan.period is None:
+        inner = plan_spans(log.summary, plan)[1:-1]
+        length = inner[0].stop - inner[0].start if inner else 0
+    else:
+        length = plan.period * plan.rows
+    for topic in topics:
+        seen = glimpse(log, topic)
+        if seen is not None and 0 < length < seen.gop_ns:
+            rows = -(-plan.rows * seen.gop_ns // length)
+            yield (
+                f"{topic}: keyframes are {counted(seen.gop, 'packet')} ({seen.gop_ns / 1e9:.1f} s) apart, "
+                f"and a partition is {length / 1e9:.1f} s long: each decodes up to that much before its own "
+                f"first picture; a partition.rows of {rows} or more wastes less"
+            )
 
 
 def _warnings(logs: PlanLogs, planned: Sequence[PlannedLog]) -> Iterator[BuildWarning]:
@@ -438,15 +444,10 @@ def _logs_gone(logs: PlanLogs, before: Before, others: Sequence[str]) -> tuple[l
     """
     there = before.left_out.union(others, logs.shortened)
     gone = [log_id for log_id in before.missing_from(logs.files.ids) if log_id not in there]
-    fewer = _passes_gone(gone, logs, before)
-    return [log_id for log_id in gone if log_id not in fewer], fewer
-
-
-def _passes_gone(gone: Sequence[str], logs: PlanLogs, before: Before) -> set[str]:
-    """Return missing passes of the latest version whose logs changed and are found."""
     whole = before.later_passes(gone)
     rows = logs.files.rows_of(whole.values()).tolist()
-    return {log_id for log_id, row in zip(whole, rows, strict=True) if row >= 0}
+    fewer = {log_id for log_id, row in zip(whole, rows, strict=True) if row >= 0}
+    return [log_id for log_id in gone if log_id not in fewer], fewer
 
 
 def _to_build(
@@ -503,19 +504,14 @@ class _Held:
             self._fit.add(kind)
 
 
-def _told_by_workers(left: ListedTasks, rows: Ints, before: Before, logs: PlanLogs) -> ListedTasks:
+def _compared_by_workers(left: ListedTasks, rows: Ints, before: Before, logs: PlanLogs) -> ListedTasks:
     """Return the logs that workers compare with their records."""
-    keys, parts = _keys_before(logs, rows, before), replaced_parts(logs, before, rows)
-    return replace(left, rows=rows, before=keys, replaces=parts)
-
-
-def _keys_before(logs: PlanLogs, rows: Ints, before: Before) -> pa.Array:
-    """(M,) keys of the latest version's records; null for a kept log that is found again."""
     import pyarrow.compute as pc
 
     found = before.rows_of(logs.files.ids.take(rows))
     keys, statuses = (before.column(name).take(found).combine_chunks() for name in ("key", "status"))
-    return pc.if_else(pc.equal(statuses, LogStatus.kept), None, keys)
+    keys = pc.if_else(pc.equal(statuses, LogStatus.kept), None, keys)  # a kept log that is found again
+    return replace(left, rows=rows, before=keys, replaces=replaced_parts(logs, before, rows))
 
 
 def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
@@ -525,8 +521,7 @@ def _unreadable(recipe: Recipe, log: LogFiles, message: str) -> LogRecord:
 
 
 def _check_vanished(recipe: Recipe, gone: Sequence[str]) -> None:
-    """
-    Check for missing logs.
+    """Check for missing logs.
 
     Raises:
         InputError: logs are missing, under `vanished: fail`, the default.

@@ -235,7 +235,7 @@ def test_a_column_whose_kind_changes_beside_rows_that_stay_is_named_when_a_build
     assert plan_build(recipe(fewer, passes=["three", "four"]), root)  # it had no number
     build_at(recipe(said, passes=[3, 4]), tmp_path / "root")
     named = (
-        r"a/drives\.parquet: index: passes of \S+drive-00.mcap is 'three', a text, .* of drive-01, .* with 4,"
+        r"a/drives\.parquet: index: passes of \S+drive-00.mcap is 'three', a text, .* of drive-01 .* with 4,"
     )
     with pytest.raises(UsageError, match=named):
         plan_build(recipe(fewer, passes=["three", "four"]), root)
