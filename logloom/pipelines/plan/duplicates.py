@@ -13,7 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -36,8 +36,38 @@ if TYPE_CHECKING:
 
 _SHOWN = 20  # duplicates listed in messages
 _REMEDY = "remove one, or set `duplicates: keep_first`"
-Found = tuple[int, LogFiles, int]  # a log to build: its position, and bytes of its files
 _GONE, _CUT = "whose files are missing", "whose files were truncated"
+
+
+class _LogToBuild(NamedTuple):
+    """A log to build that may equal another one: its position in the plan, and the bytes of its files."""
+
+    row: int
+    log: LogFiles
+    size: int
+
+
+class _SameContent(NamedTuple):
+    """Logs with the same content.
+
+    Attributes:
+        names: log_ids of these, and of logs that records mark them as duplicates of.
+        found: the logs to build.
+        records: of logs that aren't to be built, in the latest version.
+    """
+
+    names: set[str]
+    found: list[_LogToBuild]
+    records: list[LogRecord]
+
+    @classmethod
+    def joined(cls, groups: Sequence[Self]) -> Self:
+        """Join groups whose contents are equal."""
+        return cls(
+            set[str]().union(*(group.names for group in groups)),
+            [one for group in groups for one in group.found],
+            [record for group in groups for record in group.records],
+        )
 
 
 class EqualLog(NamedTuple):
@@ -310,65 +340,63 @@ def _groups(
     chosen = np.sort(rows[is_one[:num_there]])
     ids = dict(zip(rows.tolist(), contents[:num_there].to_pylist(), strict=True)) if len(chosen) else {}
     records = list(before.records(before.ids.take(absent[is_one[num_there:]]).to_pylist()))
-    splits_passes = recipe.time.set_back == "split"
+    splits_passes, by_content = recipe.time.set_back == "split", dict[tuple[str, int], _SameContent]()
 
-    def number(log_id: str) -> int:
-        return pass_named(log_id).number if splits_passes else 1
+    def content(content_id: str, log_id: str) -> _SameContent:
+        number = pass_named(log_id).number if splits_passes else 1
+        return by_content.setdefault((content_id, number), _SameContent(set(), [], []))
 
-    there = list(zip(chosen.tolist(), logs.files.at(chosen), logs.sizes(chosen).tolist(), strict=True))
-    by_content: dict[tuple[str, int], tuple[list[Found], list[LogRecord]]] = {}
-    for one in there:
-        by_content.setdefault((ids[one[0]], number(one[1].log_id)), ([], []))[0].append(one)
+    there = zip(chosen.tolist(), logs.files.at(chosen), logs.sizes(chosen).tolist(), strict=True)
+    for one in map(_LogToBuild._make, there):
+        content(ids[one.row], one.log.log_id).found.append(one)
     for record in records:
-        by_content.setdefault((record.content_id, number(record.log_id)), ([], []))[1].append(record)
-    for (content_id, _), (members, same) in by_content.items():
+        content(record.content_id, record.log_id).records.append(record)
+    for (content_id, _), same in by_content.items():
         if not logs.was_content_purged(content_id):
-            for group, others in _with_records(logs, before, _classes(logs, members), same):
-                num_staying = sum(record.status != LogStatus.dropped for record in others)
-                if len(group) + len(others) > 1 and len(group) + num_staying:
-                    yield [row for row, _, _ in group], others
+            for group in _with_records(logs, before, _classes(logs, same.found), same.records):
+                num_staying = sum(record.status != LogStatus.dropped for record in group.records)
+                if len(group.found) + len(group.records) > 1 and len(group.found) + num_staying:
+                    yield [one.row for one in group.found], group.records
 
 
 def _with_records(
-    logs: PlanLogs, before: Before, classes: Sequence[Sequence[Found]], records: Sequence[LogRecord]
-) -> Iterator[tuple[Sequence[Found], list[LogRecord]]]:
+    logs: PlanLogs, before: Before, classes: Sequence[list[_LogToBuild]], records: Sequence[LogRecord]
+) -> list[_SameContent]:
     """Add records of a content id to the logs with that content id, by equality.
 
     A content id covers the ends of a file, and missing logs only have records. So larger ones are equal if
     records mark one as a duplicate of the other, or if there is only one content on either side.
     """
     if not records:
-        yield from ((group, []) for group in classes)
-        return
-    groups: list[tuple[set[str], list[Found], list[LogRecord]]] = []
+        return [_SameContent(set(), group, []) for group in classes]
+    groups: list[_SameContent] = []
     for group in classes:
-        names = {log.log_id for _, log, _ in group}
+        names = {one.log.log_id for one in group}
         marked = (record.duplicate_of for record in before.records(before.having(sorted(names))))
-        groups.append((names.union(marked) - {""}, list(group), []))
-    groups += [({record.log_id, record.duplicate_of} - {""}, [], [record]) for record in records]
-    sizes = [size for group in classes for _, _, size in group]
+        groups.append(_SameContent(names.union(marked) - {""}, group, []))
+    groups += [_SameContent({record.log_id, record.duplicate_of} - {""}, [], [record]) for record in records]
+    sizes = [one.size for group in classes for one in group]
     sizes += [record.size for record in records if record.status != LogStatus.dropped]
-    is_certain = all(map(logs.is_whole_content, sizes))
-    merged: list[tuple[set[str], list[Found], list[LogRecord]]] = []
-    for names, found, of_them in groups:
-        alike = [one for one in merged if one[0] & names or is_certain]
-        merged = [one for one in merged if not any(one is other for other in alike)]
-        for more_names, more_found, more_records in alike:
-            names, found, of_them = names | more_names, more_found + found, more_records + of_them
-        merged.append((names, found, of_them))
-    if sum(bool(found) for _, found, _ in merged) == sum(bool(of) for _, _, of in merged) == 1:
-        merged = [(set(), [f for _, fs, _ in merged for f in fs], [r for _, _, rs in merged for r in rs])]
-    yield from ((found, of_them) for _, found, of_them in merged)
+    if all(map(logs.is_whole_content, sizes)):
+        return [_SameContent.joined(groups)]
+    merged: list[_SameContent] = []
+    for one in groups:
+        apart = [other for other in merged if one.names.isdisjoint(other.names)]
+        alike = [other for other in merged if not one.names.isdisjoint(other.names)]
+        merged = [*apart, _SameContent.joined([*alike, one])]
+    if sum(bool(one.found) for one in merged) == sum(bool(one.records) for one in merged) == 1:
+        return [_SameContent.joined(merged)]
+    return merged
 
 
-def _classes(logs: PlanLogs, members: Sequence[Found]) -> list[list[Found]]:
+def _classes(logs: PlanLogs, members: Sequence[_LogToBuild]) -> list[list[_LogToBuild]]:
     """Group logs of one content id by the bytes of their files."""
     if len(members) <= 1:
         return [list(members)] * len(members)
-    classes: dict[object, list[Found]] = {}
-    for row, log, size in members:
-        whole = logs.whole_digest(row, log, size)
-        classes.setdefault((size, row if whole is None else whole), []).append((row, log, size))
+    classes: dict[object, list[_LogToBuild]] = {}
+    for one in members:
+        whole = logs.whole_digest(*one)
+        classes.setdefault((one.size, one.row if whole is None else whole), []).append(one)
     return list(classes.values())
 
 

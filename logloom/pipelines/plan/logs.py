@@ -37,6 +37,7 @@ from logloom.pipelines.plan.vanished_labels import label_types_before, settle_va
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import expand_logs, open_options, split_of
+from logloom.schema import ColumnType
 from logloom.text import counted
 from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.rows.accounts import check_clock
@@ -148,9 +149,9 @@ class PlanLogs(Mapping[str, Outline]):
         self._outline = outlines()
         self._known, labelled = before.schema, label_types_before(recipe, before)
         self.labels = RecipeLabels(recipe, base, store.options, self.options.redactions, labelled)
-        self._settle_labels(store, before)
+        self._settle_labels(store, before, labelled)
 
-    def _settle_labels(self, store: Store, before: Before) -> None:
+    def _settle_labels(self, store: Store, before: Before, types: Mapping[str, ColumnType]) -> None:
         """Add digests of labels to the logs; treat vanished labels as the recipe defines."""
         self.labels_gone: dict[str, tuple[str, ...]] = {}
         self.labels_kept: dict[str, tuple[str, ...]] = {}
@@ -158,7 +159,7 @@ class PlanLogs(Mapping[str, Outline]):
         if not self.labels.types:
             return
         self.labels_gone, self.labels_kept, self._vanished_notes = settle_vanished_labels(
-            self._recipe, self.labels, before, store, self.files.ids, self._purged.parts
+            self._recipe, self.labels, before, store, self.files.ids, self._purged.parts, types
         )
         listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
         self.files = self.files.with_catalogue(

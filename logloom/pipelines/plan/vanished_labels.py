@@ -66,6 +66,7 @@ def settle_vanished_labels(
     store: Store,
     log_ids: pa.Array,
     purged_parts: Collection[str],
+    types_before: Mapping[str, ColumnType],
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]], list[str]]:
     """Fail because labels vanished, keep those of the latest version, or drop them, as `vanished` defines.
 
@@ -73,6 +74,7 @@ def settle_vanished_labels(
         labels: of the current tables; kept ones are added.
         log_ids: of the recipe's logs.
         purged_parts: `LogRecord.part` of erased records.
+        types_before: see `label_types_before`.
 
     Returns:
         By column the logs built without their labels, and those that keep them; notes.
@@ -105,7 +107,7 @@ def settle_vanished_labels(
     losing = {name: tuple(one.log_id for one in lost) for name, lost in sorted(found.items())}
     if recipe.vanished == "keep":
         waiting = [_waiting(labels, store, name, lost) for name, lost in sorted(found.items())]
-        _keep(recipe, labels, before, found)
+        _keep(labels, found, types_before)
         pairs = zip(words, waiting, strict=True)
         return {}, losing, [f"{line}; these labels are kept{more}" for line, more in pairs]
     return losing, {}, [f"{line}; built without them" for line in words]
@@ -180,17 +182,17 @@ def _in_words(recipe: Recipe, labels: RecipeLabels, before: Before, name: str, l
     return f"{name}: {logs if lost else ''}{why}"
 
 
-def _keep(recipe: Recipe, labels: RecipeLabels, before: Before, found: Mapping[str, Sequence[_Lost]]) -> None:
+def _keep(
+    labels: RecipeLabels, found: Mapping[str, Sequence[_Lost]], types_before: Mapping[str, ColumnType]
+) -> None:
     """Keep the lost labels of logs.
 
     Raises:
         UsageError: their column takes other values than before, or some time of a log was erased.
     """
-    assert before.parent is not None or not found
-    known = label_types_before(recipe, before)
     for name, lost in found.items():
-        now = replace(labels.types[name], unit="", description="")
-        if name not in known or replace(known[name], unit="", description="") != now:
+        was, now = types_before.get(name), labels.types[name]
+        if was is None or replace(was, unit=now.unit, description=now.description) != now:
             names = some_of((one.log_id for one in lost), _SHOWN)
             raise UsageError(
                 f"{name}: labels vanished ({names}) whose values differ from what this recipe takes, so they "

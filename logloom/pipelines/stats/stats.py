@@ -138,7 +138,7 @@ def statistics_of(
 
     def parts() -> Iterator[Statistics]:
         for one in [] if every_value else counted:
-            yield from _known(store, manifest.version, one.known, schema, chosen, num_workers)
+            yield from _counted_by_builds(store, manifest.version, one.digests, schema, chosen, num_workers)
         yield from by_reading(
             store, manifest, records, chosen, every_value=every_value, num_workers=num_workers
         )
@@ -201,8 +201,8 @@ def row_split_statistics(
 
     def of_split(name: str, by_unit: Sequence[Statistics]) -> VersionStatistics:
         own = {position: counts[name] for position, counts in rows_of.items() if name in counts}
-        known = Counted.at(manifest, sorted(own.keys() & set(whole))).known
-        parts = [*by_unit, *_known(store, manifest.version, known, schema, columns, num_workers)]
+        unread = Counted.at(manifest, sorted(own.keys() & set(whole))).digests
+        parts = [*by_unit, *_counted_by_builds(store, manifest.version, unread, schema, columns, num_workers)]
         num_read, statistics = len(own.keys() & set(read)), Statistics.merged(parts)
         num_rows = sum(own.values())
         return VersionStatistics(manifest.version, (name,), len(own), num_rows, num_read, columns, statistics)
@@ -210,10 +210,10 @@ def row_split_statistics(
     return {} if counted is None else {name: of_split(name, counted[name]) for name in names}
 
 
-def _known(
+def _counted_by_builds(
     store: Store, version: int, logs: Sequence[Names], schema: Schema, chosen: Schema, num_workers: int
 ) -> Iterator[Statistics]:
-    """What builds counted of the logs of a split; kept for the next time, where it is of all columns."""
+    """Return what builds counted of the logs of a split; kept for the next time if of all columns."""
     found = read_merged(store, version, logs)
     if found is not None:
         yield found.part(chosen.columns)
@@ -272,7 +272,7 @@ def _kept(store: Store, manifest: Manifest) -> Statistics | None:
     if not has_merged(store, manifest):
         return None
     found = [
-        read_merged(store, manifest.version, logs.known) or Statistics.merged(merged(store, logs.known))
+        read_merged(store, manifest.version, logs.digests) or Statistics.merged(merged(store, logs.digests))
         for logs in splits
     ]
     return Statistics.merged(found)

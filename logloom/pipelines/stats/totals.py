@@ -48,11 +48,11 @@ class Counted:
     """Logs of a version that have rows, such as those of a split.
 
     Attributes:
-        known: statistics and part of each, in order.
+        digests: of the statistics and the part of each, in order.
         rows: of all.
     """
 
-    known: tuple[Names, ...]
+    digests: tuple[Names, ...]
     rows: int
 
     @classmethod
@@ -72,7 +72,7 @@ class Counted:
         return cls(names, int(rows[own].sum()))
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self.digests)
 
 
 def merged(
@@ -136,8 +136,8 @@ def has_merged(store: Store, manifest: Manifest) -> bool:
     unread = 0
     for split in splits_of(manifest):
         logs = Counted.of(manifest, split)
-        is_small = len(logs.known) < log_statistics.MANY_LOGS
-        is_kept = not is_small and store.exists(_file(manifest.version, logs.known))
+        is_small = len(logs.digests) < log_statistics.MANY_LOGS
+        is_kept = not is_small and store.exists(_file(manifest.version, logs.digests))
         if not is_kept:
             unread += len(logs)
     return unread < log_statistics.MANY_LOGS
@@ -160,15 +160,15 @@ def keep_merged(
         for split in splits_of(manifest):
             own = Counted.of(manifest, split)
             is_small = len(own) < log_statistics.MANY_LOGS
-            if is_small or store.exists(_file(manifest.version, own.known)):
+            if is_small or store.exists(_file(manifest.version, own.digests)):
                 continue
-            base, fresh = _base(store, parent, split, own.known)
+            base, fresh = _base(store, parent, split, own.digests)
             if len(fresh) > MAX_LOGS:
                 continue
             if len(fresh) > _MANY:
                 on_message(f"merging the statistics of {len(fresh):,} logs")
             found = Statistics.merged([*base, *merged(store, fresh, num_workers=num_workers)])
-            write_merged(store, manifest.version, own.known, found)
+            write_merged(store, manifest.version, own.digests, found)
 
 
 def _base(
@@ -176,7 +176,7 @@ def _base(
 ) -> tuple[list[Statistics], Sequence[Names]]:
     """What the parent knows of logs that stay, and the others; nothing where it knows of some that went."""
     if parent is not None:
-        before = Counted.of(parent, split).known
+        before = Counted.of(parent, split).digests
         stay = set(before)
         if stay.issubset(logs) and (base := read_merged(store, parent.version, before)) is not None:
             return [base], [names for names in logs if names not in stay]

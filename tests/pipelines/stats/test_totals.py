@@ -70,7 +70,7 @@ def test_a_build_adds_its_new_logs_to_what_its_parent_knew(nights, read):
     manifest = read_manifest(store)
     each = [read_statistics(store, record) for record in manifest.logs]
     assert sorted(files(nights)) == [1, 2]
-    logs = Counted.of(manifest, "all").known
+    logs = Counted.of(manifest, "all").digests
     assert read_merged(store, 2, logs) == Statistics.merged(each)
     files(nights)[2].unlink()
     totals.keep_merged(store, manifest)
@@ -105,7 +105,7 @@ def test_a_version_without_a_log_of_its_parent_counts_the_others(nights):
     gone, left = read_manifest(store).logs
     build(plan_drop(store, [gone.log_id]))
     manifest = read_manifest(store)
-    assert read_merged(store, 3, Counted.of(manifest, "all").known) == read_statistics(store, left)
+    assert read_merged(store, 3, Counted.of(manifest, "all").digests) == read_statistics(store, left)
 
 
 def test_a_build_of_very_many_logs_leaves_it_to_who_asks_first(nights, monkeypatch):
@@ -146,7 +146,7 @@ def test_versions_of_very_many_logs_are_compared_by_what_is_merged(nights, read,
 
 def test_a_purge_takes_it_along_also_where_it_comes_late(nights):
     store = Store.at(str(nights))
-    logs = Counted.of(read_manifest(store), "all").known
+    logs = Counted.of(read_manifest(store), "all").digests
     whole = column_statistics(str(nights)).statistics
     purge(str(nights), [read_manifest(store).logs[0].log_id], reason="asked to")
     assert files(nights) == {}
