@@ -541,7 +541,7 @@ def test_labels_that_vanish_stop_a_build_before_it_writes_and_come_back_as_they_
     with pytest.raises(InputError, match=LOST[lose][2]) as caught:
         build_at(recipe(place), root)
     assert "set `vanished: keep` to keep these labels, or `vanished: drop`" in str(caught.value)
-    assert f"put the {'rows' if lose is rows_are_lost else 'files'} back" in str(caught.value)
+    assert f"restore the {'rows' if lose is rows_are_lost else 'files'}" in str(caught.value)
     assert digests(root) == before
     shutil.copytree(aside, place / "labels", dirs_exist_ok=True)
     assert plan_build(recipe(place), str(root)).up_to_date
