@@ -148,11 +148,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Skip a test that names what an absent part offered, and fails by the error that says so."""
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
+    """Skip a test that fails because it names what an absent part offered, or opens a file of that part."""
     report: Any = yield
-    if ABSENT and report.failed and (found := _REFUSED.search(f"{report.longreprtext}{report.capstderr}")):
+    if ABSENT and report.failed and (reason := _reason(item, call, report)):
         path, line, _ = item.location
         report.outcome = "skipped"
-        report.longrepr = (path, line or 0, f"Skipped: {found[0]}")
+        report.longrepr = (path, line or 0, f"Skipped: {reason}")
     return report
+
+
+def _reason(item: pytest.Item, call: pytest.CallInfo[Any], report: Any) -> str:
+    error = call.excinfo.value if call.excinfo else None
+    path = str(error.filename) if isinstance(error, FileNotFoundError) else ""
+    if path.startswith(f"{item.config.rootpath}{os.sep}") and bears_name(path):
+        return f"needs {path}"
+    found = _REFUSED.search(f"{report.longreprtext}{report.capstderr}")
+    return found[0] if found else ""

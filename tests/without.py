@@ -69,6 +69,9 @@ def copy_without(names: list[str], copy: pathlib.Path) -> None:
         if not is_left_out and (REPOSITORY / path).is_file():
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPOSITORY / path, copy / path)
+            for made in (REPOSITORY / path).parent.glob(f"__pycache__/{pathlib.Path(path).stem}.*.pyc"):
+                (copy / path).parent.joinpath("__pycache__").mkdir(exist_ok=True)
+                shutil.copy2(made, (copy / path).parent / "__pycache__")
     for made in [*REPOSITORY.glob(".venv*"), REPOSITORY / ".cache"]:
         (copy / made.name).symlink_to(made.resolve())
     if (REPOSITORY / ".mypy_cache").is_dir():

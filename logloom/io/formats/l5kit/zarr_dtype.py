@@ -8,6 +8,7 @@ dtypes of the process resolve as before. `WritableArray` wraps arrays to write i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -16,7 +17,6 @@ from zarr.dtype import DataTypeValidationError, data_type_registry
 
 from logloom.errors import DatasetError
 from logloom.io.formats.l5kit.metadata import dtype_fields, dtype_from_fields
-from logloom.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
