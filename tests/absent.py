@@ -149,7 +149,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
-    """Skip a test that fails because it names what an absent part offered, or opens a file of that part."""
+    """Skip a test that fails because it imports, names or opens what is absent."""
     report: Any = yield
     if ABSENT and report.failed and (reason := _reason(item, call, report)):
         path, line, _ = item.location
@@ -159,9 +159,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 
 def _reason(item: pytest.Item, call: pytest.CallInfo[Any], report: Any) -> str:
+    """Return what a test that failed needs of an absent part, or nothing."""
     error = call.excinfo.value if call.excinfo else None
-    path = str(error.filename) if isinstance(error, FileNotFoundError) else ""
-    if path.startswith(f"{item.config.rootpath}{os.sep}") and bears_name(path):
-        return f"needs {path}"
+    tests = f"{item.config.rootpath}{os.sep}tests{os.sep}"
+    if call.excinfo and isinstance(error, ModuleNotFoundError) and in_absent_part(error.name or ""):
+        *_, importer = (one for one in call.excinfo.traceback if "importlib" not in str(one.path))
+        if str(importer.path).startswith(tests):
+            return f"needs {error.name}"
+    if isinstance(error, FileNotFoundError):
+        path = os.path.relpath(error.filename or "", item.config.rootpath)
+        if not path.startswith(os.pardir) and bears_name(path):
+            return f"needs {path}"
     found = _REFUSED.search(f"{report.longreprtext}{report.capstderr}")
     return found[0] if found else ""

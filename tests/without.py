@@ -72,7 +72,7 @@ def copy_without(names: list[str], copy: pathlib.Path) -> None:
             for made in (REPOSITORY / path).parent.glob(f"__pycache__/{pathlib.Path(path).stem}.*.pyc"):
                 (copy / path).parent.joinpath("__pycache__").mkdir(exist_ok=True)
                 shutil.copy2(made, (copy / path).parent / "__pycache__")
-    for made in [*REPOSITORY.glob(".venv*"), REPOSITORY / ".cache"]:
+    for made in [*REPOSITORY.glob(".venv*"), *REPOSITORY.glob(".cache")]:
         (copy / made.name).symlink_to(made.resolve())
     if (REPOSITORY / ".mypy_cache").is_dir():
         shutil.copytree(REPOSITORY / ".mypy_cache", copy / ".mypy_cache")
