@@ -86,21 +86,26 @@ def take_out(names: list[str], copy: pathlib.Path) -> None:
     text = re.sub(rf'^(?:{parts}) = (?:"logloom\.parts\..*|\[".*)\n', "", text, flags=re.MULTILINE)
     project.write_text(text, encoding="utf-8")
     pages = copy / "mkdocs.yml"
-    entry = re.compile(r"^ +- (\S+\.md)\n|(\S+\.md), |, (\S+\.md)(?=\])", re.MULTILINE)
-    text = pages.read_text(encoding="utf-8")
-    pages.write_text(entry.sub(lambda m: "" if bears_name(m[1] or m[2] or m[3], names) else m[0], text))
-    # Rows about a page, and links to one.
+    entry = re.compile(r"^ +- (\S+\.md)\n|([^\s,\[\]]+\.md)(?:, |(?=\]))", re.MULTILINE)
+    text = entry.sub(lambda m: "" if bears_name(m[1] or m[2], names) else m[0], pages.read_text("utf-8"))
+    pages.write_text(text.replace(", ]", "]"), encoding="utf-8")
+    # Rows about a page, links to one or to a section, and sections.
+    text_of_link = r"((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)"  # an image, too
     link = re.compile(
-        r"^\| \[[^\]]*\]\(([^)\s:#]+)\) \|.*\n|\[([^\]]*)\]\(([^)\s:#]+)(?:#[^)\s]*)?\)", re.MULTILINE
+        rf"^\| \[[^\]]*\]\(([^)\s:#]+)\) \|.*\n|!?\[{text_of_link}\]\(([^)\s:#]*)(?:#([^)\s]*))?\)",
+        re.MULTILINE,
     )
+    section = re.compile(rf"^## (?:{parts})\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
     for page in copy.rglob("*.md"):
         folder = page.parent.relative_to(copy).as_posix()
 
         def kept(found: re.Match[str], folder: str = folder) -> str:
             path = posixpath.normpath(posixpath.join(folder, found[1] or found[3]))
-            return (found[2] or "") if bears_name(path, names) else found[0]
+            if bears_name(path, names) or found[4] in names:
+                return link.sub(kept, found[2] or "")
+            return found[0]
 
-        text = page.read_text(encoding="utf-8")
+        text = section.sub("", page.read_text(encoding="utf-8"))
         page.write_text(link.sub(kept, text), encoding="utf-8")
 
 
