@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import os
 import re
+import subprocess
 import types
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NoReturn
@@ -170,5 +171,10 @@ def _reason(item: pytest.Item, call: pytest.CallInfo[Any], report: Any) -> str:
         path = os.path.relpath(error.filename or "", item.config.rootpath)
         if not path.startswith(os.pardir) and bears_name(path):
             return f"needs {path}"
-    found = _REFUSED.search(f"{report.longreprtext}{report.capstderr}")
+    shown = [report.longreprtext, report.capstderr, report.capstdout]
+    if isinstance(error, subprocess.CalledProcessError):
+        shown += [
+            one.decode() if isinstance(one, bytes) else one or "" for one in (error.stdout, error.stderr)
+        ]
+    found = _REFUSED.search("".join(shown))
     return found[0] if found else ""

@@ -46,7 +46,7 @@ def test_a_missing_package_is_said_in_one_line_that_names_its_extra(package, ext
         names["gs://b/r"] = tmp_path / "root"
     done = logloom_without(package, *(names.get(word, word) for word in command))
     (line,) = done.stderr.splitlines()
-    assert line.endswith(f"pip install 'logloom[{extra}]'")
+    assert line.endswith(f"pip install 'logloom[{extra}]'"), line
     assert line.startswith("logloom: ")
     assert (done.returncode, done.stdout) == (2, "")
 
