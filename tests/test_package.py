@@ -195,6 +195,8 @@ def modules_named_in_header(path):
 
 
 def is_named_right(name, path):
+    if in_absent_part(name):
+        return True
     if name.startswith("logloom."):
         try:
             return pkgutil.resolve_name(name) is not None
