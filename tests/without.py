@@ -28,6 +28,8 @@ from tests.absent import bears_name
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 STAYS = ("direct", "mcap", "messages")  # registered as parts are, but everything stands on them
+# Chosen by the commit; those whose tests were run in a copy. Of the others lint passes, too.
+IN_TURN = ("flink", "l5kit", "parquet", "report", "rosbag1", "zarr")
 TARGETS = {"lint": [], "test": ["interop", "browser"], "docs": ["browser"]}
 # Modules of the copy alone: what an editable installation would find in the repository isn't there.
 SITE = """import sys
@@ -141,7 +143,7 @@ def main() -> None:
     parts = installed_parts()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, check=True)
     turn = int(commit.stdout, 16)
-    part = sorted(parts)[turn % len(parts)] if given.part == "turn" else given.part
+    part = IN_TURN[turn % len(IN_TURN)] if given.part == "turn" else given.part
     if part not in parts:
         sys.exit(f"no part {part!r}; there are {', '.join(sorted(parts))}")
     names = requiring(part, parts)
