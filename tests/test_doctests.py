@@ -132,7 +132,7 @@ def test_examples_in_docstrings_do_what_they_say(name):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The demo as `logloom demo` lays it out, and tables and bags that examples read."""
-    needs("table", "bags")
+    needs("table", "bags", "tar", "l5kit")
     place = tmp_path_factory.mktemp("examples")
     demo = place / "demo"
     make_drives(demo / "logs", seconds=8)

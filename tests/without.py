@@ -29,7 +29,7 @@ from tests.absent import bears_name
 REPOSITORY = pathlib.Path(__file__).parents[1]
 STAYS = ("direct", "mcap", "messages")  # registered as parts are, but everything stands on them
 # Chosen by the commit; those whose tests were run in a copy. Of the others lint passes, too.
-IN_TURN = ("flink", "l5kit", "parquet", "report", "rosbag1", "zarr")
+IN_TURN = ("flink", "parquet", "report", "rosbag1", "zarr")
 TARGETS = {"lint": [], "test": ["interop", "browser"], "docs": ["browser"]}
 # Modules of the copy alone: what an editable installation would find in the repository isn't there.
 SITE = """import sys
