@@ -1,4 +1,4 @@
-"""The rows of one output of a version, unit by unit: what units a log has is read when one of them is needed.
+"""The rows of one output of a version. A log's list of units is read when the first of them is needed.
 
 Here: `LogsSource`, which finds the unit that a row lies in.
 Elsewhere: which logs those are, and what opens a unit (logloom.datasets.version); parts of logs

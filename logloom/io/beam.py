@@ -1,11 +1,11 @@
-"""Blocks from and to datasets of any format, in Beam: `ReadFrom` (`ReadDataset`, `ReadUnits`) and `WriteTo`.
+"""Beam transforms for blocks of any format: `ReadFrom` (`ReadDataset`, `ReadUnits`) and `WriteTo`.
 
 Elsewhere: formats (logloom.io.formats.interface), the transforms named after them (`beam.py` in each format's
 package), builds from recipes, whose units outlive a job (logloom.transforms.beam.build).
 
-No payload is shuffled. Each block becomes a unit of its own at once, in `<path>.stage` or in
-`<path>/tmp/pieces`, and only the units' entries are gathered. Then workers join the units of a partition or,
-where the format is assembled, make the files of one dataset of all of them; so rows are written twice.
+`WriteTo` shuffles no rows: each block is written at once as a temporary unit, in `<path>.stage` or in
+`<path>/tmp/pieces`, and only the units' entries are shuffled. Then workers join the units of each
+partition, or write the files of one dataset from all units (assembled formats). Rows are written twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Output `annotations`: files of OpenMMLab 2.0."""
+"""The part `annotations`: registers the output format of OpenMMLab 2.0's annotation files."""
 
 from logloom.parts import Part
 

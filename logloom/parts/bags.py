@@ -1,4 +1,4 @@
-"""Output `bags`: granular's format."""
+"""The part `bags`: registers the output format of granular's bags (not ROS bags)."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Labels from COCO's annotation files."""
+"""The part `coco`: registers the importer of labels from COCO's annotation files."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Labels from CVAT's XML."""
+"""The part `cvat`: registers the importer of labels from CVAT's XML."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Google Cloud Dataflow."""
+"""The part `dataflow`: registers the engine Google Cloud Dataflow, and the lookup of its detached jobs."""
 
 from logloom.parts import Part
 

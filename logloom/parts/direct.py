@@ -1,4 +1,4 @@
-"""The engine `direct`: this machine."""
+"""The part `direct`: registers the engine that runs builds on this machine."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Apache Flink."""
+"""The part `flink`: registers the engine Apache Flink, and the lookup of its detached jobs."""
 
 from logloom.parts import Part
 

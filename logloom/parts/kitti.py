@@ -1,4 +1,4 @@
-"""Labels from KITTI's label files."""
+"""The part `kitti`: registers the importer of labels from KITTI's label files."""
 
 from logloom.parts import Part
 

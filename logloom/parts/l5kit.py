@@ -1,4 +1,4 @@
-"""Output `l5kit`: zarr groups as L5Kit has them."""
+"""The part `l5kit`: registers the output format of L5Kit's zarr datasets."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Output `lance`: Lance tables."""
+"""The part `lance`: registers the output format of Lance tables."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Output `lerobot`: LeRobot datasets, v3.0."""
+"""The part `lerobot`: registers the output format of LeRobot datasets, v3.0."""
 
 from logloom.parts import Part
 

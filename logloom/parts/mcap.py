@@ -1,4 +1,4 @@
-"""MCAP files."""
+"""The part `mcap`: registers MCAP files as a kind of log."""
 
 from logloom.parts import Part
 

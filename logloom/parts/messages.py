@@ -1,4 +1,4 @@
-"""Decoders of messages, by encoding."""
+"""The part `messages`: registers the decoders of messages, by encoding."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""`logloom.datasets.openmmlab`: OpenMMLab's own interface to output `annotations`."""
+"""The part `openmmlab`: OpenMMLab's interface to the output `annotations`, in logloom.datasets.openmmlab."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Output `parquet`: plain Parquet files."""
+"""The part `parquet`: registers the output format of plain Parquet files."""
 
 from logloom.parts import Part
 

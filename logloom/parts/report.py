@@ -1,4 +1,4 @@
-"""The page about a version, its card and its Croissant metadata."""
+"""The part `report`: registers the verb `report`, and the page that it writes about a version."""
 
 from logloom.parts import Part, Verb
 

@@ -1,4 +1,4 @@
-"""ROS 1 bags."""
+"""The part `rosbag1`: registers ROS 1 bags as a kind of log."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""ROS 2 bags."""
+"""The part `rosbag2`: registers ROS 2 bags as a kind of log."""
 
 from logloom.parts import Part
 

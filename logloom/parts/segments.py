@@ -1,4 +1,4 @@
-"""Labels from Releases of Segments.ai."""
+"""The part `segments`: registers the importer of labels from releases of Segments.ai."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Rows and logs in viewers."""
+"""The part `show`: registers the verb `show`, which shows rows and logs in viewers."""
 
 from logloom.parts import Part, Verb
 

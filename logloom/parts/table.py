@@ -1,4 +1,4 @@
-"""Output `table`: blob tables."""
+"""The part `table`: registers the output format of blob tables."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Parquet, Feather and CSV files as logs."""
+"""The part `tables`: registers folders of Parquet, Feather and CSV files as a kind of log."""
 
 from logloom.parts import Part
 

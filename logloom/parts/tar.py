@@ -1,4 +1,4 @@
-"""Output `tar`: shards in the WebDataset convention."""
+"""The part `tar`: registers the output format of tar shards in the WebDataset convention."""
 
 from logloom.parts import Part
 

@@ -1,4 +1,4 @@
-"""Output `zarr`: a group for each log."""
+"""The part `zarr`: registers the output format of zarr groups, one for each log."""
 
 from logloom.parts import Part
 

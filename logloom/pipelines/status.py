@@ -1,6 +1,6 @@
-"""What is known of builds into a root, of those that run and of others: `status`.
+"""The state of builds into a root, running or ended, for `logloom status`.
 
-Here: reading the notes of commands and the outcomes that commits write; engines are asked of detached jobs.
+Here: `builds`, `still_running`, `wait`: from notes and outcomes in runs/; engines report detached jobs.
 Elsewhere: the notes (logloom.transforms.build.run_note), outcomes (logloom.transforms.build.commit), units
 that were read back (logloom.transforms.build.read_marks), what engines say (logloom.runners.detached_jobs),
 builds that are refused beside others (logloom.pipelines.build.concurrent_builds).

@@ -1,9 +1,9 @@
 """Cells: counts of values in bounded memory, independent of their order.
 
-Floats have an order that is also that of 64-bit whole numbers, their *keys*; a cell is all values whose keys
-share their upper bits. At level 0 a cell is one value, and each level joins two neighbours, until a power of
-two has 16 cells. Levels above join what is small: from the smallest powers of two on, those below some power
-have cells as wide as its own.
+A float's *key* is a 64-bit integer; keys order as floats do. A *cell* is all values whose keys share their
+upper bits: one value at level 0, and two cells of the level below at each next level, until each power of
+two has 16 cells (level 48). Each higher level only widens cells near zero: below a power of two that grows
+with the level, all cells have one width w.
 
     level 0                    1.0  1.0+  1.0++  1.0+++ …              exact
     level 48 = RELATIVE        [1, 17/16)  [17/16, 18/16) …  [2, 34/16)  [34/16, 36/16) …

@@ -1,4 +1,4 @@
-"""Readers elsewhere: in many threads, in a forked process, and in a new one that has no Beam."""
+"""Call functions in several threads, in a forked process, or in a new process that can't import Beam."""
 
 from __future__ import annotations
 

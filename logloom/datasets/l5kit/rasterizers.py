@@ -1,9 +1,9 @@
-"""Images of a sample's surroundings, seen from above.
+"""Bird's-eye images of a sample's surroundings, as input for training.
 
-Here: `Rasterizer` (what one offers), boxes of agents, and the stub.
+Here: `Rasterizer`, the interface; `BoxRasterizer`, boxes of agents; `StubRasterizer`, black images.
 Elsewhere: maps (map_rasterizers), where things lie in the raster (geometry), choosing by name
 (rasterizer_factory).
-OpenCV is imported when boxes are drawn first; it comes with the extra `l5kit`.
+OpenCV, from the extra `l5kit`, is imported when a rasterizer that draws is constructed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finding rows: the intervals of logs in which a filter holds, to look at, and to keep beside a version.
+"""Find the intervals of logs in which a filter holds; if asked, save them by name with the version.
 
 Here: `find`.
 Elsewhere: the language (logloom.query.where), what a filter says of a log's rows (logloom.query.bounds), the

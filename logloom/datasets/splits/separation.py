@@ -1,4 +1,4 @@
-"""The splits of a dataset, counted, and how near they come to each other.
+"""Count logs and rows of each split, and find the least distance (metres or seconds) between any two.
 
 Elsewhere: making splits, and the distance between two (logloom.datasets.splits.split); whether splits lie
 as far apart as a version's rule says (logloom.pipelines.stats.split_distances).

@@ -1,6 +1,6 @@
-"""Rows of a view: pure functions that make arrays of row positions.
+"""Choose rows of an open dataset: pure functions on arrays of row positions.
 
-Here: shuffling, sharding, taking, what windows are asked for, and the digest of a choice of rows.
+Here: shuffling, sharding, taking, the rows of windows (`WindowSpec`), and a digest of the chosen rows.
 Elsewhere: windows as arithmetic on positions (logloom.windows), the dataset that holds such an array
 (logloom.datasets.dataset), reading rows (its source).
 Positions are int64 numbers of rows in stored order, (n,) each, or a range, which takes no memory.

@@ -1,4 +1,4 @@
-"""The state of an examination, in memory that doesn't grow with the log.
+"""What `logloom doctor` has observed of a log so far, in memory that doesn't grow with the log.
 
 Here: `Examination`, and its state of each topic.
 Elsewhere: reading a log (doctor), results (findings).

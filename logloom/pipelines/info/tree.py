@@ -1,4 +1,4 @@
-"""The frames of logs as a tree: the answer of `logloom info --tree`.
+"""The coordinate frames of logs as trees: the answer of `logloom info --tree`.
 
 Here: values that print as lines or JSON. Reads only the transforms and calibrations of a log.
 Elsewhere: reading them (logloom.transforms.rows.frames), other answers of `info` (info).

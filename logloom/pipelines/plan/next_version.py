@@ -1,6 +1,6 @@
 """The next version of a root: what plans of builds and of conversions share.
 
-Here: its number, log records of the latest one, and changes of these.
+Here: its number and parent; the parent's logs (`Before`), and which of their records change or go.
 Elsewhere: the plans (logloom.pipelines.plan.plan, logloom.pipelines.convert.plan), merging
 (logloom.io.catalog.page_merge).
 """

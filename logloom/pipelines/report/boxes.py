@@ -1,4 +1,4 @@
-"""Boxes that a page draws on images: in the image by their pixels, in space by what calibration says.
+"""Boxes drawn on images of the report: boxes in pixels, and boxes in space, projected by calibrations.
 
 Here: which columns hold boxes, calibrations and poses, by their types and the recipe; what of a row's boxes
 is drawn on an image. docs/report.md says when that is.

@@ -1,6 +1,6 @@
-"""How jobs on Dataflow are that go on without a command.
+"""The state of a detached Dataflow job: one that runs on after the command that submitted it has ended.
 
-Here: `look_at`, and `place_of`, which makes the places that it takes.
+Here: `look_at`, which asks Dataflow about the job at a place (the URL of a console page); `place_of`.
 """
 
 from __future__ import annotations

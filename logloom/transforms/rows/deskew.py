@@ -1,11 +1,11 @@
-"""Columns of deskewed points: computing a row.
+"""Columns of deskewed points: move the points of a row's cloud to where they were at one time.
 
 Here: `Deskewing`, for a column in a span, and its plan (`deskew_plan`).
 Elsewhere: the arithmetic (logloom.resample.deskew), times of points (point_times), choosing clouds
 (topic_columns), poses of a span (pose_lookups).
 
-A row depends only on its tick, its cloud and the transforms within `cache` and `around` of its message time,
-so any partition gives the same rows.
+A row depends only on its tick, its cloud, and transforms within `cache` of the times that are looked up,
+which for points are at most `around` from the message time; so any partition gives the same rows.
 """
 
 from __future__ import annotations

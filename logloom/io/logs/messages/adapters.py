@@ -2,7 +2,7 @@
 
 Here: the fields that each adapter reads, the type of its column, and the pure functions from those
 fields to values. ROS and Foxglove messages are distinguished by their fields, not by their names.
-Elsewhere: reading fields (layouts and other decoders), pixels (images), point clouds (point_clouds).
+Elsewhere: reading fields (each decoder), pixels (images), point clouds (point_clouds).
 A decoder calls `take` with a function that reads fields, or `convert` with the fields of `paths`.
 """
 
