@@ -17,6 +17,7 @@ from tests.conftest import REPOSITORY
 # How a summary begins that names the result itself; others need a section Returns or Yields.
 NAMES_THE_RESULT = re.compile(
     r"(The|A|An|All|Each|One|Rows|Names|Options|What|Where|Which|Whether|Why|How|First|Digest|As|Number"
+    r"|Adapt|Build|Choose|Compute|Copy|Create|Explain|Infer|Load|Make|Open|Parse|Suggest|Take"
     r"|Return|Yield|Read|List|Count|Find|Select|Decode|Convert|Concatenate|Describe|Plan|Index|View"
     r") |\(\w[^)]*,"
 )

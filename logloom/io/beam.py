@@ -240,7 +240,7 @@ class _WrittenDataset:
 
     @property
     def last(self) -> tuple[str, ...]:
-        """Files, of which the presence of one says that something whole is there; () where nobody knows."""
+        """Files of which any one shows that a dataset is whole; () where unknown."""
         return self.form.last or tuple(filter(None, [self.file]))
 
     @property

@@ -102,9 +102,7 @@ def test_a_version_of_unknown_time_stays_where_days_are_asked_for(store, monkeyp
     nights(store, monkeypatch, {1: 1, 2: None, 3: 25, 4: 3, 5: 4})
     done = collect_garbage(str(store.local), keep=Keep(daily=1))
     assert (done.kept, done.removed) == ((2, 3, 5), (1, 4))
-    assert any(
-        note.startswith("no commit time is recorded for some versions (2)") for note in done.notes
-    )
+    assert any(note.startswith("no commit time is recorded for some versions (2)") for note in done.notes)
     assert any(note.startswith("version 3: was committed") for note in done.notes)
     assert collect_garbage(str(store.local), keep=LAST).kept == (5,)
 

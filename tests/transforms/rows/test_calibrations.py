@@ -145,7 +145,7 @@ def test_a_change_is_told_by_the_manifest_doctor_and_info(changing):
     assert f"note: the calibration on /cam/front/camera_info {changes}" in list(tree.lines())
     assert tree.to_json()["calibrations"] == {"/cam/front/camera_info": [START + 1200 * MS]}
     (shown,) = describe([path], {})
-    assert "\n/cam/front/camera_info: its last calibration isn't its first" in shown.headline
+    assert "\n/cam/front/camera_info: its last calibration differs from the first" in shown.headline
     topics = {topic["topic"]: topic for topic in shown.to_json()["topics"]}
     assert [name for name, topic in topics.items() if "recalibrated" in topic] == ["/cam/front/camera_info"]
     assert list(calibration_changes(changing, "/cam/front/camera_info")) == [START + 1200 * MS]

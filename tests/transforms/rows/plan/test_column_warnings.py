@@ -156,7 +156,7 @@ def test_plan_and_build_warn_of_the_one_log_in_which_values_jump(tmp_path):
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(tmp_path))
     said = f"b: column car.heading: `resample: linear` {MIXES} (2 pi) 5 times; write `resample: angle`"
     planned = logloom("plan", "recipe.yaml", "--to", "root", "--json", cwd=tmp_path)
-    assert json.loads(planned.stdout)["warnings"] == [f"{said} (of the messages looked at)"]
+    assert json.loads(planned.stdout)["warnings"] == [f"{said} (of the sampled messages)"]
     assert f"warning: {said}" in planned.stderr
     run = logloom("build", "recipe.yaml", "--to", "root", "--json", "--quiet", cwd=tmp_path)
     assert json.loads(run.stdout)["warnings"] == [said]
