@@ -78,7 +78,7 @@ def _shortened(store: Store, logs: PlanLogs, before: Before, version: str) -> It
             now = human_bytes(_size_of(logs, log) or 0)
             cut = f"{where} since {version} was built: {now} of {human_bytes(size)}, {why}"
             is_whole = all(record.status != LogStatus.salvaged for record in records)
-            yield log_id, f"{log_id}: {cut}; {version} has it {'whole' if is_whole else 'as it was'}"
+            yield log_id, f"{log_id}: {cut}; {version} has it {'complete' if is_whole else 'as it was'}"
 
 
 def _smaller(logs: PlanLogs, before: Before) -> Ints:

@@ -74,7 +74,7 @@ def test_a_log_that_was_cut_is_refused_or_keeps_its_rows_whatever_on_error_says(
         planned(folder, f"on_error: {on_error}")
     text = str(refused.value)
     assert f" of {human_bytes(first.logs.find('d1').size)}, " in text
-    assert f"version {first.version} has it whole" in text
+    assert f"version {first.version} has it complete" in text
     assert "exclude" not in text  # another remedy than that of `shortened`
     assert "`shortened: keep` to keep the rows" in text
     assert "`shortened: build` to build the" in text
@@ -195,7 +195,7 @@ def test_logs_that_workers_would_open_first_are_looked_at_too(folder):
     (folder / "root/index/listing").unlink(missing_ok=True)
     for name in ("d0", "d1"):
         fewer(folder / f"logs/{name}.mcap")
-    with pytest.raises(LogReadError, match=r"d0: .*; version 1 has it whole\nd1: .*whole\nCopy"):
+    with pytest.raises(LogReadError, match=r"d0: .*; version 1 has it complete\nd1: .*complete\nCopy"):
         planned(folder, sample=1, compare=False)
     plan = planned(folder, "shortened: keep", sample=1, compare=False)
     assert plan.shortened == ("d0", "d1")
