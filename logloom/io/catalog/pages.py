@@ -1,4 +1,4 @@
-"""Shards: the records of a version's logs, in Parquet files that versions share.
+"""Pages of a manifest: records of logs, in Parquet files that versions share (in code also *shards*).
 
     versions/shards/<digest>.parquet       a row for each of some thousands of logs, sorted by log_id
 

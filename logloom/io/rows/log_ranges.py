@@ -1,4 +1,4 @@
-"""Which logs, partitions and splits rows belong to, without reading rows; parts of logs for conversion.
+"""Which log, partition and split rows belong to, without reading them; ranges of logs to convert.
 
 Here: `Stretches`, runs of rows of one log; `SplitLabels`, for logs whose rows are in several splits; and for
 conversions `LogRange` and `SourceLog`.

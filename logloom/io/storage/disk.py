@@ -1,4 +1,4 @@
-"""Files being written on this machine's disks: temporary names, locks, and atomic appearance.
+"""Write local files safely: names of unfinished files, locks, atomic publishing, syncing.
 
 Here: `own_name`, `is_left_behind`, `is_running`, `start_of`, `locked`, `unfinished`, `appear`,
 `replace_file`, `in_its_folder`, `make_folder`, `paths_below`, `start_writing`, `sync` and `sync_all`.

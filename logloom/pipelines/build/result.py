@@ -1,7 +1,8 @@
-"""The result of a build, and the steps of a build that need no Beam.
+"""The result of a build (`Built`), and steps around a build that need neither an engine nor Beam.
 
-Here: `Built` and `newest`, and what any build does before it starts and after it has committed.
-Elsewhere: running one (logloom.pipelines.build.build).
+Here: the result if there is nothing to build (`newest`); checks and a repair before any build
+(`check_purged`, `mend_digest`); the view after the commit (`with_view`).
+Elsewhere: running a build (logloom.pipelines.build.build).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Retention: which versions of a root stay, and the manifests that garbage collection must be able to read.
+"""Retention: which versions `logloom gc` keeps, and checks that their manifests can be read.
 
 Elsewhere: what versions need (logloom.io.catalog.inventory), removing everything else
 (logloom.pipelines.gc.gc), references into a root (`ReferredFormat` in logloom.io.formats.references).

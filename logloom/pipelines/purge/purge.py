@@ -4,7 +4,7 @@ Tombstones are written first, so that missing data is not taken for damage, and 
 the purge removes the logs' units with their portions, assembled outputs that contain rows of them, views,
 indexes and listings of logs, and what builds left in runs/. Parts of logs are removed last, since they list
 the units, so that an interrupted purge can be run again. Roots that point into this one lose their copies,
-too. Finally all files are searched. Manifests and shards keep their bytes: a version still records that it
+too. Finally all files are searched. Manifests and pages keep their bytes: a version still records that it
 had the log, by its log_id and URIs.
 
 If only a time range of a log is erased, all its units are removed in the same way: rows before and after the

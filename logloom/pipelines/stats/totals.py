@@ -1,9 +1,8 @@
-"""Statistics of all logs of a split together, stored in a root so that those of its logs are merged only
-once.
+"""Merged statistics of all logs of a split, cached in a root.
 
     index/statistics-<version>-<digest>.parquet   of the logs whose files of statistics give this digest
 
-Here: `Counted`, which logs those are; reading and writing such files; what a build leaves (`keep_merged`).
+Here: `Counted`, logs of a version that have rows; reading and writing such files; `keep_merged`, for builds.
 Elsewhere: statistics of a version (logloom.pipelines.stats.stats), of a log
 (logloom.io.catalog.log_statistics).
 

@@ -1,4 +1,7 @@
-"""A standing Flink cluster, through its REST interface: how large it is, and its jobs."""
+"""A standing Flink cluster, through its REST interface: how large it is, and its jobs.
+
+Here: `FlinkCluster`; `look_at`, the state of a detached job (it outlives the command that submitted it).
+"""
 
 from __future__ import annotations
 

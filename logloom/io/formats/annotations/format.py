@@ -1,7 +1,7 @@
-"""Annotation files as a dataset format of the pipelines.
+"""The output `annotations`: annotation files of OpenMMLab 2.0, assembled from the units of a split.
 
-A unit holds the files that its data infos refer to; a version's view shows them unchanged. The data infos are
-staged, then assembled into one annotation file per split.
+A unit holds the files that its data infos (OpenMMLab's records of samples) name, and the infos, staged.
+A version's view shows the named files unchanged, and one assembled annotation file for each split.
 """
 
 from __future__ import annotations

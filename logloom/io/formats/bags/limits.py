@@ -1,9 +1,9 @@
-"""Tables of the limits between a bag's records, in all three generations of the format.
+"""Tables of limits in bag files of the library granular (not ROS bags): where each record ends.
 
-Here: `LimitsTable`, finding it, and ranges of things that have limits.
-Elsewhere: the records (logloom.io.formats.bags.bag).
+Here: `LimitsTable`; finding it (`find_ends`, `ends_of_idx`, `idx_beside`); checked ranges of records.
+Elsewhere: the records themselves (logloom.io.formats.bags.bag).
 
-All limits are little-endian u64:
+The file format has three generations; all limits are little-endian u64:
 1. records, then N + 1 limits, the first 0, the last where the records end, which is where the limits begin;
 2. the same without the 0: N ends; a bag without records is an empty file;
 3. records alone, and N ends in an `.idx` file next to it, which may list fewer records after a crash.

@@ -4,8 +4,8 @@ Here: `LanceReader`.
 Elsewhere: blocks of such files (logloom.io.arrow.reader), tables of other tools, whose types are inferred
 (foreign_tables).
 
-A file on a local disk is read in place, row by row. pylance opens no file of fsspec's: a remote file is
-copied whole into a temporary file first; the most recent copies are kept.
+Rows of a local file are read in place. pylance can't read through fsspec, so a file that lies elsewhere is
+copied whole to a temporary file; the most recently used copies are kept.
 """
 
 from __future__ import annotations

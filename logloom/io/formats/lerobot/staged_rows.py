@@ -1,4 +1,4 @@
-"""Ranges of rows in the files of a staged unit of a LeRobot dataset.
+"""Read ranges of rows from a staged unit: one partition's rows before a LeRobot dataset is assembled.
 
 Elsewhere: writing these files, and their content (stage).
 """

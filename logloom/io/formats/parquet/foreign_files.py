@@ -1,8 +1,7 @@
-"""Parquet files of any origin as rows: one row per row of a file, a folder's files in name order.
+"""Parquet files of any origin as rows, one for each of their rows; a folder's files in order of name.
 
 Here: `ParquetFiles`, and `open_parquet`, which opens every Parquet file of a dataset.
-Elsewhere: the columns that Arrow's types become (logloom.io.arrow.columns), files that record the types of
-their columns (reader).
+Elsewhere: Arrow's types as column types (logloom.io.arrow.columns), files that declare ours (reader).
 """
 
 from __future__ import annotations

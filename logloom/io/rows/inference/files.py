@@ -1,7 +1,8 @@
-"""Datasets without declared types, read by pieces, and a survey of the values in a piece.
+"""Foreign datasets whose files don't declare column types: their pieces, and a survey of their values.
 
-Here: `RawRows`, the interface to a format of such datasets; `survey_all`, which reads their pieces once.
-Elsewhere: types from values (types), the result for a dataset (first_pass), the rows (source).
+A *piece* is what one worker reads alone: a tar shard, a row group, a range of a bag.
+Here: `RawRows`, what a format offers for such datasets; `survey_all`, one pass over all pieces.
+Elsewhere: types of values (types), what is inferred from surveys (first_pass), the rows (source).
 """
 
 from __future__ import annotations

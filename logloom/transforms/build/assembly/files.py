@@ -1,8 +1,8 @@
 """The steps that write assembled outputs: one dataset per split, made of the units of all its logs.
 
 The staged files are checked first, each by its digest; then the chunks are written, each by one worker; then
-the dataset is read back, and only then its entry is written, the completion mark. The entry also names
-portions that the parent version has; these are neither written nor read. Finished portions are not written.
+the dataset is read back, and only then its entry is written, the completion mark. Portions of the parent
+version are only named in the entry, neither written nor read; finished ones aren't written again.
 Here: the work of each step. Elsewhere: the plan that all of them follow (plan), the layout of a format's
 dataset (`AssembledFormat`), Beam (logloom.transforms.beam.build), the commit
 (logloom.transforms.build.commit).

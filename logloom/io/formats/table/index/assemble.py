@@ -1,6 +1,6 @@
-"""Assembly of a table's index from its parts.
+"""Assemble the index of a table from its parts, each written by one worker.
 
-Here: the rows of one log from the parts that have some, and the description of the table.
+Here: the index file of one log, from all parts with rows of it; the description of the whole table.
 Elsewhere: writing parts (logloom.io.formats.table.write.part_writer), committing tables
 (logloom.io.formats.table.write.write), tables that pipelines build (logloom.io.formats.table.format).
 """

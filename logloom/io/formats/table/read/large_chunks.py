@@ -1,7 +1,7 @@
-"""Large chunks, read value by value, so that no value is copied twice.
+"""Read large uncompressed chunks value by value, so that no value is copied twice.
 
-Here: `LargeChunks`, for local files only, where a request costs little compared with copying a picture.
-Chunks of any size that are one text or bytes value are cut out of what was read.
+Here: `LargeChunks`, for local files only, where another read costs less than another copy. Chunks of a
+single text or bytes value may be small, too: small neighbours are read together, then cut apart.
 Elsewhere: chunks that are read whole (logloom.io.formats.table.chunks), the choice between both
 (logloom.io.formats.table.read.plan_reader).
 """
