@@ -552,7 +552,7 @@ def test_a_dataset_that_holds_other_rows_than_the_manifest_says_is_refused(root,
     (tmp_path / "versions").mkdir()
     (tmp_path / "versions/shards").symlink_to(root / "versions/shards")
     (tmp_path / "versions/00000001.json").write_text(json.dumps(manifest))
-    with pytest.raises(DatasetError, match=r"\d+ rows, the manifest says \d+; `logloom verify`"):
+    with pytest.raises(DatasetError, match=r"\d+ rows, the manifest says \d+; see `logloom verify`"):
         logloom.datasets.open(tmp_path, output=output)[0]
 
 

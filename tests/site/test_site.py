@@ -88,9 +88,7 @@ def test_every_public_name_is_explained(module):
 def test_names_that_programs_in_the_pages_import_are_explained():
     pages = [*(REPOSITORY / "docs").rglob("*.md"), REPOSITORY / "README.md"]
     imported = {name: page.name for page in pages for name in names_imported_by(page)}
-    assert {"logloom.blocks.Block", "logloom.datasets", "logloom.pipelines.convert.convert.convert"} <= set(
-        imported
-    )
+    assert "logloom.blocks.Block" in imported
     known = explained()
     missing = {name: page for name, page in imported.items() if name not in known}
     assert not missing, f"the reference explains nothing of {missing}"
