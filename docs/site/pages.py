@@ -76,7 +76,7 @@ NAMES = {
             "logloom.blocks": ["Block", "Ragged", "concatenate", "take", "empty"],
             "logloom.schema": ["ColumnType", "Schema", "BYTES", "STRING", "TIMESTAMP", "NO_AGE"],
             "logloom.io.storage.store": ["Store"],
-            "logloom.io.storage.remote.object_stores": ["MISSING"],
+            "logloom.io.storage.faults": ["MISSING"],
         },
     ),
     "rows": (
@@ -95,6 +95,7 @@ NAMES = {
         "For a format of your own",
         "[Extending logloom](../extend.md) has two whole examples.",
         {
+            "logloom.parts": ["Part"],
             "logloom.io.formats.interface": [
                 *("Format", "UnitContext", "Writer", "AssembledFormat", "AssemblyPlan", "PlannedPortion"),
                 *("StagedUnit", "FolderKind"),

@@ -236,6 +236,6 @@ def test_a_blob_path_that_leaves_the_table_is_refused(tmp_path):
         assert len(set(texts.to_pylist())) == 1
         changed = rows.set_column(rows.column_names.index(name), name, [[path] * len(rows)])
         pq.write_table(changed, file)
-        with pytest.raises(DatasetError, match="which (leaves|is in no)"):
+        with pytest.raises(DatasetError, match=r"which (leaves|is in no)"):
             tt.read_index(f"{tmp_path}/t")
         assert tt.verify(f"{tmp_path}/t")
