@@ -187,7 +187,7 @@ def test_a_damaged_or_lost_shard_of_the_manifest_is_named_and_no_repair_makes_it
     assert "logloom repair" not in command("verify", root).stderr
     report = repair(str(root), num_workers=1)
     assert not report.is_sound
-    assert "take the file from a backup" in report.unrepaired[0].message
+    assert "restore it from a backup" in report.unrepaired[0].message
     path.write_bytes(healthy)
     assert findings(root) == []
 
