@@ -123,9 +123,9 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
         num_workers=options.workers or len(os.sched_getaffinity(0)),
         on_error=what.on_error.value,
     )
-    is_whole = what.on_error == SourceDamage.fail  # copied files are interchangeable
-    as_it_is = is_whole and not (chosen or what.columns or what.limit) and what.output in (None, what.format)
-    if folder is not None and as_it_is and can_copy(source, what.format):
+    choices: dict[str, Any] = {"options": chosen, "columns": what.columns, "limit": what.limit}
+    choices |= {"read": what.output, "on_error": what.on_error.value}
+    if folder is not None and can_copy(source, what.format, **choices):
         if engine.dry_run:
             raise UsageError(
                 "--dry-run: this command copies a version's own format itself; no job is submitted"

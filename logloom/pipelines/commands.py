@@ -245,9 +245,9 @@ def convert(
 
     if not plain:
         return run(os.fspath(destination), view)
-    is_whole = on_error == "fail" and not (options or columns or limit) and output in (None, format)
+    chosen: dict[str, Any] = {"options": options, "columns": columns, "limit": limit, "on_error": on_error}
     folder = PlainFolder.at(os.fspath(destination), storage_options)
-    return _as_folder(folder, rows, format, run, copies=is_whole and can_copy(rows, format))
+    return _as_folder(folder, rows, format, run, copies=can_copy(rows, format, read=output, **chosen))
 
 
 def _as_folder(

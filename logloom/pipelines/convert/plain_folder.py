@@ -105,9 +105,24 @@ def _names(files: Sequence[ViewedFile], output: str) -> list[str]:
     return [file.name.removeprefix(f"{folder}/") for file in files]
 
 
-def can_copy(source: RowSource, output: str) -> bool:
-    """Whether a version holds a format already, so that its files need only be copied."""
-    if not isinstance(source, VersionSource):
+def can_copy(
+    source: RowSource,
+    output: str,
+    *,
+    read: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+    on_error: str = "fail",
+) -> bool:
+    """Whether a version holds a format already, and all of it is converted: its files need only be copied.
+
+    Args:
+        output: the format to write.
+        read, options, columns, limit, on_error: see `logloom.convert`; `read` is its `output`.
+    """
+    is_whole = on_error == "fail" and not (options or columns or limit) and read in (None, output)
+    if not (is_whole and isinstance(source, VersionSource)):
         return False
     return output in read_manifest(source.reading.store, source.version).outputs
 
