@@ -29,7 +29,7 @@ CALLS ?= all
 SCHEDULES ?= 5000
 PART ?=
 STAGES ?= lint test docs
-SAMPLE ?= 1
+TESTS ?= all
 FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
@@ -89,8 +89,8 @@ exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the 
 fuzz: .venv/.installed ## damage files of every kind and read them (MINUTES=60)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
-without: .venv/.installed ## lint, test and document a copy without a part: PART=lance (STAGES="lint test docs")
-	$(BIN)/python -m tests.without $(PART) --stages "$(STAGES)" --sample $(SAMPLE) --pytest-args "$(PYTEST_ARGS)"
+without: .venv/.installed ## lint, test and document a copy without parts: PART=lance (STAGES="lint test docs" TESTS=naming)
+	$(BIN)/python -m tests.without $(PART) --stages "$(STAGES)" --tests $(TESTS) --pytest-args "$(PYTEST_ARGS)"
 
 lint: .venv/.installed ## check style, format and types
 	$(BIN)/ruff check .

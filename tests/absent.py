@@ -139,6 +139,19 @@ if ABSENT:
 # --- hooks ----------------------------------------------------------------------------------------------
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out files that name no absent part, nor what it offers, where only those that do are to run."""
+    if os.environ.get("LOGLOOM_WITHOUT_TESTS") != "naming":
+        return
+    naming = re.compile(rf"\b(?:{'|'.join(filter(None, [*ABSENT, _OFFERS]))})\b")
+    chosen = {
+        path: path.parent.name == "tests" or bool(naming.search(path.read_text("utf-8")))
+        for path in {item.path for item in items}
+    }
+    config.hook.pytest_deselected(items=[item for item in items if not chosen[item.path]])
+    items[:] = [item for item in items if chosen[item.path]]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     _running.append(item)

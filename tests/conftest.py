@@ -9,7 +9,11 @@ import sys
 import pytest
 
 import tests.disks  # noqa: F401  # before anybody waits for one
-from tests.absent import pytest_runtest_makereport, pytest_runtest_protocol  # noqa: F401  # hooks
+from tests.absent import (  # noqa: F401  # hooks
+    pytest_collection_modifyitems,
+    pytest_runtest_makereport,
+    pytest_runtest_protocol,
+)
 
 if importlib.util.find_spec("hypothesis"):  # which the environment with torch does without
     from hypothesis import HealthCheck, settings

@@ -1,9 +1,9 @@
-"""The project without one of its parts: `make without PART=lance`.
+"""The project without some of its parts: `make without PART="lance l5kit"`.
 
-    python -m tests.without lance --stages "lint test docs" --pytest-args "tests/io"
+    python -m tests.without lance l5kit --stages "lint test docs" --pytest-args "tests/io"
 
-Copies the tracked files that don't bear the name of the part, or of one that requires it, to a folder for
-temporary files; takes the part out of pyproject.toml, the site's navigation and links of pages; then runs
+Copies the tracked files that don't bear the name of a part, or of one that requires it, to a folder for
+temporary files; takes the parts out of pyproject.toml, the site's navigation and links of pages; then runs
 targets of make there with this environment. The copy stays, to look at what failed.
 
 Elsewhere: which tests are skipped there (absent).
@@ -23,13 +23,12 @@ import sys
 import tempfile
 import tomllib
 import typing
+from collections.abc import Collection, Mapping
 
 from tests.absent import bears_name
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 STAYS = ("direct", "mcap", "messages")  # registered as parts are, but everything stands on them
-# Chosen by the commit; those whose tests were run in a copy. Of the others lint passes, too.
-IN_TURN = ("flink", "parquet", "report", "rosbag1", "zarr")
 TARGETS = {"lint": [], "test": ["interop", "browser"], "docs": ["browser"]}
 # Modules of the copy alone: what an editable installation would find in the repository isn't there.
 SITE = """import sys
@@ -47,9 +46,9 @@ def installed_parts() -> dict[str, typing.Any]:
     }
 
 
-def requiring(part: str, parts: dict[str, typing.Any]) -> list[str]:
-    """A part and all that can't be there without it."""
-    found = [part]
+def requiring(chosen: list[str], parts: dict[str, typing.Any]) -> list[str]:
+    """Some parts and all that can't be there without them."""
+    found = [*chosen]
     for name in found:
         found += [other for other, one in parts.items() if name in one.requires and other not in found]
     return found
@@ -57,7 +56,7 @@ def requiring(part: str, parts: dict[str, typing.Any]) -> list[str]:
 
 def offers(part: typing.Any) -> list[str]:
     """All that a part is asked for by name."""
-    return sorted({name for field in part if not isinstance(field, str) for name in field})
+    return sorted({name for field in part if isinstance(field, Mapping) for name in field})
 
 
 def copy_without(names: list[str], copy: pathlib.Path) -> None:
@@ -111,7 +110,7 @@ def take_out(names: list[str], copy: pathlib.Path) -> None:
         page.write_text(link.sub(kept, text), encoding="utf-8")
 
 
-def make(target: str, copy: pathlib.Path, absent: str, pytest_args: str) -> int:
+def make(target: str, copy: pathlib.Path, absent: str, tests: str, pytest_args: str) -> int:
     """Runs a target of make in the copy; what targets set up is there already."""
     site = copy.parent / "site"
     site.mkdir(exist_ok=True)
@@ -122,33 +121,40 @@ def make(target: str, copy: pathlib.Path, absent: str, pytest_args: str) -> int:
         "LOGLOOM_TEST_DATA": str(REPOSITORY.parent / "shared" / "data"),
         **{name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
         "LOGLOOM_WITHOUT": absent,
+        "LOGLOOM_WITHOUT_TESTS": tests,
         "PYTHONPATH": f"{copy}{os.pathsep}{site}",
     }
     command = ["make", *done, target, f"PYTEST_ARGS={pytest_args}"]
     return subprocess.run(command, cwd=copy, env=environment, check=False).returncode
 
 
+def chosen_parts(given: list[str], parts: Collection[str]) -> list[str]:
+    """The parts to leave out; of `turn`, one that depends on the commit."""
+    if given == ["turn"]:
+        commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=REPOSITORY)
+        return [sorted(parts)[int(commit, 16) % len(parts)]]
+    if unknown := {*given} - {*parts}:
+        sys.exit(f"no part {', '.join(sorted(unknown))}; there are {', '.join(sorted(parts))}")
+    return given
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The project without one of its parts.")
-    parser.add_argument("part", help="its name; turn: one chosen by the commit")
+    parser = argparse.ArgumentParser(description="The project without some of its parts.")
+    parser.add_argument("parts", nargs="+", help="their names; turn: one chosen by the commit")
     parser.add_argument("--stages", default=" ".join(TARGETS), help="of make, run in this order")
     parser.add_argument(
-        "--sample",
-        type=int,
-        default=1,
-        help="run one in so many files of tests, 0 for none but those of tests itself",
+        "--tests",
+        choices=("all", "naming"),
+        default="all",
+        help="naming: of all that are collected, those at the top, and files that name an absent part",
     )
     parser.add_argument("--pytest-args", default="", help="of the stages test and docs")
     given = parser.parse_args()
     parts = installed_parts()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, check=True)
-    turn = int(commit.stdout, 16)
-    part = IN_TURN[turn % len(IN_TURN)] if given.part == "turn" else given.part
-    if part not in parts:
-        sys.exit(f"no part {part!r}; there are {', '.join(sorted(parts))}")
-    names = requiring(part, parts)
+    chosen = chosen_parts(given.parts, parts)
+    names = requiring(chosen, parts)
     what = f"without {', '.join(names)}"
-    copy = pathlib.Path(tempfile.gettempdir(), f"logloom-without-{part}", "logloom")
+    copy = pathlib.Path(tempfile.gettempdir(), f"logloom-without-{'-'.join(chosen)}", "logloom")
     print(f"== {what}: copy the project to {copy}", flush=True)
     copy_without(names, copy)
     take_out(names, copy)
@@ -157,12 +163,7 @@ def main() -> None:
     absent = " ".join(f"{name}={','.join(offers(parts[name]))}" for name in names)
     for stage in given.stages.split():
         print(f"== {what}: make {stage}", flush=True)
-        runs = [given.pytest_args]
-        if stage == "test" and given.sample != 1:
-            files = sorted(path.relative_to(copy).as_posix() for path in copy.glob("tests/*/**/test_*.py"))
-            chosen = files[turn % given.sample :: given.sample] if given.sample else []
-            runs = ["--collect-only -qq", " ".join(["tests/test_*.py", *chosen, given.pytest_args])]
-        if any(make(stage, copy, absent, arguments) for arguments in runs):
+        if make(stage, copy, absent, given.tests, given.pytest_args):
             sys.exit(f"{what}: make {stage} failed; look at {copy}")
 
 
