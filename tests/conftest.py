@@ -57,3 +57,21 @@ def shared_data() -> pathlib.Path:
     if not path.is_dir():
         pytest.skip(f"the real logs are not here ({path}); set LOGLOOM_TEST_DATA to their folder")
     return path
+
+
+@pytest.fixture
+def uninstall(monkeypatch):
+    """Takes parts of logloom away: `uninstall("tar")`."""
+    from logloom import parts
+    from logloom.io.formats.registry import format_named
+    from logloom.transforms.suggest.recipe import _output
+
+    def without(*names: str) -> None:
+        left = {name: part for name, part in parts.installed(own=True).items() if name not in names}
+        monkeypatch.setattr(parts, "installed", lambda *, own: left if own else {})
+        format_named.cache_clear()
+        _output.cache_clear()
+
+    yield without
+    format_named.cache_clear()
+    _output.cache_clear()

@@ -65,7 +65,7 @@ def open(
             these for each split. Anything fsspec opens.
         version: of a root: its number, a tag, or "latest" (the default); ROOT@VERSION says the same.
         output: of a version: the format to read; by default the first there is of table, zarr, bags, tar,
-            parquet, any other, l5kit.
+            parquet, any other, l5kit, of those that installed parts read.
         columns: names or globs in which `*` crosses dots; None is all but ages and availabilities.
         where: keeps rows that pass: "ego.speed > 3 and available(camera.front)", as in a recipe's `rows`;
             it may also name log_id, timestamp, partition, split and row, look at rows around a row

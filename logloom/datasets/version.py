@@ -130,8 +130,8 @@ def _purged(store: Store) -> Purged | None:
 
 def _timed_by(manifest: Manifest, source: Callable[[str], OrderedRows]) -> OrderedRows | None:
     """Another output that has the timestamps of the same rows at hand; in shards they lie between payload."""
-    names = by_preference(name for name in manifest.outputs if format_named(name).has_stamps_at_hand)
-    output = next(iter(names), None)
+    names = by_preference(manifest.outputs)
+    output = next((name for name in names if format_named(name).has_stamps_at_hand), None)
     if output is None:
         return None
     try:
@@ -146,11 +146,13 @@ def max_gap_of(manifest: Manifest) -> int | None:
 
 
 def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
-    readable = [name for name in manifest.outputs if format_named(name).has_rows]
+    if output is not None and output in manifest.outputs:
+        format_named(output)  # or the error of what no part offers
+    readable = [name for name in by_preference(manifest.outputs) if format_named(name).has_rows]
     if output is None:
         if not readable:
             raise UsageError(f"{place}: no output with rows{near_to('', manifest.outputs)}")
-        return by_preference(readable)[0]
+        return readable[0]
     if output not in readable:
         raise UsageError(f"{place}: no output {output!r}{near_to(output, readable)}")
     return output
@@ -176,7 +178,7 @@ def _source(
     """The rows of an output, and the order of their positions by log."""
     opened = _whole_dataset(store, manifest, output, check)
     if opened is None:
-        schema, options = Schema.from_json(manifest.schema), options_of(store, manifest)[output]
+        schema, options = Schema.from_json(manifest.schema), options_of(store, manifest, [output])[output]
         opener = functools.partial(_unit_source, store, schema, options, check)
         held = format_named(output).columns_of(options, schema)
         units = LogsSource(store, manifest, output, logs, opener, held, max_gap, timed_by)

@@ -20,19 +20,21 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.tags import change_tags
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
+from logloom.pipelines.head.head import head
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
+from tests.absent import outputs_present, present
 from tests.conftest import REPOSITORY
 from tests.test_docs import blocks
 
-OUTPUTS = """\
+OUTPUTS = outputs_present("""\
   bags: {types: {camera.front: jpg}}
   table: {index: [ego.speed, ego.position]}
   zarr: {rows_per_chunk: 16}
 partition: {rows: 15}
 split: {train: 0.5, val: 0.5, by: log_id}
-"""
-KEPT_AS_THEY_ARE = ["bags", "table", "tar", "zarr"]
+""")
+KEPT_AS_THEY_ARE = present("bags", "table", "tar", "zarr")
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,23 @@ def test_get_many_stacks_what_rows_hold(root, rows, output):
     assert lengths.tolist() == [len(row["lidar.points"]) for row in chosen]
     np.testing.assert_array_equal(values, np.concatenate([row["lidar.points"] for row in chosen]))
     assert list(dataset.get_many([1], columns="ego.speed")) == ["log_id", "timestamp", "ego.speed"]
+
+
+def test_a_root_opens_by_those_of_its_outputs_that_installed_parts_read(root, rows, uninstall):
+    first, *others = (name for name in ("table", "zarr", "bags", "tar") if name in KEPT_AS_THEY_ARE)
+    uninstall(first)
+    dataset = logloom.datasets.open(root, where="ego.speed > 0")
+    assert all(map(same, dataset, [row for row in rows if row["ego.speed"] > 0]))
+    assert same(list(dataset), list(logloom.datasets.open(root, output=others[0], where="ego.speed > 0")))
+    (shown,) = head(str(root), count=1)
+    assert shown.entry.output == others[0]
+    refused = f"no installed part offers output '{first}'; there are .*{others[0]}"
+    for read in (logloom.datasets.open, head):
+        with pytest.raises(UsageError, match=refused):
+            read(str(root), output=first)
+    uninstall(first, "l5kit", *others)
+    with pytest.raises(UsageError, match="no installed part offers output"):
+        logloom.datasets.open(root)
 
 
 def test_the_index_says_where_each_row_belongs_and_a_table_adds_its_own_columns(root, rows):

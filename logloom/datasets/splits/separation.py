@@ -119,9 +119,10 @@ def version_splits(root: str, position: str | None, options: Options = None) -> 
 
 def _output_with(store: Store, manifest: Manifest, column: str) -> str | None:
     """The output whose rows are quickest to reach, of those that hold a column."""
-    schema, chosen = Schema.from_json(manifest.schema), options_of(store, manifest)
-    for name in by_preference(name for name in manifest.outputs if format_named(name).has_rows):
-        held = format_named(name).columns_of(chosen[name], schema)
+    schema, names = Schema.from_json(manifest.schema), by_preference(manifest.outputs)
+    chosen = options_of(store, manifest, names)
+    for name in names:
+        held = format_named(name).columns_of(chosen[name], schema) if format_named(name).has_rows else None
         if held is not None and column in held.columns:
             return name
     return None

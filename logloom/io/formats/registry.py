@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel
 
 from logloom import parts
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.entries import Entry
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.version_files import version_file
@@ -63,8 +63,10 @@ def without_suffix(name: str) -> str:
     return next((name.removesuffix(end) for end in sorted(suffixes - {""}) if name.endswith(end)), name)
 
 
-def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
-    """The options of each output of a version.
+def options_of(
+    store: Store, manifest: Manifest, outputs: Iterable[str] | None = None
+) -> dict[str, BaseModel]:
+    """The options of some outputs of a version, by default of each.
 
     Raises:
         UsageError: no installed package offers an output.
@@ -72,8 +74,8 @@ def options_of(store: Store, manifest: Manifest) -> dict[str, BaseModel]:
     """
     place = f"{store.uri_of(version_file(manifest.version))}: outputs"
     return {
-        name: checked(format_named(name).Options, options, f"{place}.{name}")
-        for name, options in manifest.outputs.items()
+        name: checked(format_named(name).Options, manifest.outputs[name], f"{place}.{name}")
+        for name in (manifest.outputs if outputs is None else outputs)
     }
 
 
@@ -99,7 +101,17 @@ def open_unit(store: Store, schema: Schema, outputs: Mapping[str, BaseModel], en
 def by_preference(outputs: Iterable[str]) -> list[str]:
     """Sort outputs of a version by the preference in which one is read unless it is named.
 
+    Those that no installed package offers are left out.
+
     Raises:
-        UsageError: no installed package offers one of them.
+        UsageError: no installed package offers any of them.
     """
-    return sorted(outputs, key=lambda name: (format_named(name).preference, name))
+    found, absent = dict[str, Format](), None
+    for name in outputs:
+        try:
+            found[name] = format_named(name)
+        except UsageError as error:
+            absent = error
+    if absent and not found:
+        raise absent
+    return sorted(found, key=lambda name: (found[name].preference, name))

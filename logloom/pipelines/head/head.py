@@ -118,7 +118,7 @@ def head(
         from logloom.pipelines.head.why import Explainer  # which imports readers of logs and recipes
 
         explainer = Explainer(store, manifest)
-    schema, outputs = Schema.from_json(manifest.schema), options_of(store, manifest)
+    schema, outputs = Schema.from_json(manifest.schema), options_of(store, manifest, [output])
     shown: list[ShownRow] = []
     for record, entry, first in _units_from(store, manifest, output, start):
         reader = open_unit(store, schema, outputs, entry)
