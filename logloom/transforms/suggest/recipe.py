@@ -16,7 +16,7 @@ from typing import Any
 
 from logloom import parts
 from logloom.errors import OF_CONTENT, LogReadError, UsageError
-from logloom.io.formats.registry import format_named
+from logloom.io.formats.registry import by_preference, format_named, format_names
 from logloom.io.logs.interface import FieldSpec, Log, TopicInfo
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.io.logs.messages.ros.languages import definition_of
@@ -47,11 +47,10 @@ _OTHER_VIDEO = re.compile(r"H26[45]|ffmpeg_image|theora", re.IGNORECASE)
 
 @functools.cache
 def _output() -> str:
-    """Choose tar, which takes columns of any type; without it, the first output that requires no options."""
+    """Choose tar, which takes columns of any type; without it, the quickest output that maps no columns."""
     if any(name == "tar" for name in parts.names("outputs")):
         return "tar"
-    forms = ((name, format_named(name).Options.model_fields.values()) for name in parts.names("outputs"))
-    return next(name for name, fields in forms if not any(field.is_required() for field in fields))
+    return next(name for name in by_preference(format_names()) if format_named(name).keeps_columns)
 
 
 @dataclass(frozen=True)

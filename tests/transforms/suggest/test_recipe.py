@@ -215,6 +215,19 @@ def test_real_logs_build_from_suggestions_and_verify_against_the_logs(shared_dat
     assert verify(str(tmp_path / "root"), against_logs=True).is_proven
 
 
+def test_a_suggestion_begins_with_an_output_that_needs_no_options_where_others_are_not_installed(
+    tmp_path, uninstall
+):
+    path = write_log(tmp_path / "drive.mcap", {"/can": (SPEED, speeds(count=30))})
+    for absent in (["tar"], ["tar", "table", "zarr"], ["tar", "table", "zarr", "bags"]):
+        uninstall(*absent)
+        recipe, _ = suggested(path)
+        (output,) = recipe.outputs
+        assert output not in absent
+        build(plan_build(recipe, str(tmp_path / output)), num_workers=1)
+        assert len(logloom.datasets.open(tmp_path / output)) == 30
+
+
 def test_tolerances_are_round_figures():
     assert [nice(n) for n in (0, 1_000_000, 1_500_000, 150_000_000, 3 * 10**9)] == [
         1_000_000,
