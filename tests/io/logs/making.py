@@ -31,6 +31,7 @@ from logloom.io.logs.interface import (
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.parts import Part
 from logloom.schema import ColumnType
+from logloom.testing import Recorded, Recording
 from tests.absent import needs
 
 SECOND = 1_000_000_000
@@ -132,6 +133,19 @@ def write_bag(
                 )
             writer.write(connections[message.topic], message.log_time, message.data)
     return path
+
+
+MESSAGES = make_messages(60, payload=ros1_payload)  # for the contract of kinds of logs
+
+
+def recorded(path: pathlib.Path) -> Recording:
+    """What a file of `MESSAGES`, of the definition `ROS1`, holds."""
+    topics = {}
+    for topic in {message.topic for message in MESSAGES}:
+        own = [message for message in MESSAGES if message.topic == topic]
+        bodies = [message.data[20:] for message in own]
+        topics[topic] = Recorded([message.log_time for message in own], {BYTES: bodies})
+    return Recording([path], topics)
 
 
 TOY_PART = Part(decoders={"toy": f"{__name__}:ToyDecoder"})
