@@ -47,9 +47,9 @@ def present(*names: str) -> list[str]:
 
 
 def outputs_present(recipe: str) -> str:
-    """The text of a recipe without the lines of outputs that absent parts would write."""
-    absent = "|".join(ABSENT)
-    return re.sub(rf"^ +(?:{absent}): .*\n", "", recipe, flags=re.MULTILINE) if ABSENT else recipe
+    """The text of a recipe without the outputs that absent parts would write."""
+    output = rf"^( +)(?:{'|'.join(ABSENT)}):.*\n(?:\1 +.*\n)*"
+    return re.sub(output, "", recipe, flags=re.MULTILINE) if ABSENT else recipe
 
 
 def bears_name(path: str, parts: Collection[str] = tuple(ABSENT)) -> bool:

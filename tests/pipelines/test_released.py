@@ -10,14 +10,21 @@ from logloom.io.formats.registry import format_names
 from logloom.io.storage.store import Store
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.verify.verify import verify
+from logloom.recipe import Recipe
+from tests.absent import present
 from tests.pipelines import released
 
 
 @pytest.fixture(scope="module")
-def recipe():
+def text():
     """The recipe of the released root, which lies in memory together with its logs."""
     yield released.unpack()
     fsspec.filesystem("memory").rm("/released", recursive=True)
+
+
+@pytest.fixture
+def recipe(text):
+    return Recipe.from_yaml(text, source="recipe.yaml")
 
 
 def test_a_released_root_has_every_output_and_verifies_against_its_logs(recipe):
@@ -28,9 +35,9 @@ def test_a_released_root_has_every_output_and_verifies_against_its_logs(recipe):
     assert read_tags(Store.at(released.ROOT)) == {"gold": 1}
 
 
-def test_a_released_root_gives_the_rows_that_it_gave(recipe):
+def test_a_released_root_gives_the_rows_that_it_gave(text):
     expected = json.loads(fsspec.filesystem("memory").cat_file("/released/rows.json"))
-    assert dict(released.digests_of_rows()) == expected
+    assert dict(released.digests_of_rows()) == {name: expected[name] for name in present(*expected)}
     assert len(expected["table"]) > 5
 
 

@@ -16,6 +16,7 @@ import logloom.datasets as ld
 from logloom.errors import AfterCommitError, LogloomError, StorageError
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.catalog.version_files import version_numbers
+from logloom.io.formats.registry import format_named, format_names
 from logloom.io.storage.remote import retries
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
@@ -26,14 +27,15 @@ from logloom.pipelines.head.head import head
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.verify.verify import verify
 from tests import faulty
+from tests.absent import outputs_present
 from tests.faulty import ROOT
 from tests.pipelines.conftest import one_log_in_faulty_store
 from tests.pipelines.verbs import chosen, every_other
 
 pytestmark = pytest.mark.faults
 
-FORMATS = ["tar", "bags", "table", "zarr", "parquet", "lance", "l5kit", "lerobot", "annotations"]
-OUTPUTS = """\
+FORMATS = format_names()
+OUTPUTS = outputs_present("""\
 outputs:
   tar: {}
   bags: {}
@@ -44,12 +46,10 @@ outputs:
   l5kit: {host: demo, translation: ego.position, rotation: ego.rotation}
   lerobot: {fps: 10, features: {observation.state: ego.position}}
   annotations: {images: {img_path: camera.front}}
-"""
+""")
+MAPPED = {"l5kit": "ego_translation", "lerobot": "observation.state"}
 # A column of each output that is opened by row; annotation files aren't.
-COLUMNS = dict.fromkeys(FORMATS[:6], "ego.position") | {
-    "l5kit": "ego_translation",
-    "lerobot": "observation.state",
-}
+COLUMNS = {name: MAPPED.get(name, "ego.position") for name in FORMATS if format_named(name).has_rows}
 
 
 @pytest.fixture(scope="module")

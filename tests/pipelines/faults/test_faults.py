@@ -16,17 +16,18 @@ from logloom.recipe.logs import expand_logs
 from logloom.transforms.build.assembly.files import assembled_differences
 from logloom.transforms.build.read_back import differences
 from tests import faulty
+from tests.absent import outputs_present, present
 from tests.io.formats.table.making import drive as table_rows
 from tests.pipelines.conftest import build_at
 
 ALWAYS = 1 << 30
-OUTPUTS = """
+OUTPUTS = outputs_present("""
   bags: {types: {camera.front: jpg}}
   table: {index: [ego.speed]}
   zarr: {}
   annotations: {images: {img_path: camera.front}}
-"""
-FORMATS = ["tar", "bags", "table", "zarr", "l5kit", "annotations"]
+""")
+FORMATS = present("tar", "bags", "table", "zarr", "l5kit", "annotations")
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_a_unit_that_a_dead_store_can_t_give_back_is_a_fault_of_the_store(versio
         faults.set()
 
 
-@pytest.mark.parametrize("output", ["zarr", "l5kit", "annotations"])
+@pytest.mark.parametrize("output", present("zarr", "l5kit", "annotations"))
 def test_a_dataset_that_a_dead_store_can_t_give_back_is_a_fault_of_the_store(version, faults, output):
     store, manifest = version
     parts = [part for part in manifest.assembled if part.output == output]

@@ -31,6 +31,7 @@ from logloom.io.catalog.pages import read_shard, shard_file
 from logloom.io.formats.annotations import AnnotationReader
 from logloom.io.formats.bags import BagReader, BagWriter
 from logloom.io.formats.l5kit import ChunkedDataset
+from logloom.io.formats.registry import format_names
 from logloom.io.storage.metadata import sealed
 from logloom.io.storage.store import Store
 from logloom.pipelines.convert.plan import plan_convert
@@ -40,12 +41,13 @@ from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.view import make_view
 from logloom.recipe import Recipe
+from tests.absent import outputs_present, present
 from tests.files import files_in
 from tests.pipelines.conftest import build_at
 
 pytestmark = pytest.mark.faults
 
-OUTPUTS = """\
+OUTPUTS = outputs_present("""\
   bags: {types: {camera.front: jpg}}
   table: {index: [ego.speed]}
   zarr: {rows_per_chunk: 16}
@@ -58,7 +60,7 @@ OUTPUTS = """\
     instances: {from: objects, bbox_3d: [centroid, extent, yaw]}
     metainfo: {classes: [car, cyclist]}
 partition: {rows: 8}
-"""
+""")
 VIEW = "v00000001"
 REMOVED = "<removed>"
 RAW = {"<huge>": "9" * 400, "<deep>": "[" * 3000 + "]" * 3000}  # that Python's json would not write
@@ -177,7 +179,7 @@ def use_root(root: Place, recipe: Recipe, what: str) -> list[str]:
     """Does all that reads a root."""
     place, found = str(root.folder), []
     found += told(f"verify, {what}", verify, place, num_workers=1)
-    for output in ("tar", "bags", "table", "zarr", "l5kit", "annotations"):
+    for output in format_names():
         found += told(f"head of {output}, {what}", head, place, output=output, count=1)
         found += told(f"open {output}, {what}", read_rows, place, output=output)
     found += told(f"open, {what}", read_rows, place)
@@ -310,7 +312,7 @@ def changed_assembled(root: Place, count: int | None) -> Iterator[str]:
 
 def changed_entries(root: Place, count: int | None) -> Iterator[str]:
     """The entries of units themselves, which only builds read."""
-    for output in ("tar", "table"):
+    for output in present("tar", "table"):
         paths = sorted((root.folder / f"parts/{output}").glob("*/*/entry.json"))
         files = [path.relative_to(root.folder).as_posix() for path in paths]
         file = next(file for file in files if "log_id" in root.json(file))  # a unit's, not what is assembled

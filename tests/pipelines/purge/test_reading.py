@@ -8,12 +8,13 @@ from logloom.errors import PurgedError
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.storage.store import Store
 from logloom.pipelines.purge.purge import purge
+from tests.absent import outputs_present, present
 from tests.forking import command
 from tests.pipelines.conftest import build_at
 
-UNITS = ("table", "tar", "bags", "parquet")  # outputs that keep the units of each log
-WHOLE = ("zarr", "lerobot", "l5kit")  # outputs of all logs together
-OUTPUTS = """\
+UNITS = present("table", "tar", "bags", "parquet")  # outputs that keep the units of each log
+WHOLE = present("zarr", "lerobot", "l5kit")  # outputs of all logs together
+OUTPUTS = outputs_present("""\
 outputs:
   table: {columns: [ego.*]}
   tar: {columns: [ego.*]}
@@ -23,7 +24,7 @@ outputs:
   lerobot: {fps: 10, task: drive, features: {action: [ego.speed]}}
   l5kit: {host: demo, translation: ego.position, rotation: ego.rotation}
 partition: {rows: 10}
-"""
+""")
 GONE, LEFT = "drive-00", "drive-01"
 
 
@@ -33,7 +34,7 @@ def purged(drive, tmp_path_factory):
     root = tmp_path_factory.mktemp("purged") / "root"
     build_at(drive.recipe(**{drive.text[drive.text.index("outputs:") :]: OUTPUTS}), root)
     assert [record.log_id for record in read_manifest(Store.at(str(root))).logs] == [GONE, LEFT]
-    rows = logloom.datasets.open(root, output="tar", where=f"log_id == '{LEFT}'")
+    rows = logloom.datasets.open(root, output=UNITS[0], where=f"log_id == '{LEFT}'")
     stamps = rows.get_many(range(len(rows)))["timestamp"]
     assert purge(str(root), [GONE], reason="asked for").is_proven
     return str(root), stamps

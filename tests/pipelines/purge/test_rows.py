@@ -26,12 +26,13 @@ from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from logloom.schema import MAX_TIME
+from tests.absent import outputs_present
 from tests.forking import command
 from tests.pipelines.conftest import build_at
 from tests.pipelines.roots import commit_version
 
 SECOND = 10**9
-OUTPUTS = """\
+OUTPUTS = outputs_present("""\
 outputs:
   tar: {}
   zarr: {}
@@ -39,7 +40,7 @@ outputs:
   bags: {}
   l5kit: {host: demo, translation: ego.position, rotation: ego.rotation}
 partition: {rows: 10}
-"""
+""")
 
 
 @pytest.fixture(scope="module")
