@@ -21,7 +21,7 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
-from tests.absent import outputs_present, present
+from tests.absent import needs, outputs_present, present
 
 OUTPUTS = outputs_present("""\
   bags: {types: {camera.front: jpg}}
@@ -210,6 +210,7 @@ def test_a_folder_without_a_manifest_warns_of_what_cannot_be_checked(roots, tmp_
 
 
 def test_an_annotation_file_outside_of_a_view_warns(roots, tmp_path):
+    needs("annotations")
     (file,) = (roots / "v3" / "v00000001" / "annotations").rglob("*.json")
     shutil.copy(file, tmp_path / "train.json")
     with pytest.warns(UncheckedWarning, match=r"train\.json.*view of a version"):

@@ -27,6 +27,7 @@ from logloom.runners.flink.rest import FlinkCluster
 from logloom.runners.options import engine_of, parse_labels, parse_settings
 from logloom.runners.processes import Child
 from logloom.runners.scratch import engine_folders
+from tests.absent import present
 
 POOL = {"environment": "external", "environment_config": "pool:1"}
 
@@ -34,7 +35,7 @@ POOL = {"environment": "external", "environment_config": "pool:1"}
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"runner": "spark"}, "there are dataflow, direct, flink"),
+        ({"runner": "spark"}, f"there are {', '.join(present('dataflow', 'direct', 'flink'))}"),
         ({"environment": "cloud"}, "known: local, external, process, docker"),
         ({"environment": "external"}, "host:port of a worker pool"),
         ({"environment": "process"}, "command"),

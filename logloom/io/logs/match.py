@@ -18,6 +18,7 @@ from logloom.io.logs.folders import Folders, is_bag_file, is_metadata, parent_of
 from logloom.io.logs.interface import Log, LogSummary
 from logloom.io.logs.listings import MAGIC, changed_ns
 from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
+from logloom.io.logs.opening import kinds
 from logloom.io.storage.faults import fault_of
 from logloom.io.storage.filesystems import absolute_uri, file_name_of, filesystem, uri_in, with_access
 from logloom.io.storage.threads import in_threads
@@ -311,9 +312,10 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
         files = there.log_in(fs, folder)
         bags |= {folder: files} if files else {}
     if folders and not names and not bags.keys() & folders:
+        known = [f"{kind.name} ({', '.join(kind.suffixes)})" for kind in kinds() if hasattr(kind, "files_in")]
         raise _NotFoundError(
-            "contains neither a ROS 2 bag (metadata.yaml, or files NAME_0.mcap or .db3 and so on) nor "
-            "tables (*.parquet, *.feather, *.csv); name the files in it, as in folder/*.mcap"
+            f"no installed part reads a log that is this folder; there are {', '.join(known) or 'none'}. "
+            "Name the files in it, as in folder/*.mcap"
         )
 
     as_uri = _uri_of(uri)

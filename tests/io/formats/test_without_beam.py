@@ -17,6 +17,6 @@ def test_a_format_s_transform_says_that_beam_is_missing(name, monkeypatch):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     package = importlib.import_module(f"logloom.io.formats.{name}")
-    monkeypatch.delattr(package, "beam", raising=False)
+    monkeypatch.delitem(vars(package), "beam", raising=False)
     with pytest.raises(UsageError, match=r"pip install 'logloom\[build\]'"):
         getattr(package, f"WriteTo{FORMATS[name]}")

@@ -49,7 +49,7 @@ def test_all_that_matches_nothing_is_said_at_once_with_its_line(tmp_path):
     assert [line.split(" ")[0] for line in lines] == ["recipe.yaml:3:", "recipe.yaml:4:", "recipe.yaml:5:"]
     assert "*.mcap: matches nothing" in lines[0]
     assert "gone.bag: there is no such file or folder" in lines[1]
-    assert "contains neither a ROS 2 bag" in lines[2]
+    assert "no installed part reads a log that is this folder; there are" in lines[2]
 
 
 def test_a_file_beside_its_metadata_stands_for_the_folder(tmp_path):

@@ -25,6 +25,7 @@ from logloom.pipelines.doctor.doctor import examine, examine_all, spans
 from logloom.pipelines.doctor.observations import Thinned
 from logloom.pipelines.doctor.tables import null_rows
 from logloom.pipelines.info.info import COLUMNS, describe
+from tests.absent import needs
 from tests.forking import command
 from tests.io.logs.conftest import toy  # noqa: F401 (a fixture)
 from tests.io.logs.making import (
@@ -439,6 +440,7 @@ def test_columns_of_other_types_than_in_the_tables_before_are_named_with_both_fi
 
 
 def test_types_that_keep_files_from_being_one_topic_are_named_too(tmp_path):
+    needs("tables")
     write_table(tmp_path / "a" / "imu.parquet", speed=pa.array([1.5] * 6))
     write_table(tmp_path / "b" / "imu.parquet", speed=pa.array([1] * 6))
     files = LogFiles("drive", (f"{tmp_path}/a/imu.parquet", f"{tmp_path}/b/imu.parquet"))
