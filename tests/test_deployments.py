@@ -103,9 +103,9 @@ def versions(root):
 @pytest.mark.slow
 def test_the_line_of_cron_builds_and_ends_well_while_another_build_holds_the_lock(data):
     line = cron_line()
-    for there, here in {"/opt/logloom/bin/logloom": LOGLOOM, "/tmp/logloom-": data, "/data": data}.items():
-        assert str(there) in line
-        line = line.replace(there, shlex.quote(f"{here}"))
+    places = {"/opt/logloom/bin/logloom": LOGLOOM, "/tmp/logloom-": data, "/data": data}
+    assert all(there in line for there in places)
+    line = re.sub("|".join(places), lambda there: shlex.quote(f"{places[there[0]]}"), line)
     run = ["sh", "-c", line]
     (lock,) = re.findall(r" (\S+\.lock) ", line)
     with open(lock, "w") as held:

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from tests.absent import present
 from tests.forking import command as logloom
 from tests.pipelines.conftest import digests
 
@@ -270,7 +271,7 @@ def test_plan_checks_whether_a_dataset_is_up_to_date(recipe, built, tmp_path):
     assert said["rows_at_most"] == 80
     assert said["partitions"] <= said["chunk_reads"]
     assert 0 < said["largest_partition_bytes"] <= said["message_bytes"]
-    assert sorted(said["outputs"]) == ["l5kit", "tar"]
+    assert sorted(said["outputs"]) == present("l5kit", "tar")
     assert said["estimate"] is None  # it takes time, and nobody who only checks waits for it
     planned = json.loads(logloom("plan", recipe, "--to", tmp_path / "root", "--json").stdout)
     assert planned["estimate"]["bound_by"] in ("decoding", "disk")
