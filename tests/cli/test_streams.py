@@ -7,6 +7,7 @@ import pytest
 
 from logloom.io.catalog.version_files import version_numbers
 from logloom.io.storage.store import Store
+from tests.absent import needs
 from tests.transforms.ros2_logs import SPEED, speeds, write_log
 
 RECIPE = """
@@ -20,6 +21,7 @@ outputs: {tar: {}}
 
 @pytest.fixture
 def recipe(tmp_path):
+    needs("tar")
     write_log(tmp_path / "a.mcap", {"/can": (SPEED, speeds(20))})
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     return tmp_path / "recipe.yaml"

@@ -35,6 +35,7 @@ partition: {rows: 15}
 split: {train: 0.5, val: 0.5, by: log_id}
 """)
 KEPT_AS_THEY_ARE = present("bags", "table", "tar", "zarr")
+ROWS = [*KEPT_AS_THEY_ARE, *present("l5kit")]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def test_the_frames_of_l5kit_are_rows_of_the_same_logs_at_the_same_times(root, r
     assert index.equals(others)
 
 
-@pytest.mark.parametrize("output", [*KEPT_AS_THEY_ARE, "l5kit"])
+@pytest.mark.parametrize("output", ROWS)
 def test_a_folder_of_the_view_opens_as_what_the_manifest_says(root, output):
     view = root / "v00000001" / output
     whole = logloom.datasets.open(view)
@@ -180,7 +181,7 @@ def test_ages_come_when_they_are_named(root):
     assert dataset.select("*.age").columns == ("camera.front.age",)
 
 
-@pytest.mark.parametrize("output", [*KEPT_AS_THEY_ARE, "l5kit"])
+@pytest.mark.parametrize("output", ROWS)
 def test_windows_are_neighbours_as_stored_and_never_cross_logs_or_gaps(root, rows, output):
     column = "ego_translation" if output == "l5kit" else "ego.position"
     plain = logloom.datasets.open(root, output=output, columns=[column])
@@ -418,7 +419,7 @@ def collect(dataset, numbers, queue):
     )
 
 
-@pytest.mark.parametrize("output", [*KEPT_AS_THEY_ARE])
+@pytest.mark.parametrize("output", KEPT_AS_THEY_ARE)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_dataset_that_was_read_serves_forked_and_spawned_processes(root, output, method):
     if method == "spawn" and output not in ("table", "tar"):
@@ -449,7 +450,7 @@ def test_rows_of_versions_one_after_the_other_tell_their_timestamps(root, rows):
     assert both.index["timestamp"].tolist() == stamps + stamps[:3]
 
 
-@pytest.mark.parametrize("output", ["bags", "tar"])
+@pytest.mark.parametrize("output", present("bags", "tar"))
 def test_a_version_opens_without_any_of_its_units(root, rows, output, tmp_path):
     shutil.copytree(root, tmp_path / "root")
     for folder in ("parts", "logs"):
@@ -463,7 +464,7 @@ def test_a_version_opens_without_any_of_its_units(root, rows, output, tmp_path):
     assert same(dataset[0], {name: rows[0][name] for name in ("log_id", "timestamp", *dataset.columns)})
 
 
-@pytest.mark.parametrize("output", [*KEPT_AS_THEY_ARE, "l5kit"])
+@pytest.mark.parametrize("output", ROWS)
 def test_opening_reads_no_payload_and_a_pickle_holds_no_reader(root, output):
     opened = open_payload(root)
     dataset = logloom.datasets.open(root, output=output)
@@ -553,14 +554,14 @@ def stored(root):
     fs.rm("/open-test", recursive=True)
 
 
-@pytest.mark.parametrize("output", [*KEPT_AS_THEY_ARE, "l5kit"])
+@pytest.mark.parametrize("output", ROWS)
 def test_a_version_in_an_object_store_gives_the_same_rows(root, stored, output):
     there, here = (logloom.datasets.open(uri, output=output) for uri in (stored, root))
     assert all(map(same, there.__getitems__([3, 60, 3]), here.__getitems__([3, 60, 3])))
     assert there.window([-1, 0]).positions.tolist() == here.window([-1, 0]).positions.tolist()
 
 
-@pytest.mark.parametrize("output", ["l5kit", "zarr"])
+@pytest.mark.parametrize("output", present("l5kit", "zarr"))
 def test_a_dataset_that_holds_other_rows_than_the_manifest_says_is_refused(root, output, tmp_path):
     for name in ("parts", "logs"):
         (tmp_path / name).symlink_to(root / name)
@@ -584,7 +585,7 @@ def test_shards_tell_their_times_where_no_other_output_is_left(root, tmp_path):
     assert dataset.index.equals(logloom.datasets.open(root, output="tar").index)
 
 
-@pytest.mark.parametrize("output", [*KEPT_AS_THEY_ARE, "l5kit"])
+@pytest.mark.parametrize("output", ROWS)
 def test_a_plain_copy_of_a_view_gives_the_rows_of_its_splits(root, tmp_path, output):
     shutil.copytree(root / "v00000001" / output, tmp_path / "copy")
     version, copied = logloom.datasets.open(root, output=output), logloom.datasets.open(tmp_path / "copy")

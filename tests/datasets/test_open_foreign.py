@@ -20,7 +20,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.formats import bags
 from logloom.io.formats.l5kit import ChunkedDataset
 from logloom.io.formats.l5kit.dtypes import AGENTS, FRAMES, SCENES, TL_FACES
-from tests.absent import present
+from tests.absent import needs, present
 from tests.forking import command
 from tests.io.formats.table.making import drive
 
@@ -236,6 +236,7 @@ def test_frames_whose_agents_end_before_they_begin_are_refused(tmp_path):
 
 
 def test_the_real_scene_opens(shared_data):
+    needs("l5kit")
     (path,) = list((shared_data / "l5kit").glob("*.zarr")) or [None]
     if path is None:
         pytest.skip("no zarr in the shared data")

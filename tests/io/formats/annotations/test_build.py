@@ -17,10 +17,11 @@ from logloom.pipelines.convert.sources import open_source
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
+from tests.absent import outputs_present
 from tests.conftest import REPOSITORY
 from tests.files import flip
 
-OUTPUTS = """
+OUTPUTS = outputs_present("""
 split: {train: 0.7, val: 0.3, by: log_id}
 partition: {rows: 10}
 outputs:
@@ -30,7 +31,7 @@ outputs:
     lidar_points: {lidar_path: lidar.points, num_pts_feats: 4}
     instances: {from: objects, bbox_3d: [centroid, extent, yaw], bbox_label_3d: class}
     metainfo: {classes: [car, cyclist, pedestrian], dataset: demo}
-"""
+""")
 
 
 @pytest.fixture(scope="module")

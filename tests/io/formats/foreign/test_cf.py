@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 import logloom.datasets
 from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.foreign import open_foreign
+from tests.absent import needs
 from tests.forking import command
 
 from .conftest import rows_of
 
+needs("zarr")
 FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
 
 
