@@ -1,8 +1,8 @@
 """Tests in a project without some part of it, as `make without` makes one.
 
-There a test is skipped if the test itself uses what is absent: a name from a module of the part, or something
-that the part offers, named in a recipe, a command or a call, which ends with the error that users get. If the
-code asks for what is absent, the test fails.
+There a test is skipped if the test itself uses what is absent: a name from a module of the part, something
+that the part offers, named in a recipe, a command or a call, which ends with the error that users get, or the
+folder of an output in a root. If the code asks for what is absent, the test fails.
 
 Here: `needs`, `present`, `outputs_present`, `ABSENT`, and what tests/conftest.py registers.
 Elsewhere: the copy of the project (tests/without.py).
@@ -11,6 +11,7 @@ Elsewhere: the copy of the project (tests/without.py).
 from __future__ import annotations
 
 import builtins
+import inspect
 import os
 import re
 import subprocess
@@ -25,13 +26,15 @@ ABSENT: dict[str, list[str]] = {
     part: offers.split(",")
     for part, offers in (word.split("=") for word in os.environ.get("LOGLOOM_WITHOUT", "").split())
 }
-_OFFERS = "|".join(re.escape(name) for names in ABSENT.values() for name in names if name)
+_OFFERS = "|".join(re.escape(name) for names in ABSENT.values() for name in names if name) or "(?!)"
 _REFUSED = re.compile(
     # By logloom, by the parser of commands, and by Python for a program of a test (`python -c`).
     rf"no installed part (?:reads a log|offers [\w ]*'(?:{_OFFERS})')"
     rf"|No such command '(?:{_OFFERS})'|no output '(?:{_OFFERS})'"
     rf'|File "<string>", line \d+, in <module>\n(?:.*\n)??.*No module named .*\b(?:{"|".join(ABSENT)})\b'
 )
+# Of an absent output in a root; or just its name.
+_FOLDER = re.compile(rf"\b(?:parts|v0000000\d)[\"'/ ]+(?:{_OFFERS})\b|^(?:{_OFFERS})$")
 
 
 def needs(*parts: str) -> None:
@@ -143,7 +146,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out files that name no absent part, nor what it offers, where only those that do are to run."""
     if os.environ.get("LOGLOOM_WITHOUT_TESTS") != "naming":
         return
-    naming = re.compile(rf"\b(?:{'|'.join(filter(None, [*ABSENT, _OFFERS]))})\b")
+    naming = re.compile(rf"\b(?:{'|'.join([*ABSENT, _OFFERS])})\b")
     chosen = {
         path: path.parent.name == "tests" or bool(naming.search(path.read_text("utf-8")))
         for path in {item.path for item in items}
@@ -176,6 +179,8 @@ def _reason(item: pytest.Item, call: pytest.CallInfo[Any], report: Any) -> str:
     """Return what a test that failed needs of an absent part, or nothing."""
     error = call.excinfo.value if call.excinfo else None
     tests = f"{item.config.rootpath}{os.sep}tests{os.sep}"
+    if call.excinfo and (folder := _folder_named(item, call.excinfo.traceback)):
+        return f"needs {folder}"
     if call.excinfo and isinstance(error, ModuleNotFoundError) and in_absent_part(error.name or ""):
         *_, importer = (one for one in call.excinfo.traceback if "importlib" not in str(one.path))
         if str(importer.path).startswith(tests):
@@ -191,3 +196,16 @@ def _reason(item: pytest.Item, call: pytest.CallInfo[Any], report: Any) -> str:
         ]
     found = _REFUSED.search("".join(shown))
     return found[0] if found else ""
+
+
+def _folder_named(item: pytest.Item, entries: Sequence[Any]) -> str:
+    """Return the folder of an absent output that failing functions of tests name, if logloom's don't fail."""
+    tests, code = (f"{item.config.rootpath}{os.sep}{name}{os.sep}" for name in ("tests", "logloom"))
+    if any(str(entry.path).startswith(code) for entry in entries):
+        return ""
+    for entry in (one for one in entries if str(one.path).startswith(tests)):
+        given = (value for value in entry.locals.values() if isinstance(value, str))
+        for text in (inspect.getsource(entry.frame.code.raw), *given):
+            if found := _FOLDER.search(text):
+                return found[0]
+    return ""
