@@ -16,8 +16,6 @@ import logloom.io.formats.table as tt
 from logloom.errors import LogReadError, StorageError
 from logloom.io.formats.annotations.files import load, read_names
 from logloom.io.formats.bags.files import PathFile
-from logloom.io.formats.foreign import open_foreign
-from logloom.io.formats.lance import foreign_tables
 from logloom.io.formats.table.index.files import read_part
 from logloom.io.formats.tar import stream
 from logloom.io.logs.files.ranges import LogFile
@@ -28,9 +26,8 @@ from logloom.io.storage.remote import retries
 from logloom.io.storage.store import Store
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.testing.processes import in_fork, without_beam
+from logloom.testing.processes import in_fork
 from tests import faulty
-from tests.absent import needs
 from tests.descriptors import no_more_files
 from tests.io.formats.table.making import drive
 from tests.io.logs.rosbag2.test_rosbag2 import db3_file
@@ -114,7 +111,7 @@ def failing_rows(found):
     raise apsw.IOError("disk I/O error")
 
 
-# --- tables, Lance, zarr --------------------------------------------------------------------------------
+# --- tables, zarr ---------------------------------------------------------------------------------------
 
 
 def test_an_index_that_can_not_be_opened_is_no_damaged_one(tmp_path):
@@ -130,66 +127,6 @@ def test_a_table_whose_index_the_disk_fails_to_read_has_no_findings(tmp_path, mo
     for read in (lambda table: tt.verify(table, threads=1), tt.read_index):
         with pytest.raises(StorageError, match=r"\.parquet: Input/output error"):
             read(str(tmp_path / "table"))
-
-
-def lance_without_files(folder):
-    """The rows of a table while no file can be opened for its third fragment, and then for the whole."""
-    own, found = foreign_tables._rows, []
-
-    def rows(place, options, version, number, *more):
-        if number != 2:
-            return own(place, options, version, number, *more)
-        with no_more_files():
-            return own(place, options, version, number, *more)
-
-    foreign_tables._rows = rows
-    with pytest.raises(StorageError) as raised:
-        open_foreign(folder, on_error="skip")
-    found.append(str(raised.value))
-    with no_more_files(), pytest.raises(StorageError) as raised:
-        foreign_tables._newest(folder, {})
-    return [*found, str(raised.value)]
-
-
-def test_a_lance_table_that_can_not_be_opened_loses_no_rows(tmp_path):
-    needs("lance")
-    lance = pytest.importorskip("lance")
-    folder = str(tmp_path / "t.lance")
-    for first in range(0, 100, 25):
-        part = pa.table({"x": np.arange(first, first + 25)})
-        lance.write_dataset(part, folder, mode="append" if first else "create")
-    assert len(open_foreign(folder, on_error="skip")) == 100
-    for text in without_beam(lance_without_files, folder):
-        assert text.startswith(folder)
-        assert text.endswith(os.strerror(errno.EMFILE))
-
-
-@pytest.mark.parametrize(
-    ("said", "is_fault"),
-    [
-        (
-            "LanceError(IO): Generic S3 error: Error performing GET http://h/k in 1ms - HTTP error: reset",
-            True,
-        ),
-        (
-            "LanceError(IO): Error performing list request: Error performing GET http://h - 403 Forbidden",
-            True,
-        ),
-        ("LanceError(IO): Object at location k not found: Error performing GET h - 404 Not Found: ", False),
-        (
-            "LanceError(IO): Generic LocalFileSystem error: Unable to open file /a (os error 5), /b.rs:1:2",
-            True,
-        ),
-        ("LanceError(IO): Object at location k not found: No such file (os error 2), /b.rs:1:2", False),
-        ("LanceError(IO): Generic memory error: Invalid range 0..9 for object of size 5 bytes", False),
-    ],
-)
-def test_what_lance_says_tells_faults_of_machine_and_store_from_damage(said, is_fault):
-    from logloom.io.formats.lance.pylance import damage
-
-    with pytest.raises(Exception, match=r"^here: ") as raised, damage("here"):
-        raise pa.ArrowInvalid(said)
-    assert isinstance(raised.value, StorageError) == is_fault
 
 
 def test_a_zarr_group_that_can_not_be_opened_has_lost_no_array(tmp_path, monkeypatch):

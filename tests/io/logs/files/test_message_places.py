@@ -12,6 +12,7 @@ import zstandard
 
 from logloom.errors import UsageError
 from logloom.io.logs.opening import open_log
+from tests.absent import needs
 from tests.io.logs.making import make_messages, payloads_of, read_all, ros1_payload, write_bag, write_mcap
 from tests.io.logs.rosbag2.test_rosbag2 import db3_file
 
@@ -104,6 +105,7 @@ def test_a_message_of_a_ros_1_bag_lies_where_its_place_says(tmp_path, compressio
 
 
 def test_a_message_of_a_ros_2_bag_has_its_rowid(tmp_path, monkeypatch):
+    needs("rosbag2")
     monkeypatch.setattr("logloom.io.logs.rosbag2.db3.STRETCH_BYTES", 2000)  # so that stretches interleave
     path = db3_file(tmp_path)
     with sqlite3.connect(path) as database:

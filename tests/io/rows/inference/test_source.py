@@ -13,6 +13,7 @@ import zarr
 import logloom.io.formats.bags as granular
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.rows.inference import files as pieces
+from tests.absent import present
 
 
 def _bags(path):
@@ -47,9 +48,12 @@ def _parquet(path):
         pq.write_table(pa.table({"v": [number, 1, 2]}), path / f"{number}.parquet")
 
 
-@pytest.mark.parametrize("make", [_bags, _tar, _zarr, _parquet])
-def test_processes_learn_what_one_learns_and_a_source_reads_on_in_another(tmp_path, monkeypatch, make):
-    make(tmp_path / "set")
+MAKERS = {"bags": _bags, "tar": _tar, "zarr": _zarr, "parquet": _parquet}
+
+
+@pytest.mark.parametrize("kind", present(*MAKERS))
+def test_processes_learn_what_one_learns_and_a_source_reads_on_in_another(tmp_path, monkeypatch, kind):
+    MAKERS[kind](tmp_path / "set")
     alone = open_foreign(str(tmp_path / "set"))
     monkeypatch.setattr(pieces, "_IN_PROCESS_BYTES", 0)
     together = open_foreign(str(tmp_path / "set"), num_workers=2)
