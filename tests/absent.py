@@ -30,6 +30,7 @@ _OFFERS = "|".join(re.escape(name) for names in ABSENT.values() for name in name
 _REFUSED = re.compile(
     # By logloom, by the parser of commands, and by Python for a program of a test (`python -c`).
     rf"no installed part (?:reads a log|offers [\w ]*'(?:{_OFFERS})')"
+    r"|no dataset that can be opened|neither a version of logloom nor"
     rf"|No such command '(?:{_OFFERS})'|no output '(?:{_OFFERS})'"
     rf'|File "<string>", line \d+, in <module>\n(?:.*\n)??.*No module named .*\b(?:{"|".join(ABSENT)})\b'
 )

@@ -26,6 +26,7 @@ from logloom.io.rows.unit_rows import LoadedReader
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
 from logloom.testing.rows import SCHEMA, cut, random_block
+from tests.absent import needs
 from tests.files import files_in
 
 SPEED = Schema({"speed": ColumnType("<f4")})
@@ -66,6 +67,7 @@ class ScaledWriter:
 
 
 def test_a_format_that_maps_values_maps_them_once(tmp_path):
+    needs("tar")
     with beam.Pipeline() as pipeline:
         blocks = pipeline | beam.Create([speeds(3, 2, 3), speeds(0, 3)])
         blocks | WriteTo(tmp_path / "out", Scaled(), SPEED, file="shard.tar")
