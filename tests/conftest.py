@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import tests.disks  # noqa: F401  # before anybody waits for one
+from tests import tier
 from tests.absent import (  # noqa: F401  # hooks
     pytest_collection_modifyitems,
     pytest_runtest_makereport,
@@ -21,13 +22,17 @@ if importlib.util.find_spec("hypothesis"):  # which the environment with torch d
 
     # However busy the machine is; and fixtures serve all examples.
     patient = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    settings.register_profile("default", deadline=None, suppress_health_check=patient)
-    # A change doesn't fail by an example that it has nothing to do with: .ci/run asks for this one.
-    # Half as many of them, as they teach less each time.
-    settings.register_profile(
-        "same-examples", settings.get_profile("default"), derandomize=True, max_examples=50
-    )
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+    for name, number in tier.EXAMPLES.items():
+        # The same ones in check: no change fails by an example that it has nothing to do with.
+        settings.register_profile(
+            name,
+            deadline=None,
+            suppress_health_check=patient,
+            max_examples=number,
+            derandomize=name == "check",
+            print_blob=True,
+        )
+    settings.load_profile(tier.TIER)
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
 

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -54,7 +54,6 @@ def check(found: Ragged, rows, ctype) -> None:
     assert found.offsets.tolist() == np.cumsum([0, *map(len, joined)]).tolist()
 
 
-@settings(max_examples=150)
 @given(ragged())
 def test_rows_and_values_say_the_same_and_survive_pickling(made):
     found, rows, ctype = made
@@ -72,7 +71,6 @@ def test_slices_of_any_step_are_those_of_lists(step):
         assert [row.tolist() for row in found.take(slice(None, None, step))] == [e.tolist() for e in expected]
 
 
-@settings(max_examples=150)
 @given(ragged(), st.data())
 def test_taken_rows_are_the_rows_in_the_order_asked_for(made, data):
     found, rows, ctype = made
@@ -87,7 +85,6 @@ def test_taken_rows_are_the_rows_in_the_order_asked_for(made, data):
     )
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_concatenated_parts_are_all_their_rows(data):
     first, rows, ctype = data.draw(ragged())
@@ -99,7 +96,6 @@ def test_concatenated_parts_are_all_their_rows(data):
     check(concatenate(parts), every, ctype)
 
 
-@settings(max_examples=50)
 @given(npst.arrays(np.int64, st.integers(0, 9)), st.data())
 def test_fixed_columns_are_taken_and_concatenated_as_arrays(column, data):
     some = data.draw(st.slices(len(column)))

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, Ragged
@@ -356,7 +356,6 @@ def timed(rows, start, spans):
 @given(
     CONDITIONS, st.lists(st.tuples(st.lists(ROW, max_size=8), SPANS, START), max_size=3), st.integers(1, 9)
 )
-@settings(max_examples=300)
 def test_rows_are_found_as_a_plain_evaluator_finds_them_in_blocks_of_any_size(condition, logs, block_rows):
     text, holds = condition
     made, saved = {}, ([], [], [])

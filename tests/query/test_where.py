@@ -10,6 +10,7 @@ from logloom.blocks import Ragged
 from logloom.errors import UsageError
 from logloom.query.where import Categories, parse
 from logloom.schema import AVAILABLE, BYTES, STRING, TIMESTAMP, ColumnType
+from tests.tier import examples
 
 TYPES = {
     "timestamp": TIMESTAMP,
@@ -156,7 +157,6 @@ def test_a_filter_names_the_columns_it_looks_at():
 
 
 @given(st.text("n()<>=!1.0' \"[],-andotirspeavl", max_size=40))
-@settings(max_examples=500)
 def test_any_text_is_a_filter_or_refused(text):
     try:
         found = parse(text)
@@ -268,8 +268,8 @@ CONDITIONS = st.recursive(
 )
 
 
+@settings(max_examples=examples(8))
 @given(CONDITIONS)
-@settings(max_examples=300)
 def test_filters_mean_what_plain_python_means(condition):
     text, holds = condition
     found = parse(text)
@@ -294,7 +294,6 @@ def table(tmp_path_factory):
 
 
 @given(CONDITIONS.filter(lambda condition: "image" not in condition[0]))
-@settings(max_examples=50)
 def test_the_index_of_a_table_is_filtered_as_rows_are(table, condition):
     found = tt.read_index(table, where=condition[0])
     passed = parse(condition[0]).mask(COLUMNS, 4)
@@ -370,7 +369,6 @@ ITEMS = st.one_of(
 
 
 @given(numbers_of_a_type(), ITEMS, st.booleans())
-@settings(max_examples=300)
 def test_long_lists_of_numbers_mean_what_comparing_with_each_means(column, items, negated):
     join, word = (all, "!=") if negated else (any, "==")
     wanted = [join(compared(word, value, item) for item in items) for value in column.tolist()]

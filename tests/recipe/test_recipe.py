@@ -6,7 +6,7 @@ import pickle
 from decimal import Decimal
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logloom.errors import RecipeError
@@ -582,14 +582,12 @@ PLAIN = st.recursive(
 @given(st.text(max_size=200))
 @example("? a\n: b")
 @example("'': 1")
-@settings(max_examples=150)
 def test_any_text_is_a_recipe_or_a_recipe_error(text):
     with pytest.raises(RecipeError):
         Recipe.from_yaml(text)
 
 
 @given(st.data())
-@settings(max_examples=150)
 def test_a_damaged_recipe_is_a_recipe_or_a_recipe_error(data):
     text = list(FULL)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -600,7 +598,6 @@ def test_a_damaged_recipe_is_a_recipe_or_a_recipe_error(data):
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), PLAIN, max_size=6))
-@settings(max_examples=150)
 def test_any_data_in_the_place_of_a_recipe_is_a_recipe_or_a_recipe_error(data):
     base = {"name": "a", "logs": ["a"], "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}
     with contextlib.suppress(RecipeError):
@@ -645,7 +642,6 @@ RECIPES = st.fixed_dictionaries(
 
 
 @given(RECIPES)
-@settings(max_examples=80)
 def test_every_recipe_survives_yaml_and_sorted_json(data):
     recipe = Recipe.model_validate(data)
     text = recipe.to_yaml()

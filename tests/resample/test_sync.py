@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME
 from logloom.resample.sync import MAX_TOPICS, match
 from tests.resample.matching_reference import approximate_time, key_of, matchings, tightest_first
+from tests.tier import examples
 
 
 def found(topics, stamp, within, *bounds):
@@ -24,8 +25,8 @@ def some_topics(draw, most, num, last):
     return [draw(distinct) for _ in range(draw(num))]
 
 
+@settings(max_examples=examples(8))
 @given(st.data())
-@settings(max_examples=300)
 def test_of_all_matchings_the_one_with_the_tightest_sets_is_found(data):
     topics = some_topics(data.draw, 4, st.integers(2, 3), 25)
     stamp, within = data.draw(st.integers(0, len(topics) - 1)), data.draw(st.integers(0, 12))
@@ -38,8 +39,8 @@ def test_of_all_matchings_the_one_with_the_tightest_sets_is_found(data):
     assert found(topics, stamp, within)[0] == list(best)
 
 
+@settings(max_examples=examples(8))
 @given(st.data())
-@settings(max_examples=300)
 def test_sets_are_matched_from_the_tightest_on(data):
     topics = some_topics(data.draw, 9, st.integers(2, 4), 60)
     stamp, within = data.draw(st.integers(0, len(topics) - 1)), data.draw(st.integers(0, 25))
@@ -58,8 +59,8 @@ def a_log(rng, kind):
     return [list(range(int(rng.integers(0, 6)), length, int(step))) for step in steps]
 
 
+@settings(max_examples=examples(8))
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["any", "any", "regular", "equal"]))
-@settings(max_examples=600)
 def test_what_a_stretch_calls_certain_is_what_the_whole_log_matches(seed, kind):
     rng = np.random.default_rng(seed)
     topics = a_log(rng, kind)
@@ -140,8 +141,8 @@ def test_sets_that_lie_well_apart_are_those_of_ros(jitter):
     assert found(topics, 0, 40)[0] == sorted(approximate_time(topics, 40))
 
 
+@settings(max_examples=examples(8))
 @given(st.data())
-@settings(max_examples=200)
 def test_the_tightest_set_is_never_wider_than_that_of_ros(data):
     topics = some_topics(data.draw, 12, st.integers(2, 3), 80)
     within = data.draw(st.integers(0, 25))

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, Ragged
@@ -53,7 +53,6 @@ def test_blocks_cut_anywhere_and_merged_in_any_order_give_the_same_bytes(schema)
         assert merged.to_bytes() == whole.to_bytes()
 
 
-@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 60), max_size=4))
 def test_any_rows_in_any_parts_give_the_same(seed, at):
     block = random_block(SCHEMA, 60, seed=seed)

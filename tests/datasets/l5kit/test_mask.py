@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.datasets.l5kit import AgentDataset, ChunkedDataset, MaskThresholds, compute_agents_mask, mask
@@ -10,7 +10,6 @@ from logloom.io.formats.l5kit import mask as counting
 from tests.datasets.l5kit.scenes_made import make_config, make_dataset, slow_mask
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), batch=st.sampled_from([1, 20, 10**6]), threads=st.sampled_from([1, 3]))
 def test_counts_equal_those_found_agent_by_agent(seed, batch, threads):
     dataset = make_dataset((15, 0, 9, 1), seed=seed)
@@ -20,7 +19,6 @@ def test_counts_equal_those_found_agent_by_agent(seed, batch, threads):
     np.testing.assert_array_equal(found, slow_mask(dataset))
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), span=st.sampled_from([1, 5, 2**14, 2**63]), scenes=st.integers(1, 5))
 def test_agents_are_sorted_by_scene_and_track_whatever_their_ids(seed, span, scenes):
     rng = np.random.default_rng(seed)

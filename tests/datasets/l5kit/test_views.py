@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.datasets.l5kit import (
@@ -53,7 +53,6 @@ def test_the_vehicles_way_is_found_again_in_the_world_and_stays_within_its_scene
             assert not sample[f"{name}_positions"][~there].any()
 
 
-@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), history=st.integers(0, 4), future=st.integers(0, 4))
 def test_an_agents_way_holds_exactly_the_frames_that_see_it(seed, history, future):
     dataset = make_dataset((6, 5), num_tracks=3, seed=seed)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.datasets
@@ -56,7 +56,6 @@ def sequence(weights, lengths, seed, count, loader_seed=0, shuffle=True):
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any))
-@settings(max_examples=200)
 def test_shares_are_within_one_row_of_the_weights_in_every_prefix(weights):
     shares = shares_of(weights)
     pattern, total = pattern_of(shares), sum(shares)
@@ -75,7 +74,6 @@ def test_shares_are_within_one_row_of_the_weights_in_every_prefix(weights):
     start=st.integers(0, 150),
     shuffle=st.booleans(),
 )
-@settings(max_examples=150)
 def test_any_position_is_looked_up_as_counting_from_the_first_finds_it(
     weights, lengths, seeds, start, shuffle
 ):
@@ -92,7 +90,6 @@ def test_any_position_is_looked_up_as_counting_from_the_first_finds_it(
     lengths=st.lists(st.integers(1, 9), min_size=4, max_size=4),
     repeat=st.booleans(),
 )
-@settings(max_examples=150)
 def test_an_epoch_ends_where_each_source_came_whole_or_before_one_begins_anew(weights, lengths, repeat):
     lengths, shares = lengths[: len(weights)], shares_of(weights)
     order = MixedOrder(lengths, shares, True, repeat)
@@ -152,7 +149,6 @@ def test_functions_of_a_loader_see_the_source_of_names_of_any_length(two):
     rounds=st.integers(1, 3),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=25)
 def test_a_state_of_any_shard_goes_on_with_any_number_of_shards(two, shards, batch, rounds, seed):
     mixture = mix({name: (rows, weight) for (name, rows), weight in zip(two.items(), (5, 2), strict=True)})
     state, seen = {**Loader(mixture, 1, workers=0).save(), "seed": seed}, []

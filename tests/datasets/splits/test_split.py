@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.datasets
@@ -194,7 +194,6 @@ def test_texts_of_any_length_are_split_as_a_build_splits_them(tmp_path):
     scale=st.sampled_from([1.0, 0.1, 1e6]),
     few=st.sampled_from([0, 1, 5, 1000]),
 )
-@settings(max_examples=200)
 def test_the_least_distance_is_that_of_all_pairs(points, cut, scale, few):
     every = np.array(points, np.float64) * scale
     one, other = every[: cut % len(every)], every[cut % len(every) :]

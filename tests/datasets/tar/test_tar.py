@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 import webdataset
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -227,7 +227,6 @@ def test_damaged_compression_is_an_error_that_names_the_file(shards, tmp_path):
             list(sampleiterator(generic_open(tmp_path / "bad")))
 
 
-@settings(max_examples=150)
 @given(data=st.data())
 def test_streaming_and_random_access_agree_on_every_damage(data, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
@@ -302,7 +301,6 @@ def test_braces_expand_as_in_a_shell(pattern, names):
     assert braceexpand(pattern) == names
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=3))
 def test_ranges_expand_as_the_braceexpand_package_does(ranges):
     pattern = "/".join(f"s-{{{a:03d}..{b:03d}}}" for a, b in ranges)

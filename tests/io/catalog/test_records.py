@@ -9,7 +9,7 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError
@@ -131,7 +131,6 @@ def shards_around(logs: LogRecords, log_id: str) -> set[str]:
 NIGHT = st.dictionaries(st.integers(0, 60), st.sampled_from(["new", "gone", "kept"]), min_size=0, max_size=20)
 
 
-@settings(max_examples=60)
 @given(nights=st.lists(NIGHT, min_size=1, max_size=6))
 def test_after_any_nights_the_shards_are_those_of_the_records_alone(tmp_path_factory, nights):
     with pytest.MonkeyPatch.context() as patch:

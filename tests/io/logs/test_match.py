@@ -8,7 +8,7 @@ from fractions import Fraction
 import fsspec
 import pytest
 from blake3 import blake3
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import RecipeError, UsageError
@@ -238,7 +238,6 @@ def test_two_unrelated_files_with_one_name_are_told_apart_by_a_suggestion(tmp_pa
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5), st.text(max_size=20))
-@settings(max_examples=100)
 def test_a_split_is_the_first_whose_cumulative_share_exceeds_the_digest(weights, log_id):
     # Shares of six digits that sum to 1: what is left goes to the last.
     total, names = sum(weights), [f"s{i}" for i in range(len(weights) + 1)]

@@ -4,7 +4,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, Ragged
@@ -76,7 +76,6 @@ def values_of(column):
     return list(Ragged(*column)) if isinstance(column, tuple) else list(column)
 
 
-@settings(max_examples=50)
 @given(numbers=st.lists(st.integers(-10, 9), min_size=1, max_size=25))
 def test_a_batch_holds_what_the_rows_hold_in_the_order_asked_for(reader, numbers):
     names = [*SCHEMA.columns, "pose.age", "pose.available"]

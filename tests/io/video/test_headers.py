@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.io.video.av1 import units_of
@@ -144,7 +144,6 @@ def parse_or_error(parse, data):
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=60)
 def test_damaged_packets_are_errors_or_looks_and_never_another_exception(name, seed):
     rng = random.Random(seed)
     reader = CODECS[name].reader()
@@ -166,7 +165,6 @@ def test_damaged_packets_are_errors_or_looks_and_never_another_exception(name, s
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.binary(max_size=200))
-@settings(max_examples=60)
 def test_any_bytes_are_an_error_or_a_look(name, data):
     reader = CODECS[name].reader()
     for lead in (b"", b"\0\0\1\x67", b"\0\0\1\x42\x01", b"\x0a\x0b", b"\x82\x49\x83\x42"):

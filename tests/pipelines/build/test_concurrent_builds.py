@@ -6,7 +6,7 @@ import itertools
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.cli.options.engines import EngineOptions
@@ -112,7 +112,6 @@ def test_of_two_builds_one_goes_on_whatever_the_order_of_their_steps(job, starts
 @given(
     order=st.lists(st.integers(0, 2), min_size=12, max_size=24), starts=st.tuples(*[st.integers(0, 2)] * 3)
 )
-@settings(max_examples=40, deadline=None)
 def test_of_three_builds_one_goes_on_whatever_the_order_of_their_steps(job, order, starts):
     with pytest.MonkeyPatch.context() as patch:
         assert len(go_on_of(job, 3, Schedule(order), starts, patch)) == 1

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import LogReadError
@@ -382,7 +382,6 @@ def test_nulls_of_tables_are_counted_by_column_and_the_first_is_placed(tmp_path)
     assert "fill them" in remedies["gear"]
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_nulls_are_found_at_any_depth_of_any_slice(data):
     kind = data.draw(

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -95,7 +95,6 @@ def test_what_a_stall_is_depends_on_the_period_of_its_topic(period, missing, is_
     assert judged(x=stalls, y=times) == ([("gap", "/x")] if is_found else [])
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 400), st.sampled_from(["poisson", "bursts", "on change"]))
 def test_topics_of_events_neither_stall_nor_stop(seed, count, kind):
     rng = random.Random(seed)

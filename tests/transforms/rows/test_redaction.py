@@ -3,7 +3,7 @@
 import dataclasses
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from logloom.blocks import take
@@ -49,7 +49,6 @@ def cut(log: MemoryLog, ranges) -> MemoryLog:
 
 
 @given(SEEDS, st.lists(st.tuples(st.integers(-5, 100), st.integers(1, 40)), min_size=1, max_size=3))
-@settings(max_examples=40)
 def test_rows_are_those_of_a_log_in_which_nothing_was_recorded_then(seed, erased):
     rng = np.random.default_rng(seed)
     log, plan = a_random_log(rng), a_random_plan(rng)

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Ragged, concatenate, empty
@@ -230,7 +230,6 @@ def check_sums(log, plan, tallies, used):
 
 
 @given(SEEDS)
-@settings(max_examples=150)
 def test_any_log_under_any_plan_gives_the_rows_of_the_reference(seed):
     rng = np.random.default_rng(seed)
     log, plan = a_random_log(rng), a_random_plan(rng)
@@ -252,7 +251,6 @@ def test_any_log_under_any_plan_gives_the_rows_of_the_reference(seed):
     st.sampled_from([1, 10**5]),
     st.sampled_from(["rate", "topic", "sync", "sync"]),
 )
-@settings(max_examples=150)
 def test_rows_do_not_depend_on_where_spans_are_cut(seed, cuts, max_bytes, clock):
     rng = np.random.default_rng(seed)
     log, plan = a_random_log(rng), a_random_plan(rng, (clock,))

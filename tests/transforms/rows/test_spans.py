@@ -3,7 +3,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import LogReadError
@@ -123,7 +123,6 @@ CHUNKS = st.lists(
 @given(
     CHUNKS, st.sampled_from(["1e9", "3e8", "29.97e6"]), st.integers(1, 40), st.integers(0, 600), st.booleans()
 )
-@settings(max_examples=200)
 def test_spans_and_their_pieces_share_out_all_time_and_ticks(chunks, rate, rows, size, by_topic):
     chunks = [(a, a + length, n) for a, length, n in chunks]
     first, last = min(a for a, *_ in chunks), max(b for _, b, _ in chunks)

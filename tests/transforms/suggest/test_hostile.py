@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcap.writer import Writer
 
@@ -69,7 +69,6 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3
 )
 
 
-@settings(max_examples=60)
 @given(topics=st.dictionaries(NAMES, st.tuples(NAMES, NAMES), min_size=1, max_size=4))
 def test_whatever_topics_types_and_fields_are_called_the_suggestion_is_a_recipe(tmp_path, topics):
     told = {

@@ -12,7 +12,7 @@ import fsspec
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -188,7 +188,6 @@ def test_plain_values_and_those_of_numpy_come_back(value, protocol):
         assert found.flags.writeable
 
 
-@settings(max_examples=60)
 @given(
     hnp.arrays(hnp.scalar_dtypes() | hnp.array_dtypes(max_size=3), hnp.array_shapes(min_dims=0, max_side=4)),
     st.integers(0, 5),
@@ -290,7 +289,6 @@ def taken_by(data):
         tracemalloc.stop()
 
 
-@settings(max_examples=300)
 @given(st.data())
 def test_damaged_pickles_are_an_error_or_a_value_and_nothing_else(data):
     whole = bytearray(pickle.dumps(data.draw(st.sampled_from(PLAIN)), data.draw(st.integers(0, 5))))
@@ -307,7 +305,6 @@ ARGUMENTS = [
 ]
 
 
-@settings(max_examples=500)
 @given(st.lists(st.tuples(st.sampled_from(OPCODES), st.sampled_from(ARGUMENTS)), max_size=8))
 def test_opcodes_in_any_order_take_no_memory_on_their_word(parts):
     assert taken_by(b"]" + b"".join(opcode + argument for opcode, argument in parts) + b".") < 1 << 20

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
@@ -203,7 +203,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(Options.model_fields, JSON)))
 def test_any_options_are_refused_fit_or_do_not_fit(given_options):
     try:

@@ -10,7 +10,7 @@ import threading
 import fsspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError, UsageError
@@ -48,7 +48,6 @@ def test_a_bag_is_its_records_and_their_limits(tmp_path):
 
 
 @given(st.lists(st.binary(max_size=20), max_size=12), st.booleans(), st.booleans(), st.data())
-@settings(max_examples=60)
 def test_records_of_all_generations_read_back(tmp_path_factory, records, cache_index, cache_data, data):
     folder = tmp_path_factory.mktemp("bag")
     (folder / "v3.bag").write_bytes(b"".join(records) + b"torn")
@@ -161,7 +160,6 @@ def test_a_truncated_bag_is_never_read_as_a_shorter_one_in_silence(tmp_path, kee
 
 
 @given(st.binary(max_size=80), st.booleans())
-@settings(max_examples=200)
 def test_any_bytes_are_a_bag_or_an_error(data, cache_index):
     try:
         reader = BagReader(data, cache_index)

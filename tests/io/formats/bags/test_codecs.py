@@ -8,7 +8,7 @@ import zlib
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
@@ -38,7 +38,6 @@ def roundtrip(type_name, value):
 
 
 @given(st.integers(-(2**127), 2**127 - 1))
-@settings(max_examples=200)
 def test_integers_of_any_sign_take_as_few_bytes_as_they_need(value):
     record = encoders["int"](value)
     assert decoders["int"](record) == value
@@ -72,7 +71,6 @@ def test_what_is_no_small_integer_is_refused():
 
 
 @given(PLAIN_ARRAYS)
-@settings(max_examples=150)
 def test_arrays_of_any_plain_dtype_keep_every_bit(array):
     if array.dtype.itemsize == 0:
         return
@@ -85,7 +83,6 @@ def test_arrays_of_any_plain_dtype_keep_every_bit(array):
 
 
 @given(st.lists(PLAIN_ARRAYS.filter(lambda a: a.dtype.itemsize), min_size=1, max_size=5), st.data())
-@settings(max_examples=50)
 def test_arrays_end_to_end_decode_as_one_by_one(arrays, data):
     arrays = data.draw(st.lists(st.sampled_from(arrays), max_size=9))
     records = [encoders["array"](array) for array in arrays]
@@ -149,7 +146,6 @@ TREES = st.recursive(
 
 
 @given(TREES)
-@settings(max_examples=100)
 def test_trees_without_arrays_come_back_as_they_are(tree):
     if "_" not in str(tree):
         assert roundtrip("tree", tree) == tree
@@ -160,7 +156,6 @@ def test_trees_without_arrays_come_back_as_they_are(tree):
     st.binary(max_size=60),
     st.sampled_from(["array", "tree", "msgpack", "utf8", "int", "i64", "u64", "jpg", "png"]),
 )
-@settings(max_examples=120)
 def test_any_bytes_are_a_value_or_a_datasets_error(tmp_path_factory, record, type_name):
     directory = tmp_path_factory.mktemp("bags") / "data"
     with granular.DatasetWriter(directory, {"key": type_name}, None) as writer:

@@ -12,7 +12,7 @@ import fsspec
 import msgpack
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.io.formats.bags as granular
@@ -126,7 +126,6 @@ def test_a_datapoint_of_other_keys_is_refused_and_adds_nothing(tmp_path, point, 
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=12))
-@settings(max_examples=30)
 def test_a_value_that_can_not_be_encoded_takes_its_whole_datapoint_back(tmp_path_factory, plan):
     directory = tmp_path_factory.mktemp("bags") / "data"
     kept = []

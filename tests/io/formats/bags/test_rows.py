@@ -6,7 +6,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.testing.util import assert_that
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.io.formats.bags as granular
@@ -48,7 +48,6 @@ def write(directory, blocks, schema, **options):
 
 
 @given(schemas(), st.integers(0, 2**32), st.integers(1, 9), st.sampled_from([1, 3]))
-@settings(max_examples=40)
 def test_rows_of_any_schema_read_back_bit_by_bit(tmp_path_factory, schema, seed, num_rows, generation):
     path = tmp_path_factory.mktemp("bags")
     block = random_block(schema, num_rows, seed)

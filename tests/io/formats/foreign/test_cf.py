@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.datasets
@@ -198,7 +198,6 @@ def test_what_is_no_plain_number_in_xarray_is_refused_by_name(tmp_path, values, 
         assert logloom.datasets.open(path).columns == ("ok",)
 
 
-@settings(max_examples=120)
 @given(data=st.data())
 def test_any_encoding_is_decoded_as_by_xarray_or_refused(tmp_path_factory, data):
     dtype = np.dtype(

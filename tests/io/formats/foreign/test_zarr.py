@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.datasets
@@ -168,7 +168,6 @@ def test_a_group_in_an_object_store_reads_equally(tmp_path):
     np.testing.assert_array_equal([row["pose"] for row in rows], before)
 
 
-@settings(max_examples=25)
 @given(st.data())
 def test_any_arrays_come_back_as_they_were_written(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("zarr") / "x.zarr"

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Block
@@ -52,7 +52,6 @@ def test_a_dataset_gives_back_the_rows_it_was_made_of(store):
     assert list(differences(str(folder), plan.unit)) == []
 
 
-@settings(max_examples=25)
 @given(
     num_rows=st.integers(1, 60),
     cuts=st.sets(st.integers(1, 60), max_size=25),
@@ -274,7 +273,6 @@ def test_a_missing_or_short_staged_file_stops_assembly(store):
 # --- staged units ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(offset=st.integers(0, 3 * FRAMES.dtype.itemsize - 1), value=st.integers(0, 255))
 def test_damaged_staged_frames_give_rows_or_an_error_but_no_crash(tmp_path_factory, offset, value):
     store = Store.at(str(tmp_path_factory.mktemp("damage")))

@@ -8,7 +8,7 @@ import fsspec
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, StorageError, UsageError
@@ -93,7 +93,6 @@ slices = st.builds(
 )
 
 
-@settings(max_examples=150)
 @given(
     key=indices
     | slices
@@ -207,7 +206,6 @@ def test_a_truncated_chunk_never_reaches_the_decoder(real_scene):
         metadata.decode(data + b"x", "frames/0")
 
 
-@settings(max_examples=200)
 @given(data=st.data())
 def test_a_damaged_chunk_gives_rows_or_an_error_but_no_crash(rows, data):
     metadata = ArrayMetadata(CHUNK_ROWS, CHUNK_ROWS, AGENTS.dtype)
@@ -244,7 +242,6 @@ def test_metadata_that_makes_no_sense_is_refused_before_anything_is_allocated(ch
         ArrayMetadata.from_bytes(json.dumps(good | change).encode(), "x/.zarray")
 
 
-@settings(max_examples=100)
 @given(
     junk=st.binary(max_size=40)
     | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda v: json.dumps(v).encode())

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -262,7 +262,6 @@ def test_a_quarter_turn_to_the_left_takes_x_to_y():
     np.testing.assert_allclose(matrix @ [1, 0, 0], [0, 1, 0], atol=1e-15)
 
 
-@settings(max_examples=50)
 @given(st.lists(st.floats(-10, 10), min_size=4, max_size=4).filter(lambda q: sum(v * v for v in q) > 0.01))
 def test_quaternions_of_any_length_become_rotations(q):
     (matrix,) = matrix_from_quaternion(np.array([q]), "drive")

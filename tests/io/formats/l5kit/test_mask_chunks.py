@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -38,7 +38,6 @@ def with_masks(*probabilities):
     return OPTIONS.model_copy(update={"masks": probabilities})
 
 
-@settings(max_examples=40)
 @given(
     lengths=st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any),
     cuts=st.sets(st.integers(1, 20), max_size=6),

@@ -5,7 +5,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError, LogloomError, UsageError
@@ -105,7 +105,6 @@ def test_what_is_no_archive_or_lost_a_chunk_is_named(archive, tmp_path):
         ChunkedDataset(without).open().frames[:]
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_archive_gives_rows_or_an_error_of_ours(archive, tmp_path, data):
     good = bytearray(archive.read_bytes())

@@ -12,7 +12,7 @@ import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import logloom.datasets
 from logloom.blocks import Block, Ragged, take
@@ -382,7 +382,6 @@ def test_segments_of_half_an_hour_begin_where_a_file_may(tmp_path):
     assert [segment[0] for segment in whole] == [1800]  # as before there was a limit
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=30),
     st.lists(st.integers(0, 9000), min_size=31, max_size=31),

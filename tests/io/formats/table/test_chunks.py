@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Ragged, empty
@@ -28,7 +28,6 @@ def join(chunk):
     return np.frombuffer(bytearray(b"".join(bytes(piece) for piece in chunk)), np.uint8)
 
 
-@settings(max_examples=60)
 @given(st.sets(st.sampled_from(NAMES), min_size=1), st.integers(0, 2**32 - 1), st.data())
 def test_any_columns_come_back_as_they_were_encoded(names, seed, data):
     schema = Schema({name: ALL_TYPES.columns[name] for name in NAMES if name in names})
@@ -69,7 +68,6 @@ def test_rows_given_one_by_one_or_stacked_give_the_same_bytes():
         assert join(one).tobytes() == join(other).tobytes()
 
 
-@settings(max_examples=300)
 @given(st.binary(max_size=200), st.sampled_from(NAMES))
 def test_any_bytes_at_all_give_a_value_or_a_dataset_error(data, name):
     decode = Layout({"first": ColumnType(np.dtype("u1"), (None,)), name: ALL_TYPES.columns[name]}).decoder(
@@ -83,7 +81,6 @@ def test_any_bytes_at_all_give_a_value_or_a_dataset_error(data, name):
     assert set(row) == {name}
 
 
-@settings(max_examples=100)
 @given(st.tuples(*[st.integers(0, 4) | st.integers(0, 2**64 - 1)] * 2))
 def test_lying_lengths_are_refused_before_anything_is_allocated(lengths):
     decode = Layout({"image": ALL_TYPES.columns["image"]}).decoder({"image": "image"})
@@ -118,7 +115,6 @@ class TestCodecs:
         with pytest.raises(DatasetError):
             unpacker(codec, 1000)(stored)
 
-    @settings(max_examples=300)
     @given(data=st.data())
     def test_damage_is_an_error_or_bytes_of_the_right_length(self, codec, data):
         packed = bytearray(packer(codec)(b"some text to be packed " * 9))

@@ -5,7 +5,7 @@ import errno
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.io.formats.table as tt
@@ -174,7 +174,6 @@ def test_a_pattern_that_matches_nothing_says_what_there_is(table):
         tt.row_loader(tt.read_index(str(table[0])), "nothing")
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_any_flipped_byte_of_a_blob_is_found(data, tmp_path_factory):
     root = tmp_path_factory.mktemp("flip") / "t"
@@ -193,7 +192,6 @@ def test_any_flipped_byte_of_a_blob_is_found(data, tmp_path_factory):
             loader.get_row(position)
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_any_damage_to_an_index_file_is_an_error_or_found_by_verify(data, tmp_path_factory):
     root = tmp_path_factory.mktemp("flip") / "t"

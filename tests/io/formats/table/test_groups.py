@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.io.formats.table as tt
@@ -52,7 +52,6 @@ def test_a_group_that_matches_nothing_or_leaves_the_folder_is_refused():
         make_groups(SCHEMA, {"image": ["points"]})
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_the_cover_costs_no_more_than_any_other(data):
     columns = "abcdef"[: data.draw(st.integers(1, 6))]

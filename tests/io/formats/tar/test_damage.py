@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.datasets
@@ -44,7 +44,6 @@ def flip(data, at, mask):
     return data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_a_changed_byte_in_a_header_is_always_found(shard, data):
     path, _, _, good = shard
@@ -58,7 +57,6 @@ def test_a_changed_byte_in_a_header_is_always_found(shard, data):
         read_all(target)
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_a_changed_byte_in_a_payload_is_found_or_changes_that_member_only(shard, data):
     path, block, _, good = shard
@@ -75,7 +73,6 @@ def test_a_changed_byte_in_a_payload_is_found_or_changes_that_member_only(shard,
         assert all("meta.json" in name or f".{column}." in name for column in wrong)
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_a_shard_cut_anywhere_is_an_error(shard, data):
     path, _, entry, good = shard
@@ -275,7 +272,6 @@ def test_a_number_that_is_none_of_the_type_is_an_error(tmp_path, dtype, value, m
         open_foreign(str(tmp_path))
 
 
-@settings(max_examples=200)
 @given(st.binary(max_size=200), st.booleans())
 def test_npy_parsing_survives_any_bytes(data, with_magic):
     data = (b"\x93NUMPY\x01\x00" if with_magic else b"") + data
@@ -298,7 +294,6 @@ def test_pickled_objects_are_never_loaded(tmp_path):
         read_npy(np.frombuffer(buffer.getvalue(), np.uint8))
 
 
-@settings(max_examples=60)
 @given(data=st.binary(max_size=3000))
 def test_any_bytes_are_an_error_or_an_archive_without_samples(data, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "any.tar"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import webdataset
 from fsspec.implementations.memory import MemoryFileSystem
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, Ragged
@@ -49,7 +49,6 @@ def test_the_bits_of_nans_in_scalars_survive(tmp_path, dtype):
     assert block.columns["x"].tobytes() == values.tobytes()
 
 
-@settings(max_examples=30)
 @given(schema=schemas(), rows=st.integers(1, 12), seed=st.integers(0, 99), max_bytes=st.integers(1, 5000))
 def test_blocks_of_any_size_hold_the_rows_written(schema, rows, seed, max_bytes, tmp_path_factory):
     path = tmp_path_factory.mktemp("blocks") / "shard.tar"

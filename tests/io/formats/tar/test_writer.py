@@ -11,7 +11,7 @@ import textwrap
 import numpy as np
 import pytest
 import webdataset
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.datasets
@@ -41,7 +41,6 @@ def write(path, schema, blocks, ext=None):
     return writer.close()
 
 
-@settings(max_examples=40)
 @given(
     schema=schemas(),
     rows=st.integers(1, 9),

@@ -1,7 +1,7 @@
 """Ranges of an array, gathered from its chunks, are what slicing gives."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.io.formats.zarr.array_reader import ArrayReader
@@ -13,7 +13,6 @@ from logloom.io.storage.store import Store
 ranges = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 90)).map(sorted), max_size=12)
 
 
-@settings(max_examples=60)
 @given(
     ranges=ranges,
     layout=st.builds(

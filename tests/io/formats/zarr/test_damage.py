@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError
@@ -210,7 +210,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(data=st.data(), zarr_format=st.sampled_from([2, 3]))
 def test_any_metadata_is_read_as_written_or_refused(data, zarr_format):
     chunk = 8 if zarr_format == 2 else 64
@@ -232,7 +231,6 @@ def test_any_metadata_is_read_as_written_or_refused(data, zarr_format):
         assert json.loads(json.dumps(found.metadata())) == metadata
 
 
-@settings(max_examples=100)
 @given(data=st.binary(max_size=300), compress=st.sampled_from(["lz4", "zstd", "none"]))
 def test_any_bytes_are_a_chunk_or_refused(data, compress):
     for layout in (
@@ -243,7 +241,6 @@ def test_any_bytes_are_a_chunk_or_refused(data, compress):
         assert str(found).startswith("place") if isinstance(found, DatasetError) else len(found) == 96
 
 
-@settings(max_examples=100)
 @given(at=st.integers(0, 10**6), bit=st.integers(0, 7), compress=st.sampled_from(["lz4", "zstd"]))
 def test_a_damaged_frame_without_checksum_never_crashes(at, bit, compress):
     layout = ArrayLayout(np.dtype("<f4"), (100, 3), 50, 50, compress, 2)

@@ -6,7 +6,7 @@ import pickle
 import fsspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Block, concatenate
@@ -61,7 +61,6 @@ def test_every_type_of_column_comes_back_bit_for_bit(store, zarr_format, compres
     assert list(differences(str(folder), plan.unit)) == []
 
 
-@settings(max_examples=20)
 @given(
     num_rows=st.integers(1, 60),
     cuts=st.sets(st.integers(1, 60), max_size=20),
@@ -81,7 +80,6 @@ def test_units_and_blocks_cut_anywhere_give_the_same_bytes(
     assert list(differences(str(folder), plan.unit)) == []
 
 
-@settings(max_examples=25)
 @given(schema=schemas(), num_rows=st.integers(0, 30), cut=st.integers(0, 30), seed=st.integers(0, 9))
 def test_any_schema_survives_staging_and_assembly(tmp_path_factory, schema, num_rows, cut, seed):
     store = Store.at(str(tmp_path_factory.mktemp("any")))

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import LogReadError, StorageError, UsageError
@@ -48,7 +48,6 @@ def times(low, high):
     max_delay=st.sampled_from([0, 100 * MS, SECOND, MAX_TIME, None]),
     form=st.sampled_from([{}, {"chunk_size": 1 << 20}, {"use_chunking": False}]),
 )
-@settings(max_examples=60)
 def test_a_request_selects_by_message_time_and_names_what_it_refuses(
     tmp_path, rows, span, source, max_delay, form
 ):

@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_typestore
@@ -214,7 +214,6 @@ def test_other_languages_are_refused_by_name():
         parse(topic("{}", language="jsonschema"))
 
 
-@settings(max_examples=150)
 @given(data=st.data(), language=st.sampled_from(["ros2msg", "ros1msg", "ros2idl"]))
 def test_mutated_definitions_parse_or_are_refused(data, language):
     text = bytearray((RICH_IDL if language == "ros2idl" else RICH).encode())

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcap.writer import Writer
 from PIL import Image
@@ -88,7 +88,6 @@ def test_several_pictures_in_one_file_are_sound():
 
 
 @given(name=st.sampled_from(SINGLE), share=st.floats(0, 1, exclude_max=True), padding=st.integers(0, 2000))
-@settings(max_examples=300)
 def test_a_picture_that_is_cut_anywhere_is_refused(name, share, padding):
     data = sound(name)
     kept = int(share * len(data))
@@ -98,7 +97,6 @@ def test_a_picture_that_is_cut_anywhere_is_refused(name, share, padding):
 
 
 @given(data=st.data(), name=st.sampled_from(SINGLE))
-@settings(max_examples=300)
 def test_whatever_is_changed_in_a_picture_no_exception_comes_of_it(data, name):
     changed = bytearray(sound(name))
     for _ in range(data.draw(st.integers(1, 4))):

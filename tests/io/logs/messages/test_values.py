@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Ragged
@@ -20,7 +20,6 @@ FIELDS = st.lists(
 )
 
 
-@settings(max_examples=150)
 @given(FIELDS, st.integers(0, 5), st.sampled_from(["<f8", "<u2", "?"]), st.sampled_from([0, 8]), st.randoms())
 def test_columns_next_to_each_other_equal_their_concatenation(fields, rows, dtype, gap, random):
     offsets, formats, at = [], [], 0

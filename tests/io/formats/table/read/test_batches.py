@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.io.formats.table as tt
@@ -41,7 +41,6 @@ def test_every_type_comes_back_from_every_kind_of_group(typed, name):
 
 
 @pytest.mark.parametrize("name", ["plain", "packed", "grouped"])
-@settings(max_examples=15)
 @given(st.lists(st.integers(0, 29), min_size=1, max_size=12))
 def test_a_batch_holds_what_its_rows_hold(typed, name, positions):
     root, rows = typed

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.io.formats.table as tt
@@ -107,7 +107,6 @@ def test_batches_of_large_chunks_fill_the_arrays_they_are_given(table, monkeypat
     assert_equal(found, wanted)
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_chunks_give_the_same_values_or_an_error_either_way(data, table, tmp_path_factory):
     root = tmp_path_factory.mktemp("damaged") / "table"
@@ -167,7 +166,6 @@ def limits(request, monkeypatch):
         monkeypatch.setattr(large_chunks, name, limit)
 
 
-@settings(max_examples=40)
 @given(positions=st.lists(st.integers(0, 19), min_size=1, max_size=30))
 def test_a_batch_of_lone_texts_holds_what_its_rows_hold(texts, limits, positions):
     root, rows = texts
@@ -199,7 +197,6 @@ def test_a_batch_of_many_files_keeps_few_of_them_open(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["jpeg", "note"])
-@settings(max_examples=40)
 @given(data=st.data())
 def test_a_damaged_lone_text_gives_the_same_value_or_an_error_in_rows_and_batches(
     data, texts, limits, name, tmp_path_factory

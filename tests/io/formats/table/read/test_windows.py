@@ -7,7 +7,7 @@ import tempfile
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import logloom.io.formats.table as tt
@@ -67,7 +67,6 @@ def change(frame, how, seed):
     return frame
 
 
-@settings(max_examples=80)
 @given(
     how=st.sampled_from(["", "filter", "sort", "sample", "concat", "pickle"]),
     merged=st.booleans(),

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import LogReadError
@@ -42,7 +42,6 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 PUBLISHERS = st.lists(st.lists(st.tuples(NAMES, NAMES), max_size=4), min_size=1, max_size=4)
 
 
-@settings(max_examples=80)
 @given(
     publishers=PUBLISHERS, seed=st.integers(0, 99), order=st.sampled_from("<>"), per_buffer=st.integers(1, 40)
 )

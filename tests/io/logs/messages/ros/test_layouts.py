@@ -113,7 +113,7 @@ def agree(actual, ctype, expected):
     return value == bytes(item % 256 for item in expected) if ctype.kind == "bytes" else same(value, expected)
 
 
-@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data(), encoding=st.sampled_from(["cdr", "ros1"]))
 def test_every_path_of_any_definition_reads_what_was_written(data, encoding):
     root = data.draw(structs(encoding))
@@ -203,7 +203,6 @@ def take_or_error(decode, raw, path):
         return str(error)
 
 
-@settings(max_examples=150)
 @given(data=st.data(), order=st.sampled_from("<>"))
 def test_damaged_messages_never_read_beyond_their_end(data, order):
     decode = CdrDecoder(topic(TRACKS))
