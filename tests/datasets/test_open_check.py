@@ -1,6 +1,5 @@
 """`logloom.datasets.open(check=True)`: damage is told, whatever file of whatever output it is in."""
 
-import os
 import pickle
 import random
 import shutil
@@ -22,6 +21,7 @@ from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from tests.absent import needs, outputs_present, present
+from tests.tier import by_tier
 
 OUTPUTS = outputs_present("""\
   bags: {types: {camera.front: jpg}}
@@ -29,7 +29,7 @@ OUTPUTS = outputs_present("""\
   zarr: {rows_per_chunk: 4, format: FORMAT}
   annotations: {images: {img_path: camera.front}, info: {speed: ego.speed}}
 """)
-FLIPS = 2400 if "LOGLOOM_EVERY_FILE" in os.environ else 96  # of all files of an output
+FLIPS = by_tier(96, 2400)  # of all files of an output
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """What a team does with versions, each as one call upon a small root, and what a root shows."""
 
-import os
 import random
 import shutil
 
@@ -28,24 +27,19 @@ from logloom.recipe import Keep, Recipe
 from logloom.transforms.build.unit_checks import unit_problems
 from tests.pipelines.roots import age
 from tests.simulation.eager import build_eagerly
-
-# "all" for each call, "places" for the first from each place of the code, nothing for a sample.
-EVERY = os.environ.get("LOGLOOM_EVERY_CALL", "")
-assert EVERY in ("", "all", "places"), f"LOGLOOM_EVERY_CALL={EVERY}: write all or places"
+from tests.tier import TIER
 
 
 def chosen(number, places, rng, count):
     """Which of so many calls meet a fault; places of the code have the number of the first that each made."""
-    if EVERY == "all" or (EVERY and not places):
-        return range(number)
-    firsts = sorted(places.values()) if places else range(number)
-    return firsts if EVERY else sorted(rng.sample(firsts, min(len(firsts), count)))
+    firsts = sorted(places.values()) if places and TIER != "exhaust" else range(number)
+    return sorted(rng.sample(firsts, min(len(firsts), count))) if TIER == "check" else firsts
 
 
-def every_other(cases, kinds):
-    """Pairs of a case and a kind of fault: half of them, among which each case and each kind is, or all."""
+def some_pairs(cases, kinds):
+    """Pairs of a case and a kind of fault: one of each case, among which each kind is, or all."""
     pairs = [(n + m, case, kind) for n, case in enumerate(cases) for m, kind in enumerate(kinds)]
-    chosen = [(case, kind) for number, case, kind in pairs if EVERY or number % 2 == 0]
+    chosen = [(case, kind) for number, case, kind in pairs if TIER != "check" or number % len(kinds) == 0]
     return [pytest.param(case, kind, id=f"{_said(case)}-{kind}") for case, kind in chosen]
 
 

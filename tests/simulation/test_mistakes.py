@@ -1,6 +1,7 @@
 """Mistakes that the simulation must find: rules of builds, gc, purge and tags are switched off one by one.
 
-Each has the seeds of schedules that showed it; where a change made these other ones, all are tried.
+Each has the seeds of schedules that showed it; where a change made these other ones, all are tried. The tier
+check has one in four.
 Elsewhere: all rules, in the model of versions (tests/model), those of references to other roots among them,
 which no schedule was seen to need.
 """
@@ -21,6 +22,7 @@ from logloom.transforms.build import commit, read_back, reuse, unit_checks
 from tests.simulation import conftest
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import MANIFEST
+from tests.tier import by_tier
 
 pytestmark = pytest.mark.faults
 
@@ -136,7 +138,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", by_tier(list(MISTAKES)[::4], MISTAKES))
 def test_a_mistake_breaks_a_promise_under_some_schedule(run, monkeypatch, mistake):
     (theme, shown_by, stalls_before), replaced = MISTAKES[mistake]
     how = {"theme": theme, "crashes": 0.01, "faults": 0.05, "stalls_before": stalls_before}

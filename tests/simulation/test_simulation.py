@@ -11,9 +11,11 @@ import os
 
 import pytest
 
+from tests.tier import by_tier
+
 pytestmark = pytest.mark.faults
 
-SCHEDULES = int(os.environ.get("LOGLOOM_SCHEDULES", "15"))
+SCHEDULES = int(os.environ.get("LOGLOOM_SCHEDULES") or by_tier(15, 200))
 FIRST, _, LAST = os.environ.get("LOGLOOM_SEED", f"0-{SCHEDULES - 1}").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 

@@ -1,6 +1,6 @@
 """The documentation site in build/site: whole, and about every public name.
 
-`make docs` makes it and runs this.
+`make site` makes it and runs this.
 """
 
 import ast
@@ -17,7 +17,7 @@ from tests.conftest import REPOSITORY
 
 SITE = REPOSITORY / "build" / "site"
 PAGES = sorted(SITE.rglob("*.html"))
-pytestmark = pytest.mark.skipif(not PAGES, reason="no site in build/site; `make docs` makes it and runs this")
+pytestmark = pytest.mark.skipif(not PAGES, reason="no site in build/site; `make site` makes it and runs this")
 FETCHED = re.compile(
     r"<(?:script|img|iframe|source|video)[^>]*\ssrc=\"([^\"]+)\"|<link[^>]*\shref=\"([^\"]+)\""
 )

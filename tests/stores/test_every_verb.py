@@ -1,8 +1,8 @@
 """One request of each verb upon versions meets a fault on its way to a real store: an error that says so, or
 the right end, and never half of one; run again, the verb succeeds.
 
-LOGLOOM_EVERY_CALL=all lets each request meet each fault in each store, instead of a sample;
-LOGLOOM_EVERY_CALL=places one fault in one store, since whoever asks there can't be told.
+In the tier check one request of each verb does, in nightly each request meets one fault in one store (since
+whoever asks there can't be told), in exhaust each fault in each store.
 """
 
 import itertools
@@ -11,7 +11,8 @@ import random
 import pytest
 
 from tests.pipelines.faults.test_every_call import READING, check, outcome
-from tests.pipelines.verbs import EVERY, VERBS, as_made, chosen, fresh, state, store_at
+from tests.pipelines.verbs import VERBS, as_made, chosen, fresh, state, store_at
+from tests.tier import TIER
 
 pytestmark = [pytest.mark.engines, pytest.mark.faults]
 
@@ -26,7 +27,7 @@ STORES = ("gcs", "s3")
 CASES = [
     (store, command)
     for number, command in enumerate(COMMANDS)
-    for store in (STORES if EVERY == "all" else [STORES[number % 2]])  # each takes seconds
+    for store in (STORES if TIER == "exhaust" else [STORES[number % 2]])  # each takes seconds
 ]
 
 
@@ -59,7 +60,7 @@ def test_a_request_that_meets_a_fault_on_its_way_ends_with_an_error_or_the_right
     number = store.faults.requests
     after = shown(uri)
     for at in chosen(number, {}, rng, 1):  # each takes seconds
-        for kind in KINDS if EVERY == "all" else [rng.choice(KINDS)]:
+        for kind in KINDS if TIER == "exhaust" else [rng.choice(KINDS)]:
             uri = put()
             there = store_at(uri, options)
             store.faults.meet(kind, at)

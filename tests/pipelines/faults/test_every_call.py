@@ -1,8 +1,8 @@
 """Each call of each command on versions meets each fault: an error that says so or the right end, and never
 half of one; run again, the command succeeds.
 
-LOGLOOM_EVERY_CALL=all lets each call of each command fail, instead of a sample; LOGLOOM_EVERY_CALL=places
-the first call from each place of the code.
+The tier check lets a sample of the calls of each command fail, nightly the first from each place of the code,
+exhaust each.
 """
 
 import dataclasses
@@ -25,10 +25,12 @@ from logloom.pipelines.versions.diff import compare
 from logloom.pipelines.versions.history import follow, versions
 from tests import faulty
 from tests.pipelines.roots import age
-from tests.pipelines.verbs import EVERY, VERBS, as_made, chosen, fresh, of_long_ago, state, store_at
+from tests.pipelines.verbs import VERBS, as_made, chosen, fresh, of_long_ago, state, store_at
+from tests.tier import by_tier
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("one_at_a_time")]
 SAMPLES = 2
+FEW_PLACES = 6
 CALLS = (
     "open",
     "link",
@@ -190,7 +192,7 @@ def test_a_call_of_the_disk_that_fails_ends_with_an_error_or_the_right_state(
     calls.set("")
     after = state(root)
     for at in chosen(number, places, rng, SAMPLES):
-        for kind in KINDS if EVERY else [rng.choice(KINDS)]:
+        for kind in by_tier([rng.choice(KINDS)], KINDS):
             root = copied(f"{kind}-{at}")
             store = store_at(root)
             calls.set(root, kind, at)
@@ -225,8 +227,10 @@ def test_no_place_that_asks_the_disk_lets_its_own_error_through(two_versions, tm
         shutil.rmtree(root.parent)
 
     run_on("right", "noted")
-    assert calls.places
-    for at in calls.places.values():
+    places = sorted(calls.places.values())
+    assert places
+    few = random.Random(command).sample(places, min(len(places), FEW_PLACES))
+    for at in by_tier(few, places):
         run_on(f"broken-{at}", "broken", at)
 
 
@@ -257,7 +261,7 @@ def test_a_request_that_fails_ends_with_an_error_or_the_right_state(
     number, places = faults.requests, dict(faults.places)
     after = state(uri)
     for at in chosen(number, places, rng, SAMPLES):
-        for kind in IN_STORES if EVERY else [rng.choice(IN_STORES)]:
+        for kind in by_tier([rng.choice(IN_STORES)], IN_STORES):
             store = put()
             lasting = {"dead": ("reset", at, 1 << 30), "lost and dead": ("lost", at, 4)}
             faults.set(*lasting.get(kind, (kind, at)))

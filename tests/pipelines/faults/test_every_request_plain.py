@@ -1,6 +1,6 @@
 """Plain folders in a store whose requests fail: the rows are right, or the error is one of the store.
 
-A sample of requests meets each fault, with LOGLOOM_EVERY_CALL=all each request. `logloom head` and
+A sample of requests meets each fault in the tier check, each request in others. `logloom head` and
 `logloom verify` are of versions.
 """
 
@@ -30,7 +30,8 @@ from tests import faulty
 from tests.faulty import ROOT
 from tests.io.formats.lance.test_lance import write as write_lance_table
 from tests.io.formats.lerobot.test_dataset import write_others as write_lerobot_dataset
-from tests.pipelines.verbs import EVERY, every_other
+from tests.pipelines.verbs import some_pairs
+from tests.tier import by_tier
 
 pytestmark = pytest.mark.faults
 
@@ -184,7 +185,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("case", "kind"), every_other(CASES, ("reset", "time-out", "short", "503")))
+@pytest.mark.parametrize(("case", "kind"), some_pairs(CASES, ("reset", "time-out", "short", "503")))
 def test_a_plain_folder_whose_every_request_fails_at_first_reads_as_without_faults(faults, case, kind):
     command, folder = case
     run = COMMANDS[command]
@@ -196,7 +197,7 @@ def test_a_plain_folder_whose_every_request_fails_at_first_reads_as_without_faul
     assert found == expected
 
 
-@pytest.mark.parametrize(("case", "kind"), every_other(CASES, ("403", "reset")))
+@pytest.mark.parametrize(("case", "kind"), some_pairs(CASES, ("403", "reset")))
 def test_a_plain_folder_that_can_not_be_read_for_good_is_a_fault_of_the_store_and_no_damage(
     faults, case, kind
 ):
@@ -205,7 +206,7 @@ def test_a_plain_folder_that_can_not_be_read_for_good_is_a_fault_of_the_store_an
     faults.set()
     expected = run(folder)
     number = faults.requests
-    for at in range(0, number, 1 if EVERY or command != "convert" else max(1, number // 4)):
+    for at in range(0, number, max(1, number // by_tier(4, number))):
         faults.set(kind, at=at, times=10**6)
         error, found = None, expected
         try:

@@ -1,12 +1,11 @@
 """Fields of all that a dataset says of itself, changed: readers tell of it, and write nothing elsewhere.
 
-A sample of all changes, the same in each run; LOGLOOM_EVERY_CHANGE=1 makes them all, which takes an hour.
+A sample of all changes, the same in each run, in the tier check; all, which takes an hour, in others.
 """
 
 import dataclasses
 import io
 import json
-import os
 import pathlib
 import random
 import shutil
@@ -44,6 +43,7 @@ from logloom.recipe import Recipe
 from tests.absent import outputs_present, present
 from tests.files import files_in
 from tests.pipelines.conftest import build_at
+from tests.tier import by_tier
 
 pytestmark = pytest.mark.faults
 
@@ -407,8 +407,8 @@ def strange_in_plain(place: Place, name: str, count: int | None) -> list[str]:
 
 def count_of(kind: str) -> int | None:
     """How many changes of each file of a kind are tried; None for all."""
-    few = {"manifest": 4, "log part": 1, "assembled": 1}
-    return None if os.environ.get("LOGLOOM_EVERY_CHANGE") else few.get(kind, 6)
+    few = {"log part": 1, "assembled": 1}
+    return by_tier(few.get(kind, 2), None)
 
 
 @pytest.mark.parametrize("kind", CHANGES)

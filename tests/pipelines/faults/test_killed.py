@@ -1,6 +1,6 @@
 """kill -9 of a build, of a worker of it, or of it with all its workers: the next one ends in the same bytes.
 
-LOGLOOM_EVERY_CALL=all, or places, kills at 60 moments instead of a few.
+The tier check kills at three moments, others at 60.
 Elsewhere: builds killed amid a fortnight (tests/pipelines/nights/test_fortnight.py), workers of engines
 (tests/runners/test_faults.py), several builds at once (tests/pipelines/faults/test_at_once.py).
 """
@@ -23,11 +23,11 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
 from tests.pipelines.conftest import build_at, digests
-from tests.pipelines.verbs import EVERY
+from tests.tier import by_tier
 
 pytestmark = pytest.mark.faults
 
-MOMENTS = 60 if EVERY else 3
+MOMENTS = by_tier(3, 60)
 CALLS = ("link", "rename", "replace", "fsync", "mkdir")  # that change what is on a disk, or make it last
 
 

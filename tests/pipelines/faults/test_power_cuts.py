@@ -1,6 +1,6 @@
 """The power fails at any call: afterwards a root shows the old state or the new, and the command runs again.
 
-LOGLOOM_EVERY_CALL=all tries each call of each command with several outcomes, instead of a sample.
+The tier check tries a sample of the calls of each command, others each call, exhaust with more outcomes.
 """
 
 import contextlib
@@ -10,11 +10,12 @@ import shutil
 import pytest
 
 from tests.pipelines.roots import age
-from tests.pipelines.verbs import EVERY, VERBS, fresh, of_long_ago, state, store_at
+from tests.pipelines.verbs import VERBS, fresh, of_long_ago, state, store_at
 from tests.power import Disk, PowerCutError
+from tests.tier import TIER, by_tier
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("one_at_a_time")]
-SAMPLES, OUTCOMES = 1, 8 if EVERY == "all" else 2
+OUTCOMES = 8 if TIER == "exhaust" else 2
 
 
 # Of the others the second one says that there is nothing to do, or, of gc, that the first one goes on.
@@ -35,7 +36,7 @@ def test_what_a_killed_command_left_and_the_next_one_took_over_outlasts_a_power_
         return power, place
 
     calls = killed_at(None)[0].calls
-    for last in range(calls) if EVERY else sorted(rng.sample(range(calls), SAMPLES)):
+    for last in by_tier([rng.randrange(calls)], range(calls)):
         power, place = killed_at(last)
         with power.cut_after():
             run(two_versions, store_at(place / "root"))
@@ -67,7 +68,7 @@ def test_after_a_power_cut_a_root_shows_the_old_state_or_the_new(two_versions, t
     assert calls > 3
     assert not new[3]
     assert not old[3] or verb == "repair"
-    for last in range(calls + 1) if EVERY else [*sorted(rng.sample(range(calls), SAMPLES)), calls]:
+    for last in by_tier([rng.randrange(calls), calls], range(calls + 1)):
         power, place = cut(last)
         for number in range(OUTCOMES):
             left = power.remains(place / f"left-{number}", rng)

@@ -2,10 +2,9 @@
 files have other dates, files that a copy lost, and labels that a sync lost: versions hold what a dictionary
 says.
 
-LOGLOOM_NIGHTS=100 tries that many seeds.
+The tier check tries a few seeds, others many.
 """
 
-import os
 import pathlib
 import random
 import re
@@ -44,6 +43,7 @@ from logloom.recipe import Keep, Recipe
 from logloom.transforms.build import commit
 from tests.pipelines.roots import DAY, age
 from tests.simulation.eager import build_eagerly
+from tests.tier import by_tier
 
 RECIPE = """
 name: nights
@@ -56,7 +56,7 @@ outputs:
   zarr: {{}}
 vanished: {vanished}
 """
-SEEDS = int(os.environ.get("LOGLOOM_NIGHTS", "8"))
+SEEDS = by_tier(2, 30)
 TICKS = np.arange(5)
 TIMES = 1_700_000_000_000_000_000 + TICKS * 10**8
 Rows = tuple[int, int | None]  # what a log's rows are made of: its content, and its label
@@ -342,7 +342,7 @@ MISTAKES = {
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", by_tier(list(MISTAKES)[:1], MISTAKES))
 def test_a_mistake_is_found_within_weeks(tmp_path, mistake):
     place, name, wrong = MISTAKES[mistake]
     for seed in range(10):
