@@ -1,7 +1,8 @@
 """What many tests read is made once in a run, whichever of its processes asks first.
 
-Fixtures: `once(make, ...)` gives what `make(folder, ...)` returned, `root_of(recipe)` the root that a build
-made, `logs_of(seconds, logs)` the folder of a demo's logs. Tests that change files do so in a copy.
+Fixtures: `once(make, ...)` gives what `make(folder, ...)` returned, `logs_of(seconds, logs)` the folder of a
+demo's logs; all processes share these files, and leave them as they are. `root_of(recipe)` gives a copy, this
+process's own, of the root that a build made; tests that change files copy it again.
 """
 
 import fcntl
@@ -43,6 +44,21 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     return functools.partial(made_once, (base.parent if is_worker else base) / "once")
 
 
+def copied(root: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
+    """Copy a root; files of a view stay links of those of units."""
+    first: dict[int, str] = {}  # copies by what they are copies of
+
+    def copy(source: str, target: str) -> None:
+        there = first.setdefault(os.stat(source).st_ino, target)
+        if there == target:
+            shutil.copy2(source, target)
+        else:
+            os.link(there, target)
+
+    shutil.copytree(root, to, symlinks=True, copy_function=copy)
+    return to
+
+
 def built(folder: pathlib.Path, recipe: Any) -> pathlib.Path:
     """Build a recipe in one process; return the root."""
     from logloom.pipelines.build.build import build
@@ -61,8 +77,18 @@ def demo_logs(folder: pathlib.Path, seconds: float, logs: int) -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def root_of(once: Callable[..., Any]) -> Callable[[Any], pathlib.Path]:
-    return functools.partial(once, built)
+def root_of(
+    once: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Any], pathlib.Path]:
+    own: dict[pathlib.Path, pathlib.Path] = {}
+
+    def root(recipe: Any) -> pathlib.Path:
+        made = once(built, recipe)
+        if made not in own:
+            own[made] = copied(made, tmp_path_factory.mktemp("root") / "root")
+        return own[made]
+
+    return root
 
 
 @pytest.fixture(scope="session")

@@ -15,13 +15,11 @@ import pytest
 
 import logloom.datasets
 from logloom.datasets import Loader
-from logloom.demo import demo_recipe, make_drives
+from logloom.demo import demo_recipe
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.tags import change_tags
 from logloom.io.storage.store import Store
-from logloom.pipelines.build.build import build
 from logloom.pipelines.head.head import head
-from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from tests.absent import outputs_present, present
 from tests.conftest import REPOSITORY
@@ -39,13 +37,9 @@ ROWS = [*KEPT_AS_THEY_ARE, *present("l5kit")]
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
+def root(logs_of, root_of):
     """A version of three drives in every format, in two splits; sensors drop out, so there are gaps."""
-    folder = tmp_path_factory.mktemp("open")
-    make_drives(folder / "logs", seconds=4, logs=3)
-    recipe = Recipe.from_yaml(demo_recipe(folder / "logs") + OUTPUTS)
-    build(plan_build(recipe, str(folder / "root")), num_workers=1)
-    return folder / "root"
+    return root_of(Recipe.from_yaml(demo_recipe(logs_of(4, 3)) + OUTPUTS))
 
 
 def same(a, b):

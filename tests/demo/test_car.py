@@ -13,7 +13,7 @@ from logloom.demo import car_recipe, make_car_drives
 from logloom.demo.car import CAMERAS, LIDARS, NUM_HOUSES, SIZE
 from logloom.demo.recorder import drives
 from logloom.demo.sensors import COLOURS, WIDTH, picture
-from logloom.io.catalog.manifest import open_root
+from logloom.io.catalog.manifest import open_root, read_manifest
 from logloom.io.logs import listings
 from logloom.io.logs.opening import open_log
 from logloom.io.storage.store import Store
@@ -39,11 +39,14 @@ outputs: {{table: {{}}}}
 """
 
 
+def car_logs(folder):
+    make_car_drives(folder, seconds=SECONDS)
+    return folder
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("car")
-    make_car_drives(made, seconds=SECONDS)
-    return made
+def folder(once):
+    return once(car_logs)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +55,9 @@ def worlds():
 
 
 @pytest.fixture(scope="module")
-def built(folder, tmp_path_factory):
-    root = str(tmp_path_factory.mktemp("built") / "root")
-    recipe = Recipe.from_yaml(car_recipe(folder) + "\npartition: {rows: 20}\n")
-    return root, build(plan_build(recipe, root)).manifest
+def built(folder, root_of):
+    root = root_of(Recipe.from_yaml(car_recipe(folder) + "\npartition: {rows: 20}\n"))
+    return str(root), read_manifest(Store.at(str(root)))
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ SECONDS = 20.0
 
 
 @pytest.fixture(scope="module")
-def drives(tmp_path_factory):
-    return make_drives(tmp_path_factory.mktemp("drives"), seconds=SECONDS, logs=2, seed=0)
+def drives(logs_of):
+    return sorted(logs_of(SECONDS, 2).iterdir())
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from logloom.demo import demo_recipe, make_drives
+from logloom.demo import demo_recipe
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.catalog.manifest_digest import write_digest
 from logloom.io.catalog.page_merge import write_records
@@ -78,21 +78,18 @@ def restate(root: pathlib.Path, change: Callable[[LogRecord], LogRecord], **fiel
 
 
 @pytest.fixture(scope="session")
-def drive(tmp_path_factory) -> Drive:
-    folder = tmp_path_factory.mktemp("drive")
-    logs = make_drives(folder / "logs", seconds=4)
-    text = demo_recipe(folder / "logs")
+def drive(logs_of) -> Drive:
+    folder = logs_of(4, 2)
+    text = demo_recipe(folder)
     if "partition:" not in text:
         text += "\npartition: {rows: 10}\n"
-    return Drive(logs, text)
+    return Drive(sorted(folder.iterdir()), text)
 
 
 @pytest.fixture(scope="session")
-def built(drive, tmp_path_factory) -> pathlib.Path:
+def built(drive, root_of) -> pathlib.Path:
     """The root of a version built in one process; not to be changed."""
-    root = tmp_path_factory.mktemp("built") / "root"
-    build_at(drive.recipe(), root)
-    return root
+    return root_of(drive.recipe())
 
 
 @pytest.fixture

@@ -40,11 +40,9 @@ def recipe_of(drive, rows, outputs="outputs: {table: {}, tar: {}, zarr: {}, bags
 
 
 @pytest.fixture(scope="module")
-def searched(drive, tmp_path_factory):
+def searched(drive, root_of):
     """A version in all formats, by partitions of ten rows; not to be changed."""
-    root = tmp_path_factory.mktemp("find") / "root"
-    build_at(recipe_of(drive, 10), root)
-    return root
+    return root_of(recipe_of(drive, 10))
 
 
 def expected(root, holds):

@@ -53,9 +53,12 @@ def one_at_a_time(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def two_versions(drive, tmp_path_factory):
-    """A recipe over two small logs, and a root with version 1 of one and version 2 of both."""
-    folder = tmp_path_factory.mktemp("made")
+def two_versions(drive, once):
+    """A recipe over two small logs, and a root with version 1 of one and version 2 of both; for copies."""
+    return once(make_two_versions, drive)
+
+
+def make_two_versions(folder, drive):
     logs = folder / "logs"
     logs.mkdir()
     text = drive.text[: drive.text.index("outputs:")].replace(str(drive.logs[0].parent), str(logs))

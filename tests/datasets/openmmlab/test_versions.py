@@ -9,21 +9,16 @@ import pytest
 import logloom.io.formats.table as tt
 from logloom import datasets
 from logloom.datasets.openmmlab import DATASETS, ClassBalancedDataset, ConcatDataset, LogloomDataset
-from logloom.demo import demo_recipe, make_drives
+from logloom.demo import demo_recipe
 from logloom.errors import DatasetError, UsageError
-from logloom.pipelines.build.build import build
-from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("version")
-    make_drives(folder / "logs", seconds=4)
-    text = demo_recipe(folder / "logs")
+def root(logs_of, root_of):
+    text = demo_recipe(logs_of(4, 2))
     text = text[: text.index("\noutputs:")] + "\noutputs:\n  table: {index: [ego.speed]}\n  tar: {}\n"
-    build(plan_build(Recipe.from_yaml(text), str(folder / "root")), num_workers=1)
-    return str(folder / "root")
+    return str(root_of(Recipe.from_yaml(text)))
 
 
 @pytest.fixture

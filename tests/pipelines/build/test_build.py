@@ -4,7 +4,6 @@ import dataclasses
 import json
 import logging
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -48,6 +47,7 @@ from logloom.transforms.build.partition_results import Failure
 from logloom.transforms.build.settings import BuildSettings
 from tests.files import flip
 from tests.forking import command
+from tests.once import copied
 from tests.pipelines.conftest import build_at, digests
 
 
@@ -302,25 +302,23 @@ def test_the_view_is_made_of_links_that_nobody_can_write(built):
             assert path.stat().st_mode & 0o222 == 0
 
 
-def test_a_view_that_was_removed_can_be_made_again(drive, tmp_path):
+def test_a_view_that_was_removed_can_be_made_again(built, tmp_path):
     from logloom.pipelines.view import make_view
 
-    built = build_at(drive.recipe(), tmp_path / "root")
-    before = digests(tmp_path / "root")
-    shutil.rmtree(built.view)
-    make_view(*open_root(Store.at(str(tmp_path / "root"))))
-    assert digests(tmp_path / "root") == before
+    root = copied(built, tmp_path / "root")
+    shutil.rmtree(root / "v00000001")
+    make_view(*open_root(Store.at(str(root))))
+    assert digests(root) == digests(built)
 
 
-def test_a_build_that_died_between_commit_and_view_is_given_its_view_by_the_next(drive, tmp_path):
-    view = pathlib.Path(build_at(drive.recipe(), tmp_path / "root").view)
-    before = digests(tmp_path / "root")
+def test_a_build_that_died_between_commit_and_view_is_given_its_view_by_the_next(drive, built, tmp_path):
+    view = copied(built, tmp_path / "root") / "v00000001"
     shutil.rmtree(view)
     plan = plan_build(drive.recipe(), str(tmp_path / "root"))
     assert plan.up_to_date
     again = build(plan)
     assert (again.manifest.version, again.built, again.view) == (1, 0, str(view))
-    assert digests(tmp_path / "root") == before
+    assert digests(tmp_path / "root") == digests(built)
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
@@ -524,9 +522,8 @@ def test_what_was_read_back_and_what_was_trusted_stands_in_the_manifest(drive, t
     assert (third.verified, third.trusted) == ("all", {"logs": 0, "assembled": 0, "portions": 0})
 
 
-def test_a_changed_manifest_is_refused_and_a_missing_digest_is_mended(drive, tmp_path):
-    root = tmp_path / "root"
-    build_at(drive.recipe(), root)
+def test_a_changed_manifest_is_refused_and_a_missing_digest_is_mended(drive, built, tmp_path):
+    root = copied(built, tmp_path / "root")
     path, digest = root / version_file(1), root / digest_file(1)
     good, line = path.read_bytes(), digest.read_bytes()
     path.chmod(0o644)
@@ -543,9 +540,8 @@ def test_a_changed_manifest_is_refused_and_a_missing_digest_is_mended(drive, tmp
     assert verify(str(root), num_workers=1).manifest == "checked"
 
 
-def test_the_next_version_tells_that_a_manifest_was_changed_with_its_digest(drive, tmp_path):
-    root = tmp_path / "root"
-    build_at(drive.recipe(), root)
+def test_the_next_version_tells_that_a_manifest_was_changed_with_its_digest(drive, built, tmp_path):
+    root = copied(built, tmp_path / "root")
     build_at(drive.recipe(**{"name: ": "name: other-"}), root)
     store, path = Store.at(str(root)), root / version_file(1)
     path.chmod(0o644)

@@ -58,19 +58,15 @@ def told(rows):
 
 
 @pytest.fixture(scope="module")
-def plain(drive, tmp_path_factory):
+def plain(drive, root_of):
     """The same rows, not split."""
-    root = tmp_path_factory.mktemp("plain") / "root"
-    build_at(Recipe.from_yaml(few(drive)), root)
-    return logloom_datasets.open(root)
+    return logloom_datasets.open(root_of(Recipe.from_yaml(few(drive))))
 
 
 @pytest.fixture(scope="module")
-def split_root(drive, tmp_path_factory):
-    root = tmp_path_factory.mktemp("split") / "root"
+def split_root(drive, root_of):
     outputs = ", ".join(f"{name}: {options}" for name, options in FORMATS.items())
-    build_at(Recipe.from_yaml(few(drive, outputs) + PLACE), root)
-    return root
+    return root_of(Recipe.from_yaml(few(drive, outputs) + PLACE))
 
 
 def expected(plain, **asked):

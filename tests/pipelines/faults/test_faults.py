@@ -39,12 +39,9 @@ def faults(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def everything(drive, tmp_path_factory):
+def everything(drive, root_of):
     """A version in every format, on a disk."""
-    root = tmp_path_factory.mktemp("every") / "root"
-    text = drive.text.replace("\npartition:", f"{OUTPUTS}\npartition:")
-    build_at(Recipe.from_yaml(text), root)
-    return root
+    return root_of(Recipe.from_yaml(drive.text.replace("\npartition:", f"{OUTPUTS}\npartition:")))
 
 
 @pytest.fixture

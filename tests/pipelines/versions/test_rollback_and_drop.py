@@ -29,9 +29,12 @@ from tests.pipelines.conftest import build_at, digests
 
 
 @pytest.fixture(scope="module")
-def grown(drive, tmp_path_factory):
+def grown(drive, once):
     """A recipe over a folder of its own, and versions 1 of one drive and 2 of two; not to be changed."""
-    folder = tmp_path_factory.mktemp("grown")
+    return once(make_grown, drive)
+
+
+def make_grown(folder, drive):
     (folder / "logs").mkdir()
     text = drive.text.replace(str(drive.logs[0].parent), str(folder / "logs"))
     recipe = Recipe.from_yaml(text, source="drive.yaml")

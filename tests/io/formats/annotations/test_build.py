@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from logloom.datasets.openmmlab import BaseDataset, ClassBalancedDataset, LogloomDataset
-from logloom.demo import demo_recipe, make_drives
+from logloom.demo import demo_recipe
 from logloom.errors import RecipeError
 from logloom.pipelines.build.build import build
 from logloom.pipelines.convert.convert import convert
@@ -35,10 +35,8 @@ outputs:
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    logs = tmp_path_factory.mktemp("drives")
-    make_drives(logs, seconds=4)
-    text = demo_recipe(logs)
+def text(logs_of):
+    text = demo_recipe(logs_of(4, 2))
     return text[: text.index("\noutputs:")] + OUTPUTS
 
 
@@ -48,8 +46,8 @@ def built_at(root, text):
 
 
 @pytest.fixture(scope="module")
-def root(text, tmp_path_factory):
-    return built_at(tmp_path_factory.mktemp("annotations") / "root", text)
+def root(text, root_of):
+    return root_of(Recipe.from_yaml(text, source="drive.yaml"))
 
 
 def findings(root, **choices):

@@ -39,11 +39,9 @@ def rows_of(root: pathlib.Path, version: int):
 
 
 @pytest.fixture(scope="module")
-def first(drive, tmp_path_factory) -> pathlib.Path:
+def first(drive, root_of) -> pathlib.Path:
     """A version with one table; tests build on a copy."""
-    root = tmp_path_factory.mktemp("groups") / "root"
-    build_at(recipe_of(drive, "{index: [ego.speed]}"), root)
-    return root
+    return root_of(recipe_of(drive, "{index: [ego.speed]}"))
 
 
 @pytest.fixture

@@ -24,10 +24,8 @@ def recipe(drive):
 
 
 @pytest.fixture(scope="module")
-def root(recipe, tmp_path_factory):
-    root = tmp_path_factory.mktemp("zarr") / "root"
-    build_at(recipe, root)
-    return root
+def root(recipe, root_of):
+    return root_of(recipe)
 
 
 def view(root):
