@@ -13,6 +13,7 @@ import numpy as np
 
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, TopicRequest
 from logloom.io.logs.messages.adapters import VIDEO
+from logloom.resample.policies import POLICIES, ResamplePolicy
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan, Sampling, Span, SyncClock
 from logloom.transforms.rows.resample import Indices, Times
 from logloom.transforms.rows.sync_clock import synced
@@ -59,7 +60,8 @@ class Lineage:
         used: all messages of the value, in the order of their times.
         reason: why the value is unavailable; "" if it isn't.
         nearest: of an unavailable value, the nearest unused messages: one, or, for a policy with messages on
-            both sides of the tick, up to one on each side.
+            both sides of the tick, up to one on each side. For `previous` and `next`, one on the other side
+            if theirs has none.
         keyframes: of pictures of video, one for each of `used`.
     """
 
@@ -117,9 +119,9 @@ def _trace(
     if sampled.available[0]:
         keyframes = _keyframes(log, column, messages.position[used], tick)
         return Lineage(column, _sources(log, column, messages, used, tick), keyframes=keyframes)
-    if sampling.rules.by_clock:
-        return Lineage(column, (), "the message that the clock matched can't be used")
     nearest = _nearest(log, column, tick)
+    if sampling.rules.by_clock:
+        return Lineage(column, (), "the message that the clock matched can't be used", nearest)
     lost = len(messages.refused) + len(messages) - len(sampled.usable)
     words = _missing(sampling) if nearest else f"{topic} has no usable message"
     words += f"; {lost} that can't be used" if lost else ""
@@ -170,7 +172,10 @@ def _missing(sampling: Sampling) -> str:
 
 
 def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
-    """Find what a policy would have used without limit of distance, searching further and further."""
+    """Find what a policy would have used without limit of distance, or else what `nearest` would have.
+
+    It searches further and further.
+    """
     sampling = column.sampling
     reach = max(_FIRST_REACH, 2 * sampling.back, 2 * sampling.forward)
     at = tick - sampling.offset
@@ -182,17 +187,19 @@ def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
         sampled = Sampled(
             column, messages, np.array([tick], np.int64), span, log.summary.uris[0], video_of(log, column)
         )
-        sides = _beside(sampled.usable, messages, at, sampling)
-        if len(sides) == (2 if sampling.rules.uses == "two" else 1) or _is_all(log, column, start, stop):
+        is_all = _is_all(log, column, start, stop)
+        sides = _beside(sampled.usable, messages, at, sampling.rules)
+        if is_all and not len(sides):
+            sides = _beside(sampled.usable, messages, at, POLICIES["nearest"])
+        if is_all or len(sides) == (2 if sampling.rules.uses == "two" else 1):
             return _sources(log, column, messages, sides, tick)
         reach *= 2
 
 
-def _beside(usable: Indices, messages: Messages, at: int, sampling: Sampling) -> Indices:
+def _beside(usable: Indices, messages: Messages, at: int, rules: ResamplePolicy) -> Indices:
     """Return the last usable message up to a time and the first after it; or the nearer of both."""
     times = messages.time[usable]
     before, after = usable[times <= at], usable[times >= at]
-    rules = sampling.rules
     sides = []
     if len(before) and (rules.before or not rules.after):
         latest = before[messages.time[before] == messages.time[before].max()]
@@ -200,7 +207,7 @@ def _beside(usable: Indices, messages: Messages, at: int, sampling: Sampling) ->
     if len(after) and (rules.after or not rules.before):
         earliest = after[messages.time[after] == messages.time[after].min()]
         sides.append(earliest[-1])
-    if sampling.rules.uses != "two":
+    if rules.uses != "two":
         sides = sorted(sides, key=lambda row: abs(int(messages.time[row]) - at))[:1]
     return np.array(sides, np.intp)
 

@@ -35,6 +35,8 @@ COLUMNS = {
     "angle": ("angle", 30 * MS, None, 0, "/odom"),
     "slerp": ("slerp", 30 * MS, None, 0, "/odom"),
     "far": ("previous", 1 * MS, None, -5_000 * MS, "/odom"),
+    "only_after": ("previous", 1 * MS, None, 5_000 * MS, "/odom"),
+    "only_before": ("next", 1 * MS, None, -5_000 * MS, "/odom"),
     **{
         policy: (policy, None, (-33 * MS, 15 * MS), 0, "/odom")
         for policy in ("mean", "min", "max", "sum", "count", "first", "last")
@@ -100,7 +102,7 @@ def expected(messages, tick, policy, tolerance, window, offset):
         if policy in ("nearest", "exact"):
             side = min(sides, key=lambda time: (abs(time - tick), time > tick))
         good = side is not None and abs(side - tick) <= (tolerance or 0)
-        wanted, near = ([side], []) if good else ([], [] if side is None else [side])
+        wanted, near = ([side], []) if good else ([], sides if side is None else [side])
     return [last[time] for time in wanted], [last[time] for time in near]
 
 
@@ -158,7 +160,7 @@ def test_every_message_behind_a_value_is_named_with_its_place(traced, name):
             seconds, rest = divmod(time, 10**9)
             moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
             assert message["message_time_iso"] == f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
-    if name in ("previous", "nearest", "linear", "exact", "empty", "far"):
+    if name in ("previous", "nearest", "linear", "exact", "empty", "far", "only_after", "only_before"):
         assert any(row["why"]["columns"][name].get("nearest") for row in rows)
 
 
