@@ -126,11 +126,20 @@ class Why:
             yield "", "", "", f"no pose of {pose.source} in {pose.target}: {pose.reason}"
 
     def recipe_line(self, name: str) -> str:
-        """Return the recipe of a column as YAML on one line; "" for a column that isn't in the recipe."""
+        """Return the recipe of a column as YAML on one line; "" for a column that isn't in the recipe.
+
+        It lacks what has its default, but for `resample`.
+        """
         column = self.columns.get(name)
         if column is None:
             return ""
-        return flow({name: column.model_dump(mode="json", by_alias=True, exclude_defaults=True)})
+        chosen = column.model_dump(by_alias=True, exclude_defaults=True)
+        keys = column.model_dump(mode="json", by_alias=True).items()
+        shown = {key: value for key, value in keys if key in chosen or key == "resample"}
+        for key in shown.keys() & {"field", "from"}:
+            if len(shown[key]) == 1:
+                (shown[key],) = shown[key]
+        return flow({name: shown})
 
     def _line(self, source: Source, what: str) -> tuple[str, ...]:
         place = f"{what} {place_in_words(source.place, self.has_files)}"

@@ -142,7 +142,9 @@ def test_every_message_behind_a_value_is_named_with_its_place(traced, name):
     messages = raw_messages(path)[topic]
     for row in rows:
         told, tick = row["why"]["columns"][name], row["timestamp"]
-        assert told["recipe"].startswith(f"{{{name}: {{topic: ")
+        field = "pose.pose.orientation" if policy == "slerp" else "twist.twist.linear.x"
+        start = f"{{{name}: {{topic: {topic}, field: {field}, resample: {policy}"
+        assert told["recipe"].startswith((f"{start}, ", f"{start}}}"))
         assert row["why"]["software"].keys() >= {"logloom", "numpy"}
         used, near = expected(messages, tick, policy, tolerance, window, offset)
         assert [m["number"] for m in told["messages"]] == used
