@@ -28,7 +28,7 @@ from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.folders import content_of
 from logloom.io.storage.store import Store
-from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.schema import BYTES, STRING, ColumnType, Schema, base_of
 
 _DECODERS = {**bags.decoders, **dict.fromkeys(("jpg", "png", "mp4", "webm"), bytes)}
 _INTEGERS = {"i64": np.int64, "int": np.int64, "u64": np.uint64}
@@ -68,7 +68,20 @@ class DatapointsSource(RowSource, RawRows):
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema({key: self._type(key) for key in self.spec if key not in self._keys})
+        columns = {key: self._type(key) for key in self.names() if key not in self._keys}
+        return Schema(columns, self._sampled)
+
+    @cached_property
+    def _sampled(self) -> tuple[str, ...]:
+        """The columns whose ages and availabilities are in `meta`, as in bags that logloom wrote."""
+        if not (self.has_stamps and self.spec.get(META) == "msgpack" and len(self.reader)):
+            return ()
+        first = self.reader[0, (META,)][META]
+        if not isinstance(first, dict):
+            return ()
+        sampled = tuple(dict.fromkeys(base_of(str(name)) for name in first))
+        is_ours = {*Schema({}, sampled).meta} == {*first} and {*sampled} <= self.spec.keys()
+        return sampled if is_ours else ()
 
     def _type(self, key: str) -> ColumnType:
         name = self.spec[key]
@@ -124,9 +137,12 @@ class DatapointsSource(RowSource, RawRows):
         return [self._row(position, keys) for position in positions.tolist()]
 
     def _row(self, position: int, keys: tuple[str, ...]) -> dict[str, Any]:
-        found = self.reader[position, keys]
-        row: dict[str, Any] = {key: found[key] for key in keys}
-        for key in keys:
+        own = [key for key in keys if key in self.spec]
+        found = self.reader[position, own if len(own) == len(keys) else [*own, META]]
+        row: dict[str, Any] = {
+            key: found[key] if key in found else self._meta(found[META], key, position) for key in keys
+        }
+        for key in own:
             dtype = _INTEGERS.get(self.spec[key])
             if dtype is not None:
                 try:
@@ -137,19 +153,27 @@ class DatapointsSource(RowSource, RawRows):
                     ) from error
         return row
 
+    def _meta(self, record: Any, name: str, position: int) -> Any:
+        """An age or availability of a datapoint."""
+        given, kept = (int, np.int64) if name.endswith(".age") else (bool, np.bool_)
+        try:
+            if type(record[name]) is not given:
+                raise TypeError(f"{record[name]!r}"[:80])
+            return kept(record[name])
+        except (TypeError, KeyError, OverflowError) as error:
+            raise DatasetError(
+                f"{self.place}: meta of datapoint {position} has no {name} ({error!r}); write it again"
+            ) from error
+
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
 
     # --- for conversions --------------------------------------------------------------------------------
 
-    @property
-    def _is_ours(self) -> bool:
-        """Whether `meta` holds ages and availabilities, as in bags that logloom wrote."""
-        return self.has_stamps and self.spec.get(META) == "msgpack"
-
     def names(self) -> Sequence[str]:
-        """See `RawRows.names`: the keys."""
-        return [key for key in self.spec if not (key == META and self._is_ours)]
+        """See `RawRows.names`: the keys, in the order of the recipe where `meta` has it."""
+        others = [key for key in self.spec if key not in self._sampled]
+        return [*self._sampled, *(key for key in others if not (key == META and self._sampled))]
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         found = []
@@ -167,13 +191,15 @@ class DatapointsSource(RowSource, RawRows):
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
         folder, start, stop = piece.where
         reader = self._open_folder(bags.DatasetReader, folder, DECODERS)
-        keys = list(self.spec) if names is None else [key for key in self.spec if key in {*names, META}]
+        extra = [META] if self._sampled else []
+        keys = list(self.spec) if names is None else [key for key in self.spec if key in {*names, *extra}]
         step = max(1, max_bytes * len(reader) // max(1, reader.size))
         for first in range(start, stop, step):
             values = self._values(reader, keys, first, min(first + step, stop))
-            metas = values.pop(META) if self._is_ours and META in values else None
-            batch = {key: column_of(key, self.spec[key], values[key], piece.place) for key in values}
-            yield batch if metas is None else with_meta(batch, metas, piece.place)
+            metas = values.pop(META, None) if self._sampled else None
+            own = [key for key in self.names() if key in values]
+            batch = {key: column_of(key, self.spec[key], values[key], piece.place) for key in own}
+            yield batch if metas is None else with_meta(batch, metas, self._sampled, piece.place)
 
     def _values(
         self, reader: bags.DatasetReader, keys: list[str], first: int, last: int

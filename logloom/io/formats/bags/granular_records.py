@@ -8,7 +8,7 @@ Elsewhere: reading bags (dataset_reader), datapoints (foreign_source).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,15 +106,14 @@ DECODERS: Mapping[str, Callable[[bytes], Any]] = {  # all others stay bytes
 }
 
 
-def with_meta(batch: dict[str, RawColumn], metas: list[bytes], place: str) -> Batch:
-    """Add the ages and availabilities in `meta` records to the batch."""
+def with_meta(batch: dict[str, RawColumn], metas: list[bytes], sampled: Sequence[str], place: str) -> Batch:
+    """Add the ages and availabilities in `meta` records to the sampled columns of a batch."""
     try:
         rows = [decode_msgpack(record) for record in metas]
     except (ValueError, TypeError, RecursionError) as error:
         raise DatasetError(f"{place}: meta.bag holds no msgpack ({error!r})") from error
-    names = list(rows[0]) if rows and isinstance(rows[0], dict) else []
     found = dict(batch)
-    for column in {str(name).rpartition(".")[0] for name in names} & batch.keys():
+    for column in (name for name in sampled if name in batch):
         try:
             ages = np.array([row[f"{column}.age"] for row in rows], np.int64)
             available = np.array([row[f"{column}.available"] for row in rows], np.bool_)

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+import logloom.datasets
 import logloom.io.formats.bags as granular
 from logloom.errors import DatasetError
 from logloom.io.formats.foreign import open_foreign
+from logloom.schema import NO_AGE
 
 SPEC = {
     "name": "utf8",
@@ -163,3 +165,51 @@ def test_a_missing_shard_a_strange_one_and_a_cut_bag_are_errors_that_name_them(t
     (tmp_path / "set" / "000001").rename(tmp_path / "gone")
     with pytest.raises(DatasetError, match=r"'000002'"):
         open_foreign(str(tmp_path / "set"))
+
+
+OURS = {"log_id": "utf8", "timestamp": "i64", "a": "i64", "label": "i64", "meta": "msgpack", "z": "utf8"}
+
+
+def write_with_meta(path, metas):
+    with granular.DatasetWriter(path, OURS, granular.encoders) as writer:
+        for number, meta in enumerate(metas):
+            row = {"log_id": "drive", "timestamp": number, "a": 10 * number, "label": 1, "z": "word"}
+            writer.append({**row, "meta": meta})
+
+
+def test_ages_and_availabilities_in_meta_are_columns_and_give_the_order(tmp_path, read):
+    metas = [
+        {"z.age": 5, "z.available": True, "a.age": NO_AGE, "a.available": False},
+        {"z.age": 7, "z.available": True, "a.age": 3, "a.available": True},
+    ]
+    write_with_meta(tmp_path / "set", metas)
+    opened = logloom.datasets.open(tmp_path / "set")
+    assert opened.schema == read(tmp_path / "set")[0].schema
+    assert (list(opened.schema.columns), opened.schema.sampled) == (["z", "a", "label"], ("z", "a"))
+    assert list(opened[0]) == ["log_id", "timestamp", "z", "a", "label"]
+    ages = opened.select(["z.age", "a.age", "a.available"])
+    assert ages[0] == {"log_id": "drive", "timestamp": 0, "z.age": 5, "a.age": NO_AGE, "a.available": False}
+    batch = ages.get_many([1, 0])
+    assert (batch["z.age"].dtype, batch["z.age"].tolist()) == (np.int64, [7, 5])
+    assert (batch["a.available"].dtype, batch["a.available"].tolist()) == (np.bool_, [True, False])
+    assert [row["a"] for row in logloom.datasets.open(tmp_path / "set", where="available(a)")] == [10]
+
+
+def test_a_row_whose_meta_lacks_an_age_is_an_error_that_names_it(tmp_path):
+    write_with_meta(tmp_path / "set", [{"a.age": 5, "a.available": True}, {"a.available": True}])
+    opened = logloom.datasets.open(tmp_path / "set", columns=["a", "a.age"])
+    assert opened[0]["a.age"] == 5
+    with pytest.raises(DatasetError, match=r"meta of datapoint 1 has no a\.age"):
+        opened[1]
+    with pytest.raises(DatasetError, match=r"meta\.bag says nothing of a"):
+        open_foreign(str(tmp_path / "set"))
+
+
+@pytest.mark.parametrize("meta", [{"weather": "rain"}, {"a.age": 5}, {"b.age": 5, "b.available": True}, [1]])
+def test_a_meta_of_something_else_is_a_column_like_any_other(tmp_path, read, meta):
+    write_with_meta(tmp_path / "set", [meta, meta])
+    opened = logloom.datasets.open(tmp_path / "set")
+    assert (list(opened.schema.columns), opened.schema.sampled) == (["a", "label", "meta", "z"], ())
+    assert opened[1]["meta"] == meta
+    rows = read(tmp_path / "set")[1]
+    assert granular.decoders["msgpack"](rows[1]["meta_"]) == meta
