@@ -15,14 +15,13 @@ from typing import NamedTuple
 from logloom.io.logs.recording_times import Bound, RecordedTime, is_static
 from logloom.pipelines.doctor.findings import LONG_GAP, MAX_SKEW, Gap, HealthFinding, TopicHealth, share_of
 from logloom.recipe import yaml as text
-from logloom.recipe.values import moment_text
+from logloom.recipe.values import duration_text, moment_text
 from logloom.text import counted, human_duration, human_time, some_of
-from logloom.transforms.suggest.samples import MAX_DELAY
+from logloom.transforms.suggest.samples import MAX_DELAY, bound_on_delay
 
 LONG_EDGE = 1_000_000_000  # ns; topics may begin and end so far apart: recorders subscribe to one by one
 EDGE_SHARE = 10  # in a short log only a part of it in so many
 MAX_NAMED = 12  # topics in one finding
-_TENTH, _SECOND = 10**8, 10**9
 _REQUIRE = "rows: {require: [COLUMN]}"
 _REQUIRED = f"in the recipe, `{_REQUIRE}` drops rows without a value of a column"
 
@@ -197,11 +196,13 @@ def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
             f"{human_duration(MAX_SKEW)} from the log time, which a build refuses by default (the furthest "
             f"{human_duration(furthest)}, the median of all {human_duration(median)})"
         )
-        recipe = _by_log_time(topic.topic)
         if abs(furthest) <= MAX_DELAY:
-            step = _TENTH if abs(furthest) < 10 * _SECOND else _SECOND
-            recipe = f"time: {{max_delay: {-(-abs(furthest) // step) * step / _SECOND:g}s}}"
-        remedy = f"in the recipe, `{recipe}`, as in that of `info --recipe`; or set the clocks"
+            recipe = f"time: {{max_delay: {duration_text(bound_on_delay(abs(furthest)))}}}"
+            more = "or more, as in that of `info --recipe`"  # which other topics and logs may need
+        else:
+            recipe = _by_log_time(topic.topic)
+            more = "or `time: {max_delay: none}` if the log was replayed, as `info --recipe` chooses"
+        remedy = f"in the recipe, `{recipe}` {more}; or set the clocks"
         yield HealthFinding("late", uri, None, topic.topic, topic.late, message, remedy, recipe=recipe)
     if topic.unstamped:
         message = (

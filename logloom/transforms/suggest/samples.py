@@ -88,8 +88,7 @@ class Sample:
         if self._is_replayed:
             return None
         # All messages were seen, or else others may be twice as late.
-        expected = self._worst_near if self.is_whole else self._worst_near * 2
-        return max(DEFAULT_DELAY, -(-expected // 10**9) * 10**9)
+        return bound_on_delay(self._worst_near if self.is_whole else self._worst_near * 2)
 
     @property
     def comment(self) -> str:
@@ -115,6 +114,15 @@ class Sample:
     def _worst_near(self) -> int:
         far = self._far
         return max((delay for topic, delay in self._used.items() if topic not in far), default=0)
+
+
+def bound_on_delay(expected: int) -> int:
+    """Return the `max_delay` for an expected delay: whole seconds, and at least the default.
+
+    >>> bound_on_delay(3_070_000_000)
+    4000000000
+    """
+    return max(DEFAULT_DELAY, -(-expected // 10**9) * 10**9)
 
 
 def sample(

@@ -3,6 +3,7 @@
 import io
 import itertools
 import random
+import re
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from PIL import Image
 from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.opening import open_log
 from logloom.io.logs.recording_times import RecordedTime
 from logloom.pipelines.doctor.doctor import examine
 from logloom.pipelines.doctor.observations import MAX_SKEW, WatchedTopic
 from logloom.pipelines.doctor.times import judge_times
 from logloom.recipe.sections import Time
+from logloom.transforms.suggest.recipe import suggest
 from tests.io.logs.making import MS, ROS1, Message, ros1_payload, write_mcap
 from tests.pipelines.doctor.test_doctor import run
 from tests.transforms.ros2_logs import (
@@ -241,7 +244,8 @@ def test_a_name_that_yaml_would_read_as_another_value_is_quoted_in_the_line_of_t
 @pytest.mark.parametrize(
     ("delay", "recipe"),
     [
-        (1150 * MS, "time: {max_delay: 1.2s}"),
+        (1150 * MS, "time: {max_delay: 2s}"),
+        (3070 * MS, "time: {max_delay: 4s}"),
         (36_500 * MS, "time: {max_delay: 37s}"),
         (2 * 3600 * SECOND, "time: {topics: {/speed: log}}"),
     ],
@@ -250,6 +254,8 @@ def test_late_stamps_are_a_note_with_the_line_that_makes_a_build_take_them(tmp_p
     found = look(write_log(tmp_path / "take.mcap", {"/speed": (SPEED, speeds(50, delay=delay))}))
     (finding,) = found.findings
     assert (finding.kind, finding.count, finding.severity, finding.recipe) == ("late", 50, "note", recipe)
+    suggested = suggest({"take": open_log([str(tmp_path / "take.mcap")])})
+    assert "max_delay" not in recipe or re.findall("max_delay: [0-9]+s", suggested) == [recipe[7:-1]]
     assert "the stamps of all 50 messages are more than 1 s from the log time" in finding.message
 
 
