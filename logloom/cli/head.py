@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.cli.options.groups import refuse_given
 from logloom.cli.terminal.output import (
     Json,
     Root,
@@ -17,6 +19,9 @@ from logloom.cli.terminal.output import (
     print_result,
     print_table,
 )
+
+if TYPE_CHECKING:
+    from logloom.pipelines.head.head import ShownRow
 
 
 @app.command(
@@ -44,16 +49,21 @@ def head(
     from logloom.pipelines.head.head import head as run
 
     where, version = split_root(root)
-    shown = run(
-        where,
-        version,
-        output=output,
-        start=skip,
-        count=rows,
-        columns=columns,
-        why=why,
-        storage_options=parse_storage_options(storage_option),
-    )
+    options = parse_storage_options(storage_option)
+    if _is_plain(root, where, options):
+        refuse_given({"--why": why or None}, f"{root} is no root of logloom and names no logs")
+        shown = _plain_rows(root, output, skip, rows, columns, options)
+    else:
+        shown = run(
+            where,
+            version,
+            output=output,
+            start=skip,
+            count=rows,
+            columns=columns,
+            why=why,
+            storage_options=options,
+        )
     if json:
         print_json([row.to_json() for row in shown])
         return
@@ -63,3 +73,43 @@ def head(
         )
         for line in row.recipe_lines():
             print_result(f"recipe: {line}")
+
+
+def _is_plain(root: str, where: str, options: Mapping[str, Any]) -> bool:
+    """Return whether something other than a root is at a place that names one, or a version of it."""
+    from logloom.io.storage.store import Store
+
+    if Store.at(where, options).names("versions"):
+        return False
+    store = Store.at(root, options)
+    if store.names():
+        return True
+    from logloom.io.formats.foreign import kind_of
+
+    return kind_of(store) is not None
+
+
+def _plain_rows(
+    root: str,
+    output: str | None,
+    start: int,
+    count: int,
+    columns: Sequence[str] | None,
+    options: Mapping[str, Any],
+) -> list[ShownRow]:
+    """Read rows of a dataset that is no root, as `logloom.open` opens it.
+
+    Raises:
+        UsageError: no such output, column or row.
+        DatasetError: no dataset, or it is damaged.
+    """
+    from logloom.datasets.opening import open
+    from logloom.errors import UsageError
+    from logloom.pipelines.head.head import ShownRow
+    from logloom.text import counted
+
+    rows = open(root, output=output, columns=columns, storage_options=options)
+    if 0 < start >= len(rows):
+        raise UsageError(f"{root}: {counted(len(rows), 'row')}, so none is at {start:,}")
+    numbers = range(start, min(start + count, len(rows)))
+    return [ShownRow(rows[number], rows.schema, rows.columns, number) for number in numbers]

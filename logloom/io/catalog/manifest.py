@@ -45,12 +45,18 @@ from logloom.io.catalog.pages import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tags import Version, read_tags
 from logloom.io.catalog.tombstones import check_purged
-from logloom.io.catalog.version_files import all_versions, lost_manifest, version_file, version_numbers
+from logloom.io.catalog.version_files import (
+    all_versions,
+    is_root_name,
+    lost_manifest,
+    version_file,
+    version_numbers,
+)
 from logloom.io.storage.metadata import STRICT, Count, Name, Text, canonical, checked, parsed, without_number
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
-from logloom.text import near_to
+from logloom.text import near_to, some_of
 from logloom.values import dataclass
 
 FORMAT = 1
@@ -301,6 +307,11 @@ def no_version_at(store: Store) -> UsageError:
     if root != store.uri and version_numbers(Store.at(root, store.options)):
         return UsageError(
             f"{store.uri}: the root alone is expected here, without {store.uri.removeprefix(root)}"
+        )
+    if others := [name for name in store.names() if not is_root_name(name)]:
+        return UsageError(
+            f"{store.uri}: no version here, but {some_of(others)}; if this is a dataset of another kind, "
+            f"`logloom head` shows its rows and `logloom convert {store.uri} ROOT` makes a version of it"
         )
     return UsageError(f"{store.uri}: no version here; `logloom build RECIPE --to {store.uri}` makes one")
 

@@ -28,30 +28,47 @@ _JPEG = b"\xff\xd8\xff"
 
 
 @dataclass(frozen=True)
-class ShownRow:
-    """A row of a dataset and its origin.
+class RowOrigin:
+    """The log and the unit that a row of a version comes from.
 
     Attributes:
-        values: log_id, timestamp, columns, and the ages and availabilities in the output.
         folder: of its unit, within the root.
+    """
+
+    record: LogRecord
+    entry: Entry
+    folder: str
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A row of a dataset.
+
+    Attributes:
+        values: log_id and timestamp where rows have them, columns, and ages and availabilities if read.
+        number: of the row, from 0.
+        origin: of a row of a version.
         why: its lineage, if requested.
     """
 
     values: Mapping[str, Any]
     schema: Schema
     columns: tuple[str, ...]
-    record: LogRecord
-    entry: Entry
-    folder: str
+    number: int
+    origin: RowOrigin | None = None
     why: Why | None = None
 
     def headline(self) -> str:
         """Describe the row, and with lineage its files."""
-        stamp = int(self.values["timestamp"])
-        made = ", ".join(f"{name} {version}" for name, version in self.entry.software.items())
-        sources = [*self.record.uris, f"made by {made or 'unknown software'}"]
-        files = "".join(f"\n{line}" for line in sources) if self.why else ""
-        return f"{self.values['log_id']} {stamp} ({human_time(stamp)}){files}"
+        if "timestamp" not in self.schema.columns and "timestamp" in self.values:
+            stamp = int(self.values["timestamp"])
+            name = f"{self.values['log_id']} {stamp} ({human_time(stamp)})"
+        else:
+            name = f"row {self.number:,}"
+        if self.origin is None or self.why is None:
+            return name
+        made = ", ".join(f"{package} {version}" for package, version in self.origin.entry.software.items())
+        return "\n".join([name, *self.origin.record.uris, f"made by {made or 'unknown software'}"])
 
     def lines(self) -> list[tuple[str, ...]]:
         """(column, value) for a table, with lineage (message time, the same in UTC, age, place)."""
@@ -70,10 +87,11 @@ class ShownRow:
         return None if age == NO_AGE else age
 
     def to_json(self) -> dict[str, Any]:
-        row = {"log_id": self.values["log_id"], "timestamp": int(self.values["timestamp"])}
-        row |= {name: as_json(self.values[name]) for name in self.columns}
-        if self.why is None:
+        keys = [key for key in ("log_id", "timestamp") if key in self.values]
+        row = {name: as_json(self.values[name]) for name in (*keys, *self.columns)}
+        if self.origin is None or self.why is None:
             return row
+        entry = self.origin.entry
         lineage = {
             name: {
                 "age": as_json(self.values.get(f"{name}.age")),
@@ -83,9 +101,12 @@ class ShownRow:
             }
             for name in self.columns
         }
-        why: dict[str, Any] = {"timestamp_iso": iso8601(row["timestamp"]), "uris": list(self.record.uris)}
-        unit = {"output": self.entry.output, "partition": self.entry.partition, "folder": self.folder}
-        why["software"] = dict(self.entry.software)
+        why: dict[str, Any] = {
+            "timestamp_iso": iso8601(row["timestamp"]),
+            "uris": list(self.origin.record.uris),
+        }
+        unit = {"output": entry.output, "partition": entry.partition, "folder": self.origin.folder}
+        why["software"] = dict(entry.software)
         return row | {"why": {**why, "unit": unit, "columns": lineage}}
 
 
@@ -125,9 +146,9 @@ def head(
         names, folder = reader.schema.select(columns), store.stored_name(entry.folder)
         wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
         for index in range(first, min(entry.rows, first + count - len(shown))):
-            values = reader.row(index, wanted)
+            values, origin = reader.row(index, wanted), RowOrigin(record, entry, folder)
             found = explainer.why(record, int(values["timestamp"]), names) if explainer else None
-            shown.append(ShownRow(values, reader.schema, names, record, entry, folder, found))
+            shown.append(ShownRow(values, reader.schema, names, start + len(shown), origin, found))
         if len(shown) >= count:
             break
     return shown
@@ -186,6 +207,12 @@ def as_json(value: Any) -> Any:
         return {name: as_json(value[name]) for name in value.dtype.names or ()}
     if isinstance(value, np.ndarray):
         return [as_json(item) for item in value] if value.ndim else as_json(value[()])
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): as_json(item) for name, item in value.items()}
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return str(value)
     if isinstance(value, np.generic):
         return as_json(value.item())
     if isinstance(value, float) and not np.isfinite(value):

@@ -164,7 +164,9 @@ def test_the_lineage_of_a_cloud_wants_no_poses_of_its_log(tmp_path):
     build_at(recipe(f"{tmp_path}/logs/*.mcap", 1000, columns=deskew.column()), tmp_path / "root")
     tick = START + 300 * deskew.MS  # of the second sweep
     rows = head(str(tmp_path / "root"), count=1000, columns=["points"], why=True)
-    told = {row.record.log_id: row.to_json()["why"] for row in rows if int(row.values["timestamp"]) == tick}
+    told = {
+        row.origin.record.log_id: row.to_json()["why"] for row in rows if int(row.values["timestamp"]) == tick
+    }
     assert [len(told[log_id]["columns"]["points"]["messages"]) for log_id in "ab"] == [1, 1]
 
 

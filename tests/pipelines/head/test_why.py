@@ -241,13 +241,13 @@ def test_a_topic_that_the_log_lacks_is_a_reason(traced, tmp_path):
     root = traced[0]
     manifest = read_manifest(Store.at(str(root)))
     (row,) = head(str(root), count=1, columns=["camera"], why=True)
-    assert row.record == manifest.logs[0]
+    assert row.origin.record == manifest.logs[0]
     from logloom.pipelines.head.why import Explainer
 
     recipe = json.loads(json.dumps(manifest.recipe))
     recipe["columns"]["camera"]["topic"] = "/nowhere"
     explainer = Explainer(Store.at(str(root)), type(manifest)(**{**vars(manifest), "recipe": recipe}))
-    told = explainer.why(row.record, int(row.values["timestamp"])).to_json("camera")
+    told = explainer.why(row.origin.record, int(row.values["timestamp"])).to_json("camera")
     assert told == {
         "topic": "/nowhere",
         "messages": [],
@@ -261,7 +261,7 @@ def test_head_and_open_choose_the_same_output(traced, built):
     for root in (traced[0], built):
         (row,) = head(str(root), count=1)
         rows = logloom.datasets.open(str(root))
-        assert repr(rows) == repr(logloom.datasets.open(str(root), output=row.entry.output))
-        assert row.entry.output in repr(rows)
+        assert repr(rows) == repr(logloom.datasets.open(str(root), output=row.origin.entry.output))
+        assert row.origin.entry.output in repr(rows)
         assert rows[0]["timestamp"] == row.values["timestamp"]
-    assert head(str(traced[0]), count=1)[0].entry.output == "table"
+    assert head(str(traced[0]), count=1)[0].origin.entry.output == "table"
