@@ -241,7 +241,7 @@ def _texts(name: str, stats: Mapping[str, Any]) -> Iterator[str]:
         if lane.get("min") is not None:
             low, high, mean = (f"{lane[key]:.6g}" for key in ("min", "max", "mean"))
             yield f"{label}: {lane['count']:,}, {low} to {high}, mean {mean}"
-    if stats.get("unavailable"):
+    if stats.get("unavailable") and not name.endswith(".age"):
         yield f"{name}: {counted(stats['unavailable'], 'row')} unavailable"
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array, Block, Ragged
-from logloom.schema import ColumnType, Schema
+from logloom.schema import NO_AGE, ColumnType, Schema
 from logloom.statistics.columns import LENGTHS, ROWS, VALUES, Key, Statistics
 from logloom.statistics.exact_sums import CHUNK
 from logloom.statistics.series import Lane, Numbers, merged_lanes, numbers_of, texts_of, whole_numbers_of
@@ -67,7 +67,8 @@ class RowStatistics:
                 rows = np.flatnonzero(available) if missing else None
                 age = block.columns[f"{name}.age"]
                 assert isinstance(age, np.ndarray)
-                self._numbers(f"{name}.age", "", VALUES, age if rows is None else age[rows])
+                measured = available & (age != NO_AGE)  # a count is available without a message
+                self._numbers(f"{name}.age", "", VALUES, age if measured.all() else age[measured])
                 if rows is not None:
                     values = values.take(rows) if isinstance(values, Ragged) else values[rows]
             if isinstance(values, Ragged):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.schema import AGE, ColumnType, Schema
-from logloom.statistics.columns import LENGTHS, ROWS, Key, Statistics
+from logloom.statistics.columns import LENGTHS, ROWS, VALUES, Key, Statistics
 from logloom.statistics.exact_sums import Dyadic, mean_of, std_of
 from logloom.statistics.series import Lane, Numbers, Texts
 from logloom.statistics.value_counts import Cells
@@ -53,10 +53,20 @@ def summary(statistics: Statistics, schema: Schema) -> dict[str, dict[str, Any]]
         own.setdefault(key.column, {})[key] = lane
     found = {}
     for name, ctype in schema.columns.items():
-        for column, kind in ((name, ctype), (f"{name}.age", AGE)):
-            if column in own:
-                found[column] = _column(own[column], kind)
+        if name in own:
+            found[name] = _column(own[name], ctype)
+        if (age := f"{name}.age") in own:
+            found[age] = _column(own[age] | _rows_of_age(own, name), AGE)
     return found
+
+
+def _rows_of_age(lanes: Mapping[str, Mapping[Key, Lane]], name: str) -> dict[Key, Lane]:
+    """The lane of rows of a column's age: those with a message are available."""
+    rows = lanes.get(name, {}).get(Key(name, "", ROWS, 0))
+    ages = lanes[f"{name}.age"].get(Key(f"{name}.age", "", VALUES, 0))
+    if not (isinstance(rows, Numbers) and isinstance(ages, Numbers)):
+        return {}
+    return {Key(f"{name}.age", "", ROWS, 0): Numbers(ages.count, rows.count + rows.nan - ages.count)}
 
 
 def _column(lanes: Mapping[Key, Lane], ctype: ColumnType) -> dict[str, Any]:
@@ -124,8 +134,6 @@ def describe(lane: Lane, dtype: np.dtype[Any]) -> dict[str, Any]:
     finite = lane.finite
     low, high = (_number(end, is_whole) for end in (lane.low, lane.high))
     result: dict[str, Any] = {"count": lane.count, "nan": lane.nan, "infinite": lane.below + lane.above}
-    if is_whole:
-        del result["nan"], result["infinite"]
     result |= {"min": low, "max": high, "mean": None, "std": None}
     if finite:
         result["mean"] = mean_of(lane.total, finite)

@@ -12,7 +12,7 @@ from logloom.blocks import Block, Ragged
 from logloom.cli.stats import _lines, _texts
 from logloom.errors import DatasetError
 from logloom.pipelines.stats.stats import changes_of
-from logloom.schema import ColumnType, Schema
+from logloom.schema import NO_AGE, ColumnType, Schema
 from logloom.statistics.columns import LENGTHS, ROWS, VALUES, Key, Statistics
 from logloom.statistics.exact_sums import Dyadic
 from logloom.statistics.rows import SAMPLE, RowStatistics, places
@@ -240,6 +240,22 @@ def test_rows_without_a_message_are_counted_apart_from_nan():
         "histogram": 0,
     }
     assert (said["c.age"]["count"], said["c.age"]["max"]) == (3, 30)
+    assert said["c.age"].keys() - {"unit", "distinct"} == said["c"].keys()
+    assert [said["c.age"][key] for key in ("rows", "unavailable", "nan", "infinite")] == [4, 1, 0, 0]
+
+
+def test_rows_without_a_message_have_no_age_even_where_they_have_a_value():
+    schema = Schema({"c": ColumnType(np.dtype("i8"))}, ("c",))
+    columns = {
+        "timestamp": np.arange(4),
+        "c": np.array([2, 0, 0, 1]),
+        "c.age": np.array([5, NO_AGE, NO_AGE, 7]),
+        "c.available": np.ones(4, np.bool_),
+    }
+    said = summary(counted([Block("log", "0", 0, columns)], schema), schema)
+    assert [said["c"][key] for key in ("rows", "unavailable", "count", "mean")] == [4, 0, 4, 0.75]
+    found = [said["c.age"][key] for key in ("rows", "unavailable", "count", "min", "max", "mean")]
+    assert found == [4, 2, 2, 5, 7, 6.0]
 
 
 def test_whole_numbers_and_texts_are_listed_with_their_counts():

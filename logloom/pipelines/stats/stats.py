@@ -318,7 +318,8 @@ def changes_of(
         label: {
             key: (old[label].get(key), numbers.get(key))
             for key in COMPARED
-            if numbers.get(key) != old[label].get(key)
+            if not (key == "unavailable" and label.endswith(".age"))  # the column has it
+            and numbers.get(key) != old[label].get(key)
         }
         for label, numbers in new.items()
         if label in old
