@@ -108,7 +108,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             "version": manifest.version,
             "up_to_date": _was_up_to_date(built, plan),
             "view": built.view,
-            **manifest.totals,
+            **manifest.counts,
             "kept": manifest.logs.statuses.get(LogStatus.kept, 0),
             "dropped": built.dropped,
             "messages": built.messages,

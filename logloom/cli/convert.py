@@ -208,6 +208,6 @@ def _report(
     if options.json:
         result: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
         result |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}
-        print_json({**result, **manifest.totals, **work_of(converted)})
+        print_json({**result, **manifest.counts, **work_of(converted)})
     else:
         print(place if folder else converted.view or place)

@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from logloom.cli.options.jobs import View
-from logloom.cli.rollback import MakeView, Reason
+from logloom.cli.rollback import MakeView, Reason, ResultOnly
 from logloom.cli.terminal.output import (
     AllowEmpty,
     BareRoot,
     Json,
     LocalWorkers,
-    Quiet,
     StorageOption,
     app,
     examples,
@@ -21,7 +20,7 @@ from logloom.cli.terminal.output import (
     print_json,
     print_message,
 )
-from logloom.text import counted, some_of
+from logloom.text import counted, ignore_message, some_of
 
 
 @app.command(
@@ -42,7 +41,7 @@ def drop(
     allow_empty: AllowEmpty = False,
     workers: LocalWorkers = None,
     view: MakeView = View.auto,
-    quiet: Quiet = False,
+    quiet: ResultOnly = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
@@ -59,7 +58,7 @@ def drop(
 
     store = Store.at(root, parse_storage_options(storage_option))
     plan = plan_drop(store, log_ids, reason, undo=undo, allow_empty=allow_empty)
-    on_message = (lambda _: None) if quiet else print_message
+    on_message = ignore_message if quiet else print_message
     if plan.up_to_date:
         built = newest(plan, view=view.value, on_message=on_message)
     else:
@@ -77,13 +76,13 @@ def drop(
     if plan.up_to_date:
         names = some_of(sorted(set(log_ids)))
         how = "doesn't leave out" if undo else "already leaves out"
-        print_message(f"nothing to do: {named} {how} {names}")
+        on_message(f"nothing to do: {named} {how} {names}")
     else:
         what = "may be added again by the next build" if undo else "left out, from now on"
-        print_message(f"{named}: {counted(len(plan.changes), 'log')} {what}")
+        on_message(f"{named}: {counted(len(plan.changes), 'log')} {what}")
     if json:
         logs = [record.log_id for record in plan.changes]
         result = {"version": manifest.version, "up_to_date": plan.up_to_date, "reason": manifest.reason}
-        print_json({**result, "view": built.view, "changed": logs, **manifest.totals})
+        print_json({**result, "view": built.view, "changed": logs, **manifest.counts})
     else:
         print(built.view or store.uri)

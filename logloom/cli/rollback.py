@@ -19,9 +19,12 @@ from logloom.cli.terminal.output import (
     print_message,
 )
 from logloom.errors import UsageError
-from logloom.text import some_of
+from logloom.text import ignore_message, some_of
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the new version.")]
+ResultOnly = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print the result alone, no progress and messages.")
+]
 MakeView = Annotated[View, typer.Option(help="Make the version's view of plain folders, as `build` does.")]
 
 
@@ -43,6 +46,7 @@ def rollback(
     ],
     reason: Reason = "",
     view: MakeView = View.auto,
+    quiet: ResultOnly = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
@@ -61,17 +65,18 @@ def rollback(
         raise UsageError(
             f"{store.uri}: say which version to go back to, as in {store.uri}@{max(1, newest - 1)}"
         )
-    done = run(store, version, reason, view=view.value, on_message=print_message)
+    on_message = ignore_message if quiet else print_message
+    done = run(store, version, reason, view=view.value, on_message=on_message)
     made = done.manifest
     named = f"version {made.version} of {store.uri}"
     but = f" but for {some_of(done.left_out)}" if done.left_out else ""
-    print_message(
+    on_message(
         f"nothing to do: {named} has what {version} had{but}"
         if done.up_to_date
         else f"{named}: {made.reason}"
     )
     if json:
         result = {"version": made.version, "up_to_date": done.up_to_date, "reason": made.reason}
-        print_json({**result, "view": done.view, "left_out": done.left_out, **made.totals})
+        print_json({**result, "view": done.view, "left_out": done.left_out, **made.counts})
     else:
         print(done.view or store.uri)

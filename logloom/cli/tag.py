@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from logloom.cli.options.groups import refuse_given
+from logloom.cli.rollback import ResultOnly
 from logloom.cli.terminal.output import (
     Json,
     Root,
@@ -33,6 +34,7 @@ def tag(
     ],
     move: Annotated[bool, typer.Option("--move", help="Move a tag that another version has.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Remove the tags; the versions stay.")] = False,
+    quiet: ResultOnly = False,
     json: Json = False,
     storage_option: StorageOption = None,
 ) -> None:
@@ -55,4 +57,5 @@ def tag(
         message = f"version {number} of {store.uri} is {words}"
     if json:
         print_json(dict(sorted(tags.items())))
-    print_message(message)
+    if not quiet:
+        print_message(message)

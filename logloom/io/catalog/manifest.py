@@ -41,7 +41,7 @@ from logloom.io.catalog.entries import (
     unit_folder,
 )
 from logloom.io.catalog.manifest_digest import check_digest
-from logloom.io.catalog.pages import MAX_BYTES, MAX_LOGS, LogRecord, RecordShard
+from logloom.io.catalog.pages import MAX_BYTES, MAX_LOGS, LogRecord, LogStatus, RecordShard
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tags import Version, read_tags
 from logloom.io.catalog.tombstones import check_purged
@@ -139,6 +139,12 @@ class Manifest:
         rate = (self.recipe.get("clock") or {}).get("rate")
         return None if rate is None else int(10**9 / Decimal(str(rate)))
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The totals; `logs` are those that aren't only recorded as dropped, as `logs_dropped` are."""
+        totals, dropped = self.logs.totals, self.logs.statuses.get(LogStatus.dropped, 0)
+        return totals | {"logs": totals["logs"] - dropped, "logs_dropped": dropped}
+
     def to_bytes(self) -> bytes:
         """Return the bytes of its file, with the names of the shards of its records."""
         fields = asdict(replace(self, logs=LogRecords()))
@@ -150,7 +156,7 @@ class Manifest:
         from logloom.markup import table
 
         facts: dict[str, object] = {"parent": "none" if self.parent is None else self.parent}
-        facts |= {name.replace("_", " "): f"{count:,}" for name, count in self.totals.items()}
+        facts |= {name.replace("_", " "): f"{count:,}" for name, count in self.counts.items()}
         facts |= {"outputs": ", ".join(self.outputs), "read back": self.verified}
         facts |= {"reason": self.reason} if self.reason else {}
         return table(f"{self.name}, version {self.version}", ("", ""), facts.items())

@@ -26,7 +26,6 @@ from logloom.io.catalog.version_files import version_file
 from logloom.io.storage.filesystems import absolute_uri
 from logloom.io.storage.remote.retries import WAITS
 from logloom.pipelines.plan.build_plan import BuildPlan
-from logloom.pipelines.versions.diff import sums_of
 from logloom.schema import Schema
 from logloom.software import software
 from logloom.text import OnMessage, why_ended
@@ -131,7 +130,7 @@ def _output(plan: BuildPlan, manifest: Manifest | None) -> dict[str, Any]:
     }
     statistics = {}
     if manifest is not None:
-        rows = sums_of(manifest)["rows"]
+        rows = manifest.counts["rows"]
         statistics["outputStatistics"] = _facet("1-0-2/OutputStatisticsOutputDatasetFacet", rowCount=rows)
     return {**_named(plan.job.store.uri), "facets": facets, "outputFacets": statistics}
 

@@ -18,7 +18,6 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.report.logs import split_counts
 from logloom.pipelines.report.page import figure
 from logloom.pipelines.stats.stats import elements, sample_note, statistics_of
-from logloom.pipelines.versions.diff import sums_of
 from logloom.pipelines.versions.log_counts import logs_in_words
 from logloom.text import counted, printable
 
@@ -48,7 +47,7 @@ def card_of(store: Store, manifest: Manifest, *, num_workers: int = 1) -> bytes:
     )
     found = statistics_of(store, manifest, num_workers=num_workers).columns()
     lines = [one for name, stats in found.items() for one in elements(name, stats)]
-    sums = sums_of(manifest)
+    sums = manifest.counts
     text = environment.get_template("card.md").render(
         head=yaml.safe_dump(head_of(manifest), sort_keys=False, allow_unicode=True).rstrip(),
         name=_code(manifest.name),
@@ -90,7 +89,7 @@ def head_of(manifest: Manifest) -> dict[str, Any]:
 
     It has no licence, which only the owner of the logs can add.
     """
-    rows = sums_of(manifest)["rows"]
+    rows = manifest.counts["rows"]
     number = next((at for at, size in enumerate(_SIZES) if rows < size), len(_SIZES))
     low, high = (_NAMES[at] if 0 <= at < len(_NAMES) else "" for at in (number - 1, number))
     size = f"n<{high}" if not number else f"{low}<n<{high}" if high else f"n>{low}"

@@ -22,7 +22,6 @@ from logloom.io.catalog.pages import fetch, shard_file
 from logloom.io.catalog.version_files import view_folder
 from logloom.io.formats.registry import format_named
 from logloom.io.storage.store import Store
-from logloom.pipelines.versions.diff import sums_of
 from logloom.schema import Schema
 from logloom.text import counted, printable
 
@@ -85,7 +84,7 @@ def croissant_of(store: Store, manifest: Manifest, beside: str) -> bytes:
         DatasetError: a file of the version's catalog is missing or damaged.
     """
     base = store.uri if store.local is None else os.path.relpath(store.local, beside)
-    sums = sums_of(manifest)
+    sums = manifest.counts
     schema = Schema.from_json(manifest.schema)
     shards = list(_shards(store, manifest, base))
     document = {

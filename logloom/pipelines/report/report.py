@@ -28,7 +28,7 @@ from logloom.pipelines.stats.stats import (
 )
 from logloom.pipelines.stats.totals import has_merged, splits_of
 from logloom.pipelines.version_rows import RowsOfLogs
-from logloom.pipelines.versions.diff import LogChanges, VersionComparison, compare, recipe_text, sums_of
+from logloom.pipelines.versions.diff import LogChanges, VersionComparison, compare, recipe_text
 from logloom.schema import Schema
 from logloom.statistics.columns import Statistics
 from logloom.values import dataclass
@@ -61,7 +61,7 @@ class DatasetReport:
     """A version, for people.
 
     Attributes:
-        totals: see `sums_of`.
+        totals: see `Manifest.counts`.
         dropped: ticks that are no row, by reason.
         columns: of the version.
         statistics: by split, and of all splits under ""; splits alone where they are few.
@@ -134,7 +134,7 @@ def report_of(
         reason=manifest.reason,
         verified=manifest.verified,
         digest=digest_of_manifest(store, manifest.version),
-        totals=sums_of(manifest),
+        totals=manifest.counts,
         dropped=dict(sorted(manifest.logs.dropped.items(), key=lambda pair: (-pair[1], pair[0]))),
         splits=splits,
         outputs=manifest.outputs,
@@ -244,7 +244,7 @@ def _ancestors(store: Store, manifest: Manifest) -> list[Ancestor]:
 
 
 def _ancestor(manifest: Manifest) -> Ancestor:
-    sums = sums_of(manifest)
+    sums = manifest.counts
     return Ancestor(manifest.version, sums["logs"], sums["rows"], manifest.reason)
 
 

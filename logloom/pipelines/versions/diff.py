@@ -104,12 +104,6 @@ def _not_dropped(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.not_equal(rows["status"], LogStatus.dropped))
 
 
-def sums_of(manifest: Manifest) -> dict[str, int]:
-    """Sum over the logs of a version, without dropped ones."""
-    sums = manifest.logs.totals
-    return sums | {"logs": sums["logs"] - manifest.logs.statuses.get(LogStatus.dropped, 0)}
-
-
 def _sorted_out(
     old: pa.Table, new: pa.Table
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray, tuple[pa.Table, pa.Table], dict[str, NDArray[np.bool_]]]:
@@ -269,7 +263,7 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 
 
 def _totals(before: Manifest, after: Manifest) -> dict[str, tuple[int | None, int | None]]:
-    sums = [sums_of(manifest) for manifest in (before, after)]
+    sums = [manifest.counts for manifest in (before, after)]
     for manifest, totals in zip((before, after), sums, strict=True):
         outputs = len(manifest.outputs)
         if outputs:  # each output has a unit of each partition

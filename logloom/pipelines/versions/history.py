@@ -28,7 +28,7 @@ from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.pipelines.plan.next_version import where_logs_are
 from logloom.pipelines.status import BuildState, builds_of
-from logloom.pipelines.versions.diff import LogChanges, sums_of
+from logloom.pipelines.versions.diff import LogChanges
 from logloom.pipelines.versions.log_counts import reason_in_words
 from logloom.schema import Schema
 from logloom.statistics.summary import summary
@@ -141,7 +141,7 @@ def _parent_of(store: Store, manifest: Manifest, numbers: list[int]) -> Manifest
 
 
 def _described(summary: VersionSummary, manifest: Manifest, parent: Manifest | None) -> VersionSummary:
-    sums = sums_of(manifest)
+    sums = manifest.counts
     changes = None if parent is None else _changes(parent, manifest)
     return replace(
         summary,

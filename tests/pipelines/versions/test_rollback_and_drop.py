@@ -229,7 +229,13 @@ def test_a_drop_done_again_and_one_taken_back_again_have_nothing_to_do(grown, ro
         return said["version"], said["up_to_date"], said["changed"]
 
     assert again("doesn't leave out", "--undo") == (2, True, [])  # nobody has dropped it
-    assert command("drop", str(root), gone).returncode == 0
+    done = command("drop", str(root), gone, "--quiet", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    said, (listed, *_) = json.loads(done.stdout), json.loads(command("versions", root, "--json").stdout)
+    assert (said["version"], said["logs"], said["logs_dropped"]) == (3, 1, 1)
+    assert [said[key] for key in ("version", "logs", "rows", "units")] == [
+        listed[key] for key in ("version", "logs", "rows", "units")
+    ]
     assert again("already leaves out") == (3, True, [])
     assert command("drop", str(root), gone, "--undo").returncode == 0
     assert again("doesn't leave out", "--undo") == (4, True, [])  # no build has added it yet
@@ -316,3 +322,11 @@ def test_a_rollback_that_was_planned_before_a_purge_commits_nothing_of_the_log(g
     assert version_numbers(store) == [1, 2, 3, 4, 5]
     monkeypatch.undo()
     assert rollback(store, 2).up_to_date  # without both
+
+
+@pytest.mark.parametrize("verb", ["tag", "rollback", "drop"])
+def test_quiet_prints_the_result_alone(root, verb):
+    arguments = {"tag": [root, "gold"], "rollback": [f"{root}@1"], "drop": [root, "drive-01"]}[verb]
+    done = command(verb, *arguments, "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == ("" if verb == "tag" else f"{root}/v00000003\n")
