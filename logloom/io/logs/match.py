@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.folders import Folders, is_bag_file, is_metadata, parent_of
 from logloom.io.logs.interface import Log, LogSummary
-from logloom.io.logs.listings import MAGIC, changed_ns
+from logloom.io.logs.listings import MAGIC, changed_ns, glob_matcher
 from logloom.io.logs.log_list import LogFiles, LogList, in_name_order
 from logloom.io.logs.opening import kinds
 from logloom.io.storage.faults import fault_of
@@ -251,10 +251,8 @@ def leaving_out(
     if not patterns:
         yield from found
         return
-    from fsspec.utils import glob_translate
-
     absolute = [one if one.startswith("**/") else absolute_uri(one, base) for one in patterns]
-    matches = re.compile("|".join(map(glob_translate, absolute))).match
+    matches = glob_matcher(absolute)
     for item in found:
         kept = [i for i, uri in enumerate(item.uris) if not matches(uri)]
         uris = tuple(item.uris[i] for i in kept)

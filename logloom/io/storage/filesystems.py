@@ -118,6 +118,7 @@ class LocalFiles:
     """A file system of this machine's disks; rare methods come from fsspec's, whose import takes 40 ms."""
 
     protocol = ("file", "local")
+    globs_itself = lists_below = False  # as stores do; see `RemoteFiles`
 
     def __init__(self, options: Mapping[str, Any]):
         self._options = options
