@@ -14,10 +14,11 @@ from dataclasses import field
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from logloom.errors import UsageError
 from logloom.text import near_to, shortened
+from logloom.validation import adapter_of
 from logloom.values import dataclass
 
 COLUMN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
@@ -262,7 +263,7 @@ class Schema:
         Raises:
             ValueError: no schema; pydantic's own where a field has the wrong type.
         """
-        parsed = _SchemaJson.model_validate(data)
+        parsed: _SchemaJson = adapter_of(_SchemaJson).validate_python(data)
         columns: dict[str, ColumnType] = {}
         for column in parsed.columns:
             if column.name in columns:
@@ -276,14 +277,15 @@ class Schema:
         return cls(columns, parsed.sampled)
 
 
-class _ColumnJson(BaseModel):
-    name: str = Field(min_length=1)
+@dataclass(frozen=True)
+class _ColumnJson:
+    name: Annotated[str, Field(min_length=1)]
     dtype: str | list[Any]
     shape: tuple[Annotated[int, Field(strict=True, ge=0, lt=2**63)] | None, ...]
     kind: Literal["array", "bytes", "string"]
     unit: str = ""
     description: str = ""
-    attributes: dict[str, str] = Field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
 
     @property
     def ctype(self) -> ColumnType:
@@ -291,6 +293,7 @@ class _ColumnJson(BaseModel):
         return ColumnType(dtype, self.shape, self.kind, self.unit, self.description, attributes)
 
 
-class _SchemaJson(BaseModel):
+@dataclass(frozen=True)
+class _SchemaJson:
     columns: tuple[_ColumnJson, ...]
     sampled: tuple[str, ...]

@@ -1,20 +1,29 @@
 """Descriptions of pydantic's errors in plain words.
 
-Also here: `OneOrKeys`, the type of a key with a single value or a mapping, whose errors are of the kind that
-was given; `Duration`, nanoseconds written with a unit; `InvalidPartsError`, for checks that validate parts
-of a value.
+Also here: `adapter_of`, which validates by types; `OneOrKeys`, the type of a key with a single value or
+a mapping, whose errors are of the kind that was given; `Duration`, nanoseconds written with a unit;
+`InvalidPartsError`, for checks that validate parts of a value.
 Elsewhere: mistakes in recipes and their lines (logloom.recipe.mistakes), metadata
 (logloom.io.storage.metadata).
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, PlainSerializer, Tag, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    PlainSerializer,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
 
 from logloom.text import shortened
 from logloom.values import dataclass
@@ -61,6 +70,12 @@ def _tag_of(value: Any) -> str:
 OneOrKeys = Annotated[
     Annotated[_One, Tag("<one>")] | Annotated[_Keys, Tag("<other>")], Discriminator(_tag_of)
 ]
+
+
+@functools.cache
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Return the validator of a type, such as a dataclass, which takes longer to make than a file to read."""
+    return TypeAdapter(kind)
 
 
 class InvalidPartsError(ValueError):

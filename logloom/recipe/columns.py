@@ -116,9 +116,14 @@ FieldPath = Annotated[str, Field(min_length=1)]
 
 
 class RecipePart(BaseModel):
-    """Base of all parts of a recipe: immutable, and without unknown keys."""
+    """Base of all parts of a recipe: immutable, and without unknown keys.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    Validators are made on first use: most commands need only that of the whole recipe.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
+    )
 
 
 class FrameOf(RecipePart):

@@ -90,11 +90,11 @@ class Recipe(RecipePart):
     name: Name
     logs: OneOrKeys[Annotated[Texts, Field(min_length=1)], LogTable]
     log_id: OneOrKeys[Template, LogName] = "{stem}"
-    time: Time = Time()
+    time: Time = Field(default_factory=Time)
     clock: Clock
     columns: Annotated[dict[ColumnName, Column], Field(min_length=1)]
-    rows: Rows = Rows()
-    partition: Partition = Partition()
+    rows: Rows = Field(default_factory=Rows)
+    partition: Partition = Field(default_factory=Partition)
     split: Split | None = None
     on_error: OneOrKeys[Literal["fail", "skip", "salvage"], SkipBudget] = "fail"
     vanished: Literal["fail", "keep", "drop"] = "fail"

@@ -27,7 +27,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from blake3 import blake3
-from pydantic import AfterValidator, BaseModel, Field, InstanceOf
+from pydantic import AfterValidator, Field, InstanceOf
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.assembled_outputs import AssembledEntry, find_assembled
@@ -57,6 +57,7 @@ from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.schema import Schema
 from logloom.text import near_to, some_of
+from logloom.validation import adapter_of
 from logloom.values import dataclass
 
 FORMAT = 1
@@ -203,31 +204,35 @@ def _in_order(shards: tuple[RecordShard, ...]) -> tuple[RecordShard, ...]:
     return shards
 
 
-class _ClockJson(BaseModel):
+@dataclass(frozen=True)
+class _ClockJson:
     rate: Annotated[Decimal, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
-class _RecipeColumnJson(BaseModel):
+@dataclass(frozen=True)
+class _RecipeColumnJson:
     topic: Text | None = None
     encode: Text | None = None
 
 
-class _Convert(BaseModel):
-    source: Text = Field(alias="from")
+@dataclass(frozen=True)
+class _ConvertJson:
+    source: Annotated[Text, Field(alias="from")]
     forms: Mapping[str, Text] | None = None
 
 
-class _RecipeJson(BaseModel):
+@dataclass(frozen=True)
+class _RecipeJson:
     """The keys of a recipe that readers of a version use; the others are for people."""
 
     columns: Mapping[str, _RecipeColumnJson]
     clock: _ClockJson | None = None
-    convert: _Convert | None = None
+    convert: _ConvertJson | None = None
     split: Mapping[str, Any] | None = None
 
 
 def _check_recipe(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
-    _RecipeJson.model_validate(recipe)
+    adapter_of(_RecipeJson).validate_python(recipe)
     return recipe
 
 

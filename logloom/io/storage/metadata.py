@@ -9,7 +9,6 @@ joining names to a folder (logloom.io.storage.store), pydantic's errors in words
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
@@ -27,13 +26,12 @@ from pydantic import (
     InstanceOf,
     Strict,
     StringConstraints,
-    TypeAdapter,
     ValidationError,
 )
 
 from logloom.errors import DatasetError, UsageError
 from logloom.schema import Schema
-from logloom.validation import describe_first
+from logloom.validation import adapter_of, describe_first
 
 T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid")  # of dataclasses that `checked` creates
@@ -92,7 +90,7 @@ def checked(kind: type[T], value: Any, source: str, way_out: str = "") -> T:
     """
     try:
         hashable: Any = kind
-        made: T = _adapter(hashable).validate_python(value)
+        made: T = adapter_of(hashable).validate_python(value)
         return made
     except ValidationError as error:
         raise DatasetError(f"{source}: {describe_first(error)}{_hint(way_out)}") from error
@@ -122,11 +120,6 @@ def without_number(value: Any, key: str, known: int, source: str, what: str) -> 
             f"{source}: {key} {number}, this release of logloom reads up to {known}; install a newer one"
         )
     return fields
-
-
-@functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)  # takes longer to make than to read a small file by
 
 
 def canonical(value: Any) -> bytes:
@@ -224,7 +217,7 @@ class ChosenColumns(BaseModel):
         columns: names or globs of the columns to write; all by default.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     columns: list[str] | None = None
 

@@ -26,7 +26,7 @@ LabelMap = Annotated[dict[str, str], BeforeValidator(with_text_keys)]
 
 
 class _L5KitPart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 class FieldFrom(_L5KitPart):
