@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import UsageError
-from logloom.query.grammar import MAX_DURATION, UNITS, parse_duration
+from logloom.query.grammar import parse_duration
+from logloom.text import DURATION_UNITS, MAX_DURATION
 
 Time = str | float | datetime.timedelta | np.timedelta64  # "300ms", or 0.3 seconds
-_NUMPY_UNITS = {**UNITS, "D": UNITS["d"], "W": 7 * UNITS["d"]}
+_NUMPY_UNITS = {**DURATION_UNITS, "D": DURATION_UNITS["d"], "W": 7 * DURATION_UNITS["d"]}
 
 
 def nanoseconds_of(value: Any, where: str) -> int:
@@ -53,13 +54,13 @@ def _of_number(seconds: Any) -> int | None:
     is_number = isinstance(seconds, numbers.Real | Decimal) and not isinstance(seconds, bool)
     if not is_number or not math.isfinite(seconds) or seconds < 0:
         return None
-    return round(Fraction(str(seconds)) * UNITS["s"])
+    return round(Fraction(str(seconds)) * DURATION_UNITS["s"])
 
 
 def _of_timedelta(value: datetime.timedelta | np.timedelta64) -> int | None:
     """None for NaT, and for units that are no fixed length, such as months."""
     if isinstance(value, datetime.timedelta):
-        return value // datetime.timedelta(microseconds=1) * UNITS["us"]
+        return value // datetime.timedelta(microseconds=1) * DURATION_UNITS["us"]
     unit, count = np.datetime_data(value.dtype)
     if np.isnat(value) or unit not in _NUMPY_UNITS:
         return None
@@ -68,6 +69,7 @@ def _of_timedelta(value: datetime.timedelta | np.timedelta64) -> int | None:
 
 def _refusal(value: Any, where: str) -> UsageError:
     return UsageError(
-        f"{where}={value!r:.60}: not a length of time; pass a text such as '300ms' ({', '.join(UNITS)}) or a "
-        "number of seconds such as 0.3 (or a timedelta), from 0 to ten years"
+        f"{where}={value!r:.60}: not a length of time; pass a text such as '300ms' "
+        f"({', '.join(DURATION_UNITS)}) or a number of seconds such as 0.3 (or a timedelta), from 0 to ten "
+        "years"
     )

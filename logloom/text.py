@@ -17,6 +17,18 @@ from collections.abc import Callable, Iterable, Mapping
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
+MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ns, ten years: times plus any duration still fit in int64
+DURATION_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86_400 * 10**9,
+}
+
 WAITING_LOG = "logloom.waiting"  # the logger for slow servers, whose messages no command hides
 OnMessage = Callable[[str], None]  # called with messages for people
 

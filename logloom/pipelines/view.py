@@ -29,7 +29,6 @@ from logloom.io.storage.stored_files import UNITS
 from logloom.io.storage.threads import ahead
 from logloom.row_splits import COLUMN
 from logloom.text import OnMessage, near_to
-from logloom.transforms.build.unit_checks import check_file
 from logloom.values import dataclass
 
 COPIED = "_SUCCESS"  # stands in a copied view once it is whole, as Hadoop's committers have it
@@ -184,23 +183,22 @@ def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -
         return done
     if not store.exists(folder):
         return []
+    from logloom.transforms.build.unit_checks import check_file
+
     for file in view_files(store, manifest):
         stored, path = store.path_of(file.stored), store.path_of(f"{folder}/{file.name}")
         with explained(str(path)):
             if not stored.exists() or (path.exists() and path.samefile(stored)):
                 continue
         entry = FileEntry(file.name, file.size, file.digest)
-        if next(check_file(store, f"{folder}/{file.name}", entry), "") and _is_sound(store, file):
+        viewed = f"{folder}/{file.name}"
+        if next(check_file(store, viewed, entry), "") and not next(check_file(store, file.stored, entry), ""):
             with store.scratch() as scratch, explained(str(path)):
                 _link(store, file.stored, scratch / path.name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 (scratch / path.name).replace(path)
             done.append(str(path))
     return done
-
-
-def _is_sound(store: Store, file: ViewedFile) -> bool:
-    return not next(check_file(store, file.stored, FileEntry(file.name, file.size, file.digest)), "")
 
 
 def copy_view(

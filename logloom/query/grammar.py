@@ -45,21 +45,10 @@ from logloom.query.tree import (
     Quantified,
     Saved,
 )
-from logloom.text import printable
+from logloom.text import DURATION_UNITS, MAX_DURATION, printable
 
 MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may contain all logs of a table
-MAX_DURATION = 10 * 366 * 86_400 * 10**9  # ns, ten years: times plus any duration still fit in int64
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
-UNITS = {
-    "ns": 1,
-    "us": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "min": 60 * 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86_400 * 10**9,
-}
 _INDEX_DIGITS = 9
 INTERVALS = re.compile(r"[a-z_][a-z0-9_]{0,99}")  # names of intervals, which become names of files
 
@@ -237,9 +226,9 @@ class _WhereParser:
         if self.kind != "number":
             self.fail("expected a duration such as 300ms")
         number = self._number()
-        if self.kind != "name" or self.word not in UNITS:
-            self.fail(f"expected a unit: {', '.join(UNITS)}")
-        ns = Decimal(str(number)) * UNITS[self._next()]
+        if self.kind != "name" or self.word not in DURATION_UNITS:
+            self.fail(f"expected a unit: {', '.join(DURATION_UNITS)}")
+        ns = Decimal(str(number)) * DURATION_UNITS[self._next()]
         if ns > MAX_DURATION:
             refuse(self.text, start, "the duration is more than ten years")
         return round(ns)

@@ -14,10 +14,8 @@ from typing import Any
 
 from logloom.errors import UsageError
 from logloom.io.formats.registry import taking
-from logloom.query import where
 from logloom.recipe.mistakes import Mistake, texts_in
 from logloom.resample.policies import POLICIES
-from logloom.resample.sync import MAX_TOPICS
 from logloom.row_splits import COLUMN
 from logloom.text import near_to
 
@@ -169,6 +167,8 @@ def _filter(
     """Check a filter over columns of these names; None allows any name."""
     if not isinstance(text, str) or not text:
         return
+    from logloom.query import where  # few recipes have a filter
+
     try:
         found = where.parse(text)
         if names is not None:
@@ -231,6 +231,8 @@ def _clock_mistakes(clock: Mapping[str, Any], topics: list[str]) -> Iterator[Mis
             if clock.get(key, default) != default:
                 yield Mistake(("clock", key), "needs `sync`, the topics whose messages are matched")
         return
+    from logloom.resample.sync import MAX_TOPICS
+
     for i, topic in enumerate(topics):
         if topic in topics[:i]:
             yield Mistake(("clock", "sync", i), f"{topic} is listed twice")

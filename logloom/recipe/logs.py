@@ -23,7 +23,6 @@ from logloom.io.logs.passes import pass_named
 from logloom.io.logs.table_files.name_times import time_in
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.metadata import canonical
-from logloom.recipe.log_table import ListedLog, read_catalogue
 from logloom.recipe.mistakes import Mistake
 from logloom.recipe.model import Recipe
 from logloom.recipe.patterns import named_groups
@@ -144,6 +143,8 @@ def _listed_logs(
     recipe: Recipe, base: str | None, storage_options: Mapping[str, Any] | None, folders: Folders | None
 ) -> LogList:
     """`expand_logs` for a catalogue."""
+    from logloom.recipe.log_table import ListedLog, read_catalogue
+
     table = recipe.logs
     assert isinstance(table, LogTable)
     problems: list[str] = []

@@ -15,10 +15,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer, SerializationInfo
 
 from logloom.io.logs.recording_times import Bound
-from logloom.query.grammar import MAX_DURATION, UNITS
-from logloom.text import shortened
+from logloom.text import DURATION_UNITS, MAX_DURATION, shortened
 
-_DURATION_UNITS = {**UNITS, "µs": UNITS["us"]}
+_DURATION_UNITS = {**DURATION_UNITS, "µs": DURATION_UNITS["us"]}
 _DISTANCE_UNITS = {"mm": 1, "cm": 10, "m": 1000, "km": 10**6}
 _SIZE_UNITS = {
     "B": 1,

@@ -168,12 +168,13 @@ def _run_job(
             refuse_second(plan.job, on_message)
         elif wait_for_others(plan.job, on_message):
             plan = make_plan()
-    from logloom.pipelines.build.progress import Watch
     from logloom.pipelines.build.result import has_nothing_to_build, newest
 
     if has_nothing_to_build(plan) and not engine.dry_run:
         with around(plan), step("make the view"):  # no engine is imported for that
             return plan, newest(plan, view=view.value, on_message=on_message)
+    from logloom.pipelines.build.progress import Watch
+
     size = None if plan.up_to_date or engine.dry_run else plan.size
     with started("logloom.pipelines.build.build", runner, size, quiet=quiet) as job:
         if engine.dry_run:

@@ -29,7 +29,6 @@ from logloom.io.catalog.pages import LogRecord
 from logloom.io.formats.assembly import PartsJson, problems_at, row_problems
 from logloom.io.formats.portions import Portion
 from logloom.io.formats.unit_summary import check_unit
-from logloom.io.rows.chain import UnitsSource
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import ChosenColumns
@@ -126,6 +125,8 @@ class FolderKind(Protocol):
         Raises:
             DatasetError: it is damaged.
         """
+        from logloom.io.rows.chain import UnitsSource
+
         return UnitsSource(store, self.kind or self.name, list(self.units(store)))
 
     def typed_rows(

@@ -30,11 +30,11 @@ from logloom.io.rows.batches import Batch, rows_of
 from logloom.io.rows.log_ranges import Ints, LogRange, SourceLog, SplitLabels, Stretches
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema
-from logloom.statistics.columns import Statistics
 from logloom.values import dataclass
 
 if TYPE_CHECKING:
     from logloom.io.catalog.intervals import Intervals
+    from logloom.statistics.columns import Statistics
 
 BLOCK_BYTES = 64 << 20
 Columns = Sequence[str] | None  # names or globs; the meaning of None is that of each function

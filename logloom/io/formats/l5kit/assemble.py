@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from blake3 import blake3
-from pydantic import BaseModel, Field
 
 from logloom.blocks import Array
 from logloom.digests import ColumnDigest, digest_of, digests_of_rows
@@ -47,7 +46,6 @@ from logloom.io.formats.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.formats.l5kit.rows import INTERVALS, read_blocks, rows_of
 from logloom.io.formats.l5kit.stage import Runs
 from logloom.io.formats.stages import read_entries, staged_file
-from logloom.io.storage.metadata import Count, Text
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType
 from logloom.values import dataclass
@@ -187,14 +185,6 @@ def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, byte
             rows[field] += base
         parts.append(rows)
     return task.name, _metadata(task.array, 0).encode(np.concatenate(parts))
-
-
-class L5KitPlanJson(BaseModel):
-    """The content of an `AssemblyPlan`; of each unit log_id, partition, frames, agents, faces and digest."""
-
-    scenes: Text
-    parts: tuple[tuple[Text, Text, Count, Count, Count, Text], ...]
-    masks: Mapping[str, Count] = Field(default_factory=dict)
 
 
 # --- proof ----------------------------------------------------------------------------------------------

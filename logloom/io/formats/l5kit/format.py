@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from logloom.errors import UsageError
-from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
-from logloom.io.formats.l5kit.assemble import L5KitPlanJson, make_chunk, plan_assembly, problems
+from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, Writer
 from logloom.io.formats.l5kit.dtypes import FOLDERS, HOST_LENGTH
 from logloom.io.formats.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
 from logloom.io.formats.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
-from logloom.io.formats.l5kit.reader import L5KitReader
-from logloom.io.formats.l5kit.stage import ClosedL5Kit, L5KitStageReader, L5KitStageWriter
 from logloom.io.formats.unit_summary import check_unit
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
+from logloom.io.storage.metadata import Count, Text
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
+
+
+class L5KitPlanJson(BaseModel):
+    """The content of an `AssemblyPlan`; of each unit log_id, partition, frames, agents, faces and digest."""
+
+    scenes: Text
+    parts: tuple[tuple[Text, Text, Count, Count, Count, Text], ...]
+    masks: Mapping[str, Count] = Field(default_factory=dict)
 
 
 class L5KitFormat(AssembledFormat):
@@ -57,8 +65,10 @@ class L5KitFormat(AssembledFormat):
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext
-    ) -> L5KitStageWriter:
+    ) -> Writer:
         """Stages one partition; see `L5KitStageWriter`."""
+        from logloom.io.formats.l5kit.stage import L5KitStageWriter
+
         return L5KitStageWriter(directory, schema, options, context)
 
     def reader(
@@ -69,8 +79,10 @@ class L5KitFormat(AssembledFormat):
         entry: Mapping[str, Any],
         *,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> L5KitStageReader:
+    ) -> RowSource:
         """Opens one staged unit: its mapped rows."""
+        from logloom.io.formats.l5kit.stage import L5KitStageReader
+
         return L5KitStageReader(directory, MAPPED_SCHEMA, entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
@@ -85,6 +97,8 @@ class L5KitFormat(AssembledFormat):
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
         """Frames."""
+        from logloom.io.formats.l5kit.reader import L5KitReader
+
         return L5KitReader(store.uri, store.options, known)
 
     def plan_assembly(
@@ -96,12 +110,32 @@ class L5KitFormat(AssembledFormat):
         period: int | None,
     ) -> AssemblyPlan:
         """See `logloom.io.formats.l5kit.assemble.plan_assembly`."""
+        from logloom.io.formats.l5kit.assemble import plan_assembly
+        from logloom.io.formats.l5kit.stage import ClosedL5Kit
+
         for unit in units:
             check_unit(ClosedL5Kit, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, options, period)
 
-    make_chunk = staticmethod(make_chunk)
-    assembled_problems = fresh_problems = staticmethod(problems)
+    def make_chunk(self, store: Store, task: Any) -> tuple[str, bytes]:
+        """See `logloom.io.formats.l5kit.assemble.make_chunk`."""
+        from logloom.io.formats.l5kit.assemble import make_chunk
+
+        return make_chunk(store, task)
+
+    def assembled_problems(
+        self,
+        folder: str,
+        unit: Mapping[str, Any],
+        storage_options: Mapping[str, Any],
+        fresh: Collection[str] | None = None,
+    ) -> Iterator[str]:
+        """See `logloom.io.formats.l5kit.assemble.problems`."""
+        from logloom.io.formats.l5kit.assemble import problems
+
+        return problems(folder, unit, storage_options, fresh)
+
+    fresh_problems = assembled_problems
 
 
 FORMAT = L5KitFormat()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logloom.extras import imported_on_use
-from logloom.io.formats.tar.reader import TarReader
-from logloom.io.formats.tar.writer import TarWriter
 
 if TYPE_CHECKING:
     from logloom.io.formats.tar.beam import ReadFromTar, WriteToTar
+    from logloom.io.formats.tar.reader import TarReader
+    from logloom.io.formats.tar.writer import TarWriter
 
 __all__ = ["ReadFromTar", "TarReader", "TarWriter", "WriteToTar"]
 
-__getattr__ = imported_on_use(__name__, {".beam": ["ReadFromTar", "WriteToTar"]})
+_LAZY = {".beam": ["ReadFromTar", "WriteToTar"], ".reader": ["TarReader"], ".writer": ["TarWriter"]}
+
+__getattr__ = imported_on_use(__name__, _LAZY)

@@ -13,12 +13,9 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
-from logloom.io.formats.interface import Format, UnitContext
+from logloom.io.formats.interface import Format, UnitContext, Writer
 from logloom.io.formats.tar.npy import npy_header
-from logloom.io.formats.tar.reader import TarReader
 from logloom.io.formats.tar.samples import EXTENSION, META, key_before, members_of
-from logloom.io.formats.tar.stream import SUFFIXES
-from logloom.io.formats.tar.writer import TarWriter
 from logloom.io.formats.unit_summary import Closed, check_unit
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
@@ -76,7 +73,9 @@ class TarFormat(Format):
 
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: TarOptions, context: UnitContext
-    ) -> TarWriter:
+    ) -> Writer:
+        from logloom.io.formats.tar.writer import TarWriter
+
         return TarWriter(directory / SHARD, options.stored(schema), options.ext)
 
     def reader(
@@ -87,7 +86,9 @@ class TarFormat(Format):
         entry: Mapping[str, Any],
         *,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> TarReader:
+    ) -> RowSource:
+        from logloom.io.formats.tar.reader import TarReader
+
         check_unit(ClosedTar, entry, directory)
         uris = [f"{directory}/{SHARD}"] if entry.get("rows") else []
         return TarReader(
@@ -96,6 +97,8 @@ class TarFormat(Format):
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder holds shards, or a URI names them."""
+        from logloom.io.formats.tar.stream import SUFFIXES
+
         names = store.names() or braceexpand(store.uri)[:1]
         return any(name.lower().endswith(SUFFIXES) for name in names)
 

@@ -18,7 +18,6 @@ import numpy as np
 from logloom.errors import OF_CONTENT, LogReadError, UsageError
 from logloom.io.formats.registry import format_named
 from logloom.io.logs.interface import FieldSpec, Log, TimeSource
-from logloom.query import where
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, TopicColumn, TransformColumn
 from logloom.recipe.columns import Deskew, FramePair
 from logloom.recipe.mistakes import Mistake
@@ -26,7 +25,6 @@ from logloom.resample.policies import POLICIES
 from logloom.row_splits import COLUMN, position_problem, value_problem
 from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
 from logloom.transforms.rows.derive import columns as derive
-from logloom.transforms.rows.deskew import deskew_plan
 from logloom.transforms.rows.frames import is_transform_topic
 from logloom.transforms.rows.plan.frames import frame_mistakes, pose_plan, topic_mistakes, transform_plan
 from logloom.transforms.rows.plan.row_plan import (
@@ -54,7 +52,6 @@ from logloom.transforms.rows.plan.types import (
     spec_of,
 )
 from logloom.transforms.rows.plan.unfit_columns import unfit_columns
-from logloom.transforms.rows.point_times import point_times
 from logloom.validation import Path
 
 
@@ -373,6 +370,9 @@ class _Resolving:
             why = f"times of points are declared in messages, and {column.topic} has none"
             raise MistakenError(Mistake(path, why))
         whose = f" (log {topic.first})"
+        from logloom.transforms.rows.deskew import deskew_plan
+        from logloom.transforms.rows.point_times import point_times
+
         try:
             column = replace(column, deskew=deskew_plan(column, wanted, pose))
             note = f"deskewed by {point_times(self._logs[topic.first], column).words}"
@@ -460,6 +460,8 @@ class _Resolving:
         rows = self._recipe.rows
         if not rows.where:
             return
+        from logloom.query import where
+
         parsed = where.parse(rows.where)
         known = {**schema.all, "timestamp": TIMESTAMP}
         if any(name not in known for name in parsed.columns):

@@ -13,7 +13,6 @@ from logloom.errors import OF_CONTENT
 from logloom.io.logs.interface import Log, Refusal
 from logloom.transforms.rows.accounts import WHOLE_TOPIC
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan
-from logloom.transforms.rows.point_times import point_times
 
 _NO_TOPIC = ""
 
@@ -44,6 +43,8 @@ def _of_unknown_times(plan: RowPlan, log: Log) -> Iterator[tuple[str, str]]:
     """Find deskewed columns whose clouds in a log have unknown times of points, and why."""
     for column in plan.columns:
         if column.deskew is not None and column.topic in log.summary.topics:
+            from logloom.transforms.rows.point_times import point_times
+
             try:
                 point_times(log, column)
             except OF_CONTENT as error:
