@@ -14,12 +14,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from logloom.errors import BesideError, OvertakenError, UsageError
+from logloom.errors import UsageError
 from logloom.io.catalog.manifest import read_manifest, split_root
 from logloom.io.rows.sources import RowSource
 from logloom.pipelines.build.build import build as run_build
-from logloom.pipelines.build.concurrent_builds import refuse_second, wait_for_others
-from logloom.pipelines.build.result import Built
+from logloom.pipelines.build.result import Built, plan_and_run
 from logloom.pipelines.convert.plain_folder import PlainFolder, can_copy, copy_out
 from logloom.pipelines.convert.plan import plan_convert
 from logloom.pipelines.convert.sources import VersionSource, open_source
@@ -275,15 +274,12 @@ def _planned(
     **choices: Any,
 ) -> BuildPlan:
     _check(choices["limit"], on_error=(on_error, ON_ERROR), hash=(hash, ("ends", "full")))
-    base = None
-    if not isinstance(recipe, Recipe):
-        recipe, base = load_recipe(_listed(recipe), storage_options or {}, on_error or "fail")
-    if log:
-        recipe, base = recipe.with_logs(_listed(log), "log"), None
-    given = {"on_error": on_error, "hash": hash}
-    recipe = recipe.model_copy(update={name: value for name, value in given.items() if value})
+    sources = recipe if isinstance(recipe, Recipe) else _listed(recipe)
+    loaded, base = load_recipe(
+        sources, storage_options, logs=_listed(log), logs_by="log", on_error=on_error, hash=hash
+    )
     return plan_build(
-        recipe,
+        loaded,
         os.fspath(to),
         base=base,
         py_files=_listed(py),
@@ -301,7 +297,6 @@ def _run(
     wait: bool,
     on_message: OnMessage,
 ) -> Built:
-    """Plan a job and run it; plan again where another job of the same version ends first."""
     _check(None, view=(view, ("auto", "link", "copy", "none")))
     options = runner or RunnerOptions()
     if workers is not None:
@@ -310,19 +305,8 @@ def _run(
         raise UsageError(
             "runner: detach=True doesn't wait; call logloom.pipelines.build.build.submit instead"
         )
-    while True:
-        planned = make_plan()
-        try:
-            if not (wait or planned.up_to_date):
-                refuse_second(planned.job, on_message)
-            elif not planned.up_to_date and wait_for_others(planned.job, on_message):
-                continue
-            return run_build(planned, runner=options, view=view, on_message=on_message, looked=True)
-        except OvertakenError:
-            pass
-        except BesideError:
-            if not wait:
-                raise
+    run = partial(run_build, runner=options, view=view, on_message=on_message, looked=True)
+    return plan_and_run(make_plan, run, wait=wait, on_message=on_message)
 
 
 def _check(limit: int | None, **choices: tuple[str | None, Sequence[str]]) -> None:

@@ -15,7 +15,8 @@ import typer
 
 from logloom.cli.options.engines import EngineOptions, Workers, started
 from logloom.cli.terminal.output import Json, StorageOption, Verify, print_json, print_logs, print_message
-from logloom.errors import BesideError, OvertakenError, UsageError
+from logloom.errors import UsageError
+from logloom.extras import without_collection
 from logloom.io.storage.step_times import step
 from logloom.text import OnMessage, counted, human_bytes, ignore_message
 from logloom.values import dataclass
@@ -123,17 +124,19 @@ def run_job(
     """
     from logloom.pipelines.build.profile import profiled
 
+    with without_collection():
+        from logloom.pipelines.build.result import plan_and_run
+
     if options.profile is not None:
         _check_profile(runner, engine.dry_run)
     with profiled(options.profile, print_message) as steps:
-        while True:
-            try:
-                return _run_job(make_plan, options, engine, runner, view, around, steps)
-            except OvertakenError:  # by one that ended between planning and the announcement
-                pass
-            except BesideError:  # both were announced at once, and the other one goes on
-                if not options.wait:
-                    raise
+        return plan_and_run(
+            make_plan,
+            lambda plan: _run_planned(plan, options, engine, runner, view, around, steps),
+            wait=options.wait,
+            on_message=options.on_message,
+            looks=not engine.dry_run,
+        )
 
 
 def _check_profile(runner: RunnerOptions, dry_run: bool) -> None:
@@ -147,8 +150,8 @@ def _check_profile(runner: RunnerOptions, dry_run: bool) -> None:
         )
 
 
-def _run_job(
-    make_plan: Callable[[], AnyPlan],
+def _run_planned(
+    plan: AnyPlan,
     options: JobOptions,
     engine: EngineOptions,
     runner: RunnerOptions,
@@ -156,20 +159,9 @@ def _run_job(
     around: Callable[[AnyPlan], AbstractContextManager[object]],
     steps: str,
 ) -> tuple[AnyPlan, Built | None]:
-    quiet = options.quiet
-    with step("plan"):
-        plan = make_plan()
-    on_message = options.on_message
-    if not (plan.up_to_date or engine.dry_run):
-        from logloom.pipelines.build.concurrent_builds import refuse_second, wait_for_others
-
-        # Before Beam is imported, and before the start of the build is announced.
-        if not options.wait:
-            refuse_second(plan.job, on_message)
-        elif wait_for_others(plan.job, on_message):
-            plan = make_plan()
     from logloom.pipelines.build.result import has_nothing_to_build, newest
 
+    quiet, on_message = options.quiet, options.on_message
     if has_nothing_to_build(plan) and not engine.dry_run:
         with around(plan), step("make the view"):  # no engine is imported for that
             return plan, newest(plan, view=view.value, on_message=on_message)

@@ -13,7 +13,6 @@ from logloom.cli.terminal.output import (
     OnError,
     PyFiles,
     given_root,
-    mode_of,
     parse_storage_options,
     print_message,
 )
@@ -132,13 +131,12 @@ def plan_recipe(
     recipe, base = load_recipe(
         options.sources,
         storage,
-        mode_of(logs.on_error),
+        logs=options.log or (),
+        logs_by="--log",
+        on_error=None if logs.on_error is None else logs.on_error.value,
+        hash=None if logs.hash is None else logs.hash.value,
         on_left_out=lambda topic: print_message(f"left out: {topic}"),
     )
-    if options.log:
-        recipe, base = recipe.with_logs(options.log, "--log"), None
-    given = {"on_error": logs.on_error, "hash": logs.hash}
-    recipe = recipe.model_copy(update={name: choice.value for name, choice in given.items() if choice})
     with steps("opening logs", quiet=quiet) as on_opened:
         plan = plan_build(
             recipe,

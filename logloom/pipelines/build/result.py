@@ -1,6 +1,7 @@
 """The result of a build (`Built`), and steps around a build that need neither an engine nor Beam.
 
-Here: the result if there is nothing to build (`newest`); checks and a repair before any build
+Here: planning again where another build ends first (`plan_and_run`); the result if there is nothing to build
+(`newest`); checks and a repair before any build
 (`check_purged`, `mend_digest`); the view after the commit (`with_view`).
 Elsewhere: running a build (logloom.pipelines.build.build).
 """
@@ -8,16 +9,18 @@ Elsewhere: running a build (logloom.pipelines.build.build).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
+from typing import TypeVar
 
-from logloom.errors import PurgedError, StorageError
+from logloom.errors import BesideError, OvertakenError, PurgedError, StorageError
 from logloom.io.catalog.manifest import Manifest, manifest_at
 from logloom.io.catalog.manifest_digest import write_digest
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.catalog.version_files import version_file
 from logloom.io.rows.log_ranges import DAMAGE
+from logloom.io.storage.step_times import step
 from logloom.pipelines.plan.build_plan import Plan
 from logloom.pipelines.plan.logs import save_memory
 from logloom.pipelines.view import show
@@ -26,6 +29,9 @@ from logloom.text import OnMessage, ignore_message
 from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.job import LogJob, Target
 from logloom.values import dataclass
+
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
+Ran = TypeVar("Ran")
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,45 @@ class Built:
         """The logs that lack damaged parts of a source that was converted."""
         logs = self.manifest.logs
         return tuple(one for one in logs if DAMAGE in one.dropped) if DAMAGE in logs.dropped else ()
+
+
+def plan_and_run(
+    make_plan: Callable[[], AnyPlan],
+    run: Callable[[AnyPlan], Ran],
+    *,
+    wait: bool,
+    on_message: OnMessage,
+    looks: bool = True,
+) -> Ran:
+    """Plan a job and run it; plan again where another build of the version ends first.
+
+    Args:
+        make_plan: makes the plan.
+        run: runs it.
+        wait: wait for the end of another build of the version.
+        on_message: called with other builds that run, or may.
+        looks: look for other builds, before Beam is imported and the start is announced.
+
+    Raises:
+        BesideError: another build runs, and this one isn't to wait.
+    """
+    while True:
+        with step("plan"):
+            plan = make_plan()
+        try:
+            if looks and not plan.up_to_date:
+                from logloom.pipelines.build.concurrent_builds import refuse_second, wait_for_others
+
+                if not wait:
+                    refuse_second(plan.job, on_message)
+                elif wait_for_others(plan.job, on_message):
+                    continue
+            return run(plan)
+        except OvertakenError:  # by one that ended between planning and the announcement
+            pass
+        except BesideError:  # both were announced at once, and the other one goes on
+            if not wait:
+                raise
 
 
 def has_nothing_to_build(plan: Plan) -> bool:

@@ -20,7 +20,7 @@ from logloom.io.storage.filesystems import folder_of
 from logloom.pipelines.build.build import construct, num_units, prepared
 from logloom.pipelines.build.concurrent_builds import refuse_second, take_turn
 from logloom.pipelines.plan.build_plan import BuildPlan
-from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.plan.plan import load_recipe, plan_build
 from logloom.recipe import Recipe
 from logloom.runners.dataflow.detached import place_of
 from logloom.runners.options import parse_labels
@@ -78,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     labels = _labels(own.labels)
     beams += [f"--labels={key}={value}" for key, value in labels.items()]
     recipe = Recipe.load(own.recipe, own.storage_options)
-    given = {"logs": tuple(own.log), "on_error": own.on_error, "hash": own.hash}
+    given = {"logs": own.log, "logs_by": "--log", "on_error": own.on_error, "hash": own.hash}
     plan = plan_build(
-        recipe.model_copy(update={key: value for key, value in given.items() if value}),
+        load_recipe(recipe, own.storage_options, **given)[0],
         own.to,
         base=None if own.log else folder_of(own.recipe),
         limit=own.limit,

@@ -62,17 +62,23 @@ from logloom.uris import shown
 
 
 def load_recipe(
-    sources: Sequence[str],
-    storage_options: Mapping[str, Any],
-    on_error: Literal["fail", "skip", "salvage"] = "fail",
+    sources: Recipe | Sequence[str],
+    storage_options: Mapping[str, Any] | None,
+    *,
+    logs: Sequence[str] = (),
+    logs_by: str,
+    on_error: Literal["fail", "skip", "salvage"] | None = None,
+    hash: str | None = None,
     on_left_out: OnMessage = ignore_message,
 ) -> tuple[Recipe, str | None]:
-    """Load a recipe, or suggest one for logs.
+    """Load a recipe, or suggest one for logs; change what a command's options say.
 
     Args:
-        sources: one recipe (.yaml), or logs to build without one.
+        sources: a recipe, the URI of one (.yaml), or logs to build without one.
         storage_options: fsspec options by protocol.
-        on_error: treatment of damaged logs, where there is no recipe.
+        logs: URIs or globs instead of the recipe's `logs`; none keeps these.
+        logs_by: the option that gives them, for messages.
+        on_error, hash: instead of the recipe's; None keeps these.
         on_left_out: called with each topic that the suggested recipe leaves out.
 
     Returns:
@@ -82,17 +88,24 @@ def load_recipe(
         UsageError: a recipe and something else.
         RecipeError: the recipe is missing or has mistakes.
     """
-    recipes = [source for source in sources if file_name_of(source).endswith((".yaml", ".yml"))]
-    if recipes and len(sources) > 1:
-        raise UsageError("give one recipe, or logs; not both")
-    if recipes:
+    base = None
+    if isinstance(sources, Recipe):
+        recipe = sources
+    elif any(file_name_of(source).endswith((".yaml", ".yml")) for source in sources):
+        if len(sources) > 1:
+            raise UsageError("give one recipe, or logs; not both")
         uri = absolute_uri(sources[0])
-        return Recipe.load(uri, storage_options), folder_of(uri)
-    from logloom.pipelines.info.info import suggested_recipe
+        recipe, base = Recipe.load(uri, storage_options), folder_of(uri)
+    else:
+        from logloom.pipelines.info.info import suggested_recipe
 
-    # The plan and the build report logs that are skipped or salvaged.
-    text = suggested_recipe(sources, storage_options, on_error, on_left_out=on_left_out)
-    return Recipe.from_yaml(text, source="suggested recipe"), None
+        # The plan and the build report logs that are skipped or salvaged.
+        text = suggested_recipe(sources, storage_options or {}, on_error or "fail", on_left_out=on_left_out)
+        recipe = Recipe.from_yaml(text, source="suggested recipe")
+    if logs:
+        recipe, base = recipe.with_logs(logs, logs_by), None
+    given = {"on_error": on_error, "hash": hash}
+    return recipe.model_copy(update={name: value for name, value in given.items() if value}), base
 
 
 def plan_build(
