@@ -1,7 +1,7 @@
 """Text for people: counts with their noun, sizes and times, near names, and text without control characters.
 
 Here: pure functions.
-Elsewhere: printing (logloom.cli.terminal.output), messages of errors (logloom.errors). Names of topics, types
+Elsewhere: printing (logloom.cli.terminal), messages of errors (logloom.errors). Names of topics, types
 and fields come from logs and may contain anything: escape sequences, line breaks, overrides of the direction
 of writing.
 """

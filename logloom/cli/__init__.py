@@ -21,16 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from logloom import __version__, parts
-from logloom.cli.terminal.output import (
-    AFTER_COMMIT,
-    BAD_USAGE,
-    FAILED,
-    STOPPED,
-    TERMINATED,
-    app,
-    print_logs,
-    print_message,
-)
+from logloom.cli import terminal
 from logloom.cli.terminal.streams import kept_open, reopen_closed
 from logloom.errors import AfterCommitError, LogloomError, UsageError
 from logloom.extras import spare_pandas
@@ -77,11 +68,11 @@ _CHANGE_ROOTS = {
     *("build", "convert", "label", "tag", "rollback", "drop", "view"),
     *("repair", "gc", "purge"),
 }
-_CODES = {UsageError: BAD_USAGE, AfterCommitError: AFTER_COMMIT}
+_CODES = {UsageError: terminal.BAD_USAGE, AfterCommitError: terminal.AFTER_COMMIT}
 _ENDS_WITHIN = 45.0  # seconds; a job on a cluster that is busy takes most of it to cancel
 
 
-@app.callback(invoke_without_command=True)
+@terminal.app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
     debug: Annotated[
@@ -94,7 +85,7 @@ def _root(
     if version:
         print(__version__)
         raise typer.Exit
-    print_logs(WAITING_LOG)
+    terminal.print_logs(WAITING_LOG)
     if "--help" not in sys.argv:
         spare_pandas()
 
@@ -116,16 +107,16 @@ def commands(*names: str) -> typer.Typer:
             importlib.import_module(f"logloom.cli.{name}")
         else:
             parts.load("verbs", name)
-    return app
+    return terminal.app
 
 
 def _listed() -> typer.Typer:
     """Return the app with the names and help lines of all commands, without importing them."""
-    app.registered_commands.clear()
-    app.registered_groups.clear()
+    terminal.app.registered_commands.clear()
+    terminal.app.registered_groups.clear()
     for name, verb in verbs().items():
-        app.command(name, help=verb.help, rich_help_panel=verb.group)(lambda: None)
-    return app
+        terminal.app.command(name, help=verb.help, rich_help_panel=verb.group)(lambda: None)
+    return terminal.app
 
 
 def main() -> None:
@@ -142,7 +133,7 @@ def main() -> None:
     def terminate(*_: Any) -> None:
         terminated.set()
         # Even if the shutdown hangs, the process ends as a scheduler requested.
-        over = threading.Timer(_ENDS_WITHIN, os._exit, (TERMINATED,))
+        over = threading.Timer(_ENDS_WITHIN, os._exit, (terminal.TERMINATED,))
         over.daemon = True
         over.start()
         raise KeyboardInterrupt
@@ -158,27 +149,27 @@ def main() -> None:
         code = command(arguments, prog_name="logloom", standalone_mode=False)
         sys.stdout.flush()  # here, where a failure can be reported
         if out is not None and out.problem:
-            print_message(
+            terminal.print_message(
                 f"logloom: {verb} is done, but its result can't be written to stdout: {out.problem}"
             )
-            code = code or AFTER_COMMIT
+            code = code or terminal.AFTER_COMMIT
     except LogloomError as error:
         if debug:
-            print_message(shown(traceback.format_exc().rstrip()))
-        print_message("\n".join([f"logloom: {error}", *getattr(error, "__notes__", ())]))
-        code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), FAILED)
+            terminal.print_message(shown(traceback.format_exc().rstrip()))
+        terminal.print_message("\n".join([f"logloom: {error}", *getattr(error, "__notes__", ())]))
+        code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), terminal.FAILED)
     except (typer.Abort, KeyboardInterrupt):
-        code = STOPPED
+        code = terminal.STOPPED
     except BrokenPipeError:
         _discard_stdout()
-        code = FAILED
+        code = terminal.FAILED
     except Exception as error:
         code = _report_unforeseen(error, debug)
-        if code == BAD_USAGE and verb and verb not in (known := verbs()):
-            print_message(f"Commands of installed parts: {', '.join(known)}")
-    if code == STOPPED:  # Typer, too, makes a code of Ctrl-C
-        print_message(f"logloom: stopped{_GOES_ON if verb == 'build' else ''}")
-        code = TERMINATED if terminated.is_set() else STOPPED
+        if code == terminal.BAD_USAGE and verb and verb not in (known := verbs()):
+            terminal.print_message(f"Commands of installed parts: {', '.join(known)}")
+    if code == terminal.STOPPED:  # Typer, too, makes a code of Ctrl-C
+        terminal.print_message(f"logloom: stopped{_GOES_ON if verb == 'build' else ''}")
+        code = terminal.TERMINATED if terminated.is_set() else terminal.STOPPED
     _leave(code or 0)
 
 
@@ -195,14 +186,16 @@ def _report_unforeseen(error: Exception, debug: bool) -> int:
     if hasattr(error, "format_message"):  # click's own errors know how to show themselves
         text = io.StringIO()
         error.show(file=text)  # type: ignore[attr-defined]
-        print_message(text.getvalue().rstrip())
-        return int(getattr(error, "exit_code", BAD_USAGE))
+        terminal.print_message(text.getvalue().rstrip())
+        return int(getattr(error, "exit_code", terminal.BAD_USAGE))
     if isinstance(error, OSError) and _is_of_printing(error):
-        print_message(f"logloom: what is printed can't be written to stdout: {error.strerror or error}")
+        terminal.print_message(
+            f"logloom: what is printed can't be written to stdout: {error.strerror or error}"
+        )
         _discard_stdout()
     else:
         _print_internal(error, debug)
-    return FAILED
+    return terminal.FAILED
 
 
 def _discard_stdout() -> None:
@@ -219,13 +212,13 @@ def _is_of_printing(error: OSError) -> bool:
 def _print_internal(error: Exception, debug: bool) -> None:
     """Print an internal error."""
     if debug:
-        print_message(shown(traceback.format_exc().rstrip()))
+        terminal.print_message(shown(traceback.format_exc().rstrip()))
     what = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     what = f"{what[:300]}…" if len(what) > 300 else what
     way_out = (
         "please report it with the traceback above" if debug else "run again with --debug for the traceback"
     )
-    print_message(
+    terminal.print_message(
         f"logloom: internal error: {type(error).__name__}{': ' if what else ''}{shown(what)}; {way_out}"
     )
 

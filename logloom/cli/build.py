@@ -10,20 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.engines import EngineOptions
 from logloom.cli.options.groups import NamingParts, takes_groups
 from logloom.cli.options.jobs import JobOptions, print_work, run_job, work_of
 from logloom.cli.options.recipes import LogOptions, RecipeOptions, plan_recipe
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    AllowEmpty,
-    app,
-    examples,
-    print_json,
-    print_message,
-    read_in_words,
-    up_to_date_in_words,
-)
 from logloom.errors import after_commit
 from logloom.text import OnMessage, counted
 
@@ -42,9 +33,9 @@ OpenLineage = Annotated[
 ]
 
 
-@app.command(
+@terminal.app.command(
     cls=NamingParts,
-    epilog=examples(
+    epilog=terminal.examples(
         "logloom build recipe.yaml --to /data/urban",
         "logloom build drive.mcap --to /data/trial --limit 1",
         "logloom build recipe.yaml --to /data/urban --strict || logloom plan recipe.yaml --to /data/urban",
@@ -59,7 +50,7 @@ def build(
     *,
     recipe: RecipeOptions,
     logs: LogOptions,
-    allow_empty: AllowEmpty = False,
+    allow_empty: terminal.AllowEmpty = False,
     openlineage: OpenLineage = None,
     options: JobOptions,
     engine: EngineOptions,
@@ -77,7 +68,7 @@ def build(
     if openlineage is not None:
         from logloom.pipelines.build.openlineage import announced
 
-        around = partial(announced, target=openlineage, on_message=print_message)
+        around = partial(announced, target=openlineage, on_message=terminal.print_message)
     plan, built = run_job(make_plan, options, engine, runner, options.view, around)
     if built is None:
         return
@@ -86,7 +77,7 @@ def build(
     ):
         _report_build(built, plan, options)
     if not (built.is_whole or _was_up_to_date(built, plan)):
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
@@ -115,18 +106,18 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             **kept_summary(plan),
         }
         about = {"splits": counts, **duplicates_summary(plan), **as_json(warnings)}
-        print_json({**result, **about, **work_of(built)})
+        terminal.print_json({**result, **about, **work_of(built)})
     root = plan.job.store.uri
     if not _was_up_to_date(built, plan):
         _print_version(built, plan, options.on_message)
     else:
-        options.on_message(up_to_date_in_words(manifest, root))
+        options.on_message(terminal.up_to_date_in_words(manifest, root))
     if len(counts) > 1:
         options.on_message(f"rows by split: {in_words(counts)}")
     planned_too = [*plan.warnings, *planned_warnings(plan)]
     for warning in warnings:
         if warning not in planned_too:
-            print_message(f"warning: {warning}")
+            terminal.print_message(f"warning: {warning}")
     print_work(built, options.on_message)
     if built.copied:
         options.on_message("this disk has no hard links: the view holds copies")
@@ -146,7 +137,7 @@ def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None
     on_message(
         f"version {manifest.version} of {plan.job.store.uri}: {counted(totals['rows'], 'row')} of "
         f"{logs_in_words(manifest.logs.statuses)}{lost}; {counted(built.built, 'unit')} built, "
-        f"{built.reused} found finished; {read_in_words(manifest)}"
+        f"{built.reused} found finished; {terminal.read_in_words(manifest)}"
     )
     if messages := built.messages:
         on_message(
@@ -159,7 +150,7 @@ def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None
         said = {record.log_id for record in plan.unreadable}  # at planning
         for record in manifest.logs.take(manifest.logs.where("status", named)):
             why = reason_in_words(record.reasons, record.uris)
-            say = on_message if record.status == LogStatus.empty else print_message
+            say = on_message if record.status == LogStatus.empty else terminal.print_message
             if record.log_id not in said:
                 say(f"{record.status}: {record.log_id}{f': {why}' if why else ''}")
     if manifest.verified == "none":

@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.engines import EngineOptions
 from logloom.cli.options.groups import NamingParts, takes_groups
 from logloom.cli.options.jobs import JobOptions, View, print_work, run_job, work_of
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    app,
-    examples,
-    given_root,
-    parse_storage_options,
-    print_json,
-    print_message,
-    read_in_words,
-    up_to_date_in_words,
-)
 from logloom.errors import UsageError
 from logloom.text import counted, human_bytes
 from logloom.values import dataclass
@@ -50,11 +40,12 @@ class ConvertOptions:
         typer.Argument(
             metavar="SRC",
             help="ROOT[@VERSION] of logloom, or a dataset of another tool.",
-            callback=given_root,
+            callback=terminal.given_root,
         ),
     ]
     destination: Annotated[
-        str, typer.Argument(metavar="DST", help="Folder or URI of the new dataset.", callback=given_root)
+        str,
+        typer.Argument(metavar="DST", help="Folder or URI of the new dataset.", callback=terminal.given_root),
     ]
     format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="Format to write: {outputs}.")]
     plain: Annotated[
@@ -88,9 +79,9 @@ class ConvertOptions:
     ] = SourceDamage.fail
 
 
-@app.command(
+@terminal.app.command(
     cls=NamingParts,
-    epilog=examples(
+    epilog=terminal.examples(
         "logloom convert /data/urban /data/urban-zarr --format zarr",
         "logloom convert gs://datasets/urban@7 /local/shards --format tar --plain",
         "logloom convert /data/granular /data/table --format table --options '{index: [speed]}'",
@@ -108,7 +99,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
     from logloom.pipelines.convert.plan import parse_options, plan_convert
     from logloom.pipelines.convert.sources import open_source
 
-    storage = parse_storage_options(options.storage_option)
+    storage = terminal.parse_storage_options(options.storage_option)
     chosen = parse_options(what.options)
     if what.plain and engine.detach:
         raise UsageError("--plain: this command makes the folder once the job is over; leave --detach out")
@@ -157,7 +148,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
     damaged = converted.damaged if what.on_error == SourceDamage.skip else ()
     _report(converted, damaged, plan, folder, options)
     if damaged and not plan.up_to_date:
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _copy(source: RowSource, folder: PlainFolder, output: str, options: JobOptions) -> None:
@@ -173,7 +164,7 @@ def _copy(source: RowSource, folder: PlainFolder, output: str, options: JobOptio
         f"{source.version} and equal to its manifest"
     )
     if options.json:
-        print_json({"folder": folder.store.uri, "files": files, "bytes": size, "copied": True})
+        terminal.print_json({"folder": folder.store.uri, "files": files, "bytes": size, "copied": True})
     else:
         print(folder.store.uri)
 
@@ -193,21 +184,21 @@ def _report(
     logs = logs_in_words(manifest.logs.statuses)
     totals = f"{counted(manifest.totals['rows'], 'row')} of {logs}"
     if plan.up_to_date and folder is None:
-        options.on_message(up_to_date_in_words(manifest, place))
+        options.on_message(terminal.up_to_date_in_words(manifest, place))
     else:
         what = place if folder else f"version {manifest.version} of {place}"
         options.on_message(
             f"{what}: {totals}, {counted(len(plan.job.columns), 'column')}; "
             f"{counted(converted.built, 'unit')} written, "
-            f"{converted.reused} found finished; {read_in_words(manifest)}"
+            f"{converted.reused} found finished; {terminal.read_in_words(manifest)}"
         )
     print_work(converted, options.on_message)
     for record in damaged:
         lost = f"{counted(record.dropped[DAMAGE], 'row')} left out" if record.dropped[DAMAGE] else "left out"
-        print_message(f"{record.status}: {record.log_id}: {lost}; {record.reasons[0]}")
+        terminal.print_message(f"{record.status}: {record.log_id}: {lost}; {record.reasons[0]}")
     if options.json:
         result: dict[str, Any] = {"folder": place} if folder else {"view": converted.view}
         result |= {"version": manifest.version, "up_to_date": plan.up_to_date} if folder is None else {}
-        print_json({**result, **manifest.counts, **work_of(converted)})
+        terminal.print_json({**result, **manifest.counts, **work_of(converted)})
     else:
         print(place if folder else converted.view or place)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.terminal.output import app, examples, given_root, print_message
+from logloom.cli.terminal import app, examples, given_root, print_message
 
 
 @app.command(

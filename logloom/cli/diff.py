@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.terminal.output import (
-    Json,
-    StorageOption,
-    app,
-    complete_version,
-    examples,
-    given_root,
-    parse_storage_options,
-    print_json,
-    print_result,
-)
+from logloom.cli import terminal
 from logloom.errors import UsageError
 from logloom.text import changed_numbers
 
@@ -37,8 +27,8 @@ Since = Annotated[
 ]
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom diff /data/urban@6 /data/urban@7",
         "logloom diff /data/urban gold 7 --md",
         "logloom diff /data/urban --since 2026-11-24",
@@ -51,7 +41,7 @@ def diff(
         typer.Argument(
             metavar="ROOT A B | ROOT@A ROOT@B | ROOT[@B]",
             help="Two versions of a root, or of two roots; one version is compared with its parent.",
-            autocompletion=complete_version,
+            autocompletion=terminal.complete_version,
         ),
     ],
     since: Since = "",
@@ -66,8 +56,8 @@ def diff(
         ),
     ] = False,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown, for a review.")] = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Show what differs between two versions: logs, rows, recipes."""
     from logloom.io.catalog.manifest import read_manifest, split_root
@@ -77,7 +67,7 @@ def diff(
 
     if md and json:
         raise UsageError("give --md or --json, one of both")
-    storage = parse_storage_options(storage_option)
+    storage = terminal.parse_storage_options(storage_option)
     if len(versions) == 2 and _is_version(versions[1], Store.at(versions[0], storage)):
         raise UsageError(
             f"one version of {versions[0]}: name two, or compare {versions[0]}@{versions[1]} with its parent"
@@ -102,9 +92,9 @@ def diff(
     )
     compared = dataclasses.replace(compared, statistics=changed)
     if json:
-        print_json(compared.to_json())
+        terminal.print_json(compared.to_json())
     else:
-        print_result("\n".join(_markdown(compared) if md else _text(compared)))
+        terminal.print_result("\n".join(_markdown(compared) if md else _text(compared)))
 
 
 def _is_version(text: str, store: Store) -> bool:
@@ -119,7 +109,7 @@ def _is_version(text: str, store: Store) -> bool:
 
 def _named(versions: list[str]) -> list[str]:
     """Return one or two texts as ROOT@VERSION."""
-    given_root(versions[0])
+    terminal.given_root(versions[0])
     if len(versions) == 3:
         root, *both = versions
         return [f"{root}@{version}" for version in both]

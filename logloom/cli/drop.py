@@ -6,31 +6,20 @@ from typing import Annotated
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.jobs import View
 from logloom.cli.rollback import MakeView, Reason, ResultOnly
-from logloom.cli.terminal.output import (
-    AllowEmpty,
-    BareRoot,
-    Json,
-    LocalWorkers,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-    print_message,
-)
 from logloom.text import counted, ignore_message, some_of
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         'logloom drop /data/urban drive-07 drive-09 --reason "the driver asked us to"',
         "logloom drop /data/urban drive-07 --undo",
     )
 )
 def drop(
-    root: BareRoot,
+    root: terminal.BareRoot,
     log_ids: Annotated[
         list[str], typer.Argument(metavar="LOG_ID...", help="Logs, by their names in the dataset.")
     ],
@@ -38,12 +27,12 @@ def drop(
     undo: Annotated[
         bool, typer.Option("--undo", help="Let builds add these logs again, which were dropped before.")
     ] = False,
-    allow_empty: AllowEmpty = False,
-    workers: LocalWorkers = None,
+    allow_empty: terminal.AllowEmpty = False,
+    workers: terminal.LocalWorkers = None,
     view: MakeView = View.auto,
     quiet: ResultOnly = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Commit a new version without some logs.
 
@@ -56,9 +45,9 @@ def drop(
     from logloom.pipelines.build.result import newest
     from logloom.pipelines.versions.drop import plan_drop
 
-    store = Store.at(root, parse_storage_options(storage_option))
+    store = Store.at(root, terminal.parse_storage_options(storage_option))
     plan = plan_drop(store, log_ids, reason, undo=undo, allow_empty=allow_empty)
-    on_message = ignore_message if quiet else print_message
+    on_message = ignore_message if quiet else terminal.print_message
     if plan.up_to_date:
         built = newest(plan, view=view.value, on_message=on_message)
     else:
@@ -83,6 +72,6 @@ def drop(
     if json:
         logs = [record.log_id for record in plan.changes]
         result = {"version": manifest.version, "up_to_date": plan.up_to_date, "reason": manifest.reason}
-        print_json({**result, "view": built.view, "changed": logs, **manifest.counts})
+        terminal.print_json({**result, "view": built.view, "changed": logs, **manifest.counts})
     else:
         print(built.view or store.uri)

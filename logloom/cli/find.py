@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logloom.cli.terminal.output import (
-    Json,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-    print_message,
-    print_result,
-    print_table,
-)
+from logloom.cli import terminal
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,8 +15,8 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         'logloom find /data/urban "accel.x < -3 for 300ms"',
         "logloom find /data/urban \"delta(ego.speed, 1s) < -3 and count(objects, class == 'pedestrian', "
         'distance < 15) > 0" --before 5s --after 5s --save hard_braking',
@@ -36,7 +25,7 @@ _SHOWN = 50
     )
 )
 def find(
-    root: Root,
+    root: terminal.Root,
     where: Annotated[
         str | None,
         typer.Argument(
@@ -61,13 +50,13 @@ def find(
     output: Annotated[
         str | None, typer.Option(help="Output to read (default: the one that is read quickest).")
     ] = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Find the times at which a condition on rows holds."""
     from logloom.datasets.search.find import find as run
 
-    options = parse_storage_options(storage_option)
+    options = terminal.parse_storage_options(storage_option)
     if where is None:
         if save is not None:
             raise UsageError(f"--save {save}: give the filter whose intervals are to be saved")
@@ -84,11 +73,11 @@ def find(
         storage_options=options,
     )
     if json:
-        print_json(found.to_json())
+        terminal.print_json(found.to_json())
     else:
         _show(root, found)
     if found.saved:
-        print_message(f"saved: {found.saved}; filters on this version know it as in({save})")
+        terminal.print_message(f"saved: {found.saved}; filters on this version know it as in({save})")
 
 
 def _show(root: str, found: FoundIntervals) -> None:
@@ -105,11 +94,11 @@ def _show(root: str, found: FoundIntervals) -> None:
         for one in found.intervals[:_SHOWN]
     ]
     version = "" if found.version is None else f", version {found.version}"
-    print_table(f"{root}{version}", ("log", "start", "seconds", "rows", "start in ns"), lines)
+    terminal.print_table(f"{root}{version}", ("log", "start", "seconds", "rows", "start in ns"), lines)
     if len(found.intervals) > _SHOWN:
-        print_result(f"and {len(found.intervals) - _SHOWN:,} more intervals; --json shows all")
+        terminal.print_result(f"and {len(found.intervals) - _SHOWN:,} more intervals; --json shows all")
     unknown = f"; unknown for {counted(found.unknown, 'row')}" if found.unknown else ""
-    print_result(
+    terminal.print_result(
         f"{counted(len(found.intervals), 'interval')} in {counted(found.logs, 'log')} with "
         f"{counted(found.rows, 'row')}; it holds for {found.matches:,} of "
         f"{counted(found.looked_at, 'row')}{unknown}"
@@ -127,7 +116,9 @@ def _list_saved(root: str, options: dict[str, dict[str, Any]], json: bool) -> No
     names = intervals_of(store, manifest.version)
     saved = [(name, read_intervals_file(store, intervals_file(manifest.version, name))) for name in names]
     if json:
-        print_json([{"name": name, "intervals": len(one), **one.search.__dict__} for name, one in saved])
+        terminal.print_json(
+            [{"name": name, "intervals": len(one), **one.search.__dict__} for name, one in saved]
+        )
         return
     lines = [
         (
@@ -140,6 +131,6 @@ def _list_saved(root: str, options: dict[str, dict[str, Any]], json: bool) -> No
         for name, one in saved
     ]
     title = f"{place}, version {manifest.version}" if saved else ""
-    print_table(title, ("name", "intervals", "before", "after", "where"), lines)
+    terminal.print_table(title, ("name", "intervals", "before", "after", "where"), lines)
     if not saved:
-        print_message(f"{place}: version {manifest.version} has no saved intervals (--save NAME)")
+        terminal.print_message(f"{place}: version {manifest.version} has no saved intervals (--save NAME)")

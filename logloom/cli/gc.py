@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.terminal.output import (
-    BareRoot,
-    Json,
-    Quiet,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-    print_message,
-    print_result,
-)
+from logloom.cli import terminal
 from logloom.errors import UsageError
 from logloom.text import counted, human_bytes, some_of
 
@@ -39,15 +28,15 @@ KeepLast = Annotated[
 ]
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom gc /data/urban --dry-run",
         "logloom gc /data/urban --keep-last 30 --keep-daily 14",
         "logloom gc gs://datasets/urban --grace 3d --json",
     )
 )
 def gc(
-    root: BareRoot,
+    root: terminal.BareRoot,
     *,
     keep_last: KeepLast = None,
     keep_daily: Annotated[
@@ -70,9 +59,9 @@ def gc(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")
     ] = False,
-    quiet: Quiet = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    quiet: terminal.Quiet = False,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Remove old versions, and files that no version needs.
 
@@ -94,11 +83,11 @@ def gc(
             grace_s=seconds(grace, "--grace", "7d"),
             kept_runs=keep_runs,
             dry_run=dry_run,
-            storage_options=parse_storage_options(storage_option),
+            storage_options=terminal.parse_storage_options(storage_option),
             on_progress=on_progress,
         )
     if json:
-        print_json(dataclasses.asdict(done) | {"bytes": done.bytes})
+        terminal.print_json(dataclasses.asdict(done) | {"bytes": done.bytes})
     else:
         _show(done, grace)
 
@@ -135,18 +124,22 @@ def seconds(text: str, option: str, example: str) -> float:
 def _show(done: Collected, grace: str) -> None:
     would = "would be " if done.dry_run else ""
     for number in done.removed:
-        print_result(f"version {number}: {would}removed")
+        terminal.print_result(f"version {number}: {would}removed")
     for kind, amount in sorted(done.amounts.items(), key=lambda pair: -pair[1].bytes):
         files = counted(amount.files, "file")
-        print_result(f"{kind}: {amount.items:,} {would}removed ({files}, {human_bytes(amount.bytes)})")
+        terminal.print_result(
+            f"{kind}: {amount.items:,} {would}removed ({files}, {human_bytes(amount.bytes)})"
+        )
     for name in done.unknown:
-        print_result(f"unknown: {name}: not logloom's, left")
+        terminal.print_result(f"unknown: {name}: not logloom's, left")
     for note in done.notes:
-        print_message(note)
+        terminal.print_message(note)
     if done.waiting:
         which = some_of(done.waiting, 10)
-        print_message(
+        terminal.print_message(
             f"files of removed versions ({which}) stay for the grace of {grace}: "
             "the first `logloom gc` after it removes them"
         )
-    print_message(f"{counted(len(done.kept), 'version')} kept, {human_bytes(done.bytes)} {would}freed")
+    terminal.print_message(
+        f"{counted(len(done.kept), 'version')} kept, {human_bytes(done.bytes)} {would}freed"
+    )

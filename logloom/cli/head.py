@@ -7,28 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given
-from logloom.cli.terminal.output import (
-    Json,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-    print_result,
-    print_table,
-)
 
 if TYPE_CHECKING:
     from logloom.pipelines.head.head import ShownRow
 
 
-@app.command(
-    epilog=examples("logloom head /data/urban -n 3", "logloom head /data/urban@7 --columns 'ego.*' --why")
+@terminal.app.command(
+    epilog=terminal.examples(
+        "logloom head /data/urban -n 3", "logloom head /data/urban@7 --columns 'ego.*' --why"
+    )
 )
 def head(
-    root: Root,
+    root: terminal.Root,
     rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="Number of rows to show.")] = 5,
     skip: Annotated[int, typer.Option(min=0, help="Number of rows to skip first.")] = 0,
     columns: Annotated[
@@ -41,15 +33,15 @@ def head(
     output: Annotated[
         str | None, typer.Option(help="Output to read (default: as `logloom.datasets.open` chooses).")
     ] = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Show rows of a dataset; with --why, where their values come from."""
     from logloom.io.catalog.manifest import split_root
     from logloom.pipelines.head.head import head as run
 
     where, version = split_root(root)
-    options = parse_storage_options(storage_option)
+    options = terminal.parse_storage_options(storage_option)
     if _is_plain(root, where, options):
         refuse_given({"--why": why or None}, f"{root} is no root of logloom and names no logs")
         shown = _plain_rows(root, output, skip, rows, columns, options)
@@ -65,14 +57,14 @@ def head(
             storage_options=options,
         )
     if json:
-        print_json([row.to_json() for row in shown])
+        terminal.print_json([row.to_json() for row in shown])
         return
     for row in shown:
-        print_table(
+        terminal.print_table(
             row.headline(), ("column", "value", *(("message time", "UTC", "age", "from") * why)), row.lines()
         )
         for line in row.recipe_lines():
-            print_result(f"recipe: {line}")
+            terminal.print_result(f"recipe: {line}")
 
 
 def _is_plain(root: str, where: str, options: Mapping[str, Any]) -> bool:

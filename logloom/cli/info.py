@@ -6,26 +6,12 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    Json,
-    LogsArgument,
-    OnError,
-    StorageOption,
-    app,
-    examples,
-    mode_of,
-    parse_storage_options,
-    print_json,
-    print_message,
-    print_result,
-    print_table,
-)
+from logloom.cli import terminal
 from logloom.errors import UsageError
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom info drive.mcap",
         "logloom info 'gs://drives/2026-11-*/*.mcap' --json",
         "logloom info drive.mcap --recipe > recipe.yaml",
@@ -34,7 +20,7 @@ from logloom.errors import UsageError
     )
 )
 def info(
-    logs: LogsArgument,
+    logs: terminal.LogsArgument,
     recipe: Annotated[
         bool, typer.Option("--recipe", help="Print a recipe that can be built as it is.")
     ] = False,
@@ -47,14 +33,14 @@ def info(
         ),
     ] = False,
     on_error: Annotated[
-        OnError | None,
+        terminal.OnError | None,
         typer.Option(
             help="Damaged logs: fail (the default), skip them, or salvage what is whole; --recipe writes "
             "it down."
         ),
     ] = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Show the topics of logs: types, counts, rates, times.
 
@@ -66,8 +52,8 @@ def info(
         raise UsageError("--recipe prints YAML; leave out --json, or --recipe")
     if recipe and tree:
         raise UsageError("--recipe prints a recipe alone; leave out --tree, or --recipe")
-    options = parse_storage_options(storage_option)
-    mode = mode_of(on_error)
+    options = terminal.parse_storage_options(storage_option)
+    mode = terminal.mode_of(on_error)
     notes: list[str] = []
     if recipe:
         text = suggested_recipe(logs, options, mode, notes.append)
@@ -77,16 +63,16 @@ def info(
 
         drawn = draw_trees(logs, options, mode, notes.append)
         if json:
-            print_json({"logs": [log.to_json() for log in drawn]})
+            terminal.print_json({"logs": [log.to_json() for log in drawn]})
         for log in () if json else drawn:
-            print_result("\n".join(log.lines()))
+            terminal.print_result("\n".join(log.lines()))
     else:
         described = describe(logs, options, mode, notes.append)
         if json:
-            print_json({"logs": [log.to_json() for log in described]})
+            terminal.print_json({"logs": [log.to_json() for log in described]})
         for one in () if json else described:
-            print_table(one.headline, COLUMNS, one.table_rows())
+            terminal.print_table(one.headline, COLUMNS, one.table_rows())
     for note in notes:
-        print_message(note)
+        terminal.print_message(note)
     if notes:
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)

@@ -6,19 +6,8 @@ from typing import Annotated
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import NamingParts
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    Json,
-    Quiet,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-    print_message,
-)
 from logloom.text import counted
 
 label = typer.Typer(
@@ -27,17 +16,17 @@ label = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-app.add_typer(label)
+terminal.app.add_typer(label)
 
 
 @label.command(
-    epilog=examples(
+    epilog=terminal.examples(
         "logloom label export /data/urban --column camera.front --to /data/to-label",
         "logloom label export /data/urban@7 --column camera.front --to frames --log drive-01 --every 10",
     )
 )
 def export(
-    root: Root,
+    root: terminal.Root,
     *,
     column: Annotated[str, typer.Option("--column", "-c", help="Column of images to write.")],
     to: Annotated[str, typer.Option("--to", metavar="FOLDER", help="New folder for images and keys.")],
@@ -48,9 +37,9 @@ def export(
     output: Annotated[
         str | None, typer.Option(help="Output to read (default: as `logloom.datasets.open` chooses).")
     ] = None,
-    quiet: Quiet = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    quiet: terminal.Quiet = False,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Write images of a column as files whose names carry log and time, and a table of these keys."""
     import dataclasses
@@ -69,19 +58,21 @@ def export(
             output=output,
             logs=log or (),
             every=every,
-            storage_options=parse_storage_options(storage_option),
+            storage_options=terminal.parse_storage_options(storage_option),
             on_progress=on_progress,
         )
     if json:
-        print_json(dataclasses.asdict(done))
+        terminal.print_json(dataclasses.asdict(done))
     lost = f"; {counted(done.without, 'row')} without an image" if done.without else ""
-    print_message(f"{counted(done.frames, 'frame')} in {done.folder}/images, keys in keys.parquet{lost}")
+    terminal.print_message(
+        f"{counted(done.frames, 'frame')} in {done.folder}/images, keys in keys.parquet{lost}"
+    )
 
 
 @label.command(
     "import",
     cls=NamingParts,
-    epilog=examples(
+    epilog=terminal.examples(
         "logloom label import export.xml --tool cvat --to labels/round1.parquet",
         "logloom label import *.txt --tool kitti --to labels/b.parquet --keys frames/keys.parquet",
     ),
@@ -97,8 +88,8 @@ def import_(
     label_set: Annotated[
         str, typer.Option(metavar="NAME", help="Label set of Segments.ai (default: ground-truth).")
     ] = "",
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Make a table of labels of what CVAT, Segments.ai, or any tool in COCO's or KITTI's format wrote.
 
@@ -110,18 +101,23 @@ def import_(
     from logloom.pipelines.label.import_labels import import_labels
 
     done = import_labels(
-        files, tool, to, keys=keys, label_set=label_set, storage_options=parse_storage_options(storage_option)
+        files,
+        tool,
+        to,
+        keys=keys,
+        label_set=label_set,
+        storage_options=terminal.parse_storage_options(storage_option),
     )
     if json:
-        print_json(dataclasses.asdict(done))
+        terminal.print_json(dataclasses.asdict(done))
     images = f"{done.labelled:,} of {counted(done.images, 'image')}"
-    print_message(f"{counted(done.labels, 'label')} of {images} in {done.file}")
+    terminal.print_message(f"{counted(done.labels, 'label')} of {images} in {done.file}")
     if done.num_unknown:
         names = ", ".join(done.unknown) + (", …" if done.num_unknown > len(done.unknown) else "")
-        print_message(
+        terminal.print_message(
             f"left out: labels of {counted(done.num_unknown, 'image')} without a known key ({names})"
         )
     for kind, count in done.skipped.items():
-        print_message(f"left out: {counted(count, 'label')} of kind {kind}")
+        terminal.print_message(f"left out: {counted(count, 'label')} of kind {kind}")
     if done.num_unknown or done.skipped:
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)

@@ -7,26 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import takes_groups
 from logloom.cli.options.recipes import LogOptions, RecipeOptions, plan_recipe
-from logloom.cli.terminal.output import (
-    FAILED,
-    NOT_WHOLE,
-    Json,
-    StorageOption,
-    app,
-    examples,
-    print_json,
-    print_message,
-    print_table,
-)
 
 if TYPE_CHECKING:
     from logloom.pipelines.plan.build_plan import BuildPlan
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom plan recipe.yaml --to /data/urban",
         "logloom plan recipe.yaml --to /data/urban --check || logloom build recipe.yaml --to /data/urban",
         "logloom plan recipe.yaml --to /data/urban --strict",
@@ -47,8 +37,8 @@ def plan(
         typer.Option("--all", help="Open all logs that would be read; otherwise, of more than 64, a sample."),
     ] = False,
     logs: LogOptions,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Show what a build would read, make, reuse and drop."""
     from logloom.pipelines.plan.bottleneck import estimated
@@ -60,13 +50,13 @@ def plan(
     planned = plan_recipe(recipe, logs, storage_option, settings, all_logs=all_logs)
     found = [] if check and not recipe.strict else column_warnings(planned)
     for warning in found:
-        print_message(f"warning: {warning}")
+        terminal.print_message(f"warning: {warning}")
     planned = replace(planned, warnings=(*planned.warnings, *found))
     summary = plan_summary(planned)
     bound = None if check else estimated(planned)  # --check alone doesn't need what this reads
     if json:
         summary["estimate"] = None if bound is None else {"bound_by": bound.name, "seconds": bound.seconds}
-        print_json(summary)
+        terminal.print_json(summary)
     else:
         del summary["warnings"], summary["doubtful"], summary["problem"]  # people read them on stderr
         rows = [
@@ -78,13 +68,13 @@ def plan(
             rows = [(name, f"yes; {lacking}" if name == "up to date" else text) for name, text in rows]
         if bound is not None:
             rows.append(("bound by", str(bound)))
-        print_table("", ("", ""), rows)
+        terminal.print_table("", ("", ""), rows)
     if planned.problem:
-        print_message(f"a build would fail: {planned.problem}")
+        terminal.print_message(f"a build would fail: {planned.problem}")
     if (check or recipe.strict) and planned.problem:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(terminal.FAILED)
     if check and not planned.up_to_date:
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _lacking(plan: BuildPlan) -> str:

@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    BareRoot,
-    Json,
-    Quiet,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_folded,
-    print_json,
-    print_message,
-    print_result,
-)
+from logloom.cli import terminal
 from logloom.errors import UsageError
 from logloom.text import counted, human_bytes, ignore_message
 
@@ -33,8 +20,8 @@ _TIME = r"-?[0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:
 _ROWS = re.compile(rf"(.+?):({_TIME})?\.\.({_TIME})?")
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom purge /data/urban 2026-11-22-car-7 --dry-run",
         "logloom purge /data/urban --log gs://drives/2026-11-22-car-7.mcap --reason 'request 1187'",
         "logloom purge /data/urban --rows 2026-11-22-car-7:2026-11-22T08:30:00Z..2026-11-22T08:30:12.5Z",
@@ -42,7 +29,7 @@ _ROWS = re.compile(rf"(.+?):({_TIME})?\.\.({_TIME})?")
     )
 )
 def purge(
-    root: BareRoot,
+    root: terminal.BareRoot,
     logs: Annotated[
         list[str] | None,
         typer.Argument(metavar="[LOG_ID|FILE]...", help="Logs to erase, by log_id, path or URI."),
@@ -65,9 +52,9 @@ def purge(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be erased; erase nothing.")
     ] = False,
-    quiet: Quiet = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    quiet: terminal.Quiet = False,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Erase logs, or time ranges of logs, from all versions.
 
@@ -89,16 +76,16 @@ def purge(
             [_erased_time(text) for text in rows or []],
             reason=reason,
             dry_run=dry_run,
-            storage_options=parse_storage_options(storage_option),
+            storage_options=terminal.parse_storage_options(storage_option),
             on_progress=on_progress,
-            on_message=ignore_message if quiet else print_message,
+            on_message=ignore_message if quiet else terminal.print_message,
         )
     if json:
-        print_json(dataclasses.asdict(done) | {"is_proven": None if dry_run else done.is_proven})
+        terminal.print_json(dataclasses.asdict(done) | {"is_proven": None if dry_run else done.is_proven})
     else:
         _show(done)
     if not done.is_proven:
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _erased_time(text: str) -> ErasedTime:
@@ -140,26 +127,26 @@ def _show(done: PurgeReport) -> None:
     versions = ("version " if len(done.versions) == 1 else "versions ") + ", ".join(map(str, done.versions))
     rows = f"{counted(done.rows, 'row')} of the newest version"
     if done.is_again:
-        print_folded(
+        terminal.print_folded(
             f"{done.root}: {', '.join(done.logs)}: purged before, from {versions}; what was left of it "
             f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)})"
         )
     else:
-        print_folded(
+        terminal.print_folded(
             f"{done.root}: {', '.join(done.logs)}: {rows} and {counted(done.units, 'unit')} of all versions "
             f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from {versions}"
         )
     if done.ranges:
         again = ", ".join(done.ranges)
-        print_message(
+        terminal.print_message(
             f"{again}: its other rows go, too, until the next build makes them again from its files"
         )
     for other in done.others:
         _show(other)
     for place in done.left:
-        print_result(f"left: {place}")
+        terminal.print_result(f"left: {place}")
     for name in done.names:
-        print_message(f"{name} still names the log, as part of what a version was")
+        terminal.print_message(f"{name} still names the log, as part of what a version was")
     if done.is_proven and not done.dry_run:
         but = " but these names" if done.names else ""
-        print_message(f"{done.root}: looked through all files: nothing is left{but}")
+        terminal.print_message(f"{done.root}: looked through all files: nothing is left{but}")

@@ -6,27 +6,14 @@ from typing import Annotated
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import takes_groups
 from logloom.cli.options.recipes import DeriveOptions
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    Json,
-    LocalWorkers,
-    Quiet,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-    print_message,
-    print_result,
-)
 from logloom.text import counted
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom repair /data/urban",
         "logloom repair /data/urban@7 --dry-run --json",
         "logloom repair gs://datasets/urban --py labels.py",
@@ -35,7 +22,7 @@ from logloom.text import counted
 @takes_groups()
 def repair(
     *,
-    root: Root,
+    root: terminal.Root,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -43,10 +30,10 @@ def repair(
         ),
     ] = False,
     again: DeriveOptions,
-    workers: LocalWorkers = None,
-    quiet: Quiet = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    workers: terminal.LocalWorkers = None,
+    quiet: terminal.Quiet = False,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Build damaged and lost files of a version again, from its logs.
 
@@ -67,22 +54,22 @@ def repair(
             dry_run=dry_run,
             num_workers=workers,
             **again.arguments(),
-            storage_options=parse_storage_options(storage_option),
+            storage_options=terminal.parse_storage_options(storage_option),
             on_progress=on_progress,
         )
     if json:
-        print_json(dataclasses.asdict(done))
+        terminal.print_json(dataclasses.asdict(done))
     else:
         named = {"damaged": done.damaged} if dry_run else {}
         named |= {"repaired": done.repaired, "not repaired": done.unrepaired}
         for what, findings in named.items():
             for finding in findings:
-                print_result(f"{what}: {finding}")
+                terminal.print_result(f"{what}: {finding}")
     verdict = "all is sound"
     if done.damaged:
         verdict = f"{counted(len(done.repaired), 'file')} repaired, {len(done.unrepaired):,} not"
     if dry_run and done.damaged:
         verdict = f"{counted(len(done.damaged), 'finding')}, nothing was changed"
-    print_message(f"version {done.version}: checked {counted(done.units, 'unit')}: {verdict}")
+    terminal.print_message(f"version {done.version}: checked {counted(done.units, 'unit')}: {verdict}")
     if not done.is_sound:
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)

@@ -10,27 +10,19 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.terminal.output import (
-    LocalWorkers,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_result,
-)
+from logloom.cli import terminal
 from logloom.errors import UsageError
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom report /data/urban",
         "logloom report /data/urban@7 --out urban.html",
         "logloom report /data/urban --card > README.md",
     )
 )
 def report(
-    root: Root,
+    root: terminal.Root,
     out: Annotated[
         str | None,
         typer.Option(
@@ -47,8 +39,8 @@ def report(
     every_log: Annotated[
         bool, typer.Option("--every-log", help="Count all logs, not up to 2,000, and splits of all rows.")
     ] = False,
-    workers: LocalWorkers = None,
-    storage_option: StorageOption = None,
+    workers: terminal.LocalWorkers = None,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Write a page that shows a dataset: samples, columns, changes."""
     from logloom.io.catalog.manifest import open_root, split_root
@@ -62,7 +54,7 @@ def report(
         with explained(out):
             _check_place(out)
     where, version = split_root(root)
-    store, manifest = open_root(Store.at(where, parse_storage_options(storage_option)), version)
+    store, manifest = open_root(Store.at(where, terminal.parse_storage_options(storage_option)), version)
     num_workers = workers or os.cpu_count() or 1
     if card:
         from logloom.pipelines.report.card import card_of
@@ -85,7 +77,7 @@ def report(
         return
     with explained(out):
         replace_file(pathlib.Path(out), data)
-    print_result(out)
+    terminal.print_result(out)
 
 
 def _check_place(out: str) -> None:

@@ -6,18 +6,8 @@ from typing import Annotated
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.jobs import View
-from logloom.cli.terminal.output import (
-    Json,
-    StorageOption,
-    app,
-    complete_version,
-    examples,
-    given_root,
-    parse_storage_options,
-    print_json,
-    print_message,
-)
 from logloom.errors import UsageError
 from logloom.text import ignore_message, some_of
 
@@ -28,8 +18,8 @@ ResultOnly = Annotated[
 MakeView = Annotated[View, typer.Option(help="Make the version's view of plain folders, as `build` does.")]
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         'logloom rollback /data/urban@6 --reason "7 has the wrong calibration"',
         "logloom rollback gs://datasets/urban@gold --json",
     )
@@ -40,15 +30,15 @@ def rollback(
         typer.Argument(
             metavar="ROOT@VERSION",
             help="The version to go back to, by number or tag.",
-            autocompletion=complete_version,
-            callback=given_root,
+            autocompletion=terminal.complete_version,
+            callback=terminal.given_root,
         ),
     ],
     reason: Reason = "",
     view: MakeView = View.auto,
     quiet: ResultOnly = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Commit a new version with the content of an earlier one.
 
@@ -59,13 +49,13 @@ def rollback(
     from logloom.pipelines.versions.rollback import rollback as run
 
     where, version = split_root(root)
-    store = Store.at(where, parse_storage_options(storage_option))
+    store = Store.at(where, terminal.parse_storage_options(storage_option))
     if version == "latest":
         newest = resolve_version(store, version)
         raise UsageError(
             f"{store.uri}: say which version to go back to, as in {store.uri}@{max(1, newest - 1)}"
         )
-    on_message = ignore_message if quiet else print_message
+    on_message = ignore_message if quiet else terminal.print_message
     done = run(store, version, reason, view=view.value, on_message=on_message)
     made = done.manifest
     named = f"version {made.version} of {store.uri}"
@@ -77,6 +67,6 @@ def rollback(
     )
     if json:
         result = {"version": made.version, "up_to_date": done.up_to_date, "reason": made.reason}
-        print_json({**result, "view": done.view, "left_out": done.left_out, **made.counts})
+        terminal.print_json({**result, "view": done.view, "left_out": done.left_out, **made.counts})
     else:
         print(done.view or store.uri)

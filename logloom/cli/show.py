@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_message,
-    print_result,
-)
+from logloom.cli import terminal
 from logloom.errors import UsageError
 from logloom.text import OnMessage, counted
 
@@ -28,8 +19,8 @@ if TYPE_CHECKING:
     from logloom.pipelines.show.show import ShownRows
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom show /data/urban@7 drive-07",
         "logloom show /data/urban drive-07 --save drive.rrd",
         "logloom show /data/urban@7 drive-07 --rows 100:400 --with-log --mcap drive.mcap",
@@ -38,7 +29,7 @@ if TYPE_CHECKING:
     )
 )
 def show(
-    root: Root,
+    root: terminal.Root,
     log: Annotated[
         str | None,
         typer.Argument(metavar="LOG", help="Log to show, by log_id (default: the first with rows)."),
@@ -62,7 +53,7 @@ def show(
         str | None,
         typer.Option(metavar="FILE", help="Write an MCAP with Foxglove's schemas, and open no viewer."),
     ] = None,
-    storage_option: StorageOption = None,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Show rows of a log in Rerun, or in Foxglove by way of a file."""
     from logloom.io.catalog.manifest import open_root, split_root
@@ -73,24 +64,24 @@ def show(
         raise UsageError("give --save or --mcap, one of both")
     _check_suffixes(save, mcap)
     place, version = split_root(root)
-    store, manifest = open_root(Store.at(place, parse_storage_options(storage_option)), version)
+    store, manifest = open_root(Store.at(place, terminal.parse_storage_options(storage_option)), version)
     chosen = _chosen(store, manifest, log, rows, where)
     problems: list[str] = []
     source = log_of(store, manifest, chosen.record) if with_log else None
     left_out = _drawn(chosen, source, save, mcap, problems.append)
     if log is None and len(manifest.logs) > 1:
-        print_message(
+        terminal.print_message(
             f"shows log {chosen.record.log_id}; the version has {counted(len(manifest.logs), 'log')}, "
             "name another one after the root"
         )
     for line in left_out:
-        print_message(line)
+        terminal.print_message(line)
     for problem in problems:
-        print_message(problem)
+        terminal.print_message(problem)
     if file := save or mcap:
-        print_result(file)
+        terminal.print_result(file)
     if problems:
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _drawn(

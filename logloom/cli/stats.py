@@ -10,21 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given, takes_groups
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    Json,
-    LocalWorkers,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_folded,
-    print_json,
-    print_message,
-    print_table,
-)
 from logloom.values import dataclass
 
 if TYPE_CHECKING:
@@ -73,8 +60,8 @@ class SplitOptions:
     where: Annotated[str | None, _splits(help="With --by: filter that rows have to pass.")] = None
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom stats /data/urban",
         "logloom stats /data/urban@7 --split train --columns 'ego.*' --json",
         "logloom stats /data/urban --splits --position ego.position",
@@ -84,7 +71,7 @@ class SplitOptions:
 )
 @takes_groups()
 def stats(
-    root: Root,
+    root: terminal.Root,
     split: Annotated[str | None, typer.Option(help="Split to show (default: all).")] = None,
     columns: Annotated[
         list[str] | None,
@@ -96,9 +83,9 @@ def stats(
             "--every-value", help="Read all rows, and count every value of images and point clouds."
         ),
     ] = False,
-    workers: LocalWorkers = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    workers: terminal.LocalWorkers = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
     *,
     divided: SplitOptions,
 ) -> None:
@@ -108,7 +95,7 @@ def stats(
     near one comes to another; exits with 3 if rows of two splits lie nearer than the `gap` by which a build
     split them.
     """
-    options = parse_storage_options(storage_option)
+    options = terminal.parse_storage_options(storage_option)
     if divided.splits:
         of_columns = {"--split": split, "--columns": columns, "--every-value": every_value}
         refuse_given({**of_columns, "--workers": workers}, "--splits counts logs and rows of all splits")
@@ -144,18 +131,20 @@ def _show_columns(
         storage_options=options,
     )
     if json:
-        print_json(found.to_json())
+        terminal.print_json(found.to_json())
         return
     shown = found.columns()
     title = f"version {found.version}, split {', '.join(found.splits)}: {counted(found.rows, 'row')} of "
     title += counted(found.logs, "log")
     heads = ("column", "unavailable", "count", "min", "1%", "50%", "99%", "max", "mean", "std")
-    print_table(title, heads, [line for name, summary in shown.items() for line in _lines(name, summary)])
+    terminal.print_table(
+        title, heads, [line for name, summary in shown.items() for line in _lines(name, summary)]
+    )
     for name, summary in shown.items():
         if note := sample_note(summary):
-            print_folded(f"{name}: {note} (--every-value does)")
+            terminal.print_folded(f"{name}: {note} (--every-value does)")
         for label, one in _texts(name, summary):
-            print_folded(f"{label}: {one}")
+            terminal.print_folded(f"{label}: {one}")
 
 
 def _lines(name: str, summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -209,25 +198,25 @@ def _show_splits(root: str, given: SplitOptions, options: dict[str, Any], *, jso
     proof = proof_of(found.rule, found.metres, found.seconds)
     if json:
         least = {"least": proof.to_json()} if proof is not None else {}
-        print_json({**found.to_json(), **least, "warnings": warnings})
+        terminal.print_json({**found.to_json(), **least, "warnings": warnings})
     else:
         lines = [(name, f"{one['logs']:,}", f"{one['rows']:,}") for name, one in found.counts.items()]
-        print_table(root, ("split", "logs", "rows"), lines)
+        terminal.print_table(root, ("split", "logs", "rows"), lines)
         if found.of_rows:
-            print_folded(f"in no split: {found.left_out:,} rows")
+            terminal.print_folded(f"in no split: {found.left_out:,} rows")
         if found.guaranteed:
-            print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
+            terminal.print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
         for one in found.nearest:
-            print_folded(_nearest(one, f"{one.apart:.6g} m", "no two positions"))
+            terminal.print_folded(_nearest(one, f"{one.apart:.6g} m", "no two positions"))
         for one in found.nearest_in_time:
-            print_folded(_nearest(one, f"{one.apart:.9g} s", "no two rows"))
+            terminal.print_folded(_nearest(one, f"{one.apart:.9g} s", "no two rows"))
         if proof is not None and proof.is_kept is not False:
-            print_folded(proof.in_words())
+            terminal.print_folded(proof.in_words())
     for warning in warnings:
-        print_message(f"warning: {warning}")
+        terminal.print_message(f"warning: {warning}")
     if proof is not None and proof.is_kept is False:
-        print_message(f"{root}: {proof.in_words()}")
-        raise typer.Exit(NOT_WHOLE)
+        terminal.print_message(f"{root}: {proof.in_words()}")
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _length(text: str | None) -> Time | None:

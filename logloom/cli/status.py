@@ -6,29 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given
-from logloom.cli.terminal.output import (
-    FAILED,
-    NOT_WHOLE,
-    Json,
-    Quiet,
-    StorageOption,
-    app,
-    examples,
-    given_root,
-    parse_storage_options,
-    print_folded,
-    print_json,
-    print_message,
-)
 from logloom.errors import UsageError
 
 if TYPE_CHECKING:
     from logloom.pipelines.status import BuildStatus
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom status /data/urban",
         "logloom status gs://datasets/urban --json",
         "logloom status gs://datasets/urban --wait --timeout 3600",
@@ -37,7 +24,9 @@ if TYPE_CHECKING:
 def status(
     root: Annotated[
         str,
-        typer.Argument(metavar="ROOT", help="The folder or URI that builds write to.", callback=given_root),
+        typer.Argument(
+            metavar="ROOT", help="The folder or URI that builds write to.", callback=terminal.given_root
+        ),
     ],
     last: Annotated[
         int | None, typer.Option(min=1, help="Show this many builds, the latest first (default: 10).")
@@ -48,9 +37,9 @@ def status(
     timeout: Annotated[
         float | None, typer.Option(min=0, help="With --wait: fail after this many seconds.")
     ] = None,
-    quiet: Quiet = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    quiet: terminal.Quiet = False,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Show the builds of a dataset, or wait for their end.
 
@@ -66,7 +55,7 @@ def status(
         refuse_given({"--last": last}, "--wait shows the builds that it waits for; leave out one of the two")
     else:
         refuse_given({"--timeout": timeout, "--quiet": quiet}, "it goes with --wait")
-    store = Store.at(root, parse_storage_options(storage_option))
+    store = Store.at(root, terminal.parse_storage_options(storage_option))
     if not store.names():
         raise UsageError(f"{store.uri}: nothing is here; give the root that builds write to (--to)")
     noted: set[str] = set()
@@ -74,21 +63,21 @@ def status(
     def print_status(one: BuildStatus) -> None:
         if not quiet and one.run not in noted:
             noted.add(one.run)
-            print_message(f"waiting for {one.in_words()}")
+            terminal.print_message(f"waiting for {one.in_words()}")
 
     if wait:
         found = builds.wait(store, timeout=timeout, on_status=print_status)
     else:
         found = builds.builds(store, last=last or 10)
     if json:
-        print_json([dataclasses.asdict(one) for one in found])
+        terminal.print_json([dataclasses.asdict(one) for one in found])
     else:
         for one in found:
-            print_folded(one.in_words())
+            terminal.print_folded(one.in_words())
         if not found:
-            print_message(f"{store.uri}: no build has left anything here")
+            terminal.print_message(f"{store.uri}: no build has left anything here")
     done = (builds.BuildState.committed, builds.BuildState.unchanged)
     if wait and not all(one.state in done for one in found):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(terminal.FAILED)
     if wait and not all(one.whole for one in found):
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)

@@ -6,44 +6,35 @@ from typing import Annotated
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given
 from logloom.cli.rollback import ResultOnly
-from logloom.cli.terminal.output import (
-    Json,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-    print_message,
-)
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom tag /data/urban@7 gold",
         "logloom tag gs://datasets/urban gold paper --move",
         "logloom tag /data/urban gold --delete",
     )
 )
 def tag(
-    root: Root,
+    root: terminal.Root,
     names: Annotated[
         list[str], typer.Argument(metavar="TAG...", help="Names of letters, digits, dots, _ and -.")
     ],
     move: Annotated[bool, typer.Option("--move", help="Move a tag that another version has.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Remove the tags; the versions stay.")] = False,
     quiet: ResultOnly = False,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Name a version, so that ROOT@NAME opens it; or remove names."""
     from logloom.io.catalog.manifest import split_root
     from logloom.io.storage.store import Store
     from logloom.pipelines.versions import tag as tags_of
 
-    options = parse_storage_options(storage_option)
+    options = terminal.parse_storage_options(storage_option)
     words = ", ".join(dict.fromkeys(names))
     if delete:
         refuse_given({"--move": move}, "--delete removes tags; leave out one of the two")
@@ -56,6 +47,6 @@ def tag(
         number, tags = tags_of.tag(store, version, names, move=move)
         message = f"version {number} of {store.uri} is {words}"
     if json:
-        print_json(dict(sorted(tags.items())))
+        terminal.print_json(dict(sorted(tags.items())))
     if not quiet:
-        print_message(message)
+        terminal.print_message(message)

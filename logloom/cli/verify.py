@@ -8,34 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import takes_groups
 from logloom.cli.options.recipes import DeriveOptions
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    Json,
-    LocalWorkers,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-    print_message,
-    print_result,
-)
 from logloom.text import counted, human_bytes
 
 if TYPE_CHECKING:
     from logloom.pipelines.verify.verify import Report
 
 
-@app.command(
-    epilog=examples("logloom verify /data/urban", "logloom verify /data/urban@7 --against-logs --json")
+@terminal.app.command(
+    epilog=terminal.examples(
+        "logloom verify /data/urban", "logloom verify /data/urban@7 --against-logs --json"
+    )
 )
 @takes_groups()
 def verify(
     *,
-    root: Root,
+    root: terminal.Root,
     against_logs: Annotated[
         bool, typer.Option("--against-logs", help="Also derive every row from the logs again, and compare.")
     ] = False,
@@ -46,9 +36,9 @@ def verify(
             metavar="all|sample:SHARE", help="Read back all units, or a share of them, e.g. sample:0.1."
         ),
     ] = "all",
-    workers: LocalWorkers = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    workers: terminal.LocalWorkers = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Check a version against its manifest; or also against its logs."""
     import dataclasses
@@ -61,7 +51,7 @@ def verify(
 
     check_sample(sample)
     where, version = split_root(root)
-    storage = parse_storage_options(storage_option)
+    storage = terminal.parse_storage_options(storage_option)
     with steps("reading back") as on_progress:
         report = run(
             where,
@@ -74,25 +64,25 @@ def verify(
             on_progress=on_progress,
         )
     if json:
-        print_json(dataclasses.asdict(report))
+        terminal.print_json(dataclasses.asdict(report))
     for finding in () if json else report.findings:
-        print_result(str(finding))
-    print_message(f"its manifest: {report.manifest}")
+        terminal.print_result(str(finding))
+    terminal.print_message(f"its manifest: {report.manifest}")
     made = f"made by {_made_by(report)}" if report.made_by else "no units"
-    print_message(f"{made}; committed by {_packages(report.committed_by)}")
+    terminal.print_message(f"{made}; committed by {_packages(report.committed_by)}")
     proof = "manifest and logs" if against_logs else "manifest"
     verdict = counted(len(report.findings), "finding") if report.findings else f"equal to its {proof}"
     if report.purged:
         verdict += f"; not counting {counted(report.purged, 'purged log')}"
-    print_message(
+    terminal.print_message(
         f"version {report.version}: read {counted(report.units, 'unit')}, {counted(report.rows, 'row')} in "
         f"all outputs, {human_bytes(report.bytes)}: {verdict}"
     )
     beside = f"{Store.at(where, storage).uri_of('versions')}/"  # no other file contains their content
     if any(one.log_id or beside not in one.message for one in report.findings):
-        print_message(f"`logloom repair {shlex.quote(root)}` builds damaged and lost files again")
+        terminal.print_message(f"`logloom repair {shlex.quote(root)}` builds damaged and lost files again")
     if report.findings:
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _made_by(report: Report) -> str:

@@ -10,20 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given
-from logloom.cli.terminal.output import (
-    NOT_WHOLE,
-    Json,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_folded,
-    print_json,
-    print_message,
-    print_table,
-)
 from logloom.text import counted, human_bytes
 
 if TYPE_CHECKING:
@@ -34,8 +22,8 @@ if TYPE_CHECKING:
 MAX_PLACES = 5  # in files of one log, that are printed
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom versions /data/urban",
         "logloom versions /data/urban --since 2026-11-24",
         "logloom versions /data/urban@7 --logs 1000",
@@ -43,7 +31,7 @@ MAX_PLACES = 5  # in files of one log, that are printed
     )
 )
 def versions(
-    root: Root,
+    root: terminal.Root,
     last: Annotated[
         int | None,
         typer.Option(
@@ -75,8 +63,8 @@ def versions(
     logs: Annotated[
         int | None, typer.Option(min=1, help="List the logs of ROOT@VERSION, at most so many of them.")
     ] = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """List versions, the logs of one, or all that have a log.
 
@@ -85,7 +73,7 @@ def versions(
     from logloom.io.catalog.manifest import split_root
     from logloom.io.storage.store import Store
 
-    options = parse_storage_options(storage_option)
+    options = terminal.parse_storage_options(storage_option)
     of_versions = {"--last": last, "--since": since, "--bytes": count_bytes}
     if log is not None or logs is not None:
         refuse_given(of_versions, "it goes with a list of versions; leave out --log and --logs")
@@ -109,22 +97,22 @@ def _list_versions(
     last = 20 if last is None and not since else last
     found = run(store, last, since=since, count_bytes=count_bytes)
     if not found:
-        print_message(f"{store.uri}: no version since {since}")
+        terminal.print_message(f"{store.uri}: no version since {since}")
     if json:
-        print_json([dataclasses.asdict(one) for one in found])
+        terminal.print_json([dataclasses.asdict(one) for one in found])
     elif found:
         columns = ("version", "parent", "built", "run", "logs", "rows", "size", "changes")
-        print_table("", columns, [_cells(one) for one in found])
+        terminal.print_table("", columns, [_cells(one) for one in found])
         for one in found:
             if one.tags:
-                print_folded(f"version {one.version} is {', '.join(one.tags)}")
+                terminal.print_folded(f"version {one.version} is {', '.join(one.tags)}")
             if one.reason:
-                print_folded(f"version {one.version}: {one.reason}")
+                terminal.print_folded(f"version {one.version}: {one.reason}")
     for one in found:
         if one.problem:
-            print_message(f"version {one.version}: {one.problem}")
+            terminal.print_message(f"version {one.version}: {one.problem}")
     if any(one.problem for one in found):
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _cells(one: VersionSummary) -> tuple[str, ...]:
@@ -174,16 +162,16 @@ def _show_log(store: Store, log_id: str, *, json: bool) -> None:
 
     found = follow(store, log_id)
     if json:
-        print_json([one.to_json() for one in found])
+        terminal.print_json([one.to_json() for one in found])
     for one in found:
         if one.record is not None and not json:
             _print_stay(one, one.record)
         elif one.removed and not one.problem and not json:
-            print_message(f"{_in_words(one.versions)}: had it, removed by `logloom gc`")
+            terminal.print_message(f"{_in_words(one.versions)}: had it, removed by `logloom gc`")
         if one.problem:
-            print_message(f"{_in_words(one.versions)}: {one.problem}")
+            terminal.print_message(f"{_in_words(one.versions)}: {one.problem}")
     if any(one.problem and not one.removed for one in found):
-        raise typer.Exit(NOT_WHOLE)
+        raise typer.Exit(terminal.NOT_WHOLE)
 
 
 def _list_logs(store: Store, version: str, most: int, *, json: bool) -> None:
@@ -193,12 +181,14 @@ def _list_logs(store: Store, version: str, most: int, *, json: bool) -> None:
     store, manifest = open_root(store, version)
     found = listed_logs(store, manifest, most)
     if json:
-        print_json([dataclasses.asdict(one) for one in found])
+        terminal.print_json([dataclasses.asdict(one) for one in found])
     else:
         rows = [(one.log_id, one.split, one.status, f"{one.rows:,}", one.reason) for one in found]
-        print_table(f"version {manifest.version}", ("log", "split", "status", "rows", "reason"), rows)
+        terminal.print_table(
+            f"version {manifest.version}", ("log", "split", "status", "rows", "reason"), rows
+        )
     if left := len(manifest.logs) - len(found):
-        print_message(f"… and {counted(left, 'more log')}; --logs {len(manifest.logs)} lists all")
+        terminal.print_message(f"… and {counted(left, 'more log')}; --logs {len(manifest.logs)} lists all")
 
 
 def _print_stay(one: LogStay, record: LogRecord) -> None:
@@ -218,7 +208,7 @@ def _print_stay(one: LogStay, record: LogRecord) -> None:
         size = f"{counted(unit.rows, 'row')}, {human_bytes(unit.size)}"
         rows += [("unit", f"{unit.output} {unit.partition}, {size}"), ("", folder)]
     rows += [("column", line) for name, own in (one.columns or {}).items() for line in _texts(name, own)]
-    print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", ""), rows)
+    terminal.print_table(f"{record.log_id} in {_in_words(one.versions)}", ("", ""), rows)
 
 
 def _reasons(record: LogRecord) -> Iterator[str]:

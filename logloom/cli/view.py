@@ -6,27 +6,19 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.terminal.output import (
-    Json,
-    Root,
-    StorageOption,
-    app,
-    examples,
-    parse_storage_options,
-    print_json,
-)
+from logloom.cli import terminal
 from logloom.errors import UsageError
 
 
-@app.command(
-    epilog=examples(
+@terminal.app.command(
+    epilog=terminal.examples(
         "logloom view /data/urban@7",
         "logloom view gs://datasets/urban --copy",
         "logloom view gs://datasets/urban --list --output tar --split train > shards.txt",
     )
 )
 def view(
-    root: Root,
+    root: terminal.Root,
     copy: Annotated[
         bool, typer.Option("--copy", help="In an object store: copy the files within the store.")
     ] = False,
@@ -35,8 +27,8 @@ def view(
     ] = False,
     output: Annotated[str | None, typer.Option(help="With --list: only files of this output.")] = None,
     split: Annotated[str | None, typer.Option(help="With --list: only files of this split.")] = None,
-    json: Json = False,
-    storage_option: StorageOption = None,
+    json: terminal.Json = False,
+    storage_option: terminal.StorageOption = None,
 ) -> None:
     """Make plain folders of a version, for the formats' own tools.
 
@@ -48,11 +40,13 @@ def view(
     from logloom.pipelines.view import copy_view, files_of, make_view
 
     where, version = split_root(root)
-    store, manifest = open_root(Store.at(where, parse_storage_options(storage_option)), version)
+    store, manifest = open_root(Store.at(where, terminal.parse_storage_options(storage_option)), version)
     if listed:
         files = files_of(store, manifest, output, split)
         if json:
-            print_json([{"url": store.uri_of(f.stored), "name": f.name, "size": f.size} for f in files])
+            terminal.print_json(
+                [{"url": store.uri_of(f.stored), "name": f.name, "size": f.size} for f in files]
+            )
         for file in () if json else files:
             print(store.uri_of(file.stored))
         return
@@ -64,6 +58,6 @@ def view(
     else:
         raise UsageError(f"{where}: an object store has no links; say --copy for copies, or --list for URLs")
     if json:
-        print_json({"version": manifest.version, "view": place})
+        terminal.print_json({"version": manifest.version, "view": place})
     else:
         print(place)

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from logloom.cli.terminal.output import TERMINATED
+from logloom.cli.terminal import TERMINATED
 from logloom.runners.flink.engine import _DRIVER, job_server
 from logloom.runners.flink.jars import class_path
 from logloom.runners.scratch import engine_folders

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from logloom.cli.options.engines import EngineOptions, Workers, started
-from logloom.cli.terminal.output import Json, StorageOption, Verify, print_json, print_logs, print_message
+from logloom.cli.terminal import Json, StorageOption, Verify, print_json, print_logs, print_message
 from logloom.errors import UsageError
 from logloom.extras import without_collection
 from logloom.io.storage.step_times import step

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logloom.cli.terminal.output import (
-    AllowDerive,
-    OnError,
-    PyFiles,
-    given_root,
-    parse_storage_options,
-    print_message,
-)
+from logloom.cli import terminal
 from logloom.extras import without_collection
 from logloom.values import dataclass
 
@@ -39,7 +32,9 @@ class RecipeOptions:
     ]
     to: Annotated[
         str,
-        typer.Option("--to", metavar="ROOT", help="Folder or URI of the dataset.", callback=given_root),
+        typer.Option(
+            "--to", metavar="ROOT", help="Folder or URI of the dataset.", callback=terminal.given_root
+        ),
     ]
     log: Annotated[
         list[str] | None,
@@ -47,8 +42,8 @@ class RecipeOptions:
             "--log", metavar="URI", help="Log or glob to use instead of the recipe's `logs`. May be repeated."
         ),
     ] = None
-    py: PyFiles = None
-    allow_derive: AllowDerive = None
+    py: terminal.PyFiles = None
+    allow_derive: terminal.AllowDerive = None
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Use only this many logs, for a trial.")
     ] = None
@@ -67,7 +62,7 @@ class LogOptions:
     """How logs are read; None leaves it to the recipe."""
 
     on_error: Annotated[
-        OnError | None,
+        terminal.OnError | None,
         typer.Option(
             help="Damaged logs: fail, skip them, or salvage what is whole (default: what the recipe says)."
         ),
@@ -87,8 +82,8 @@ class LogOptions:
 class DeriveOptions:
     """Inputs for deriving the rows of a version from its logs again, beside the version itself."""
 
-    py: PyFiles = None
-    allow_derive: AllowDerive = None
+    py: terminal.PyFiles = None
+    allow_derive: terminal.AllowDerive = None
     log: Annotated[
         list[str] | None,
         typer.Option(
@@ -127,7 +122,7 @@ def plan_recipe(
     from logloom.pipelines.stats.splits import planned_warnings
     from logloom.pipelines.versions.log_counts import reason_in_words
 
-    storage = parse_storage_options(storage_option)
+    storage = terminal.parse_storage_options(storage_option)
     recipe, base = load_recipe(
         options.sources,
         storage,
@@ -135,7 +130,7 @@ def plan_recipe(
         logs_by="--log",
         on_error=None if logs.on_error is None else logs.on_error.value,
         hash=None if logs.hash is None else logs.hash.value,
-        on_left_out=lambda topic: print_message(f"left out: {topic}"),
+        on_left_out=lambda topic: terminal.print_message(f"left out: {topic}"),
     )
     with steps("opening logs", quiet=quiet) as on_opened:
         plan = plan_build(
@@ -152,9 +147,9 @@ def plan_recipe(
             on_opened=on_opened,
         )
     for note in () if quiet else plan.notes:
-        print_message(f"note: {note}")
+        terminal.print_message(f"note: {note}")
     for record in plan.unreadable:
-        print_message(f"skipped: {record.log_id}: {reason_in_words(record.reasons, record.uris)}")
+        terminal.print_message(f"skipped: {record.log_id}: {reason_in_words(record.reasons, record.uris)}")
     for warning in [*plan.warnings, *planned_warnings(plan)]:
-        print_message(f"warning: {warning}")
+        terminal.print_message(f"warning: {warning}")
     return plan

@@ -2,7 +2,7 @@
 
 Here: pure functions from texts to lines. A table that fits is aligned here, not by Rich, whose import costs a
 short command 34 ms of processor time, and which takes fifty times as long for each row.
-Elsewhere: printing them (output).
+Elsewhere: printing them (logloom.cli.terminal).
 """
 
 from __future__ import annotations

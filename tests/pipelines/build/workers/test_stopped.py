@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from logloom.cli.terminal.output import STOPPED, TERMINATED
+from logloom.cli.terminal import STOPPED, TERMINATED
 from logloom.demo import make_drives
 from logloom.errors import LogloomError
 from logloom.io.storage.store import Store
