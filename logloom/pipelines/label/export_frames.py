@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from logloom.errors import UsageError
 from logloom.io.catalog.manifest import entries_of, open_root
@@ -130,7 +131,6 @@ def _image(value: Any, place: str) -> tuple[bytes, str]:
 
 
 def _write_keys(target: pathlib.Path, keys: list[tuple[str, str, int]]) -> None:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     files, log_ids, stamps = zip(*sorted(keys), strict=True) if keys else ((), (), ())

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from logloom import parts
 from logloom.errors import DatasetError, UsageError
@@ -23,9 +25,6 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import contents, explained
 from logloom.uris import shown
 from logloom.values import dataclass
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MAX_BYTES = 1 << 30  # of a tool's file
 _NAMED = 5  # images listed in a report

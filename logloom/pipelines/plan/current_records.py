@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from logloom.io.catalog.pages import LogStatus
@@ -25,9 +25,6 @@ from logloom.pipelines.plan.logs import PlanLogs, State
 from logloom.pipelines.plan.next_version import Before
 from logloom.recipe import LogTable, Recipe
 from logloom.transforms.build.job import LogJob, LogTask, is_key_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _KEYS = 64  # of similar logs, computed to see whether what all logs share changed
 _ROWS = 8192  # compared at a time, as their texts are copied
@@ -96,8 +93,6 @@ def _may_be_mended(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> N
 
 def replaced_parts(logs: PlanLogs, before: Before, rows: Ints) -> pa.Array:
     """(M,) see `LogTask.replaces`; nulls for None."""
-    import pyarrow as pa
-
     found = before.rows_of(logs.files.ids.take(rows))
     none = ~_may_be_mended(logs, before, rows, found)
     return before.column("part").take(pa.array(found, mask=none)).combine_chunks()
@@ -139,7 +134,6 @@ def _of_deaths(
 
 def _are_plain(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:
     """(M,) mask of logs whose names and splits need no escapes in JSON, without catalogue values."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     plain = pc.equal(logs.files.column("catalogue").take(pa.array(rows)), "")
@@ -152,7 +146,6 @@ def _are_plain(logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArr
 
 def _texts_stand(job: LogJob, before: Before, found: Ints) -> NDArray[np.bool_]:
     """(M,) `_keys_stand` by columns, if everything in keys is the same and plain."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     names = ("log_id", "content_id", "uris", "split", "key")
@@ -169,7 +162,6 @@ def _look_alike(
     """(M,) mask of logs for which everything in keys is surely the same: cached logs of one file, not left
     out.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     files = logs.files.column("uris").take(pa.array(rows))
@@ -202,7 +194,6 @@ def _same_split(
     job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, splits: pa.Array
 ) -> pa.Array:
     """Return whether logs of the same name and URIs have the splits in their records."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if isinstance(recipe.logs, LogTable) and recipe.logs.split:

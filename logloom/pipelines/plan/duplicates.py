@@ -13,9 +13,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
 
 from logloom.errors import InputError
 from logloom.io.catalog.pages import LogRecord, LogStatus
@@ -30,9 +31,6 @@ from logloom.recipe.logs import split_of
 from logloom.text import counted
 from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.values import dataclass
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _SHOWN = 20  # duplicates listed in messages
 _REMEDY = "remove one, or set `duplicates: keep_first`"
@@ -318,7 +316,6 @@ def _groups(
     recipe: Recipe, logs: PlanLogs, before: Before, absent: Ints
 ) -> Iterator[tuple[list[int], list[LogRecord]]]:
     """Group logs with the same content: positions of those to build, records of the others."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     remembered, opened = logs.rows(State.REMEMBERED), logs.rows(State.OPENED)

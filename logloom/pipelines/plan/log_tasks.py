@@ -11,7 +11,9 @@ import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, overload
+from typing import overload
+
+import pyarrow as pa
 
 from logloom.io.logs.log_list import LogList, print_of
 from logloom.io.rows.log_ranges import Ints
@@ -19,9 +21,6 @@ from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.build.job import LogTask
 from logloom.values import dataclass
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False)

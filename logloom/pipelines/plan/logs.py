@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from logloom.errors import OF_CONTENT, LogloomError, LogReadError, UsageError
@@ -48,8 +49,6 @@ from logloom.transforms.rows.plan.topics import Alike, named_topics
 from logloom.uris import shown
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from logloom.pipelines.plan.duplicates import Duplicate
 
 OnOpened = Callable[[int, int], None]
@@ -499,8 +498,6 @@ class PlanLogs(Mapping[str, Outline]):
 
     def contents(self, rows: Ints) -> pa.Array:
         """Return content ids of cached logs."""
-        import pyarrow as pa
-
         text = self._before.contents[self._rows[rows]].tobytes().hex().encode()
         ends = np.arange(len(rows) + 1, dtype=np.int64) * CONTENT_LENGTH
         held = pa.LargeStringArray.from_buffers(len(rows), pa.py_buffer(ends), pa.py_buffer(text))

@@ -13,9 +13,10 @@ import operator
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from logloom.caching import cached_property
@@ -37,9 +38,6 @@ from logloom.text import counted, near_to, some_of
 from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.job import Target
 from logloom.values import dataclass
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 _COMPARED = 10_000  # names of logs that an unknown one is compared with
@@ -192,7 +190,6 @@ class Before:
         Args:
             moved: kept records with another split.
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         stays = np.ones(len(self._logs), bool)

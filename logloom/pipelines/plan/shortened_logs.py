@@ -14,9 +14,9 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from logloom.errors import DatasetError, LogReadError
@@ -33,9 +33,6 @@ from logloom.pipelines.plan.next_version import Before
 from logloom.recipe import Recipe
 from logloom.text import counted, human_bytes
 from logloom.transforms.rows.accounts import Tally
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _SHOWN = 20  # logs listed in a message
 _THREADS = 16  # threads that request sizes

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from logloom.errors import DatasetError, InputError, UsageError
 from logloom.io.catalog.labels import read_labels
@@ -27,9 +28,6 @@ from logloom.recipe.labels import KeptLabels, RecipeLabels
 from logloom.schema import ColumnType
 from logloom.text import counted, some_of
 from logloom.uris import shown
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _SHOWN = 20  # logs, and files, listed in a message
 _CONTENT = ("on", "field", "expect", "strings")  # keys that select values of the table

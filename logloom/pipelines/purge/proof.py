@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 from blake3 import blake3
 
 from logloom.errors import DatasetError
@@ -92,7 +93,6 @@ def _as_json(text: str) -> bytes:
 
 def log_ids_in(data: bytes) -> set[str]:
     """The logs that a Parquet file of logs/ is of, a part or statistics; none of one that is neither."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with (

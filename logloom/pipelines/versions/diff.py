@@ -10,9 +10,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from logloom.errors import RecipeError
@@ -26,9 +27,6 @@ from logloom.recipe import Recipe
 from logloom.recipe import yaml as recipe_yaml
 from logloom.schema import ColumnType, Schema, dtype_to_json
 from logloom.values import dataclass
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # What is compared of a log that both have; its key differs by the recipe, too.
 _COMPARED = (
@@ -108,7 +106,6 @@ def _sorted_out(
     old: pa.Table, new: pa.Table
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray, tuple[pa.Table, pa.Table], dict[str, NDArray[np.bool_]]]:
     """log_ids that came and that left; the rows of both sides that differ, and by column which do in it."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     found = pc.index_in(new["log_id"], value_set=old["log_id"].combine_chunks())
