@@ -17,7 +17,7 @@ from logloom.blocks import Array
 from logloom.datasets.views import positions as views
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
-from logloom.schema import RESERVED_LAST_PARTS, ColumnType, Schema
+from logloom.schema import RESERVED_LAST_PARTS, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,25 @@ class DatasetView:
         if self._fns or self._row_fns:
             notes.append("mapped; the columns are those that functions are given")
         stretches, types = self._source.stretches, self._source.schema.all
-        return _described(self.place, stretches, self._rows, self.columns, types, notes)
+        logs = sorted({stretches.log_ids[number] for number in _touched(stretches, self._rows)})
+        named = ", ".join([*logs[:_LOGS], *(["…"] if len(logs) > _LOGS else [])])
+        rows = f"{_count(len(self._rows), 'row')} of {_count(len(logs), 'log')}{named and ': '}{named}"
+        lines = [
+            f"<Dataset {_shortened(self.place, _WIDTH - 10)}",
+            rows,
+            *notes,
+            f"{_count(len(self.columns), 'column')}:",
+        ]
+        shown = self.columns if len(self.columns) <= _COLUMNS else self.columns[: _COLUMNS - 1]
+        wide = min(_NAME, max(map(len, shown), default=0))
+        for name in shown:
+            ctype = types.get(name)
+            unit = f"  {ctype.unit}" if ctype is not None and ctype.unit else ""
+            short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+            lines.append(f"  {short:{wide}}  {ctype or 'object'}{unit}")
+        if len(shown) < len(self.columns):
+            lines.append(f"  … and {len(self.columns) - len(shown)} more")
+        return "\n".join([lines[0], *(_cut(f"  {line}") for line in lines[1:])]) + ">"
 
     def _ipython_key_completions_(self) -> list[str]:
         """The columns, which notebooks offer for what is typed between brackets."""
@@ -167,36 +185,6 @@ class DatasetView:
         for name, values in source.small.items():
             columns.setdefault(name, values[positions])
         return pd.DataFrame(columns)
-
-
-def _described(
-    place: str,
-    stretches: Stretches,
-    positions: views.Rows,
-    columns: Sequence[str],
-    types: Mapping[str, ColumnType],
-    notes: Sequence[str],
-) -> str:
-    """Name, rows, logs and columns.
-
-    Args:
-        types: of the columns; others are Python objects.
-        notes: what else there is to say, a line each.
-    """
-    logs = sorted({stretches.log_ids[number] for number in _touched(stretches, positions)})
-    named = ", ".join([*logs[:_LOGS], *(["…"] if len(logs) > _LOGS else [])])
-    rows = f"{_count(len(positions), 'row')} of {_count(len(logs), 'log')}{named and ': '}{named}"
-    lines = [f"<Dataset {_shortened(place, _WIDTH - 10)}", rows, *notes, f"{_count(len(columns), 'column')}:"]
-    shown = columns if len(columns) <= _COLUMNS else columns[: _COLUMNS - 1]
-    wide = min(_NAME, max(map(len, shown), default=0))
-    for name in shown:
-        ctype = types.get(name)
-        unit = f"  {ctype.unit}" if ctype is not None and ctype.unit else ""
-        short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        lines.append(f"  {short:{wide}}  {ctype or 'object'}{unit}")
-    if len(shown) < len(columns):
-        lines.append(f"  … and {len(columns) - len(shown)} more")
-    return "\n".join([lines[0], *(_cut(f"  {line}") for line in lines[1:])]) + ">"
 
 
 def _touched(stretches: Stretches, positions: views.Rows) -> list[int]:

@@ -99,7 +99,10 @@ def _logs_of(
     wanted = None
     if splits is not None:
         known = sorted(whole | set(single) | set(manifest.split_names))
-        wanted = _chosen_splits(splits, known, place)
+        for name in splits:
+            if name not in known:
+                raise UsageError(f"{place}: no split {name!r}{near_to(name, known)}")
+        wanted = splits
         if not single or whole & set(wanted):  # the folder of a view, "all", holds all rows
             logs = logs.filter(pc.is_in(logs["split"], pa.array(wanted, pa.string())))
             wanted = None
@@ -156,13 +159,6 @@ def _chosen_output(manifest: Manifest, output: str | None, place: str) -> str:
     if output not in readable:
         raise UsageError(f"{place}: no output {output!r}{near_to(output, readable)}")
     return output
-
-
-def _chosen_splits(splits: Sequence[str], known: Sequence[str], place: str) -> Sequence[str]:
-    for name in splits:
-        if name not in known:
-            raise UsageError(f"{place}: no split {name!r}{near_to(name, known)}")
-    return splits
 
 
 def _source(

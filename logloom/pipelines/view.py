@@ -191,8 +191,8 @@ def mend_view(store: Store, manifest: Manifest, restored: Container[str] = ()) -
             if not stored.exists() or (path.exists() and path.samefile(stored)):
                 continue
         entry = FileEntry(file.name, file.size, file.digest)
-        viewed = f"{folder}/{file.name}"
-        if next(check_file(store, viewed, entry), "") and not next(check_file(store, file.stored, entry), ""):
+        is_lost = next(check_file(store, f"{folder}/{file.name}", entry), "")
+        if is_lost and not next(check_file(store, file.stored, entry), ""):
             with store.scratch() as scratch, explained(str(path)):
                 _link(store, file.stored, scratch / path.name)
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,19 +223,15 @@ def copy_view(
 
         def copy(file: ViewedFile) -> None:
             if there.get(file.name) != file.size:
-                _copy(store, file, f"{folder}/{file.name}")
+                try:
+                    store.copy(file.stored, f"{folder}/{file.name}")
+                except FileNotFoundError:
+                    raise _missing(store.uri_of(file.stored)) from None
 
         for done, _ in enumerate(ahead(copy, view_files(store, manifest), _COPIERS), 1):
             on_progress(done, 0)
         store.create(f"{folder}/{COPIED}", b"")
     return store.uri_of(folder)
-
-
-def _copy(store: Store, file: ViewedFile, name: str) -> None:
-    try:
-        store.copy(file.stored, name)
-    except FileNotFoundError:
-        raise _missing(store.uri_of(file.stored)) from None
 
 
 def _missing(place: object) -> DatasetError:

@@ -170,7 +170,10 @@ def _run_planned(
     size = None if plan.up_to_date or engine.dry_run else plan.size
     with started("logloom.pipelines.build.build", runner, size, quiet=quiet) as job:
         if engine.dry_run:
-            _report_dry_run(job.dry_run(plan, runner), plan, on_message)
+            print_json(job.dry_run(plan, runner))
+            if plan.up_to_date:
+                root = plan.job.store.uri
+                on_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
             return plan, None
         if not quiet:
             print_logs("logloom.runners")
@@ -182,13 +185,6 @@ def _run_planned(
         with around(plan), step("run the job"):
             built = job.build(plan, runner=runner, **how)
     return plan, built
-
-
-def _report_dry_run(found: dict[str, Any], plan: Plan, on_message: OnMessage) -> None:
-    print_json(found)
-    if plan.up_to_date:
-        root = plan.job.store.uri
-        on_message(f"up to date: version {plan.job.parent} of {root}; nothing to submit")
 
 
 def _report_submitted(job: Submitted, plan: Plan, options: JobOptions) -> None:

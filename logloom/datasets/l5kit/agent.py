@@ -79,9 +79,6 @@ class AgentDataset(EgoDataset):
         self.cumulative_sizes_agents = stops_of(
             self.dataset.frames["agent_index_interval"], num_agents, self._name("agent_index_interval")
         )
-        self._check_agents_have_frames()
-
-    def _check_agents_have_frames(self) -> None:
         num_frames = super().__len__()
         held = int(self.cumulative_sizes_agents[num_frames - 1]) if num_frames else 0
         if self.agents_indices.size and self.agents_indices[-1] >= held:

@@ -158,7 +158,11 @@ def sample_at(
         centroid, extent = frame["ego_translation"][:2], EGO_EXTENT.copy()
         yaw = rotation33_as_yaw(frame["ego_rotation"])
     else:
-        agent = _agent_in(moment.scene.agents_of(moment.state), track_id, moment)
+        agents = moment.scene.agents_of(moment.state)
+        rows = np.flatnonzero(agents["track_id"] == track_id)
+        if not rows.size:
+            raise UsageError(f"frame {moment.state} of this scene holds no agent {track_id}")
+        agent = agents[rows[0]]
         way = moment.way_of(track_id)
         centroid, extent, yaw = agent["centroid"].copy(), agent["extent"].copy(), float(agent["yaw"])
     agent_from_world = pose_from_world(centroid, yaw)
@@ -181,13 +185,6 @@ def sample_at(
         "track_id": np.int64(-1 if track_id is None else track_id),
     }
     return sample
-
-
-def _agent_in(agents: Array, track_id: int, moment: Moment) -> Any:
-    rows = np.flatnonzero(agents["track_id"] == track_id)
-    if not rows.size:
-        raise UsageError(f"frame {moment.state} of this scene holds no agent {track_id}")
-    return agents[rows[0]]
 
 
 def _motion(way: Way, settings: SampleSettings) -> dict[str, Any]:

@@ -78,7 +78,9 @@ def split(
         if by == "place":
             labels = labels_by_place(positions_of(rows, position), length, apart, exact)
         else:
-            labels = _by_time(source.stamps, rows.place, length, apart, exact)
+            if source.stamps is None:
+                raise UsageError(f"{rows.place}: rows have no timestamps to split them by")
+            labels = labels_by_time(source.stamps, length, apart, exact)
     else:
         labels = _by_value(rows, by, exact)
     own = labels[rows.positions]
@@ -148,12 +150,6 @@ def _available(column: str, values: Mapping[str, Any]) -> Array:
     """(n,) bool, of some rows."""
     name = f"{column}.available"
     return np.asarray(values[name], np.bool_) if name in values else np.ones(len(values[column]), np.bool_)
-
-
-def _by_time(stamps: Ints | None, place: str, cell: float, gap: float, shares: Shares) -> Labels:
-    if stamps is None:
-        raise UsageError(f"{place}: rows have no timestamps to split them by")
-    return labels_by_time(stamps, cell, gap, shares)
 
 
 def _by_value(rows: Dataset[Any], column: str, shares: Shares) -> Labels:

@@ -342,19 +342,15 @@ def _samples(
 ) -> Iterator[Sample]:
     for source in sources:
         try:
-            yield from _shard_samples(desc, source)
+            if desc.verbose or desc.debug:
+                _log.info("reading %s", source)
+            with generic_open(source, desc.allow_pipe, desc.storage_options) as stream:
+                for sample in stream_samples(stream, os.fspath(source), desc.allow_truncated):
+                    if desc.debug:
+                        _log.info("%s: %s with %s", source, sample["__key__"], ", ".join(sample))
+                    yield sample
         except Exception as error:
             if handler is None:
                 raise
             if handler(error) is False:
                 return
-
-
-def _shard_samples(desc: DatasetDescriptor, source: str | os.PathLike[str]) -> Iterator[Sample]:
-    if desc.verbose or desc.debug:
-        _log.info("reading %s", source)
-    with generic_open(source, desc.allow_pipe, desc.storage_options) as stream:
-        for sample in stream_samples(stream, os.fspath(source), desc.allow_truncated):
-            if desc.debug:
-                _log.info("%s: %s with %s", source, sample["__key__"], ", ".join(sample))
-            yield sample

@@ -156,17 +156,13 @@ def copy_out(
         for done, _ in enumerate(copied, 1):
             on_progress(done, len(files))
     if folder.work.local is not None:
-        _remove_others(folder.work.local, names)
+        # An interrupted copy of something else may have left others.
+        wanted = {folder.work.local / name for name in names}
+        for path in folder.work.local.rglob("*"):
+            if path.is_file() and path not in wanted:
+                path.unlink()
         folder.rename(folder.work.local)
     return len(files), sum(file.size for file in files)
-
-
-def _remove_others(folder: pathlib.Path, names: Sequence[str]) -> None:
-    """Removes what an interrupted copy of something else has left."""
-    wanted = {folder / name for name in names}
-    for path in folder.rglob("*"):
-        if path.is_file() and path not in wanted:
-            path.unlink()
 
 
 def _copy_file(source: Store, target: Store, file: ViewedFile, name: str) -> None:

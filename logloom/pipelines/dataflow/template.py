@@ -62,10 +62,6 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def _labels(given: Sequence[str]) -> dict[str, str]:
-    return parse_labels(itertools.chain.from_iterable([t] if t.startswith("{") else t.split() for t in given))
-
-
 def _flag(text: str) -> bool:
     if text not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"{text!r}: true or false")
@@ -75,7 +71,9 @@ def _flag(text: str) -> bool:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Plans the build that the arguments ask for, and submits it; an up-to-date one is a job without work."""
     own, beams = parser().parse_known_args(arguments)
-    labels = _labels(own.labels)
+    labels = parse_labels(
+        itertools.chain.from_iterable([t] if t.startswith("{") else t.split() for t in own.labels)
+    )
     beams += [f"--labels={key}={value}" for key, value in labels.items()]
     recipe = Recipe.load(own.recipe, own.storage_options)
     given = {"logs": own.log, "logs_by": "--log", "on_error": own.on_error, "hash": own.hash}

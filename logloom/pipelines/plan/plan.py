@@ -146,7 +146,9 @@ def plan_build(
         >>> plan.up_to_date
         True
     """
-    _check_outputs(recipe)
+    if not recipe.outputs:  # `head` and Beam, which only read, need none
+        why = "a build writes at least one; name a format, such as `outputs: {table: {}}`"
+        raise recipe.places.error([Mistake(("outputs",), why)])
     check_root(store := Store.at(root, storage_options))
     load_files(python := read_files(py_files))
     parent, following = next_version(store)
@@ -162,17 +164,6 @@ def plan_build(
     job, notes = _with_changed_opened(job, recipe, compare, logs, before, notes, allowed)
     plan = _against_parent(job, recipe, before, logs, notes)
     return replace(plan, warnings=(*plan.warnings, *of_dropped))
-
-
-def _check_outputs(recipe: Recipe) -> None:
-    """Recipes that are only read from (`head`, Beam) need no outputs.
-
-    Raises:
-        RecipeError: it has none.
-    """
-    if not recipe.outputs:
-        why = "a build writes at least one; name a format, such as `outputs: {table: {}}`"
-        raise recipe.places.error([Mistake(("outputs",), why)])
 
 
 def _job_of(recipe: Recipe, *, store: Store, **more: Any) -> LogJob:

@@ -49,7 +49,15 @@ def write_mcap(rows: ShownRows, path: pathlib.Path, raw: Iterable[RawMessage] = 
         writer = Writer(file)
         writer.start(library=f"logloom {__version__}")
         shown = _Channels(writer, rows)
-        writer.add_metadata("logloom", _origin(rows))
+        writer.add_metadata(
+            "logloom",
+            {
+                "dataset": rows.name,
+                "version": str(rows.version),
+                "log_id": rows.record.log_id,
+                "rows": rows.title,
+            },
+        )
         waiting = iter(raw)
         message = next(waiting, None)
         for number, values in zip(rows.numbers, rows, strict=True):
@@ -67,16 +75,6 @@ def write_mcap(rows: ShownRows, path: pathlib.Path, raw: Iterable[RawMessage] = 
             message = next(waiting, None)
         writer.finish()
     return shown.left_out
-
-
-def _origin(rows: ShownRows) -> dict[str, str]:
-    """Whose rows a file holds."""
-    return {
-        "dataset": rows.name,
-        "version": str(rows.version),
-        "log_id": rows.record.log_id,
-        "rows": rows.title,
-    }
 
 
 class _Channels:

@@ -51,7 +51,11 @@ def save_rrd(rows: ShownRows, path: pathlib.Path, topics: LogTopics | None = Non
         UsageError: Rerun isn't installed; the file exists already, or can't be created.
         DatasetError: what is stored is damaged.
     """
-    recording = _recording(rows)
+    with needed("Rerun", "view"):
+        import rerun
+
+    name = f"{rows.name}@{rows.version} {rows.record.log_id} {rows.title}"
+    recording = rerun.RecordingStream(rows.name, recording_id=name, send_properties=False)
     with new_file(path) as partial:
         recording.save(partial)
         left_out = _log(rows, recording)
@@ -97,14 +101,6 @@ def last_words(printed: str) -> str:
     'DISPLAY is not set'
     """
     return _PANIC.sub("", printed.strip().rpartition("\n")[2]).removeprefix("Error: ").rstrip(".")
-
-
-def _recording(rows: ShownRows) -> Any:
-    with needed("Rerun", "view"):
-        import rerun
-
-    name = f"{rows.name}@{rows.version} {rows.record.log_id} {rows.title}"
-    return rerun.RecordingStream(rows.name, recording_id=name, send_properties=False)
 
 
 def _log(rows: ShownRows, recording: Any) -> dict[str, int]:

@@ -132,7 +132,10 @@ class Claims:
         """
         if self._problem:
             yield Finding("", "", self._problem)
-        yield from _check_lists(self._manifest)
+        found = self._manifest.logs.totals
+        for name, total in self._manifest.totals.items():
+            if found.get(name, total) != total:
+                yield Finding("", "", f"the manifest says {total} {name}, its logs add up to {found[name]}")
         for log_id in self._keys.wrong() if self._keys is not None else ():
             message = "its key isn't of this log: its URIs, content, split or the recipe changed"
             yield Finding(log_id, "", message)
@@ -174,13 +177,6 @@ class _Keys:
 def output_order(units: Iterable[Entry]) -> list[str]:
     """The outputs in the order of the recipe, which JSON doesn't keep, but parts of logs do."""
     return list(dict.fromkeys(entry.output for entry in units))
-
-
-def _check_lists(manifest: Manifest) -> Iterator[Finding]:
-    found = manifest.logs.totals
-    for name, total in manifest.totals.items():
-        if found.get(name, total) != total:
-            yield Finding("", "", f"the manifest says {total} {name}, its logs add up to {found[name]}")
 
 
 def _check_log(manifest: Manifest, record: LogRecord, units: Sequence[Entry]) -> Iterator[Finding]:

@@ -199,7 +199,18 @@ class _Checking:
                 continue
             if self._job is not None:
                 self.findings += check_spans(self._job, record, units)
-            yield from self._read_back(reading, record, units)
+            self.made_by.update(tuple(sorted(entry.software.items())) for entry in units)
+            chosen = [entry for entry in units if is_sampled(self._sample, entry.identity)]
+            tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
+            if self._job is not None and record.status in (LogStatus.whole, LogStatus.salvaged):
+                tasks += _derive_tasks(self._job, record, chosen)
+            self.units += len(chosen)
+            self.rows += sum(entry.rows for entry in chosen)
+            self.bytes += sum(entry.size for entry in chosen)
+            self.num_tasks += len(tasks)
+            # Their sum takes a look at each unit of the log, of which the sample of many logs wants a few.
+            yield from self._check_log(reading, record, units if self._has_every_log else chosen)
+            yield from tasks
         yield from (Task(_check_assembled, (reading, part)) for part in self.assembled)
         self.findings += claims.check_all(is_lost=bool(self.lost))
         if not (self.lost or self.purged) and self._has_every_log:
@@ -237,20 +248,6 @@ class _Checking:
                 self.purged += 1
             else:
                 yield record
-
-    def _read_back(self, reading: Reading, record: LogRecord, units: Sequence[Entry]) -> Iterator[Task]:
-        self.made_by.update(tuple(sorted(entry.software.items())) for entry in units)
-        chosen = [entry for entry in units if is_sampled(self._sample, entry.identity)]
-        tasks = [Task(_check_unit, (reading, entry)) for entry in chosen]
-        if self._job is not None and record.status in (LogStatus.whole, LogStatus.salvaged):
-            tasks += _derive_tasks(self._job, record, chosen)
-        self.units += len(chosen)
-        self.rows += sum(entry.rows for entry in chosen)
-        self.bytes += sum(entry.size for entry in chosen)
-        self.num_tasks += len(tasks)
-        # Their sum takes a look at each unit of the log, of which the sample of many logs wants a few.
-        yield from self._check_log(reading, record, units if self._has_every_log else chosen)
-        yield from tasks
 
     def _check_log(
         self, reading: Reading, record: LogRecord, units: Sequence[Entry] | None
