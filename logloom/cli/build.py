@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logloom.cli import terminal
-from logloom.cli.options.engines import EngineOptions
 from logloom.cli.options.groups import NamingParts, takes_groups
-from logloom.cli.options.jobs import JobOptions, print_work, run_job, work_of
+from logloom.cli.options.jobs import EngineOptions, JobOptions, print_work, run_job, work_of
 from logloom.cli.options.recipes import LogOptions, RecipeOptions, plan_recipe
 from logloom.errors import after_commit
 from logloom.text import OnMessage, counted

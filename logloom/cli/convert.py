@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logloom.cli import terminal
-from logloom.cli.options.engines import EngineOptions
 from logloom.cli.options.groups import NamingParts, takes_groups
-from logloom.cli.options.jobs import JobOptions, View, print_work, run_job, work_of
+from logloom.cli.options.jobs import EngineOptions, JobOptions, View, print_work, run_job, work_of
 from logloom.errors import UsageError
 from logloom.text import counted, human_bytes
 from logloom.values import dataclass

@@ -41,9 +41,10 @@ def drop(
     import os
 
     from logloom.io.storage.store import Store
+    from logloom.pipelines.build.build import build
     from logloom.pipelines.build.progress import Watch
     from logloom.pipelines.build.result import newest
-    from logloom.pipelines.versions.drop import plan_drop
+    from logloom.pipelines.versions.rollback import plan_drop
 
     store = Store.at(root, terminal.parse_storage_options(storage_option))
     plan = plan_drop(store, log_ids, reason, undo=undo, allow_empty=allow_empty)
@@ -51,8 +52,6 @@ def drop(
     if plan.up_to_date:
         built = newest(plan, view=view.value, on_message=on_message)
     else:
-        from logloom.pipelines.build.build import build  # with Beam, which wrong names don't wait for
-
         built = build(
             plan,
             num_workers=workers or os.cpu_count() or 1,

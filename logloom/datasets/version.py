@@ -1,25 +1,27 @@
 """Rows of one output of a committed version.
 
-Here: which sources make up an output, and the order (log_id, timestamp) over its splits.
-Elsewhere: the sources themselves, what a manifest says (logloom.io.catalog.manifest).
+Here: which sources make up an output, the order (log_id, timestamp) over its splits, and `LogsSource`, which
+finds the unit of a row. A log's list of units is read when the first of them is needed.
+Elsewhere: parts of logs (logloom.io.catalog.entries); datasets that are assembled from units (each format's
+own source); what a manifest says (logloom.io.catalog.manifest).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from logloom.caching import cached_property
 from logloom.datasets.splits.labels import labels_of_logs
 from logloom.datasets.statistics import counted_logs
-from logloom.datasets.version_rows import LogsSource, stretches_of
 from logloom.datasets.views.positions import array_of
-from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.errors import DatasetError, LogloomError, PurgedError, UsageError
 from logloom.io.catalog.assembled_outputs import assembled_store
-from logloom.io.catalog.entries import Entry
+from logloom.io.catalog.entries import Entry, LogUnits, read_log_part
 from logloom.io.catalog.intervals import read_intervals
 from logloom.io.catalog.known_files import known_files, unit_files
 from logloom.io.catalog.manifest import Manifest
@@ -28,17 +30,21 @@ from logloom.io.catalog.tombstones import Purged, check_purged
 from logloom.io.catalog.version_files import view_folder
 from logloom.io.formats.interface import AssembledFormat
 from logloom.io.formats.registry import by_preference, format_named, options_of
-from logloom.io.rows.chain import ChainedSource
+from logloom.io.rows.chain import ChainedSource, grouped
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.known_files import check_all, with_check
+from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.store import Store
+from logloom.io.storage.threads import ahead
 from logloom.query.where import may_hold, parse
 from logloom.schema import Schema
 from logloom.text import near_to
+from logloom.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 OrderedRows = tuple[RowSource, Ints | range]  # and their positions in the order in which they are shown
 
@@ -255,3 +261,147 @@ def _whole_dataset(
         return form.rows(assembled_store(within, output, parts[split].identity), known=known_rows)
 
     return opened
+
+
+_PARTS = 64 << 20  # bytes of parts of logs that are kept
+_UNITS = 1 << 14  # units that are kept open, some kB each
+
+
+class LogsSource(ChainedSource):
+    """The units of an output, log after log; those used last stay open."""
+
+    def __init__(
+        self,
+        store: Store,
+        manifest: Manifest,
+        output: str,
+        logs: pa.Table,
+        open_unit: Callable[[Entry], RowSource],
+        schema: Schema | None,
+        max_gap: int | None = None,
+        timed_by: tuple[RowSource, Ints | range] | None = None,
+    ):
+        """Reads nothing, unless only a unit tells the columns: then the first log's part and its first unit.
+
+        Args:
+            logs: log_id, split, part and rows (above 0) of each.
+            open_unit: gives the rows of a unit; picklable.
+            schema: of the rows; None where only a unit tells.
+        """
+        self._store, self._output, self._logs, self._open_unit = store, output, logs, open_unit
+        self._log_units: LruCache[_Units] = LruCache(_PARTS, least=1)
+        self._open_units: LruCache[RowSource] = LruCache(_UNITS, size=_one)
+        place = f"{store.uri_of(view_folder(manifest.version))}/{output}"
+        super().__init__(place, (), schema or Schema.from_json(manifest.schema), max_gap, timed_by)
+        if schema is None and len(logs):
+            self._schema = self._unit(0, 0).schema
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        return stretches_of(self._store, self._logs, self._output)
+
+    @cached_property
+    def _bounds(self) -> Ints:
+        return self.stretches.bounds
+
+    def _every_part(self) -> Iterator[Callable[[], RowSource]]:
+        for log, found in ahead(lambda log: (log, self._units_of(log)), range(len(self._logs))):
+            for number in range(len(found.numbers)):
+                yield functools.partial(self._unit, log, number)
+
+    def _groups(self, positions: Ints) -> list[tuple[RowSource, Ints, Ints]]:
+        return [
+            (self._unit(log, number), where[chosen], own)
+            for log, where, rows in grouped(self._bounds, positions)
+            for number, chosen, own in grouped(self._units_of(log).bounds, rows)
+        ]
+
+    def _units_of(self, log: int) -> _Units:
+        """
+        Raises:
+            DatasetError: the log's part is missing or damaged, or has other rows than the manifest says.
+        """
+        found = self._log_units.get(log)
+        if found is None:
+            log_id, part, rows = (self._logs[name][log].as_py() for name in ("log_id", "part", "rows"))
+            units = units_left(self._store, log_id, part)
+            numbers, counts = units.with_rows(self._output, rows)
+            found = _Units(units, numbers, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+            self._log_units.put(log, found)
+        return found
+
+    def _unit(self, log: int, number: int) -> RowSource:
+        unit = self._open_units.get((log, number))
+        if unit is None:
+            found = self._units_of(log)
+            unit = self._open_unit(found.part[int(found.numbers[number])])
+            self._open_units.put((log, number), unit)
+        return unit
+
+
+@dataclass(frozen=True)
+class _Units:
+    """The units of a log in one output.
+
+    Attributes:
+        numbers: (U,) of those that hold rows, in the log's part.
+        bounds: (U + 1,) where each begins, in rows of the log.
+    """
+
+    part: LogUnits
+    numbers: Ints
+    bounds: Ints
+
+    @property
+    def nbytes(self) -> int:
+        return self.part.nbytes + 2 * self.bounds.nbytes
+
+
+def _one(unit: RowSource) -> int:
+    return 1
+
+
+def units_left(store: Store, log_id: str, part: str) -> LogUnits:
+    """Read which units a log has.
+
+    Raises:
+        PurgedError: they were erased; says by which filter the version is opened without them.
+        DatasetError: its part is missing or damaged.
+    """
+    try:
+        return read_log_part(store, part, brief=True)
+    except PurgedError as error:
+        raise PurgedError(f'{error}; or open this one with where="log_id != {log_id!r}"') from error
+
+
+def stretches_of(store: Store, logs: pa.Table, output: str) -> Stretches:
+    """The rows of logs; their partitions are looked up in the logs' parts when asked for.
+
+    Args:
+        logs: see `LogsSource`.
+    """
+    return Stretches(
+        logs["log_id"].to_pylist(),
+        [""] * len(logs),
+        logs["split"].to_pylist(),
+        logs["rows"].to_numpy(),
+        find_partitions=functools.partial(_by_partition, store, logs, output),
+    )
+
+
+def _by_partition(store: Store, logs: pa.Table, output: str) -> Stretches:
+    triples = zip(*(logs[name].to_pylist() for name in ("log_id", "part", "rows")), strict=True)
+    found = list(ahead(lambda triple: _partitions_of(store, output, *triple), triples))
+    lengths = [len(names) for names, _ in found]
+    return Stretches(
+        np.repeat(np.array(logs["log_id"].to_pylist(), object), lengths).tolist(),
+        [name for names, _ in found for name in names],
+        np.repeat(np.array(logs["split"].to_pylist(), object), lengths).tolist(),
+        np.concatenate([np.empty(0, np.int64), *(rows for _, rows in found)]),
+    )
+
+
+def _partitions_of(store: Store, output: str, log_id: str, part: str, rows: int) -> tuple[list[str], Ints]:
+    units = units_left(store, log_id, part)
+    numbers, counts = units.with_rows(output, rows)
+    return units.table["partition"].take(numbers).to_pylist(), counts

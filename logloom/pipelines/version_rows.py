@@ -1,6 +1,6 @@
 """Rows of a version by number, and what their columns show: images, clouds, places.
 
-Elsewhere: the rows that training reads (logloom.datasets.version_rows).
+Elsewhere: the rows that training reads (logloom.datasets.version).
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.verify import check_view
-from logloom.pipelines.versions.drop import plan_drop
-from logloom.pipelines.versions.rollback import rollback
+from logloom.pipelines.versions.rollback import plan_drop, rollback
 from logloom.pipelines.versions.tag import tag, untag
 from logloom.pipelines.view import copy_view, make_view
 from logloom.recipe import Keep, Recipe

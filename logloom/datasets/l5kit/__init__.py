@@ -47,8 +47,8 @@ from logloom.datasets.l5kit.map_rasterizers import (
     MapAndBoxRasterizer,
     SatelliteRasterizer,
     SemanticRasterizer,
+    build_rasterizer,
 )
-from logloom.datasets.l5kit.rasterizer_factory import build_rasterizer
 from logloom.datasets.l5kit.rasterizers import BoxRasterizer, Rasterizer, StubRasterizer
 from logloom.datasets.l5kit.semantic_map import SemanticMap
 from logloom.io.formats.l5kit import (

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logloom.cli.options.engines import EngineOptions
-from logloom.cli.options.jobs import JobOptions, View, run_job
+from logloom.cli.options.jobs import EngineOptions, JobOptions, View, run_job
 from logloom.errors import BesideError, OvertakenError
 from logloom.io.storage.store import Store
 from logloom.pipelines.build import concurrent_builds

@@ -9,7 +9,7 @@ import sys
 from typer.main import get_command
 
 from logloom.cli import commands
-from logloom.cli.options.engines import EngineOptions
+from logloom.cli.options.jobs import EngineOptions
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.logs import listings
 from logloom.io.storage.store import Store

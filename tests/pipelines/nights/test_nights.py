@@ -36,8 +36,7 @@ from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions import rollback as rolling_back
-from logloom.pipelines.versions.drop import plan_drop
-from logloom.pipelines.versions.rollback import rollback
+from logloom.pipelines.versions.rollback import plan_drop, rollback
 from logloom.pipelines.versions.tag import tag
 from logloom.recipe import Keep, Recipe
 from logloom.transforms.build import commit

@@ -26,7 +26,7 @@ from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.plan.summary import plan_summary
 from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.verify.verify import verify
-from logloom.pipelines.versions.drop import plan_drop
+from logloom.pipelines.versions.rollback import plan_drop
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.transforms.build.settings import BuildSettings

@@ -26,7 +26,7 @@ from logloom.pipelines.plan.summary import plan_summary
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions.diff import LogChanges
-from logloom.pipelines.versions.drop import plan_drop
+from logloom.pipelines.versions.rollback import plan_drop
 from logloom.recipe import Recipe
 from logloom.recipe.logs import expand_logs
 from tests.pipelines.conftest import build_at

@@ -41,7 +41,7 @@ from logloom.pipelines.report.samples import (
 from logloom.pipelines.stats.stats import column_statistics, statistics_of
 from logloom.pipelines.verify import verify
 from logloom.pipelines.version_rows import RowsOfLogs, is_cloud
-from logloom.pipelines.versions.drop import plan_drop
+from logloom.pipelines.versions.rollback import plan_drop
 from logloom.schema import ColumnType
 from tests.forking import command
 from tests.pipelines.conftest import build_at, restate

@@ -26,7 +26,7 @@ from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.stats.stats import column_statistics
 from logloom.pipelines.verify.verify import verify
-from logloom.pipelines.versions.drop import plan_drop
+from logloom.pipelines.versions.rollback import plan_drop
 from logloom.statistics.columns import Statistics
 from tests.forking import command
 from tests.pipelines.conftest import build_at, digests, restate

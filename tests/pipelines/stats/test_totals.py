@@ -20,7 +20,7 @@ from logloom.pipelines.report import report
 from logloom.pipelines.stats import stats, totals
 from logloom.pipelines.stats.stats import changed_statistics, column_statistics, statistics_of
 from logloom.pipelines.stats.totals import MERGED, Counted, has_merged, read_merged, write_merged
-from logloom.pipelines.versions.drop import plan_drop
+from logloom.pipelines.versions.rollback import plan_drop
 from logloom.recipe import Keep, Recipe
 from logloom.statistics.columns import Statistics
 from tests.pipelines.conftest import build_at

@@ -19,9 +19,8 @@ from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions import rollback as rolling_back
 from logloom.pipelines.versions.diff import compare
-from logloom.pipelines.versions.drop import plan_drop
 from logloom.pipelines.versions.history import follow, versions
-from logloom.pipelines.versions.rollback import rollback
+from logloom.pipelines.versions.rollback import plan_drop, rollback
 from logloom.recipe import Recipe
 from logloom.transforms.build import commit
 from tests.forking import command
