@@ -31,7 +31,7 @@ _ROWS = 8192  # compared at a time, as their texts are copied
 _PLAIN = r"^[ !#-\[\]-~]*$"  # texts that need no escapes in JSON
 
 
-def task_of(job: LogJob, recipe: Recipe, logs: PlanLogs, row: int, files: LogFiles) -> LogTask:
+def task_of(job: LogJob, logs: PlanLogs, row: int, files: LogFiles) -> LogTask:
     """Return the task of building the log at a position, which was opened or is cached."""
     content_id, uris = logs.content_of(row, files)
     split = logs.split_of(files, uris)
@@ -63,15 +63,15 @@ def standing(job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: 
     unsure = np.flatnonzero(stands)
     if len(alike) > _KEYS:
         some = alike[np.arange(_KEYS) * len(alike) // _KEYS]
-        if not np.all(_keys_stand(job, recipe, logs, before, rows[some], found[some])):
+        if not np.all(_keys_stand(job, logs, before, rows[some], found[some])):
             alike = alike[_are_plain(logs, before, rows[alike], found[alike])]
             for piece in np.array_split(alike, -(-len(alike) // _ROWS) or 1):
                 stands[piece] = _texts_stand(job, before, found[piece])
         unsure = np.setdiff1d(unsure, alike)
-    stands[unsure] = _keys_stand(job, recipe, logs, before, rows[unsure], found[unsure])
+    stands[unsure] = _keys_stand(job, logs, before, rows[unsure], found[unsure])
     mended = np.flatnonzero(stands)
     mended = mended[_may_be_mended(logs, before, rows[mended], found[mended])]
-    stands[mended] = _of_deaths(job, recipe, logs, before, rows[mended], found[mended])
+    stands[mended] = _of_deaths(job, logs, before, rows[mended], found[mended])
     return stands
 
 
@@ -105,9 +105,7 @@ def _of_status(before: Before, found: Ints, status: str) -> NDArray[np.bool_]:
     return are
 
 
-def _keys_stand(
-    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
-) -> NDArray[np.bool_]:
+def _keys_stand(job: LogJob, logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:
     """(M,) mask of records whose keys are their logs' present ones.
 
     Args:
@@ -116,19 +114,17 @@ def _keys_stand(
     keys, statuses = (before.column(name).take(found) for name in ("key", "status"))
     candidates = zip(logs.at(rows), keys, statuses, strict=True)
     same = (
-        is_key_of(task_of(job, recipe, logs, row, files).key, key.as_py(), status.as_py())
+        is_key_of(task_of(job, logs, row, files).key, key.as_py(), status.as_py())
         for (row, files), key, status in candidates
     )
     return np.fromiter(same, bool, len(rows))
 
 
-def _of_deaths(
-    job: LogJob, recipe: Recipe, logs: PlanLogs, before: Before, rows: Ints, found: Ints
-) -> NDArray[np.bool_]:
+def _of_deaths(job: LogJob, logs: PlanLogs, before: Before, rows: Ints, found: Ints) -> NDArray[np.bool_]:
     """(M,) mask of current records of logs that workers crashed on, which may recur."""
     keys = before.column("key").take(found).to_pylist()
     candidates = zip(logs.at(rows), keys, strict=True)
-    of_deaths = (task_of(job, recipe, logs, row, files).key != key for (row, files), key in candidates)
+    of_deaths = (task_of(job, logs, row, files).key != key for (row, files), key in candidates)
     return np.fromiter(of_deaths, bool, len(rows))
 
 

@@ -277,7 +277,7 @@ def _absent(recipe: Recipe, logs: PlanLogs, before: Before) -> Ints:
         names &= {*before.left_out, *before.with_passes(logs.unsettled), *logs.shortened}
     rows = np.sort(before.rows_of(sorted(names)))
     parts = before.column("part").take(rows).to_pylist() if len(rows) else []
-    return rows[[not logs.was_part_purged(part) for part in parts]] if parts else rows
+    return rows[[part not in logs.tombstones.parts for part in parts]] if parts else rows
 
 
 def _worth_opening(logs: PlanLogs, before: Before, absent: Ints) -> Ints:
@@ -349,7 +349,7 @@ def _groups(
     for record in records:
         content(record.content_id, record.log_id).records.append(record)
     for (content_id, _), same in by_content.items():
-        if not logs.was_content_purged(content_id):
+        if not logs.tombstones.has(content_id):
             for group in _with_records(logs, before, _classes(logs, same.found), same.records):
                 num_staying = sum(record.status != LogStatus.dropped for record in group.records)
                 if len(group.found) + len(group.records) > 1 and len(group.found) + num_staying:
@@ -392,7 +392,7 @@ def _classes(logs: PlanLogs, members: Sequence[_LogToBuild]) -> list[list[_LogTo
         return [list(members)] * len(members)
     classes: dict[object, list[_LogToBuild]] = {}
     for one in members:
-        whole = logs.whole_digest(*one)
+        whole = logs.whole_digest(one.log, one.size)
         classes.setdefault((one.size, one.row if whole is None else whole), []).append(one)
     return list(classes.values())
 
@@ -403,7 +403,7 @@ def _members(logs: PlanLogs, before: Before, rows: Sequence[int]) -> Iterator[Eq
     records = {one.log_id: one for one in before.records(before.having([log.log_id for log in files]))}
     for row, log in zip(rows, files, strict=True):
         record = records.get(log.log_id)
-        is_there = record is not None and not logs.was_part_purged(record.part)
+        is_there = record is not None and record.part not in logs.tombstones.parts
         without = (LogStatus.skipped, LogStatus.dropped)
         is_built = is_there and record is not None and record.status not in without
         is_marked = is_built and record is not None and bool(record.duplicate_of)

@@ -33,14 +33,13 @@ from logloom.io.rows.log_ranges import Ints
 from logloom.io.storage.filesystems import absolute_uri
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
-from logloom.pipelines.plan.next_version import Before, namesake_warnings, purged_notes
+from logloom.pipelines.plan.next_version import Before
 from logloom.pipelines.plan.vanished_labels import label_types_before, settle_vanished_labels
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import expand_logs, open_options, split_of
 from logloom.schema import ColumnType
 from logloom.text import counted
-from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.rows.accounts import check_clock
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
 from logloom.transforms.rows.plan.resolve import resolve
@@ -82,6 +81,7 @@ class PlanLogs(Mapping[str, Outline]):
             passes.
         unsettled: log_ids of logs that wait for a later build, as their files changed recently; without later
             passes.
+        tombstones: of the root.
         options: for opening them.
         labels: of them.
         labels_gone: by column the logs built without their labels of the latest version.
@@ -117,14 +117,14 @@ class PlanLogs(Mapping[str, Outline]):
         self._topics = named_topics(recipe)
         uris = [recipe.logs.table] if isinstance(recipe.logs, LogTable) else recipe.logs
         self.sources = tuple(shown(absolute_uri(uri, base)) for uri in uris if not uri.startswith(NOT))
-        self._purged = Purged(store)
+        self.tombstones = Purged(store)
         sidecars = Sidecars.of(store)
         # A content id of all bytes is needed if the ends of a file, and so its listing, aren't enough.
         self._reads_all = recipe.hash == "full"
         # The number of a log's passes is known only after opening it, so listings aren't enough then, either.
         self._splits = recipe.time.set_back == "split"
         # A cache from before some time was erased, as in a restored copy, is invalid.
-        by = known_by(recipe.hash, self._purged.redactions, recipe.time.name)
+        by = known_by(recipe.hash, self.tombstones.redactions, recipe.time.name)
         nothing = Memory.of(by, self._topics) if self._reads_all or self._splits else None
         self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
@@ -135,7 +135,7 @@ class PlanLogs(Mapping[str, Outline]):
         self.shortened: dict[str, str] = {}
         self._waiting: dict[str, Outline] = {}  # to check the recipe if all logs wait
         self._found = found
-        self.options = open_options(recipe, access, sidecars.uri, self._purged.redactions)
+        self.options = open_options(recipe, access, sidecars.uri, self.tombstones.redactions)
         self.files = self._to_build(before.left_out, folders.now_ns, access)
         self._rows = self._before.recall(self.files)
         self._states = np.where(self._rows >= 0, State.REMEMBERED, State.NEW).astype(np.int8)
@@ -158,7 +158,7 @@ class PlanLogs(Mapping[str, Outline]):
         if not self.labels.types:
             return
         self.labels_gone, self.labels_kept, self._vanished_notes = settle_vanished_labels(
-            self._recipe, self.labels, before, store, self.files.ids, self._purged.parts, types
+            self._recipe, self.labels, before, store, self.files.ids, self.tombstones.parts, types
         )
         listed = zip(self.files.ids.to_pylist(), self.files.column("catalogue").to_pylist(), strict=True)
         self.files = self.files.with_catalogue(
@@ -266,40 +266,26 @@ class PlanLogs(Mapping[str, Outline]):
         Args:
             before: the latest version, whose logs are removed if they were erased from it and aren't found.
         """
-        if not len(self._purged):
+        if not len(self.tombstones):
             return set()
         rows = self.rows(State.REMEMBERED)
         files = self.files
-        like = self._purged.are_like(files.ids.take(rows), self.contents(rows), files.sizes(rows))
+        like = self.tombstones.are_like(files.ids.take(rows), self.contents(rows), files.sizes(rows))
         compared = np.concatenate([rows[like], self.rows(State.OPENED)])
         there = {log.log_id for row, log in self.at(compared) if self._is_purged(row, log)}
-        named = self._purged.has_named
+        named = self.tombstones.has_named
         lost = [log_id for log_id in before.missing_from(self.files.ids) if named(log_id)]
-        return there | {record.log_id for record in before.records(lost) if record.part in self._purged.parts}
+        return there | {
+            record.log_id for record in before.records(lost) if record.part in self.tombstones.parts
+        }
 
     def _is_purged(self, row: int, log: LogFiles) -> bool:
         """Return whether a log has erased content, by any `hash` recorded for it."""
         content, uris = self.content_of(row, log)
-        if self._purged.has(content) or not self._purged.resembles(log.log_id, self._size_of(log)):
-            return self._purged.has(content)
+        if self.tombstones.has(content) or not self.tombstones.resembles(log.log_id, self._size_of(log)):
+            return self.tombstones.has(content)
         others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
-        return any(self._purged.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
-
-    def was_part_purged(self, part: str) -> bool:
-        """Return whether the rows of a record were erased."""
-        return part in self._purged.parts
-
-    def was_content_purged(self, content_id: str) -> bool:
-        """Return whether a log with this content was erased, which excludes it under any name."""
-        return bool(len(self._purged)) and self._purged.has(content_id)
-
-    def purged_notes(self, log_ids: Collection[str]) -> Iterator[str]:
-        """See `logloom.pipelines.plan.next_version.purged_notes`."""
-        return purged_notes(self._purged, log_ids)
-
-    def namesake_warnings(self, log_ids: Iterable[str]) -> Iterator[BuildWarning]:
-        """See `logloom.pipelines.plan.next_version.namesake_warnings`."""
-        return namesake_warnings(self._purged, log_ids)
+        return any(self.tombstones.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
 
     def label_notes(self, staying: Collection[str]) -> Iterator[str]:
         """Return notes on vanished labels; and see `RecipeLabels.notes`."""
@@ -309,7 +295,7 @@ class PlanLogs(Mapping[str, Outline]):
 
     def _size_of(self, log: LogFiles) -> int | None:
         """Return the bytes of a log's files; None if unknown."""
-        if not self._purged.knows_sizes or log.size is not None:
+        if not self.tombstones.knows_sizes or log.size is not None:
             return log.size
         return size_of_files(log.uris, self.options.storage_options)
 
@@ -322,7 +308,7 @@ class PlanLogs(Mapping[str, Outline]):
         sizes[unknown] = [-1 if size is None else size for size in asked]
         return sizes
 
-    def whole_digest(self, row: int, log: LogFiles, size: int) -> str | None:
+    def whole_digest(self, log: LogFiles, size: int) -> str | None:
         """Digest all bytes of a log whose content id another one has; None if it can't be read.
 
         "" if the content id covers all bytes. Digests are cached as long as listings show no change.
@@ -375,9 +361,9 @@ class PlanLogs(Mapping[str, Outline]):
             LogReadError: see `open`.
         """
         chosen = _spread(rows, self._sample)
-        if len(self._purged):
+        if len(self.tombstones):
             # The content shows whether a purged one is back under any name.
-            may_have = self._purged.may_have
+            may_have = self.tombstones.may_have
             same = [row for row, log in self.at(rows) if may_have(log.log_id, self._size_of(log))]
             chosen = np.union1d(chosen, np.array(same, np.int64))
         self._states[rows] = State.LEFT

@@ -41,7 +41,9 @@ from logloom.pipelines.plan.next_version import (
     Before,
     is_unchanged,
     left_out_note,
+    namesake_warnings,
     next_version,
+    purged_notes,
 )
 from logloom.pipelines.plan.shortened_logs import set_shortened_aside
 from logloom.recipe import Recipe
@@ -348,7 +350,7 @@ def _against_parent(
     lost = {*before.having({*fewer, *left_out, *purged}), *(gone if recipe.vanished != "keep" else ())}
     notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
     notes += [*kept_notes(kept_gone, before), *filter(None, map(logs.shortened.get, shortened))]
-    notes += [*logs.purged_notes(purged), *logs.label_notes([*staying, *waiting])]
+    notes += [*purged_notes(logs.tombstones, purged), *logs.label_notes([*staying, *waiting])]
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], sorted(lost)
     marked = marks(logs, before, *leaving, left.log_ids, staying)
     changes = before.changes([*kept, *unreadable, *marked], sorted(lost))
@@ -436,7 +438,7 @@ def _warnings(logs: PlanLogs, planned: Sequence[PlannedLog]) -> Iterator[BuildWa
     for log in planned:
         # For a log that may be unchanged, only building it shows what is new.
         yield from log.warnings if log.task.replaces is None else ()
-    yield from logs.namesake_warnings(log.task.log_id for log in planned)
+    yield from namesake_warnings(logs.tombstones, (log.task.log_id for log in planned))
     yield from duplicate_warnings(logs.duplicates)
 
 
@@ -463,7 +465,7 @@ def _to_build(
         LogReadError: some can't be built, under `on_error: fail`; lists all of them.
     """
     opened = logs.rows(State.OPENED)
-    tasks = (task_of(job, recipe, logs, row, log) for row, log in logs.at(opened))
+    tasks = (task_of(job, logs, row, log) for row, log in logs.at(opened))
     stand, parts = standing(job, recipe, logs, before, opened), replaced_parts(logs, before, opened)
     planned: list[PlannedLog] = []
     failed: list[Failure] = []

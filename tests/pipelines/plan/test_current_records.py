@@ -44,9 +44,9 @@ def keys(monkeypatch) -> list[str]:
     made: list[str] = []
     plain = current_records.task_of
 
-    def task_of(job, recipe, logs, row, files):
+    def task_of(job, logs, row, files):
         made.append(files.log_id)
-        return plain(job, recipe, logs, row, files)
+        return plain(job, logs, row, files)
 
     monkeypatch.setattr(current_records, "task_of", task_of)
     monkeypatch.setattr(current_records, "_KEYS", 1)
