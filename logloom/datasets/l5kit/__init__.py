@@ -5,10 +5,9 @@ torch's DataLoader takes these datasets as they are. `EgoDatasetVectorized` is n
 and rasterizers: choosing rows (filter), geometry, new datasets from scenes of others (copying, chopping).
 """
 
-from logloom.datasets.l5kit.agent import AgentDataset
 from logloom.datasets.l5kit.chopped_dataset import create_chopped_dataset, export_zarr_to_csv
 from logloom.datasets.l5kit.config import LocalDataManager, load_config_data, save_config_data
-from logloom.datasets.l5kit.ego import EgoDataset
+from logloom.datasets.l5kit.datasets import AgentDataset, EgoDataset
 from logloom.datasets.l5kit.filter import (
     PERCEPTION_LABEL_TO_INDEX,
     PERCEPTION_LABELS,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from logloom.datasets.l5kit.agent import AgentDataset
+from logloom.datasets.l5kit.datasets import AgentDataset
 from logloom.datasets.l5kit.filter import get_agents_slice_from_frames
 from logloom.datasets.l5kit.geometry import transform_points
 from logloom.datasets.l5kit.mask import agents_mask_of

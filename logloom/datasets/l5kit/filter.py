@@ -2,7 +2,7 @@
 
 Here: pure functions over structured rows (see logloom.io.formats.l5kit.dtypes), with the interface of the
 original.
-Elsewhere: opening datasets (logloom.io.formats.l5kit), samples (ego, agent).
+Elsewhere: opening datasets (logloom.io.formats.l5kit), samples (datasets).
 
 Agents and traffic light faces may be arrays of a dataset, `dataset.agents`, or what was read of them.
 """

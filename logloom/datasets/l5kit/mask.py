@@ -1,6 +1,6 @@
 """The agents mask of a dataset that is trained on: the one it carries, or one that is computed once and kept.
 
-Elsewhere: what a mask counts (logloom.io.formats.l5kit.mask), choosing agents by it (agent).
+Elsewhere: what a mask counts (logloom.io.formats.l5kit.mask), choosing agents by it (datasets).
 """
 
 from __future__ import annotations

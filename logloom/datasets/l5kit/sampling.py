@@ -1,7 +1,7 @@
 """One sample: where the vehicle or an agent was, is and will be, in its own system.
 
 Here: `Moment` (what surrounds a frame) and `sample_at`.
-Elsewhere: the rows (scenes), images (rasterizers), which sample has which index (ego, agent).
+Elsewhere: the rows (scenes), images (rasterizers), which sample has which index (datasets).
 Histories start at the current frame and run back; steps that are missing are 0, availability too.
 """
 

@@ -15,7 +15,7 @@ from logloom.datasets.l5kit import (
     EgoDataset,
     LocalDataManager,
     StubRasterizer,
-    ego,
+    datasets,
     load_config_data,
 )
 from logloom.datasets.l5kit import build_rasterizer as build
@@ -92,7 +92,7 @@ def test_many_samples_come_in_the_order_asked_for_and_read_each_scene_once(monke
     view = EgoDataset(make_config(), dataset)
     view._cache = LruCache(0, least=1)
     reads = []
-    monkeypatch.setattr(ego, "SceneRows", lambda *args: reads.append(args) or SceneRows(*args))
+    monkeypatch.setattr(datasets, "SceneRows", lambda *args: reads.append(args) or SceneRows(*args))
     indices = [14, 0, 6, 1, -1, 13, 6, 4]
     samples = view.__getitems__(indices)
     assert len(reads) == 3
