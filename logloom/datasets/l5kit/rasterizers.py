@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array
-from logloom.datasets.l5kit.geometry import (
-    Matrix,
-    RenderContext,
-    open_cv,
-    rotation33_as_yaw,
-    transform_points,
-    yaws_of,
-)
+from logloom.datasets.l5kit import geometry
 from logloom.datasets.l5kit.sampling import EGO_EXTENT, ByFrame
 from logloom.io.formats.l5kit.mask import are_agents
 
@@ -68,7 +61,7 @@ class Rasterizer(abc.ABC):
 class StubRasterizer(Rasterizer):
     """Draws nothing: black images, to have samples of the usual form at no cost."""
 
-    def __init__(self, render_context: RenderContext):
+    def __init__(self, render_context: geometry.RenderContext):
         """Takes the form of its images.
 
         Args:
@@ -100,7 +93,7 @@ class BoxRasterizer(Rasterizer):
 
     def __init__(
         self,
-        render_context: RenderContext,
+        render_context: geometry.RenderContext,
         filter_agents_threshold: float,
         history_num_frames: int,
         render_ego_history: bool = True,
@@ -116,7 +109,7 @@ class BoxRasterizer(Rasterizer):
         Raises:
             UsageError: OpenCV isn't installed.
         """
-        open_cv()
+        geometry.open_cv()
         self.render_context = render_context
         self.raster_size = render_context.raster_size_px
         self.filter_agents_threshold = filter_agents_threshold
@@ -142,7 +135,7 @@ class BoxRasterizer(Rasterizer):
             others, own = np.concatenate([others[~is_own], own]), others[is_own][first]
         shown = own_steps < (num_steps if self.render_ego_history else 1)
         boxes = np.concatenate([others, own[shown]])
-        boxes = transform_points(boxes, around(self.render_context, history_frames[0], agent))
+        boxes = geometry.transform_points(boxes, around(self.render_context, history_frames[0], agent))
         width, height = self.raster_size
         image = np.zeros((self.num_channels(), height, width), np.uint8)
         fill_boxes(image, np.concatenate([other_steps, num_steps + own_steps[shown]]), boxes)
@@ -180,11 +173,11 @@ def _faded(channels: Array, color: Any) -> Image:
     return image
 
 
-def around(context: RenderContext, frame: Any, agent: Any) -> Matrix:
+def around(context: geometry.RenderContext, frame: Any, agent: Any) -> geometry.Matrix:
     """raster_from_world for an agent, or for the vehicle where that is None."""
     if agent is None:
         return context.raster_from_world(
-            frame["ego_translation"][:2], rotation33_as_yaw(frame["ego_rotation"])
+            frame["ego_translation"][:2], geometry.rotation33_as_yaw(frame["ego_rotation"])
         )
     return context.raster_from_world(agent["centroid"], float(agent["yaw"]))
 
@@ -196,7 +189,7 @@ def corners_of(agents: Array) -> NDArray[np.float64]:
 
 def ego_corners(frames: Array) -> NDArray[np.float64]:
     """The vehicle's boxes in (N,) frames: (N, 4, 2)."""
-    yaws = yaws_of(frames["ego_rotation"]).astype(np.float32)
+    yaws = geometry.yaws_of(frames["ego_rotation"]).astype(np.float32)
     extents = np.broadcast_to(EGO_EXTENT[:2].astype(np.float32), (len(frames), 2))
     return _boxes(frames["ego_translation"][:, :2], yaws, extents)
 
@@ -223,7 +216,7 @@ def fill_boxes(image: NDArray[np.uint8], channels: Array, boxes: NDArray[np.floa
         seen &= (y.max(axis=1) > -2) & (y.min(axis=1) < height + 2)
     if not seen.any():
         return
-    cv2 = open_cv()
+    cv2 = geometry.open_cv()
     points, channels = (boxes[seen] * (1 << SUBPIXEL_BITS)).astype(np.int32), channels[seen]
     for channel in np.unique(channels).tolist():
         own = points[channels == channel]

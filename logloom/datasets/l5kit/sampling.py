@@ -15,17 +15,8 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Array
 from logloom.caching import cached_property
+from logloom.datasets.l5kit import geometry
 from logloom.datasets.l5kit.config import SampleSettings
-from logloom.datasets.l5kit.geometry import (
-    Matrix,
-    RenderContext,
-    angular_distance,
-    compute_agent_pose,
-    pose_from_world,
-    rotation33_as_yaw,
-    transform_points,
-    yaws_of,
-)
 from logloom.datasets.l5kit.scenes import SceneRows
 from logloom.errors import UsageError
 from logloom.io.formats.l5kit import TL_FACE_DTYPE
@@ -69,13 +60,13 @@ class Way:
     yaws: Array
     extents: Array
 
-    def relative(self, agent_from_world: Matrix, yaw: float) -> Way:
+    def relative(self, agent_from_world: geometry.Matrix, yaw: float) -> Way:
         """The same in the system of an agent with that yaw, in float32."""
         return Way(
             self.steps,
-            transform_points(self.positions, agent_from_world).astype(np.float32),
+            geometry.transform_points(self.positions, agent_from_world).astype(np.float32),
             # In float32 like the yaws: at ±π the side an angle falls on depends on the precision.
-            angular_distance(self.yaws, np.float32(yaw)),
+            geometry.angular_distance(self.yaws, np.float32(yaw)),
             self.extents,
         )
 
@@ -117,7 +108,7 @@ class Moment:
         )
         steps = np.arange(len(translations)) - (len(self.history_frames) - 1)
         extents = np.broadcast_to(EGO_EXTENT[:2], (len(steps), 2))
-        return Way(steps, translations[:, :2], yaws_of(rotations).astype(np.float32), extents)
+        return Way(steps, translations[:, :2], geometry.yaws_of(rotations).astype(np.float32), extents)
 
     def way_of(self, track_id: int) -> Way:
         """An agent's, where it is seen."""
@@ -141,7 +132,7 @@ def sample_at(
     moment: Moment,
     track_id: int | None,
     settings: SampleSettings,
-    context: RenderContext,
+    context: geometry.RenderContext,
     rasterizer: ImageMaker | None,
 ) -> dict[str, Any]:
     """A sample of the vehicle (track_id None) or of an agent that the current frame holds.
@@ -156,7 +147,7 @@ def sample_at(
     if track_id is None:
         frame, way = moment.history_frames[0], moment.ego
         centroid, extent = frame["ego_translation"][:2], EGO_EXTENT.copy()
-        yaw = rotation33_as_yaw(frame["ego_rotation"])
+        yaw = geometry.rotation33_as_yaw(frame["ego_rotation"])
     else:
         agents = moment.scene.agents_of(moment.state)
         rows = np.flatnonzero(agents["track_id"] == track_id)
@@ -165,8 +156,8 @@ def sample_at(
         agent = agents[rows[0]]
         way = moment.way_of(track_id)
         centroid, extent, yaw = agent["centroid"].copy(), agent["extent"].copy(), float(agent["yaw"])
-    agent_from_world = pose_from_world(centroid, yaw)
-    world_from_agent = compute_agent_pose(centroid, yaw)
+    agent_from_world = geometry.pose_from_world(centroid, yaw)
+    world_from_agent = geometry.compute_agent_pose(centroid, yaw)
     raster_from_world = context.raster_from_local @ agent_from_world
     way = way.relative(agent_from_world, yaw)
     sample: dict[str, Any] = {"frame_index": moment.state}

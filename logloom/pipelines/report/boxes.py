@@ -15,18 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.pictures import Picture
-from logloom.pipelines.report.cameras import (
-    NEAREST,
-    Floats,
-    corners_of,
-    cut,
-    distortion_of,
-    edges_of_boxes,
-    edges_of_rectangles,
-    projected,
-    seen_edges,
-    turns_of_yaws,
-)
+from logloom.pipelines.report import cameras
+from logloom.pipelines.report.cameras import Floats
 from logloom.resample.poses import matrices, poses_of
 from logloom.schema import ColumnType
 from logloom.text import counted, shortened
@@ -208,11 +198,13 @@ class BoxColumns:
             return
         boxes = values[name].reshape(-1)[:MAX_CONSIDERED]
         corners = _corners(boxes) @ to_camera[:3, :3].T + to_camera[:3, 3]
-        edges = edges_of_boxes(corners)
+        edges = cameras.edges_of_boxes(corners)
         owners = np.repeat(np.arange(len(boxes)), len(edges) // max(1, len(boxes)))
-        edges, owners = cut(edges, owners, lambda ends: ends[..., 2] - NEAREST)
+        edges, owners = cameras.cut(edges, owners, lambda ends: ends[..., 2] - cameras.NEAREST)
         scale = np.array([picture.width / size[0], picture.height / size[1]])
-        seen = seen_edges(projected(edges, k, lens) * scale, owners, picture.width, picture.height)
+        seen = cameras.seen_edges(
+            cameras.projected(edges, k, lens) * scale, owners, picture.width, picture.height
+        )
         for number, own in seen.items():
             if path := _path(own):
                 away = np.linalg.norm(corners[number].mean(axis=0))
@@ -304,7 +296,7 @@ def _lens(camera: _Camera, values: Values) -> Any:
     d = np.asarray(values[camera.d] if camera.d else (), np.float64).reshape(-1)
     # Four parameters without a model may be those of a fisheye.
     unknown = not camera.model and len(d) == 4 and d.any()
-    return None if unknown else distortion_of(str(values[camera.model]) if camera.model else "", d)
+    return None if unknown else cameras.distortion_of(str(values[camera.model]) if camera.model else "", d)
 
 
 def _matrix_of(pose: _PoseColumns, values: Values) -> Floats | None:
@@ -342,13 +334,13 @@ def _corners(boxes: NDArray[Any]) -> Floats:
     dtype = boxes.dtype
     center, size = (boxes[_field(dtype, names, (3,))].astype(np.float64) for names in (_CENTERS, _SIZES))
     if yaw := _field(dtype, _YAWS, ()):
-        turns = turns_of_yaws(boxes[yaw].astype(np.float64))
+        turns = cameras.turns_of_yaws(boxes[yaw].astype(np.float64))
     else:
         poses, usable = poses_of(np.zeros((len(boxes), 3)), boxes[_field(dtype, _TURNS, (4,))])
         turns = matrices(poses)[:, :3, :3]
         turns[~usable] = np.nan
     size[~(size > 0).all(axis=1)] = np.nan
-    return corners_of(center, size, turns)
+    return cameras.corners_of(center, size, turns)
 
 
 def _flat_outlines(value: NDArray[Any], picture: Picture) -> Iterator[tuple[float, str, str]]:
@@ -360,8 +352,8 @@ def _flat_outlines(value: NDArray[Any], picture: Picture) -> Iterator[tuple[floa
     width, height = picture.original
     scale = np.array([picture.width / max(1, width), picture.height / max(1, height)])
     owners = np.repeat(np.arange(len(boxes)), 4)
-    edges = edges_of_rectangles(bounds) * scale
-    for number, own in seen_edges(edges, owners, picture.width, picture.height).items():
+    edges = cameras.edges_of_rectangles(bounds) * scale
+    for number, own in cameras.seen_edges(edges, owners, picture.width, picture.height).items():
         if path := _path(own):
             yield 0.0, _label(boxes[number]), path
 

@@ -18,16 +18,8 @@ from logloom.io.catalog.manifest import Manifest, open_root
 from logloom.io.catalog.row_counts import row_split_counts, row_split_names
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
+from logloom.pipelines.stats import totals
 from logloom.pipelines.stats.recount import by_reading, splits_by_reading
-from logloom.pipelines.stats.totals import (
-    Counted,
-    Names,
-    has_merged,
-    merged,
-    read_merged,
-    splits_of,
-    write_merged,
-)
 from logloom.schema import Schema
 from logloom.statistics.columns import Statistics
 from logloom.statistics.summary import summary
@@ -123,7 +115,7 @@ def statistics_of(
     """As `column_statistics`, of a version that is open."""
     schema = Schema.from_json(manifest.schema)
     chosen = schema.part(columns)
-    splits = splits_of(manifest)
+    splits = totals.splits_of(manifest)
     if split is not None and split not in splits:
         of_rows = row_split_names(manifest.logs.column("splits"))
         if split not in of_rows:
@@ -132,7 +124,7 @@ def statistics_of(
             store, manifest, [split], chosen, every_value=every_value, num_workers=num_workers
         )[split]
     shown = splits if split is None else [split]
-    counted = [Counted.of(manifest, name) for name in shown]
+    counted = [totals.Counted.of(manifest, name) for name in shown]
     every = manifest.logs.where("split", shown if every_value else [])
     records = [one for one in manifest.logs.take(every) if one.rows]
 
@@ -201,7 +193,7 @@ def row_split_statistics(
 
     def of_split(name: str, by_unit: Sequence[Statistics]) -> VersionStatistics:
         own = {position: counts[name] for position, counts in rows_of.items() if name in counts}
-        unread = Counted.at(manifest, sorted(own.keys() & set(whole))).digests
+        unread = totals.Counted.at(manifest, sorted(own.keys() & set(whole))).digests
         parts = [*by_unit, *_counted_by_builds(store, manifest.version, unread, schema, columns, num_workers)]
         num_read, statistics = len(own.keys() & set(read)), Statistics.merged(parts)
         num_rows = sum(own.values())
@@ -211,17 +203,17 @@ def row_split_statistics(
 
 
 def _counted_by_builds(
-    store: Store, version: int, logs: Sequence[Names], schema: Schema, chosen: Schema, num_workers: int
+    store: Store, version: int, logs: Sequence[totals.Names], schema: Schema, chosen: Schema, num_workers: int
 ) -> Iterator[Statistics]:
     """Return what builds counted of the logs of a split; kept for the next time if of all columns."""
-    found = read_merged(store, version, logs)
+    found = totals.read_merged(store, version, logs)
     if found is not None:
         yield found.part(chosen.columns)
     elif len(chosen.columns) < len(schema.columns):
-        yield from merged(store, logs, chosen.columns, num_workers)
+        yield from totals.merged(store, logs, chosen.columns, num_workers)
     else:
-        found = Statistics.merged(merged(store, logs, None, num_workers))
-        write_merged(store, version, logs, found)
+        found = Statistics.merged(totals.merged(store, logs, None, num_workers))
+        totals.write_merged(store, version, logs, found)
         yield found.part(chosen.columns)
 
 
@@ -248,7 +240,7 @@ def changed_statistics(
         if before is None or after is None:
             old, new = (_kept(store, manifest) for store, manifest in zip(stores, versions, strict=True))
         else:
-            shared = before & after if stores[0].uri == stores[1].uri else collections.Counter[Names]()
+            shared = before & after if stores[0].uri == stores[1].uri else collections.Counter[totals.Names]()
             of_both = _brief(stores[0], shared)
             old, new = (
                 Statistics.merged([of_both, _brief(store, own - shared)])
@@ -268,17 +260,18 @@ def _kept(store: Store, manifest: Manifest) -> Statistics | None:
     Raises:
         DatasetError: those of a log of a small split, which are not merged, are missing or damaged.
     """
-    splits = [Counted.of(manifest, split) for split in splits_of(manifest)]
-    if not has_merged(store, manifest):
+    splits = [totals.Counted.of(manifest, split) for split in totals.splits_of(manifest)]
+    if not totals.has_merged(store, manifest):
         return None
     found = [
-        read_merged(store, manifest.version, logs.digests) or Statistics.merged(merged(store, logs.digests))
+        totals.read_merged(store, manifest.version, logs.digests)
+        or Statistics.merged(totals.merged(store, logs.digests))
         for logs in splits
     ]
     return Statistics.merged(found)
 
 
-def _counted(manifest: Manifest, most: int | None) -> collections.Counter[Names] | None:
+def _counted(manifest: Manifest, most: int | None) -> collections.Counter[totals.Names] | None:
     """The statistics of the logs that have rows; None where there are too many."""
     import pyarrow.compute as pc
 
@@ -291,7 +284,7 @@ def _counted(manifest: Manifest, most: int | None) -> collections.Counter[Names]
     return collections.Counter(zip(*(logs[key].to_pylist() for key in ("statistics", "part")), strict=True))
 
 
-def _brief(store: Store, logs: collections.Counter[Names]) -> Statistics:
+def _brief(store: Store, logs: collections.Counter[totals.Names]) -> Statistics:
     """How many values some logs have together, the least, the greatest and their sums."""
     return Statistics.merged(
         ahead(lambda names: read_statistics_file(store, *names, brief=True), logs.elements())
