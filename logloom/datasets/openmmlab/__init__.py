@@ -9,8 +9,7 @@ from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.datasets.openmmlab.dataset import BaseDataset
-    from logloom.datasets.openmmlab.pipeline import Compose, force_full_init
-    from logloom.datasets.openmmlab.registry import DATASETS, TRANSFORMS, Registry
+    from logloom.datasets.openmmlab.registry import DATASETS, TRANSFORMS, Compose, Registry, force_full_init
     from logloom.datasets.openmmlab.version_dataset import LogloomDataset
     from logloom.datasets.openmmlab.wrappers import ClassBalancedDataset, ConcatDataset, RepeatDataset
 
@@ -29,8 +28,7 @@ __all__ = [
 
 _HOMES = {
     ".dataset": ["BaseDataset"],
-    ".pipeline": ["Compose", "force_full_init"],
-    ".registry": ["DATASETS", "TRANSFORMS", "Registry"],
+    ".registry": ["DATASETS", "TRANSFORMS", "Compose", "Registry", "force_full_init"],
     ".version_dataset": ["LogloomDataset"],
     ".wrappers": ["ClassBalancedDataset", "ConcatDataset", "RepeatDataset"],
 }

@@ -1,6 +1,6 @@
 """`BaseDataset` with the interface of OpenMMLab's.
 
-Elsewhere: pipelines of transforms (pipeline), wrappers around datasets (wrappers), the buffer of infos
+Elsewhere: pipelines of transforms (registry), wrappers around datasets (wrappers), the buffer of infos
 (shared_infos), annotation files (logloom.io.formats.annotations.files), datasets over versions of logloom
 (version_dataset).
 """
@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.openmmlab import shared_infos
-from logloom.datasets.openmmlab.pipeline import Compose, Transform, force_full_init, logger
-from logloom.datasets.openmmlab.registry import DATASETS
+from logloom.datasets.openmmlab.registry import DATASETS, Compose, Transform, force_full_init, logger
 from logloom.errors import DatasetError
 from logloom.io.catalog.known_files import options_in_view
 from logloom.io.formats.annotations.files import (

@@ -1,15 +1,18 @@
-"""Registries: names of classes in configs, and how a config becomes an object.
+"""Registries: names of classes in configs, and how a config becomes an object, or a pipeline of transforms.
 
-Here: `Registry`, and the two that datasets and transforms are built through.
+Here: `Registry`, and the two that datasets and transforms are built through; `Compose`; and initialising at
+first use, `force_full_init`.
 Elsewhere: what is registered (the modules beside, and users').
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from logloom.text import near_to
 
@@ -138,3 +141,63 @@ DATASETS = Registry(
 """Classes of datasets by their names, for `dict(type=...)` in configurations."""
 TRANSFORMS = Registry("transform")
 """Transforms of pipelines by their names, for `dict(type=...)` in configurations."""
+
+
+logger = logging.getLogger("logloom.datasets.openmmlab")
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+Transform = Callable[..., Any]
+
+
+def force_full_init(method: F) -> F:
+    """Makes a method initialise its dataset fully before it runs.
+
+    Raises:
+        AttributeError: (when called) the object has no `full_init`.
+    """
+
+    @functools.wraps(method)
+    def initialised(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(self, "_fully_initialized", False):
+            if not hasattr(self, "full_init"):
+                raise AttributeError(f"{type(self)} does not have full_init method.")
+            logger.warning(
+                "%s is not fully initialized; `full_init` is called for `%s`", type(self), method.__name__
+            )
+            self.full_init()
+            self._fully_initialized = True
+        return method(self, *args, **kwargs)
+
+    return initialised  # type: ignore[return-value]
+
+
+class Compose:
+    """Transforms in a row; one that gives None ends it."""
+
+    def __init__(self, transforms: Sequence[Mapping[str, Any] | Transform] | None):
+        """
+        Args:
+            transforms: callables, or configs that TRANSFORMS builds.
+
+        Raises:
+            TypeError: one is neither, or a config builds something that can't be called.
+        """
+        self.transforms: list[Transform] = []
+        for given in transforms or ():
+            transform = TRANSFORMS.build(given) if isinstance(given, Mapping) else given
+            if not callable(transform):
+                raise TypeError(f"transform must be a callable object or dict, but got {type(transform)}")
+            self.transforms.append(transform)
+
+    def __call__(self, data: Any) -> Any:
+        for transform in self.transforms:
+            data = transform(data)
+            if data is None:
+                return None
+        return data
+
+    def __repr__(self) -> str:
+        return "\n".join([f"{type(self).__name__}(", *(f"    {t}" for t in self.transforms), ")"])

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from logloom.datasets.openmmlab.dataset import BaseDataset
-from logloom.datasets.openmmlab.pipeline import force_full_init, logger
-from logloom.datasets.openmmlab.registry import DATASETS
+from logloom.datasets.openmmlab.registry import DATASETS, force_full_init, logger
 
 Index = int | Sequence[int]
 
