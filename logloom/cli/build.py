@@ -32,17 +32,15 @@ OpenLineage = Annotated[
 ]
 
 
-@terminal.app.command(
+@terminal.command(
+    "logloom build recipe.yaml --to /data/urban",
+    "logloom build drive.mcap --to /data/trial --limit 1",
+    "logloom build recipe.yaml --to /data/urban --strict || logloom plan recipe.yaml --to /data/urban",
+    "logloom build recipe.yaml --to gs://datasets/urban --workers 8 --verify sample:0.05",
+    "logloom build recipe.yaml --to /shared/urban --runner flink --flink-master flink:8081",
+    "logloom build recipe.yaml --to gs://datasets/urban --runner dataflow --project p --region us-east1 "
+    "--staging gs://p-staging/logloom --sdk-container-image us-docker.pkg.dev/p/logloom/worker:1",
     cls=NamingParts,
-    epilog=terminal.examples(
-        "logloom build recipe.yaml --to /data/urban",
-        "logloom build drive.mcap --to /data/trial --limit 1",
-        "logloom build recipe.yaml --to /data/urban --strict || logloom plan recipe.yaml --to /data/urban",
-        "logloom build recipe.yaml --to gs://datasets/urban --workers 8 --verify sample:0.05",
-        "logloom build recipe.yaml --to /shared/urban --runner flink --flink-master flink:8081",
-        "logloom build recipe.yaml --to gs://datasets/urban --runner dataflow --project p --region us-east1 "
-        "--staging gs://p-staging/logloom --sdk-container-image us-docker.pkg.dev/p/logloom/worker:1",
-    ),
 )
 @takes_groups()
 def build(

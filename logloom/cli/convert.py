@@ -78,14 +78,12 @@ class ConvertOptions:
     ] = SourceDamage.fail
 
 
-@terminal.app.command(
+@terminal.command(
+    "logloom convert /data/urban /data/urban-zarr --format zarr",
+    "logloom convert gs://datasets/urban@7 /local/shards --format tar --plain",
+    "logloom convert /data/granular /data/table --format table --options '{index: [speed]}'",
+    "logloom convert s3://bucket/shards out --from webdataset --format bags --plain -c image -c label",
     cls=NamingParts,
-    epilog=terminal.examples(
-        "logloom convert /data/urban /data/urban-zarr --format zarr",
-        "logloom convert gs://datasets/urban@7 /local/shards --format tar --plain",
-        "logloom convert /data/granular /data/table --format table --options '{index: [speed]}'",
-        "logloom convert s3://bucket/shards out --from webdataset --format bags --plain -c image -c label",
-    ),
 )
 @takes_groups()
 def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) -> None:

@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from logloom.cli.terminal import app, examples, given_root, print_message
+from logloom.cli import terminal
 
 
-@app.command(
-    epilog=examples("logloom demo", "logloom demo --car", "logloom demo --to /tmp/demo --seconds 60")
+@terminal.command(
+    "logloom demo",
+    "logloom demo --car",
+    "logloom demo --to /tmp/demo --seconds 60",
 )
 def demo(
     to: Annotated[
@@ -18,7 +20,7 @@ def demo(
         typer.Option(
             "--to",
             help="New or empty folder (default: demo; with --car: demo-car).",
-            callback=lambda text: text if text is None else given_root(text),
+            callback=lambda text: text if text is None else terminal.given_root(text),
         ),
     ] = None,
     seconds: Annotated[
@@ -40,4 +42,6 @@ def demo(
     from logloom.pipelines.demo import run_demo
 
     seconds = seconds if seconds is not None else 8.0 if car else 20.0
-    run_demo(to or ("demo-car" if car else "demo"), seconds=seconds, car=car, on_message=print_message)
+    run_demo(
+        to or ("demo-car" if car else "demo"), seconds=seconds, car=car, on_message=terminal.print_message
+    )

@@ -27,13 +27,11 @@ Since = Annotated[
 ]
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom diff /data/urban@6 /data/urban@7",
-        "logloom diff /data/urban gold 7 --md",
-        "logloom diff /data/urban --since 2026-11-24",
-        "logloom diff gs://datasets/urban /data/urban --json",
-    )
+@terminal.command(
+    "logloom diff /data/urban@6 /data/urban@7",
+    "logloom diff /data/urban gold 7 --md",
+    "logloom diff /data/urban --since 2026-11-24",
+    "logloom diff gs://datasets/urban /data/urban --json",
 )
 def diff(
     versions: Annotated[

@@ -7,12 +7,10 @@ import typer
 from logloom.cli import terminal
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom doctor drive.mcap",
-        "logloom doctor 'gs://drives/2026-11-20/*.mcap' --json",
-        "logloom doctor drive.mcap > /dev/null || echo 'needs care'",
-    )
+@terminal.command(
+    "logloom doctor drive.mcap",
+    "logloom doctor 'gs://drives/2026-11-20/*.mcap' --json",
+    "logloom doctor drive.mcap > /dev/null || echo 'needs care'",
 )
 def doctor(
     logs: terminal.LogsArgument, json: terminal.Json = False, storage_option: terminal.StorageOption = None

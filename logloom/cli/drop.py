@@ -12,11 +12,9 @@ from logloom.cli.rollback import MakeView, Reason, ResultOnly
 from logloom.text import counted, ignore_message, some_of
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        'logloom drop /data/urban drive-07 drive-09 --reason "the driver asked us to"',
-        "logloom drop /data/urban drive-07 --undo",
-    )
+@terminal.command(
+    'logloom drop /data/urban drive-07 drive-09 --reason "the driver asked us to"',
+    "logloom drop /data/urban drive-07 --undo",
 )
 def drop(
     root: terminal.BareRoot,

@@ -15,14 +15,12 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        'logloom find /data/urban "accel.x < -3 for 300ms"',
-        "logloom find /data/urban \"delta(ego.speed, 1s) < -3 and count(objects, class == 'pedestrian', "
-        'distance < 15) > 0" --before 5s --after 5s --save hard_braking',
-        'logloom find /data/urban "in(hard_braking) and ego.speed > 10"',
-        "logloom find /data/urban",
-    )
+@terminal.command(
+    'logloom find /data/urban "accel.x < -3 for 300ms"',
+    "logloom find /data/urban \"delta(ego.speed, 1s) < -3 and count(objects, class == 'pedestrian', "
+    'distance < 15) > 0" --before 5s --after 5s --save hard_braking',
+    'logloom find /data/urban "in(hard_braking) and ego.speed > 10"',
+    "logloom find /data/urban",
 )
 def find(
     root: terminal.Root,

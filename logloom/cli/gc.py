@@ -28,12 +28,10 @@ KeepLast = Annotated[
 ]
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom gc /data/urban --dry-run",
-        "logloom gc /data/urban --keep-last 30 --keep-daily 14",
-        "logloom gc gs://datasets/urban --grace 3d --json",
-    )
+@terminal.command(
+    "logloom gc /data/urban --dry-run",
+    "logloom gc /data/urban --keep-last 30 --keep-daily 14",
+    "logloom gc gs://datasets/urban --grace 3d --json",
 )
 def gc(
     root: terminal.BareRoot,

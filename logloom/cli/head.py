@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from logloom.pipelines.head.head import ShownRow
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom head /data/urban -n 3", "logloom head /data/urban@7 --columns 'ego.*' --why"
-    )
+@terminal.command(
+    "logloom head /data/urban -n 3",
+    "logloom head /data/urban@7 --columns 'ego.*' --why",
 )
 def head(
     root: terminal.Root,

@@ -10,14 +10,12 @@ from logloom.cli import terminal
 from logloom.errors import UsageError
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom info drive.mcap",
-        "logloom info 'gs://drives/2026-11-*/*.mcap' --json",
-        "logloom info drive.mcap --recipe > recipe.yaml",
-        "logloom info drive.mcap --tree",
-        "logloom info damaged.mcap --on-error salvage",
-    )
+@terminal.command(
+    "logloom info drive.mcap",
+    "logloom info 'gs://drives/2026-11-*/*.mcap' --json",
+    "logloom info drive.mcap --recipe > recipe.yaml",
+    "logloom info drive.mcap --tree",
+    "logloom info damaged.mcap --on-error salvage",
 )
 def info(
     logs: terminal.LogsArgument,

@@ -19,11 +19,10 @@ label = typer.Typer(
 terminal.app.add_typer(label)
 
 
-@label.command(
-    epilog=terminal.examples(
-        "logloom label export /data/urban --column camera.front --to /data/to-label",
-        "logloom label export /data/urban@7 --column camera.front --to frames --log drive-01 --every 10",
-    )
+@terminal.command(
+    "logloom label export /data/urban --column camera.front --to /data/to-label",
+    "logloom label export /data/urban@7 --column camera.front --to frames --log drive-01 --every 10",
+    app=label,
 )
 def export(
     root: terminal.Root,
@@ -69,13 +68,12 @@ def export(
     )
 
 
-@label.command(
-    "import",
+@terminal.command(
+    "logloom label import export.xml --tool cvat --to labels/round1.parquet",
+    "logloom label import *.txt --tool kitti --to labels/b.parquet --keys frames/keys.parquet",
     cls=NamingParts,
-    epilog=terminal.examples(
-        "logloom label import export.xml --tool cvat --to labels/round1.parquet",
-        "logloom label import *.txt --tool kitti --to labels/b.parquet --keys frames/keys.parquet",
-    ),
+    app=label,
+    name="import",
 )
 def import_(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files that the tool wrote.")],

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from logloom.pipelines.plan.build_plan import BuildPlan
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom plan recipe.yaml --to /data/urban",
-        "logloom plan recipe.yaml --to /data/urban --check || logloom build recipe.yaml --to /data/urban",
-        "logloom plan recipe.yaml --to /data/urban --strict",
-    )
+@terminal.command(
+    "logloom plan recipe.yaml --to /data/urban",
+    "logloom plan recipe.yaml --to /data/urban --check || logloom build recipe.yaml --to /data/urban",
+    "logloom plan recipe.yaml --to /data/urban --strict",
 )
 @takes_groups()
 def plan(

@@ -20,13 +20,11 @@ _TIME = r"-?[0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:
 _ROWS = re.compile(rf"(.+?):({_TIME})?\.\.({_TIME})?")
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom purge /data/urban 2026-11-22-car-7 --dry-run",
-        "logloom purge /data/urban --log gs://drives/2026-11-22-car-7.mcap --reason 'request 1187'",
-        "logloom purge /data/urban --rows 2026-11-22-car-7:2026-11-22T08:30:00Z..2026-11-22T08:30:12.5Z",
-        "logloom purge /data/urban --rows 2026-11-22-car-7:1795336200000000000.. --json",
-    )
+@terminal.command(
+    "logloom purge /data/urban 2026-11-22-car-7 --dry-run",
+    "logloom purge /data/urban --log gs://drives/2026-11-22-car-7.mcap --reason 'request 1187'",
+    "logloom purge /data/urban --rows 2026-11-22-car-7:2026-11-22T08:30:00Z..2026-11-22T08:30:12.5Z",
+    "logloom purge /data/urban --rows 2026-11-22-car-7:1795336200000000000.. --json",
 )
 def purge(
     root: terminal.BareRoot,

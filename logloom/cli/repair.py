@@ -12,12 +12,10 @@ from logloom.cli.options.recipes import DeriveOptions
 from logloom.text import counted
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom repair /data/urban",
-        "logloom repair /data/urban@7 --dry-run --json",
-        "logloom repair gs://datasets/urban --py labels.py",
-    )
+@terminal.command(
+    "logloom repair /data/urban",
+    "logloom repair /data/urban@7 --dry-run --json",
+    "logloom repair gs://datasets/urban --py labels.py",
 )
 @takes_groups()
 def repair(

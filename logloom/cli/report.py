@@ -14,12 +14,10 @@ from logloom.cli import terminal
 from logloom.errors import UsageError
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom report /data/urban",
-        "logloom report /data/urban@7 --out urban.html",
-        "logloom report /data/urban --card > README.md",
-    )
+@terminal.command(
+    "logloom report /data/urban",
+    "logloom report /data/urban@7 --out urban.html",
+    "logloom report /data/urban --card > README.md",
 )
 def report(
     root: terminal.Root,

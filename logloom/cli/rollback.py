@@ -18,11 +18,9 @@ ResultOnly = Annotated[
 MakeView = Annotated[View, typer.Option(help="Make the version's view of plain folders, as `build` does.")]
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        'logloom rollback /data/urban@6 --reason "7 has the wrong calibration"',
-        "logloom rollback gs://datasets/urban@gold --json",
-    )
+@terminal.command(
+    'logloom rollback /data/urban@6 --reason "7 has the wrong calibration"',
+    "logloom rollback gs://datasets/urban@gold --json",
 )
 def rollback(
     root: Annotated[

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from logloom.pipelines.show.show import ShownRows
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom show /data/urban@7 drive-07",
-        "logloom show /data/urban drive-07 --save drive.rrd",
-        "logloom show /data/urban@7 drive-07 --rows 100:400 --with-log --mcap drive.mcap",
-        "logloom show /data/urban@7 drive-07 --rows 100:400 --with-log",
-        'logloom show /data/urban@7 --where "in(hard_braking)" --mcap braking.mcap',
-    )
+@terminal.command(
+    "logloom show /data/urban@7 drive-07",
+    "logloom show /data/urban drive-07 --save drive.rrd",
+    "logloom show /data/urban@7 drive-07 --rows 100:400 --with-log --mcap drive.mcap",
+    "logloom show /data/urban@7 drive-07 --rows 100:400 --with-log",
+    'logloom show /data/urban@7 --where "in(hard_braking)" --mcap braking.mcap',
 )
 def show(
     root: terminal.Root,

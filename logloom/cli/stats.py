@@ -60,14 +60,12 @@ class SplitOptions:
     where: Annotated[str | None, _splits(help="With --by: filter that rows have to pass.")] = None
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom stats /data/urban",
-        "logloom stats /data/urban@7 --split train --columns 'ego.*' --json",
-        "logloom stats /data/urban --splits --position ego.position",
-        "logloom stats /data/urban --splits --by place --position ego.position --cell 500 --gap 50 "
-        "--share train=0.8 --share val=0.2",
-    )
+@terminal.command(
+    "logloom stats /data/urban",
+    "logloom stats /data/urban@7 --split train --columns 'ego.*' --json",
+    "logloom stats /data/urban --splits --position ego.position",
+    "logloom stats /data/urban --splits --by place --position ego.position --cell 500 --gap 50 "
+    "--share train=0.8 --share val=0.2",
 )
 @takes_groups()
 def stats(

@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from logloom.pipelines.status import BuildStatus
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom status /data/urban",
-        "logloom status gs://datasets/urban --json",
-        "logloom status gs://datasets/urban --wait --timeout 3600",
-    )
+@terminal.command(
+    "logloom status /data/urban",
+    "logloom status gs://datasets/urban --json",
+    "logloom status gs://datasets/urban --wait --timeout 3600",
 )
 def status(
     root: Annotated[

@@ -11,12 +11,10 @@ from logloom.cli.options.groups import refuse_given
 from logloom.cli.rollback import ResultOnly
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom tag /data/urban@7 gold",
-        "logloom tag gs://datasets/urban gold paper --move",
-        "logloom tag /data/urban gold --delete",
-    )
+@terminal.command(
+    "logloom tag /data/urban@7 gold",
+    "logloom tag gs://datasets/urban gold paper --move",
+    "logloom tag /data/urban gold --delete",
 )
 def tag(
     root: terminal.Root,

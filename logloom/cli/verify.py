@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from logloom.pipelines.verify.verify import Report
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom verify /data/urban", "logloom verify /data/urban@7 --against-logs --json"
-    )
+@terminal.command(
+    "logloom verify /data/urban",
+    "logloom verify /data/urban@7 --against-logs --json",
 )
 @takes_groups()
 def verify(

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 MAX_PLACES = 5  # in files of one log, that are printed
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom versions /data/urban",
-        "logloom versions /data/urban --since 2026-11-24",
-        "logloom versions /data/urban@7 --logs 1000",
-        "logloom versions gs://datasets/urban --log drive-07 --json",
-    )
+@terminal.command(
+    "logloom versions /data/urban",
+    "logloom versions /data/urban --since 2026-11-24",
+    "logloom versions /data/urban@7 --logs 1000",
+    "logloom versions gs://datasets/urban --log drive-07 --json",
 )
 def versions(
     root: terminal.Root,

@@ -10,12 +10,10 @@ from logloom.cli import terminal
 from logloom.errors import UsageError
 
 
-@terminal.app.command(
-    epilog=terminal.examples(
-        "logloom view /data/urban@7",
-        "logloom view gs://datasets/urban --copy",
-        "logloom view gs://datasets/urban --list --output tar --split train > shards.txt",
-    )
+@terminal.command(
+    "logloom view /data/urban@7",
+    "logloom view gs://datasets/urban --copy",
+    "logloom view gs://datasets/urban --list --output tar --split train > shards.txt",
 )
 def view(
     root: terminal.Root,

@@ -7,8 +7,8 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -18,6 +18,7 @@ from logloom.text import counted, printable, printable_lines
 if TYPE_CHECKING:
     from logloom.io.catalog.manifest import Manifest
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 FAILED, BAD_USAGE, NOT_WHOLE, AFTER_COMMIT, STOPPED, TERMINATED = 1, 2, 3, 4, 130, 143
 PIPE_WIDTH = 160  # of a table, where there is no terminal
 
@@ -121,9 +122,14 @@ PyFiles = Annotated[
 ]
 
 
-def examples(*lines: str) -> str:
-    """Format examples for the end of a command's help."""
-    return "**Examples**\n\n" + "\n\n".join(f"`{line}`" for line in lines)
+def command(*examples: str, app: typer.Typer = app, **options: Any) -> Callable[[Command], Command]:
+    """Add a function as a command, whose help ends with these examples.
+
+    Args:
+        options: of Typer's `command`.
+    """
+    epilog = "**Examples**\n\n" + "\n\n".join(f"`{line}`" for line in examples)
+    return app.command(epilog=epilog, **options)
 
 
 def mode_of(on_error: OnError | None) -> Literal["fail", "skip", "salvage"]:
