@@ -2,12 +2,11 @@
 
 Images and videos stay bytes, as in every row of logloom; sequences are lists. Conversions, which need types,
 read the same datapoints as `RawRows`.
-Elsewhere: the columns that types become (granular_records).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,20 +16,126 @@ from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.inference import type_of
 from logloom.io.formats import bags
+from logloom.io.formats.bags.codecs import decode_int, decode_msgpack, decode_tree, decode_utf8, decoders
 from logloom.io.formats.bags.columns import KINDS_OF_BYTES, META
 from logloom.io.formats.bags.files import SPEC
-from logloom.io.formats.bags.granular_records import DECODERS, column_of, with_meta
 from logloom.io.formats.bags.spec import is_sequence
 from logloom.io.rows.batches import Batch, stacked_rows
 from logloom.io.rows.inference.files import Batch as RawBatch
 from logloom.io.rows.inference.files import DatasetPiece, RawRows
+from logloom.io.rows.inference.types import RawColumn
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.folders import content_of
 from logloom.io.storage.store import Store
 from logloom.schema import BYTES, STRING, ColumnType, Schema, base_of
 
-_DECODERS = {**bags.decoders, **dict.fromkeys(("jpg", "png", "mp4", "webm"), bytes)}
+_NUMBERS = {"int": "<i8", "i64": "<i8", "u64": "<u8"}
+
+
+def _column_of(key: str, type_name: str, values: list[Any], place: str) -> RawColumn:
+    """Convert the values of a key, decoded by `_COLUMN_DECODERS`, to a column.
+
+    Raises:
+        DatasetError: a number is too large, or a sequence can't be a column.
+    """
+    base = type_name.removesuffix("[]")
+    try:
+        if is_sequence(type_name):
+            return RawColumn([_sequence(base, row) for row in values], is_sequence=True)
+        if base in _NUMBERS:
+            return RawColumn(np.array(values, _NUMBERS[base]))
+    except (ValueError, OverflowError) as error:
+        raise DatasetError(f"{place}: {key}: {error}; leave it out by --columns") from error
+    return RawColumn(values)
+
+
+def _sequence(base: str, row: list[Any]) -> Array | None:
+    """A row's sequence as one array; None for an empty one."""
+    if not row:
+        return None
+    if base in _NUMBERS:
+        return np.array(row, _NUMBERS[base])
+    if base == "utf8":
+        if any(text.endswith("\0") for text in row):
+            raise ValueError("text that ends in NUL, which an array of text would lose")
+        return np.array(row, np.str_)
+    if base == "array":
+        if len({(item.dtype, item.shape) for item in row}) > 1:
+            raise ValueError("a sequence of arrays of different shapes")
+        return np.stack(row)
+    raise ValueError(f"a sequence of {base} is no column")
+
+
+def _tree(record: bytes) -> Any:
+    """A structured array where the tree is a dict of arrays of one length, else the record as it is."""
+    found = decode_tree(record)
+    if isinstance(found, np.ndarray):
+        return found
+    leaves = list(_leaves(found))
+    if not leaves or not all(isinstance(leaf, np.ndarray) for leaf in leaves):
+        return record
+    rank = min(leaf.ndim for leaf in leaves)
+    shape = leaves[0].shape[:rank]
+    if any(leaf.shape[:rank] != shape for leaf in leaves):
+        return record
+    array = np.zeros(shape, _dtype_of(found, rank))
+    _fill(array, found)
+    return array
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, dict) and all(isinstance(name, str) and name for name in tree):
+        for item in tree.values():
+            yield from _leaves(item)
+    else:
+        yield tree
+
+
+def _dtype_of(tree: Any, rank: int) -> np.dtype[Any]:
+    if isinstance(tree, dict):
+        return np.dtype([(name, _dtype_of(item, rank)) for name, item in tree.items()])
+    return np.dtype((tree.dtype, tree.shape[rank:]))
+
+
+def _fill(array: Array, tree: dict[str, Any]) -> None:
+    for name, item in tree.items():
+        if isinstance(item, dict):
+            _fill(array[name], item)
+        else:
+            array[name] = item
+
+
+_COLUMN_DECODERS: Mapping[str, Callable[[bytes], Any]] = {  # all others stay bytes
+    "utf8": decode_utf8,
+    "int": decode_int,
+    "i64": decoders["i64"],
+    "u64": decoders["u64"],
+    "array": decoders["array"],
+    "tree": _tree,
+}
+
+
+def _with_meta(
+    batch: dict[str, RawColumn], metas: list[bytes], sampled: Sequence[str], place: str
+) -> RawBatch:
+    """Add the ages and availabilities in `meta` records to the sampled columns of a batch."""
+    try:
+        rows = [decode_msgpack(record) for record in metas]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DatasetError(f"{place}: meta.bag holds no msgpack ({error!r})") from error
+    found = dict(batch)
+    for column in (name for name in sampled if name in batch):
+        try:
+            ages = np.array([row[f"{column}.age"] for row in rows], np.int64)
+            available = np.array([row[f"{column}.available"] for row in rows], np.bool_)
+        except (TypeError, KeyError, ValueError, OverflowError) as error:
+            raise DatasetError(f"{place}: meta.bag says nothing of {column} ({error!r})") from error
+        found[column] = RawColumn(batch[column].values, None, False, available, ages)
+    return found
+
+
+_ROW_DECODERS = {**bags.decoders, **dict.fromkeys(("jpg", "png", "mp4", "webm"), bytes)}
 _INTEGERS = {"i64": np.int64, "int": np.int64, "u64": np.uint64}
 _OBJECT = ColumnType(np.dtype("O"))
 _PIECE_BYTES = 256 << 20
@@ -127,7 +232,7 @@ class DatapointsSource(RowSource, RawRows):
     def reader(self) -> Any:
         """The bags: values by key."""
         kind = bags.ShardedDatasetReader if self._is_sharded else bags.DatasetReader
-        return self._open_folder(kind, "", _DECODERS)
+        return self._open_folder(kind, "", _ROW_DECODERS)
 
     def _open_folder(self, kind: Any, folder: str, decoders: Mapping[str, Any]) -> Any:
         return kind(self._store.uri_of(folder), _Decoders(decoders), storage_options=self._store.options)
@@ -190,7 +295,7 @@ class DatapointsSource(RowSource, RawRows):
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
         folder, start, stop = piece.where
-        reader = self._open_folder(bags.DatasetReader, folder, DECODERS)
+        reader = self._open_folder(bags.DatasetReader, folder, _COLUMN_DECODERS)
         extra = [META] if self._sampled else []
         keys = list(self.spec) if names is None else [key for key in self.spec if key in {*names, *extra}]
         step = max(1, max_bytes * len(reader) // max(1, reader.size))
@@ -198,8 +303,8 @@ class DatapointsSource(RowSource, RawRows):
             values = self._values(reader, keys, first, min(first + step, stop))
             metas = values.pop(META, None) if self._sampled else None
             own = [key for key in self.names() if key in values]
-            batch = {key: column_of(key, self.spec[key], values[key], piece.place) for key in own}
-            yield batch if metas is None else with_meta(batch, metas, self._sampled, piece.place)
+            batch = {key: _column_of(key, self.spec[key], values[key], piece.place) for key in own}
+            yield batch if metas is None else _with_meta(batch, metas, self._sampled, piece.place)
 
     def _values(
         self, reader: bags.DatasetReader, keys: list[str], first: int, last: int

@@ -18,8 +18,17 @@ from logloom.io.arrow.files import text_problems
 from logloom.io.arrow.layout import ArrowLayout, ImageOptions, layout_problems
 from logloom.io.arrow.typed_files import TypedFiles
 from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
-from logloom.io.formats.lance.assemble import ClosedLance, LancePlanJson, make_file, plan_assembly, problems
-from logloom.io.formats.lance.manifest import DATA, VERSIONS, newest, read_manifest
+from logloom.io.formats.lance.manifest import (
+    DATA,
+    VERSIONS,
+    ClosedLance,
+    LancePlanJson,
+    make_file,
+    newest,
+    plan_assembly,
+    problems,
+    read_manifest,
+)
 from logloom.io.formats.lance.reader import LanceReader
 from logloom.io.formats.lance.writer import SUFFIX, LanceWriter
 from logloom.io.formats.unit_summary import check_unit
@@ -125,7 +134,7 @@ class LanceFormat(AssembledFormat):
 
     def typed_rows(self, store: Store, columns: Sequence[str] | None = None, **how: Any) -> RowSource:
         """See `rows`."""
-        from logloom.io.formats.lance.foreign_tables import LanceTable
+        from logloom.io.formats.lance.reader import LanceTable
         from logloom.io.rows.inference.source import SurveyedSource
 
         found = _own_files(store)

@@ -20,8 +20,7 @@ from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUn
 from logloom.io.formats.table import description as d
 from logloom.io.formats.table.index.assemble import PartRows, catalogued_columns, describe, log_index
 from logloom.io.formats.table.index.index import read_log
-from logloom.io.formats.table.references import References, note_use
-from logloom.io.formats.table.referrers import notes, user_of, users_of
+from logloom.io.formats.table.references import References, note_use, notes, user_of, users_of
 from logloom.io.formats.table.unit import BlockReader, UnitWriter, check_closed, unit_reader
 from logloom.io.formats.table.versions import open_table, pinned
 from logloom.io.formats.table.write.part_writer import ROWS_FILE, TablePlan, make_plan

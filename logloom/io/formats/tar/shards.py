@@ -3,13 +3,12 @@
 Shards of other tools give bytes by suffix, as the webdataset package does; those that logloom wrote give
 rows, with the types that shards record: integers in meta.json are int64, floats are float64. Conversions,
 which need types, read the samples of both as `RawRows`.
-Elsewhere: the columns that members become then (webdataset).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,20 +21,143 @@ from logloom.io.formats.tar.index import ShardIndex
 from logloom.io.formats.tar.npy import read_npy
 from logloom.io.formats.tar.reader import TarReader
 from logloom.io.formats.tar.sample_json import own_meta
-from logloom.io.formats.tar.samples import META, column_of, parse_key
+from logloom.io.formats.tar.samples import EXTENSION, META, column_of, parse_key
 from logloom.io.formats.tar.stream import SUFFIXES, open_stream, stream_samples
-from logloom.io.formats.tar.webdataset import KEY, batch_of, forms_of, is_meta, notes_of, row_of
 from logloom.io.rows.batches import Batch, stacked_rows
 from logloom.io.rows.inference.files import Batch as RawBatch
 from logloom.io.rows.inference.files import DatasetPiece, RawRows
+from logloom.io.rows.inference.types import RawColumn
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.braces import braceexpand
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.folders import content_of, files_of
 from logloom.io.storage.store import Store
-from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.schema import BYTES, RESERVED_LAST_PARTS, STRING, ColumnType, Schema
 from logloom.text import some_of
+
+_KEY = "__key__"
+_KEY_COLUMN = "key"
+
+
+def _names_of(sample: Mapping[str, Any], is_own: bool) -> dict[str, str]:
+    """The members' columns, and their suffixes without the first dot.
+
+    Args:
+        is_own: whether logloom wrote it; in others' the samples' keys are a column, too.
+    """
+    suffixes = [suffix[1:] for suffix in sample if suffix != _KEY]
+    stems = [suffix.rpartition(".")[0] or suffix for suffix in suffixes]
+    names = stems if len(set(stems)) == len(stems) else suffixes
+    if not is_own:
+        names = [_beside_key(name, names) for name in names]
+    return dict(zip(names, suffixes, strict=True))
+
+
+def _beside_key(name: str, names: Sequence[str]) -> str:
+    """The name of a member's column where `key` is the samples' keys."""
+    if name == _KEY_COLUMN:
+        while name == _KEY_COLUMN or name in names:
+            name += "_"
+    return name
+
+
+def _notes_of(sample: Mapping[str, Any]) -> list[str]:
+    """For people: which members aren't called as their columns."""
+    if _own_meta(sample) is not None:
+        return []
+    as_they_are = _names_of(sample, is_own=True)
+    return [
+        f"member {suffix} is column {name}; column {_KEY_COLUMN} has the samples' keys"
+        for name, suffix in _names_of(sample, is_own=False).items()
+        if name not in as_they_are
+    ]
+
+
+def _forms_of(sample: Mapping[str, Any]) -> dict[str, str]:
+    """Extensions of the members that stay bytes, by column."""
+    names = _names_of(sample, _own_meta(sample) is not None)
+    extensions = {name: suffix.rpartition(".")[2] for name, suffix in names.items()}
+    return {
+        name: {"jpeg": "jpg"}.get(extension, extension)
+        for name, extension in extensions.items()
+        if extension not in _DECODERS and EXTENSION.fullmatch(extension)
+    }
+
+
+def _row_of(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -> dict[str, Any]:
+    """A sample's values by column; None is all of them.
+
+    Raises:
+        DatasetError: a member isn't what its extension says.
+    """
+    meta = _own_meta(sample)
+    row: dict[str, Any] = {_KEY_COLUMN: sample[_KEY]} if meta is None else {**meta}
+    for name, suffix in _names_of(sample, meta is not None).items():
+        if (suffix == META and meta is not None) or (names is not None and name not in names):
+            continue
+        decode = _DECODERS.get(suffix.rpartition(".")[2])
+        data = sample[f".{suffix}"]
+        try:
+            row[name] = decode(data) if decode is not None else data
+        except (ValueError, UnicodeDecodeError) as error:
+            raise DatasetError(f"{place}: {sample[_KEY]}.{suffix}: {error}") from error
+    wanted = {name for name in row if names is None or name in names}
+    return {name: value for name, value in row.items() if {name, name.rpartition(".")[0]} & wanted}
+
+
+def _own_meta(sample: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What meta.json says in a shard that logloom wrote, None in others."""
+    data = sample.get(f".{META}")
+    return None if data is None else own_meta(sample[_KEY], data)
+
+
+def _class_number(data: bytes) -> int:
+    number = int(data.decode("ascii"))
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{number} is more than int64 holds")
+    return number
+
+
+def _array(data: bytes) -> Any:
+    return read_npy(np.frombuffer(data, np.uint8))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), _class_number),
+    **dict.fromkeys(("txt", "text", "transcript", "json", "jsn"), _text),
+    "npy": _array,
+}
+
+
+def _is_meta(name: str, row: Mapping[str, Any]) -> bool:
+    """Whether it is the age or availability of another column."""
+    base, _, last = name.rpartition(".")
+    return last in RESERVED_LAST_PARTS and base in row
+
+
+def _batch_of(rows: Sequence[Mapping[str, Any]]) -> RawBatch:
+    """Rows of the same columns."""
+    return {name: _column(name, rows) for name in rows[0] if not _is_meta(name, rows[0])}
+
+
+def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> RawColumn:
+    values = [row[name] for row in rows]
+    plain: Any = values
+    if all(type(value) is int for value in values):
+        plain = np.array(values, "<i8")
+    elif isinstance(values[0], np.generic) and len({type(value) for value in values}) == 1:
+        plain = np.array(values)
+    if f"{name}.available" not in rows[0]:
+        return RawColumn(plain)
+    available = np.array([row[f"{name}.available"] for row in rows], np.bool_)
+    ages = np.array([row[f"{name}.age"] for row in rows], np.int64)
+    return RawColumn(plain, None, False, available, ages)
+
 
 _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 
@@ -51,7 +173,7 @@ def open_shards(store: Store) -> RowSource:
     shards = ShardsSource(store.uri, uris, store.options)
     if len(shards):
         first = shards.reader.row(0, (META,))
-        if META in first and own_meta(first[KEY], first[META]) is not None:
+        if META in first and own_meta(first[_KEY], first[META]) is not None:
             return WrittenShardsSource(store.uri, uris, store.options)
     return shards
 
@@ -131,8 +253,8 @@ class ShardsSource(RowSource, RawRows):
         """See `RawRows.names`: of the first sample."""
         uri = self._uris[0]
         for sample in self._samples(uri):
-            row = row_of(sample, uri, None)
-            return [name for name in row if not is_meta(name, row)]
+            row = _row_of(sample, uri, None)
+            return [name for name in row if not _is_meta(name, row)]
         raise DatasetError(f"{uri}: no samples")
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
@@ -142,28 +264,28 @@ class ShardsSource(RowSource, RawRows):
         rows: list[dict[str, Any]] = []
         size = 0
         for sample in self._samples(piece.where):
-            row = row_of(sample, piece.place, names)
+            row = _row_of(sample, piece.place, names)
             if rows and row.keys() != rows[0].keys():
                 odd = some_of(sorted(row.keys() ^ rows[0].keys()))
                 raise DatasetError(
-                    f"{piece.place}: sample {sample[KEY]} has other members than those before ({odd})"
+                    f"{piece.place}: sample {sample[_KEY]} has other members than those before ({odd})"
                 )
             rows.append(row)
             size += sum(len(data) for data in sample.values())
             if size >= max_bytes:
-                yield batch_of(rows)
+                yield _batch_of(rows)
                 rows, size = [], 0
         if rows:
-            yield batch_of(rows)
+            yield _batch_of(rows)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """See `RawRows.notes`: by the first sample."""
-        return tuple(notes_of(next(self._samples(self._uris[0]), {})))
+        return tuple(_notes_of(next(self._samples(self._uris[0]), {})))
 
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
         """See `RawRows.forms`: by the first sample."""
-        found = forms_of(next(self._samples(self._uris[0]), {}))
+        found = _forms_of(next(self._samples(self._uris[0]), {}))
         return {name: form for name, form in found.items() if name in names}
 
 
@@ -180,7 +302,7 @@ class WrittenShardsSource(ShardsSource):
     @cached_property
     def schema(self) -> Schema:
         first = self.reader.row(0, (META,))
-        meta = own_meta(first[KEY], first[META]) or {}
+        meta = own_meta(first[_KEY], first[META]) or {}
         types = {
             name: _small_type(value) for name, value in meta.items() if name not in ("log_id", "timestamp")
         }
@@ -229,14 +351,14 @@ class WrittenShardsSource(ShardsSource):
 
     def _row(self, position: int, sample: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
         log_id, stamp = self._keys_of_rows[position]
-        meta = own_meta(sample[KEY], sample[META]) if META in sample else None
+        meta = own_meta(sample[_KEY], sample[META]) if META in sample else None
         row: dict[str, Any] = {"log_id": log_id, "timestamp": np.int64(stamp)}
         for name in names:
             suffix = self._members.get(name, META)
             if suffix not in sample or (suffix == META and name not in (meta or {})):
-                raise DatasetError(f"{self.place}: sample {sample[KEY]} lacks {name}")
+                raise DatasetError(f"{self.place}: sample {sample[_KEY]} lacks {name}")
             if suffix == META:
-                row[name] = self._small_value(sample[KEY], name, (meta or {})[name])
+                row[name] = self._small_value(sample[_KEY], name, (meta or {})[name])
             else:
                 row[name] = self._value(sample, name, suffix)
         return row
@@ -253,14 +375,14 @@ class WrittenShardsSource(ShardsSource):
         array, ctype = self._array(sample, name, suffix), self.schema.columns[name]
         if array.dtype != ctype.dtype or array.ndim != len(ctype.shape):
             shape = f"{array.dtype}{list(array.shape)}"
-            raise DatasetError(f"{self.place}: {name} of sample {sample[KEY]} is {shape}, others {ctype}")
+            raise DatasetError(f"{self.place}: {name} of sample {sample[_KEY]} is {shape}, others {ctype}")
         return array
 
     def _array(self, sample: Mapping[str, Any], name: str, suffix: str) -> Array:
         try:
             return read_npy(np.frombuffer(sample[suffix], np.uint8))
         except ValueError as error:
-            raise DatasetError(f"{self.place}: {name} of sample {sample[KEY]}: {error}") from error
+            raise DatasetError(f"{self.place}: {name} of sample {sample[_KEY]}: {error}") from error
 
 
 def _small_type(value: Any) -> ColumnType:

@@ -9,7 +9,7 @@ import pytest
 
 from logloom.errors import StorageError
 from logloom.io.formats.foreign import open_foreign
-from logloom.io.formats.lance import foreign_tables
+from logloom.io.formats.lance import reader as lance_reader
 from logloom.io.formats.lance.pylance import damage
 from logloom.testing.processes import without_beam
 from tests.descriptors import no_more_files
@@ -17,7 +17,7 @@ from tests.descriptors import no_more_files
 
 def lance_without_files(folder):
     """The rows of a table while no file can be opened for its third fragment, and then for the whole."""
-    own, found = foreign_tables._rows, []
+    own, found = lance_reader._rows, []
 
     def rows(place, options, version, number, *more):
         if number != 2:
@@ -25,12 +25,12 @@ def lance_without_files(folder):
         with no_more_files():
             return own(place, options, version, number, *more)
 
-    foreign_tables._rows = rows
+    lance_reader._rows = rows
     with pytest.raises(StorageError) as raised:
         open_foreign(folder, on_error="skip")
     found.append(str(raised.value))
     with no_more_files(), pytest.raises(StorageError) as raised:
-        foreign_tables._newest(folder, {})
+        lance_reader._newest(folder, {})
     return [*found, str(raised.value)]
 
 
