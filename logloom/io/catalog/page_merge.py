@@ -145,27 +145,25 @@ class _Shards:
         ids = table["log_id"].to_pylist()
         borders = [row for row, log_id in enumerate(ids) if is_border(log_id)]
         for start, stop in itertools.pairwise(sorted({0, *borders, len(ids)})):
-            self._go_on(table.slice(start, stop - start), is_border(ids[start]))
+            rows = table.slice(start, stop - start)
+            if is_border(ids[start]):
+                self._cut()
+            elif self._last_run:
+                *whole, last = self._last_run
+                self._done += whole
+                self._open, self._rows = [read_shard(self._store, last, self._folder)], last.logs
+                self._last_run = []
+            while len(rows):
+                if self._rows == MAX_LOGS:
+                    self._cut()
+                fitting = rows.slice(0, MAX_LOGS - self._rows)
+                self._open.append(fitting)
+                self._rows += len(fitting)
+                rows = rows.slice(len(fitting))
 
     def close(self) -> LogRecords:
         self._cut()
         return LogRecords(self._store, self._done, self._folder)
-
-    def _go_on(self, rows: pa.Table, at_border: bool) -> None:
-        if at_border:
-            self._cut()
-        elif self._last_run:
-            *whole, last = self._last_run
-            self._done += whole
-            self._open, self._rows = [read_shard(self._store, last, self._folder)], last.logs
-            self._last_run = []
-        while len(rows):
-            if self._rows == MAX_LOGS:
-                self._cut()
-            fitting = rows.slice(0, MAX_LOGS - self._rows)
-            self._open.append(fitting)
-            self._rows += len(fitting)
-            rows = rows.slice(len(fitting))
 
     def _cut(self) -> None:
         import pyarrow as pa

@@ -1,7 +1,7 @@
 """Stages: a partition's rows as files from which a format assembles one dataset of many partitions.
 
-Here: `StageWriter` and `StageReader`, which formats subclass; arrays in staged files, written by
-`StageWriter.put` and read by `read_entries`.
+Here: `StagedFormat`, `StageWriter` and `StageReader`, which formats subclass; arrays in staged files, written
+by `StageWriter.put` and read by `read_entries`.
 Elsewhere: the files of a stage (`stage.py` in each format's package), assembling them
 (logloom.io.formats.assembly).
 
@@ -15,7 +15,7 @@ import abc
 import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Protocol
 
 import numpy as np
 from pydantic import BaseModel
@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from logloom.blocks import Array, Block
 from logloom.errors import DatasetError
 from logloom.io.catalog.entries import repair_hint
-from logloom.io.formats.interface import UnitContext
+from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
 from logloom.io.formats.unit_summary import check_unit
 from logloom.io.rows.sources import BLOCK_BYTES, RowSource
 from logloom.io.storage.files import File
@@ -182,6 +182,54 @@ class StageReader(RowSource):
         if name not in self._files:
             self._files[name] = staged_file(self.store, name)
         return self._files[name]
+
+
+class StagedFormat(AssembledFormat, Protocol):
+    """An `AssembledFormat` whose units are stages. To be subclassed."""
+
+    @property
+    def stage_reader(self) -> type[StageReader]:
+        """The class of its units' readers."""
+
+    def staged(self, options: Any, schema: Schema) -> Any:
+        """Return what the reader of a unit takes as its schema.
+
+        Args:
+            options: a value of `Options`.
+            schema: of the version's rows.
+        """
+
+    def plan_stages(
+        self, units: Sequence[StagedUnit], schema: Schema, options: Any, period: int | None
+    ) -> AssemblyPlan:
+        """Do as `plan_assembly`, with units whose summaries are valid.
+
+        Args:
+            units: of one split, in row order.
+            schema: of the rows.
+            options: a value of `Options`.
+            period: of the recipe's clock, ns; None where a topic is the clock.
+        """
+
+    def reader(
+        self,
+        directory: str,
+        schema: Schema,
+        options: Any,
+        entry: Mapping[str, Any],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> StageReader:
+        """Open one staged unit."""
+        return self.stage_reader(directory, self.staged(options, schema), entry, storage_options)
+
+    def plan_assembly(
+        self, store: Store, units: Sequence[StagedUnit], schema: Schema, options: Any, period: int | None
+    ) -> AssemblyPlan:
+        """Plan the dataset from its units; reads no payload."""
+        for unit in units:
+            check_unit(self.stage_reader.closed, unit.unit, store.uri_of(unit.folder))
+        return self.plan_stages(units, schema, options, period)
 
 
 def staged_file(store: Store, name: str) -> File:

@@ -78,19 +78,15 @@ class Folders:
         """Return a file's stamp from its folder's listing; see `listing`."""
         if is_disk(fs) and not path.endswith(".db3"):  # all files of an archive may pass through here
             return local_stamp(path, self._now_ns)
-        beside = self._beside(fs, path)
+        protocol = str(fs.protocol)
+        known: dict[str, Listed] = self._known.get((protocol, parent_of(path), "entries"), {})
+        beside = known or self._known.get((protocol, path, "file"), {})
         if path.endswith(".db3") and (f"{path}-wal" in beside or f"{path}-journal" in beside):
             return ""  # recent writes to it are in a file beside it
         if is_disk(fs):
             return local_stamp(path, self._now_ns)
         entry = beside.get(path)
         return entry.stamp if entry is not None else ""
-
-    def _beside(self, fs: Any, path: str) -> dict[str, Listed]:
-        """Return the listing of a file's folder, if there is one; else what is known of the file."""
-        protocol = str(fs.protocol)
-        known: dict[str, Listed] = self._known.get((protocol, parent_of(path), "entries"), {})
-        return known or self._known.get((protocol, path, "file"), {})
 
     def kind_of(self, fs: Any, path: str) -> str | None:
         """Return what a path is, "file" or "directory"; None if it doesn't exist."""

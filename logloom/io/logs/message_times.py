@@ -74,7 +74,7 @@ def stamp(raw: RawMessages, decoder: Decoder, source: TimeSource, max_delay: int
     """
     fits = decoder.check(raw)
     log = raw.log_time
-    time = {"header": decoder.header_time, "publish": _publish_time, "log": _log_time}[source](raw)
+    time = decoder.header_time(raw) if source == "header" else getattr(raw, f"{source}_time")
     known = are_known(time) if source != "log" else time != MAX_TIME
     near = np.ones(len(raw), bool)
     if max_delay is not None and source != "log":
@@ -110,11 +110,3 @@ def without_broken_pictures(
     usable = stamped.usable.copy()
     usable[list(problems)] = False
     return replace(stamped, usable=usable, reason=lambda row: problems.get(row) or stamped.reason(row))
-
-
-def _log_time(raw: RawMessages) -> NDArray[np.int64]:
-    return raw.log_time
-
-
-def _publish_time(raw: RawMessages) -> NDArray[np.int64]:
-    return raw.publish_time

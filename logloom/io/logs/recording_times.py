@@ -276,7 +276,8 @@ class MessageTimes:
         names = sorted(topics)
         times = np.concatenate([np.empty(0, np.int64), *(topics[name] for name in names)])
         numbers = np.repeat(np.arange(len(names)), [len(topics[name]) for name in names])
-        places = np.concatenate([np.empty(0, np.int64), *(_positions(topics, positions, n) for n in names)])
+        own = (np.arange(len(topics[name])) if positions is None else positions[name] for name in names)
+        places = np.concatenate([np.empty(0, np.int64), *own])
         order = np.argsort(places, kind="stable")
         entries = Entries(numbers[order], times[order], places[order])
         counts = np.array([len(topics[name]) for name in names], np.int64)
@@ -311,10 +312,6 @@ class MessageTimes:
                 del self.looked[next(iter(self.looked))]
             self.looked[number] = self.look(number)
         return self.looked[number]
-
-
-def _positions(topics: Mapping[str, Int64s], positions: Mapping[str, Int64s] | None, name: str) -> Int64s:
-    return np.arange(len(topics[name])) if positions is None else positions[name]
 
 
 def is_static(topic: str) -> bool:

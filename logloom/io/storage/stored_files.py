@@ -75,7 +75,8 @@ class StoredFiles:
         Raises:
             StorageError: the name would leave the folder.
         """
-        self._check(name)
+        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+            raise StorageError(f"{self.uri}: {name!r} would lie outside")
         uri = f"{self.uri}/{self.stored_name(name)}" if name else self.uri
         places = self.options.get(PLACES)
         return uri if places is None else str(places.place(uri))
@@ -131,10 +132,6 @@ class StoredFiles:
         if not real.is_relative_to(self.path_of(within).resolve()):
             raise StorageError(f"{path}: a symbolic link leads out of {self.path_of(within)}")
         return real
-
-    def _check(self, name: str) -> None:
-        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
-            raise StorageError(f"{self.uri}: {name!r} would lie outside")
 
     def fs_path(self, name: str) -> str:
         """Return the path of a file for `fs`: its URI, with the credentials.

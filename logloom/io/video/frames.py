@@ -112,15 +112,12 @@ class Frames:
         self._drain()
         self._first = self._next = begin
         self._ready, self._asked = {}, -1
-        self._decoder = self._opened()
-
-    def _opened(self) -> Any:
         codec = CODECS[self._index.codec]
         context = self._av.CodecContext.create(codec.decoder, "r")
         context.thread_count = 1
         context.thread_type = "NONE"
         context.options = _BY_CODEC.get(codec.name, _OPTIONS) | {"max_pixels": str(MAX_PIXELS)}
-        return context
+        self._decoder = context
 
     def _step(self, number: int) -> None:
         """Feed one more packet; or drain the decoder if nothing may follow."""

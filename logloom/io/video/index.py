@@ -362,7 +362,7 @@ def text_of(words: Values, row: int) -> str:
 def _finished(building: _Building, breaks: Sequence[tuple[int, int]]) -> VideoIndex:
     count = len(building.looks)
     packets = np.zeros(count, PACKET)
-    reasons = [_reason(look) for look in building.looks]
+    reasons = [look.reason or ("" if look.pictures else NO_PICTURE) for look in building.looks]
     if count:
         packets["position"], packets["log_time"], packets["size"], horizon = np.array(
             building.rows, np.int64
@@ -381,10 +381,6 @@ def _finished(building: _Building, breaks: Sequence[tuple[int, int]]) -> VideoIn
     packets["feeds"] = [reason == NO_PICTURE for reason in reasons]
     keys = np.array([key for key in building.keys if not reasons[key[0]]], KEY)
     return VideoIndex(building.codec, packets, keys, tuple(building.configs), tuple(texts))
-
-
-def _reason(look: Look) -> str:
-    return look.reason or ("" if look.pictures else NO_PICTURE)
 
 
 def _silences(packets: NDArray[Any], beats: Sequence[int], horizon: NDArray[np.int64]) -> list[int]:

@@ -20,22 +20,22 @@ from logloom.io.formats.annotations.stage import (
     INFOS,
     AnnotationStageReader,
     AnnotationStageWriter,
-    ClosedAnnotations,
 )
 from logloom.io.formats.assembly import problems_at
-from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
-from logloom.io.formats.unit_summary import check_unit
+from logloom.io.formats.interface import AssemblyPlan, StagedUnit, UnitContext
+from logloom.io.formats.stages import StagedFormat
 from logloom.io.rows.chain import UnitsSource
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
 
 
-class AnnotationsFormat(AssembledFormat):
+class AnnotationsFormat(StagedFormat):
     """See `Format` and `AssembledFormat` in logloom.io.formats.interface."""
 
     name = "annotations"
     semantics = 1
+    stage_reader = AnnotationStageReader
     Options = AnnotationsOptions
     planned = AnnotationPlanJson
     preference = 70
@@ -55,23 +55,14 @@ class AnnotationsFormat(AssembledFormat):
             return [f"{log_uri}: {error}"]
         return []
 
+    def staged(self, options: AnnotationsOptions, schema: Schema) -> Schema:
+        return mapping_of(options, schema).schema
+
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: AnnotationsOptions, context: UnitContext
     ) -> AnnotationStageWriter:
         """Stages one partition; see `AnnotationStageWriter`."""
         return AnnotationStageWriter(directory, schema, options, context)
-
-    def reader(
-        self,
-        directory: str,
-        schema: Schema,
-        options: AnnotationsOptions,
-        entry: Mapping[str, Any],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> AnnotationStageReader:
-        """Opens one staged unit: its mapped rows."""
-        return AnnotationStageReader(directory, mapping_of(options, schema).schema, entry, storage_options)
 
     def units(self, store: Store) -> list[AnnotationReader]:
         """The data infos of an annotation file, which the store's URI names."""
@@ -87,17 +78,10 @@ class AnnotationsFormat(AssembledFormat):
         """The files that infos name, by their own names; of infos, only what is assembled is shown."""
         return {name: name for name in files if name != INFOS}
 
-    def plan_assembly(
-        self,
-        store: Store,
-        units: Sequence[StagedUnit],
-        schema: Schema,
-        options: AnnotationsOptions,
-        period: int | None,
+    def plan_stages(
+        self, units: Sequence[StagedUnit], schema: Schema, options: AnnotationsOptions, period: int | None
     ) -> AssemblyPlan:
         """See `logloom.io.formats.annotations.assemble.plan_assembly`."""
-        for unit in units:
-            check_unit(ClosedAnnotations, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, options, units[0].split if units else "all")
 
     make_chunk = staticmethod(make_file)

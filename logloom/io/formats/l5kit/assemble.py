@@ -91,7 +91,7 @@ def plan_assembly(units: Sequence[StagedUnit], options: L5KitOptions, period: in
         DatasetError: the units are out of order.
     """
     scenes = make_scenes(units, options, gap_limit(options, period))
-    starts = {name: _starts(units, name) for name in _STAGED}
+    starts = {name: [0, *accumulate(int(unit.unit["rows"][name]) for unit in units)] for name in _STAGED}
     totals = {name: found[-1] for name, found in starts.items()}
     tasks: list[L5KitChunkTask | MaskTask] = [*_scene_tasks(scenes)]
     for name in _STAGED:
@@ -161,11 +161,6 @@ def _chunk_tasks(
             for i, start, stop in ranges_within(own, first, min(first + step, own[-1]))
         )
         yield L5KitChunkTask(name, index, pieces)
-
-
-def _starts(units: Sequence[StagedUnit], name: str) -> list[int]:
-    """(len(units) + 1) the start of each unit's rows in the dataset's array."""
-    return [0, *accumulate(int(unit.unit["rows"][name]) for unit in units)]
 
 
 def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, bytes]:

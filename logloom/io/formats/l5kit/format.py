@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from logloom.errors import UsageError
-from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext, Writer
+from logloom.io.formats.interface import AssemblyPlan, StagedUnit, UnitContext, Writer
 from logloom.io.formats.l5kit.dtypes import FOLDERS, HOST_LENGTH
 from logloom.io.formats.l5kit.mapping import MAPPED_SCHEMA, plan_mapping
 from logloom.io.formats.l5kit.options import MAPPED_HINTS, L5KitOptions, host_of
-from logloom.io.formats.unit_summary import check_unit
+from logloom.io.formats.stages import StagedFormat, StageReader
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import Count, Text
@@ -29,7 +29,7 @@ class L5KitPlanJson(BaseModel):
     masks: Mapping[str, Count] = Field(default_factory=dict)
 
 
-class L5KitFormat(AssembledFormat):
+class L5KitFormat(StagedFormat):
     """See `Format` and `AssembledFormat` in logloom.io.formats.interface."""
 
     name = "l5kit"
@@ -63,6 +63,15 @@ class L5KitFormat(AssembledFormat):
             return ""
         return f"the host {value!r} has more than {HOST_LENGTH} characters"
 
+    @property
+    def stage_reader(self) -> type[StageReader]:
+        from logloom.io.formats.l5kit.stage import L5KitStageReader
+
+        return L5KitStageReader
+
+    def staged(self, options: L5KitOptions, schema: Schema) -> Schema:
+        return MAPPED_SCHEMA
+
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: L5KitOptions, context: UnitContext
     ) -> Writer:
@@ -70,20 +79,6 @@ class L5KitFormat(AssembledFormat):
         from logloom.io.formats.l5kit.stage import L5KitStageWriter
 
         return L5KitStageWriter(directory, schema, options, context)
-
-    def reader(
-        self,
-        directory: str,
-        schema: Schema,
-        options: L5KitOptions,
-        entry: Mapping[str, Any],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> RowSource:
-        """Opens one staged unit: its mapped rows."""
-        from logloom.io.formats.l5kit.stage import L5KitStageReader
-
-        return L5KitStageReader(directory, MAPPED_SCHEMA, entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder is an L5Kit dataset."""
@@ -101,20 +96,12 @@ class L5KitFormat(AssembledFormat):
 
         return L5KitReader(store.uri, store.options, known)
 
-    def plan_assembly(
-        self,
-        store: Store,
-        units: Sequence[StagedUnit],
-        schema: Schema,
-        options: L5KitOptions,
-        period: int | None,
+    def plan_stages(
+        self, units: Sequence[StagedUnit], schema: Schema, options: L5KitOptions, period: int | None
     ) -> AssemblyPlan:
         """See `logloom.io.formats.l5kit.assemble.plan_assembly`."""
         from logloom.io.formats.l5kit.assemble import plan_assembly
-        from logloom.io.formats.l5kit.stage import ClosedL5Kit
 
-        for unit in units:
-            check_unit(ClosedL5Kit, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, options, period)
 
     def make_chunk(self, store: Store, task: Any) -> tuple[str, bytes]:

@@ -215,7 +215,12 @@ def _episodes_of(
     rows = before = 0
     for segment in segments:
         num = segment.piece.stop - segment.piece.start
-        _check_size(log_id, segment, num, options)
+        if _file_size(max(segment.sizes), num) > options.file_bytes:
+            first, last = segment.times
+            raise UsageError(
+                f"{log_id}: rows from {first} to {last} ns take {max(segment.sizes)} bytes, and must fit "
+                f"into one file: outputs: {{lerobot: {{file_bytes: {options.file_bytes}}}}}"
+            )
         joined = _sum(total, segment.sizes) if own else segment.sizes
         if own and (
             is_gap(own[-1].times[1], segment.times[0], options, log_id)
@@ -237,15 +242,6 @@ def _episode(
     tasks = tuple(dict.fromkeys(task for segment in segments for task in segment.tasks))
     pieces = tuple(segment.piece for segment in segments)
     return Episode(log_id, pieces, rows, sizes, tasks, split=segments[0].split, row=row)
-
-
-def _check_size(log_id: str, segment: _EpisodeSegment, rows: int, options: LeRobotOptions) -> None:
-    if _file_size(max(segment.sizes), rows) > options.file_bytes:
-        first, last = segment.times
-        raise UsageError(
-            f"{log_id}: rows from {first} to {last} ns take {max(segment.sizes)} bytes, and must fit into "
-            f"one file: outputs: {{lerobot: {{file_bytes: {options.file_bytes}}}}}"
-        )
 
 
 def _file_size(size: int, rows: int) -> int:

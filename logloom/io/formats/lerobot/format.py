@@ -7,28 +7,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.io.arrow.files import text_problems
-from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
+from logloom.io.formats.interface import AssemblyPlan, StagedUnit, UnitContext
 from logloom.io.formats.lerobot.assemble import make_file, problems
 from logloom.io.formats.lerobot.episodes import period_problem
-from logloom.io.formats.lerobot.features import TASK, mapping_of, plan_features
+from logloom.io.formats.lerobot.features import TASK, FeatureMapping, mapping_of, plan_features
 from logloom.io.formats.lerobot.files import INFO
 from logloom.io.formats.lerobot.options import LeRobotOptions
 from logloom.io.formats.lerobot.plan import plan_assembly
 from logloom.io.formats.lerobot.reader import LeRobotReader
-from logloom.io.formats.lerobot.stage import ClosedLeRobot, LeRobotStageReader, LeRobotStageWriter
+from logloom.io.formats.lerobot.stage import LeRobotStageReader, LeRobotStageWriter
 from logloom.io.formats.lerobot.video_encoder import encoder_digest
-from logloom.io.formats.unit_summary import check_unit
+from logloom.io.formats.stages import StagedFormat
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
 
 
-class LeRobotFormat(AssembledFormat):
+class LeRobotFormat(StagedFormat):
     """See `Format` and `AssembledFormat` in logloom.io.formats.interface."""
 
     name = "lerobot"
     semantics = 1
+    stage_reader = LeRobotStageReader
     last = (INFO,)
     Options = LeRobotOptions
     preference = 65
@@ -58,23 +59,14 @@ class LeRobotFormat(AssembledFormat):
         """A log_id that is no UTF-8."""
         return text_problems(log_id, log_uri)
 
+    def staged(self, options: LeRobotOptions, schema: Schema) -> FeatureMapping:
+        return mapping_of(options, schema)
+
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: LeRobotOptions, context: UnitContext
     ) -> LeRobotStageWriter:
         """Stages one partition; see `LeRobotStageWriter`."""
         return LeRobotStageWriter(directory, schema, options, context)
-
-    def reader(
-        self,
-        directory: str,
-        schema: Schema,
-        options: LeRobotOptions,
-        entry: Mapping[str, Any],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> LeRobotStageReader:
-        """Opens one staged unit: its rows as features."""
-        return LeRobotStageReader(directory, mapping_of(options, schema), entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder is a LeRobot dataset."""
@@ -91,17 +83,10 @@ class LeRobotFormat(AssembledFormat):
         """Frames."""
         return LeRobotReader(store.uri, store.options, known)
 
-    def plan_assembly(
-        self,
-        store: Store,
-        units: Sequence[StagedUnit],
-        schema: Schema,
-        options: LeRobotOptions,
-        period: int | None,
+    def plan_stages(
+        self, units: Sequence[StagedUnit], schema: Schema, options: LeRobotOptions, period: int | None
     ) -> AssemblyPlan:
         """See `logloom.io.formats.lerobot.plan.plan_assembly`."""
-        for unit in units:
-            check_unit(ClosedLeRobot, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, mapping_of(options, schema), options)
 
     def pinned(self, options: LeRobotOptions, storage_options: Mapping[str, Any]) -> LeRobotOptions:

@@ -87,7 +87,12 @@ class VideoFile:
             for at, frame in self._frames:
                 self._next, self._key = at + 1, at if frame.key_frame else self._key
                 if at == number:
-                    return self._pixels(frame)
+                    if (frame.height, frame.width, 3) != self._shape:
+                        raise DatasetError(
+                            f"{self._file.name}: frames of {frame.height} x {frame.width}, the dataset has "
+                            f"{self._shape}"
+                        )
+                    return rgb(frame, self._reformatter)
                 if at > number:
                     break
             raise ValueError("there is no such frame")
@@ -137,13 +142,6 @@ class VideoFile:
             number = self._number(frame, stream)
             if number is not None:
                 yield number, frame
-
-    def _pixels(self, frame: Any) -> Array:
-        if (frame.height, frame.width, 3) != self._shape:
-            raise DatasetError(
-                f"{self._file.name}: frames of {frame.height} x {frame.width}, the dataset has {self._shape}"
-            )
-        return rgb(frame, self._reformatter)
 
     def _close(self) -> None:
         self._opened, self._frames, self._next = None, iter(()), -1

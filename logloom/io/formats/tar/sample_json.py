@@ -249,16 +249,12 @@ def _nan_bits(digits: Any, size: int) -> int:
     Raises:
         ValueError: they are none.
     """
-    bits = _bits(digits, size)
+    if not isinstance(digits, str) or len(digits) != 2 * size:
+        raise ValueError(f"{digits!r:.80} is no float")
+    bits = int.from_bytes(bytes.fromhex(digits), "big")
     if not np.isnan(np.array([bits], f"<u{size}").view(f"<f{size}")[0]):
         raise ValueError(f"{digits} are the bits of no NaN")
     return bits
-
-
-def _bits(digits: Any, size: int) -> int:
-    if not isinstance(digits, str) or len(digits) != 2 * size:
-        raise ValueError(f"{digits!r:.80} is no float")
-    return int.from_bytes(bytes.fromhex(digits), "big")
 
 
 def _require(values: list[Any], kind: type) -> None:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
-from logloom.io.formats.unit_summary import check_unit
+from logloom.io.formats.interface import AssemblyPlan, StagedUnit, UnitContext
+from logloom.io.formats.stages import StagedFormat
 from logloom.io.formats.zarr.assemble import make_file, plan_assembly, problems
 from logloom.io.formats.zarr.columns import problems_of
 from logloom.io.formats.zarr.foreign_groups import FILES
 from logloom.io.formats.zarr.groups import is_own, log_problems
 from logloom.io.formats.zarr.options import ZarrOptions
 from logloom.io.formats.zarr.reader import ZarrReader
-from logloom.io.formats.zarr.stage import ClosedZarr, ZarrStageReader, ZarrStageWriter
+from logloom.io.formats.zarr.stage import ZarrStageReader, ZarrStageWriter
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
 
 
-class ZarrFormat(AssembledFormat):
+class ZarrFormat(StagedFormat):
     """See `Format` and `AssembledFormat` in logloom.io.formats.interface."""
 
     name = "zarr"
     suffix = ".zarr"
     semantics = 1
+    stage_reader = ZarrStageReader
     last = ("zarr.json", ".zgroup")
     Options = ZarrOptions
     preference = 20
@@ -42,23 +43,14 @@ class ZarrFormat(AssembledFormat):
         """A log_id that can't name a group."""
         return [f"{log_uri}: {problem}" for problem in log_problems(log_id)]
 
+    def staged(self, options: ZarrOptions, schema: Schema) -> Schema:
+        return options.stored(schema)
+
     def writer(
         self, directory: pathlib.Path, schema: Schema, options: ZarrOptions, context: UnitContext
     ) -> ZarrStageWriter:
         """Stages one partition; see `ZarrStageWriter`."""
         return ZarrStageWriter(directory, options.stored(schema), context)
-
-    def reader(
-        self,
-        directory: str,
-        schema: Schema,
-        options: ZarrOptions,
-        entry: Mapping[str, Any],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> ZarrStageReader:
-        """Opens one staged unit."""
-        return ZarrStageReader(directory, options.stored(schema), entry, storage_options)
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder is a zarr group; formats based on such groups have names that are tried before."""
@@ -83,17 +75,10 @@ class ZarrFormat(AssembledFormat):
 
         return SurveyedSource(ArraysSource(store), columns, **how)
 
-    def plan_assembly(
-        self,
-        store: Store,
-        units: Sequence[StagedUnit],
-        schema: Schema,
-        options: ZarrOptions,
-        period: int | None,
+    def plan_stages(
+        self, units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions, period: int | None
     ) -> AssemblyPlan:
         """See `logloom.io.formats.zarr.assemble.plan_assembly`."""
-        for unit in units:
-            check_unit(ClosedZarr, unit.unit, store.uri_of(unit.folder))
         return plan_assembly(units, options.stored(schema), options)
 
     make_chunk = staticmethod(make_file)

@@ -112,12 +112,13 @@ class ArrayLayout:
                 "zarr_format": 2,
             }
         grid = {"name": "regular", "configuration": {"chunk_shape": [self.shard, *tail]}}
+        # The value that other readers give for a lost chunk: NaN if the type has one.
         return {
             "chunk_grid": grid,
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "codecs": _sharding(self.chunk, tuple(tail), self.dtype.itemsize, self.compress),
             "data_type": _data_type(self.dtype),
-            "fill_value": _fill_value(self.dtype),
+            "fill_value": {"b": False, "f": "NaN", "c": ["NaN", "NaN"], "U": ""}.get(self.dtype.kind, 0),
             "node_type": "array",
             "shape": list(self.shape),
             "storage_transformers": [],
@@ -215,11 +216,6 @@ def _dtype_of(data_type: Any) -> np.dtype[Any]:
         raise ValueError(f"data type {data_type!r}")
     dtype: np.dtype[Any] = np.dtype(data_type)
     return dtype.newbyteorder("<")
-
-
-def _fill_value(dtype: np.dtype[Any]) -> Any:
-    """The value that other readers give for a lost chunk: NaN if the type has one."""
-    return {"b": False, "f": "NaN", "c": ["NaN", "NaN"], "U": ""}.get(dtype.kind, 0)
 
 
 def json_bytes(value: Any) -> bytes:

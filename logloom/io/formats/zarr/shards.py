@@ -67,7 +67,9 @@ def decode_index(layout: ArrayLayout, data: Array, file: int, size: int, place: 
     Raises:
         DatasetError: the index is damaged, or a chunk is missing.
     """
-    _check_crc(data, f"{place}: the index at its end")
+    stored = int.from_bytes(data[-CRC_BYTES:].tobytes(), "little")
+    if len(data) < CRC_BYTES or google_crc32c.value(data[:-CRC_BYTES]) != stored:
+        raise _crc_error(f"{place}: the index at its end")
     index = data[:-CRC_BYTES].view("<u8").reshape(-1, 2)[: layout.chunks_in(file)]
     missing = (index == _NO_CHUNK).any(axis=1)
     if missing.any():
@@ -99,12 +101,6 @@ def decode_chunk(layout: ArrayLayout, data: Array, file: str, number: int, out: 
         if google_crc32c.value(data) != stored:
             raise _crc_error(f"{file}: chunk {number}")
     return decompress(data, layout.compress, layout.chunk_bytes, f"{file}: chunk {number}", out)
-
-
-def _check_crc(data: Array, place: str) -> None:
-    stored = int.from_bytes(data[-CRC_BYTES:].tobytes(), "little")
-    if len(data) < CRC_BYTES or google_crc32c.value(data[:-CRC_BYTES]) != stored:
-        raise _crc_error(place)
 
 
 def _crc_error(place: str) -> DatasetError:

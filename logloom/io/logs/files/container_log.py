@@ -126,7 +126,7 @@ class ContainerLog:
 
     @lazy
     def summary(self) -> LogSummary:
-        parts = self._parts
+        parts = self.parts
         files = [part.container.file for part in parts]
         stretches = [part.index.stretches[part.index.with_messages] for part in parts]
         rows = np.concatenate(stretches)
@@ -181,7 +181,7 @@ class ContainerLog:
     @lazy
     def _stretches_of_pass(self) -> set[tuple[str, int]]:
         """The URIs and numbers of stretches of a selected pass; None for a whole log."""
-        places = [(part.uri, i) for part in self._parts for i in part.index.with_messages.tolist()]
+        places = [(part.uri, i) for part in self.parts for i in part.index.with_messages.tolist()]
         found = self._message_times.entries
         return {
             place
@@ -195,7 +195,7 @@ class ContainerLog:
         times = self._message_times
         if self.sidecars.uri is None or len(times.suspicious) <= _FEW_LOOKS:
             return recorded(times)
-        name = content_id(*(part.container.file for part in self._parts), hash=self._options.hash)
+        name = content_id(*(part.container.file for part in self.parts), hash=self._options.hash)
         facts = self.sidecars.load_recorded(name)
         if facts is None:
             facts = recorded(times)
@@ -209,7 +209,7 @@ class ContainerLog:
         numbers = {topic: i for i, topic in enumerate(topics)}
         firsts, lasts, files, shares = [], [], [], []
         places: list[tuple[LogPart, int]] = []
-        for at, part in enumerate(self._parts):
+        for at, part in enumerate(self.parts):
             index, mine = part.index, part.index.with_messages
             new = np.zeros(len(index.stretches), np.int64)
             new[mine] = np.arange(len(mine)) + len(places)
@@ -261,11 +261,11 @@ class ContainerLog:
 
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         """See `Log.column_type`."""
-        return self._decoder(topic).column_type(spec)
+        return self.decoder(topic).column_type(spec)
 
     def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
         """See `Log.time_source`."""
-        return self._decoder(topic).time_source(sources)
+        return self.decoder(topic).time_source(sources)
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
         """See `Log.read`."""
@@ -273,7 +273,7 @@ class ContainerLog:
             topic: self._wanted(topic, requests[topic]) for topic in sorted(requests) if topic in self._infos
         }
         self._index_times({topic: w for topic, w in wanted.items() if w.request.max_delay is None})
-        for part in self._parts:
+        for part in self.parts:
             needed = {topic: self._needed(part, topic, want) for topic, want in wanted.items()}
             takers: dict[int, dict[str, Wanted]] = {}
             for topic, stretches in needed.items():
@@ -293,16 +293,16 @@ class ContainerLog:
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         """See `Log.places`."""
-        return [place_of(self._parts, topic, position) for position in positions.tolist()]
+        return [place_of(self.parts, topic, position) for position in positions.tolist()]
 
     def last_message(self, topic: str) -> Messages:
         """See `Log.last_message`."""
-        decoder = self._decoder(topic)
+        decoder = self.decoder(topic)
         source = decoder.time_source(("header", "log")) or "log"
         are_pictures = has_pictures(self._infos[topic][0], decoder)
         damage: list[Refusal] = []
         refused: list[Refusal] = []
-        for part in reversed(self._parts):
+        for part in reversed(self.parts):
             for number in np.unique(part.shares(topic)["stretch"])[::-1].tolist():
                 found = Gathering(topic)
                 ((_, chunk),) = part.chunks(np.array([number]))
@@ -334,26 +334,9 @@ class ContainerLog:
         """The store of indices made by reading the whole log."""
         return Sidecars(self._options.sidecars, self._options.storage_options)
 
-    @property
-    def parts(self) -> Sequence[LogPart]:
-        """Its files and their indices, in the order in which they are joined."""
-        return self._parts
-
-    def decoder(self, topic: str) -> Decoder:
-        """Return the decoder of a topic's messages.
-
-        Args:
-            topic: its name.
-
-        Raises:
-            UsageError: no such topic.
-            UnknownEncodingError: no installed package decodes it.
-        """
-        return self._decoder(topic)
-
     @lazy
-    def _parts(self) -> list[LogPart]:
-        """The files, ordered by (first log time, name), with their chunks numbered through."""
+    def parts(self) -> list[LogPart]:
+        """Its files by (first log time, name), with their indices and their chunks numbered through."""
         files = [LogFile(uri, self._options.storage_options) for uri in self._uris]
         parts = [open_part(self._container(file, self._options), self._options) for file in files]
         parts.sort(key=lambda part: (part.first, part.uri))
@@ -365,7 +348,7 @@ class ContainerLog:
 
     def _raise_damage(self, damage: Sequence[Refusal]) -> None:
         if damage:
-            raise damage_error(damage, self._parts[0].container.remedy)
+            raise damage_error(damage, self.parts[0].container.remedy)
 
     def _raise_refused(self, refused: Sequence[Refusal]) -> None:
         if refused:
@@ -376,7 +359,7 @@ class ContainerLog:
     def _infos(self) -> dict[str, list[TopicInfo]]:
         """The different definitions of each topic (there should be one), without counts and times."""
         found: dict[str, list[TopicInfo]] = {}
-        for part in self._parts:
+        for part in self.parts:
             for topic, channels in part.channels.items():
                 for channel in map(part.index.channels.__getitem__, channels):
                     info = TopicInfo(
@@ -394,11 +377,11 @@ class ContainerLog:
     def _describe(self, topic: str) -> TopicInfo:
         if self._pass is not None:
             return self._describe_pass(topic)
-        count = sum(int(part.shares(topic)["count"].sum()) for part in self._parts)
-        damage = [lost for part in self._parts for lost in part.index.lost if lost.topic == topic]
+        count = sum(int(part.shares(topic)["count"].sum()) for part in self.parts)
+        damage = [lost for part in self.parts for lost in part.index.lost if lost.topic == topic]
         count += sum(lost.num_messages for lost in damage)
         strays = 0 if is_static(topic) else self._recorded.num_strays(topic)
-        extents = [part.extent(topic, self._recorded if strays else None) for part in self._parts]
+        extents = [part.extent(topic, self._recorded if strays else None) for part in self.parts]
         spans = [extent for extent in extents if extent is not None]
         first, last = min((a for a, _ in spans), default=0), max((b for _, b in spans), default=0)
         info = self._infos[topic][0]
@@ -418,7 +401,16 @@ class ContainerLog:
     def _decoders(self) -> dict[str, Decoder]:
         return {}
 
-    def _decoder(self, topic: str) -> Decoder:
+    def decoder(self, topic: str) -> Decoder:
+        """Return the decoder of a topic's messages.
+
+        Args:
+            topic: its name.
+
+        Raises:
+            UsageError: no such topic.
+            UnknownEncodingError: no installed package decodes it.
+        """
         if topic not in self._decoders:
             infos = self._infos.get(topic, [])
             if not infos:
@@ -435,7 +427,7 @@ class ContainerLog:
         return self._decoders[topic]
 
     def _wanted(self, topic: str, request: TopicRequest) -> Wanted:
-        decoder = self._decoder(topic)
+        decoder = self.decoder(topic)
         source = decoder.time_source(request.time)
         if source is None:
             raise UsageError(
@@ -474,7 +466,7 @@ class ContainerLog:
     def _index_times(self, wanted: Mapping[str, Wanted]) -> None:
         """Index the message times of these topics, in one pass for all that have no index."""
         sidecars = self.sidecars
-        for part in self._parts:
+        for part in self.parts:
             missing: dict[str, Wanted] = {}
             for topic, want in wanted.items():
                 key = (part.uri, topic, want.source)

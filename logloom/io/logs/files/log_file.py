@@ -153,18 +153,15 @@ class LogPart:
         with step("read a chunk", int(self.index.stretches["length"][number])):
             data = fetch()
         with step("decode a chunk", len(data)):
-            return self._decoded(number, data, scratch)
-
-    def _decoded(self, number: int, data: memoryview, scratch: Scratch) -> Chunk:
-        chunk = self.container.decode(self.index.stretches[number], data)
-        if not chunk.shares_memory(data):
-            scratch.take_back(data)
-        # ROS 2's recorder can compress messages one by one, which nothing in the file declares.
-        channel = self.index.channels.get(int(chunk.channel[0])) if len(chunk) else None
-        if channel is not None and channel.encoding == "cdr":
-            # Relative to the stored bytes: chunks of compressed messages may be compressed once more.
-            chunk = inflated(chunk, min(self.max_chunk_bytes, allowance(len(data))))
-        return chunk if chunk.problems else replace(chunk, problems=self._contradictions(number, chunk))
+            chunk = self.container.decode(self.index.stretches[number], data)
+            if not chunk.shares_memory(data):
+                scratch.take_back(data)
+            # ROS 2's recorder can compress messages one by one, which nothing in the file declares.
+            channel = self.index.channels.get(int(chunk.channel[0])) if len(chunk) else None
+            if channel is not None and channel.encoding == "cdr":
+                # Relative to the stored bytes: chunks of compressed messages may be compressed once more.
+                chunk = inflated(chunk, min(self.max_chunk_bytes, allowance(len(data))))
+            return chunk if chunk.problems else replace(chunk, problems=self._contradictions(number, chunk))
 
     def _contradictions(self, number: int, chunk: Chunk) -> tuple[str, ...]:
         """Find contradictions between a stretch and the index; rows selected by it could be incomplete."""
@@ -282,7 +279,13 @@ class LogPart:
 
     def _extent_in(self, number: int, topic: str) -> tuple[int, int]:
         row = self.index.stretches[number]
-        by_channel = self._times(number)
+        if number not in self._known_times:
+            try:
+                self._known_times[number] = self.container.times(self.index.stretches[number])
+            except LogReadError:
+                # Reading the stretch reports this; here its own times are good enough.
+                self._known_times[number] = {}
+        by_channel = self._known_times[number]
         times = [by_channel[channel] for channel in self.channels[topic] if channel in by_channel]
         if not times:
             return int(row["first"]), int(row["last"])
@@ -293,15 +296,6 @@ class LogPart:
     @lazy
     def _known_times(self) -> dict[int, Mapping[int, tuple[int, int]]]:
         return {}
-
-    def _times(self, number: int) -> Mapping[int, tuple[int, int]]:
-        if number not in self._known_times:
-            try:
-                self._known_times[number] = self.container.times(self.index.stretches[number])
-            except LogReadError:
-                # Reading the stretch reports this; here its own times are good enough.
-                self._known_times[number] = {}
-        return self._known_times[number]
 
 
 def by_value(values: Int64s) -> dict[int, NDArray[np.intp]]:

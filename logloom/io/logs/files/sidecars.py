@@ -10,9 +10,9 @@ of its file. Equal logs give equal bytes; a damaged sidecar, or one of another v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 import numpy as np
@@ -25,6 +25,7 @@ from logloom.io.logs.recording_times import RecordedTime
 from logloom.io.storage.store import Store
 from logloom.values import dataclass
 
+T = TypeVar("T")
 MAGIC = b"LLINDEX2"  # incremented when scanning gives other results
 BOUNDS = np.dtype([("stretch", "<i8"), ("first", "<i8"), ("last", "<i8"), ("refused", "<i8")])
 
@@ -43,9 +44,9 @@ class Sidecars:
 
     def load_index(self, content_id: str, max_chunk_bytes: int) -> FileIndex | None:
         """Load the index of a scanned file; None if none was made with the same limit."""
-        data = self.load(f"{content_id}.index")
-        try:
-            if data is None or data["max_chunk_bytes"] != max_chunk_bytes:
+
+        def parse(data: dict[str, Any]) -> FileIndex | None:
+            if data["max_chunk_bytes"] != max_chunk_bytes:
                 return None
             return FileIndex(
                 {row[0]: Channel(*row) for row in data["channels"]},
@@ -55,8 +56,8 @@ class Sidecars:
                 tuple(LostBytes(*row) for row in data["lost"]),
                 is_scanned=True,
             )
-        except (KeyError, TypeError, ValueError, IndexError):
-            return None
+
+        return self._parsed(f"{content_id}.index", parse)
 
     def save_index(self, content_id: str, max_chunk_bytes: int, index: FileIndex) -> None:
         data = {
@@ -71,11 +72,8 @@ class Sidecars:
 
     def load_bounds(self, content_id: str, topic: str, source: TimeSource) -> NDArray[Any] | None:
         """(K,) of dtype BOUNDS: by stretch, the first and last message time of a topic and its refusals."""
-        data = self.load(_bounds_name(content_id, topic, source))
-        try:
-            return None if data is None else np.frombuffer(data["bounds"], BOUNDS)
-        except (KeyError, TypeError, ValueError):
-            return None
+        name = _bounds_name(content_id, topic, source)
+        return self._parsed(name, lambda data: np.frombuffer(data["bounds"], BOUNDS))
 
     def save_bounds(self, content_id: str, topic: str, source: TimeSource, bounds: NDArray[Any]) -> None:
         data = {"topic": topic, "source": source, "bounds": bounds.tobytes()}
@@ -83,14 +81,17 @@ class Sidecars:
 
     def load_recorded(self, content_id: str) -> RecordedTime | None:
         """Load a log's recording times, if messages had to be read to find them."""
-        data = self.load(f"{content_id}.recorded")
-        try:
-            return None if data is None else RecordedTime.from_data(data)
-        except (KeyError, TypeError, ValueError):
-            return None
+        return self._parsed(f"{content_id}.recorded", RecordedTime.from_data)
 
     def save_recorded(self, content_id: str, recorded: RecordedTime) -> None:
         self.save(f"{content_id}.recorded", recorded.to_data())
+
+    def _parsed(self, name: str, parse: Callable[[dict[str, Any]], T | None]) -> T | None:
+        data = self.load(name)
+        try:
+            return None if data is None else parse(data)
+        except (KeyError, TypeError, ValueError, IndexError):
+            return None
 
     def load(self, name: str) -> dict[str, Any] | None:
         if self.uri is None:

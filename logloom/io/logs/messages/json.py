@@ -147,20 +147,15 @@ class _JsonSchema:
             is_bytes = schema.get("contentEncoding") == "base64"
             return (_BYTE, Array()) if is_bytes else (Text(), None)
         if kind == "array":
-            return self._array(schema, name, inside)
+            element = self._type(schema.get("items"), name, (*inside, "[]"))
+            if element is None or element[1] is not None:
+                return None
+            least, most = schema.get("minItems"), schema.get("maxItems")
+            is_fixed = isinstance(least, int) and least == most and 0 < least <= MAX_FIXED_NUMBERS
+            return element[0], Array(least if is_fixed else None)
         if kind == "object":
             return self._struct(schema, name, inside), None
         return None
-
-    def _array(
-        self, schema: Mapping[str, Any], name: str, inside: tuple[str, ...]
-    ) -> tuple[Type, Array] | None:
-        element = self._type(schema.get("items"), name, (*inside, "[]"))
-        if element is None or element[1] is not None:
-            return None
-        least, most = schema.get("minItems"), schema.get("maxItems")
-        is_fixed = isinstance(least, int) and least == most and 0 < least <= MAX_FIXED_NUMBERS
-        return element[0], Array(least if is_fixed else None)
 
     def _struct(self, schema: Mapping[str, Any], name: str, inside: tuple[str, ...]) -> Struct:
         properties = schema.get("properties")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import Any
 
 import zstandard
 
@@ -65,20 +65,17 @@ class UnpackedCopy:
             handle, path = tempfile.mkstemp(prefix="logloom-")
             remove_with(self, path)
             with os.fdopen(handle, "wb") as target:
-                self._fill(target)
+                most = min(MAX_UNPACKED, max(FREE_UNPACKED, MAX_RATIO * self._file.size))
+                for data in self._unpacked():
+                    target.write(data)
+                    if target.tell() > most:
+                        raise LogReadError(
+                            f"{self._file.uri}: its {self._file.size} bytes expand to more than {most}; "
+                            "leave it out, or, if that is intended, decompress it with `zstd -d`"
+                        )
         except OSError as error:
             raise StorageError(f"{self._file.uri}: can't be copied to a temporary file: {error}") from error
         return path
-
-    def _fill(self, target: BinaryIO) -> None:
-        most = min(MAX_UNPACKED, max(FREE_UNPACKED, MAX_RATIO * self._file.size))
-        for data in self._unpacked():
-            target.write(data)
-            if target.tell() > most:
-                raise LogReadError(
-                    f"{self._file.uri}: its {self._file.size} bytes expand to more than {most}; leave it "
-                    "out, or, if that is intended, decompress it with `zstd -d`"
-                )
 
     def _unpacked(self) -> Iterator[bytes]:
         decompressor = zstandard.ZstdDecompressor()

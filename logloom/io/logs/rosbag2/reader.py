@@ -96,14 +96,14 @@ class BagLog(ContainerLog):
         return replace(whole, uris=uris, refusals=(*whole.refusals, *missing))
 
     @lazy
-    def _parts(self) -> list[LogPart]:
+    def parts(self) -> list[LogPart]:
         if self._missing and self._options.on_error != "salvage":
             missing = chain.from_iterable(self._missing.values())
             lines = "; ".join(f"{refusal.uri}: {refusal.reason}" for refusal in missing)
             raise LogReadError(
                 f"{lines}. Copy the bag again, or set on_error: salvage to use the files that are there."
             )
-        return super()._parts
+        return super().parts
 
 
 def bag_file(file: LogFile, options: OpenOptions) -> Container:

@@ -61,7 +61,7 @@ def _word(kind: pa.DataType, name: str, done: dict[str, list[str]]) -> str | Non
     """Return a type in the .msg language; None for one that isn't supported as a column."""
     if pa.types.is_dictionary(kind):
         return _word(kind.value_type, name, done)
-    if _is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         item = _word(kind.value_type, name, done)
         length = str(kind.list_size) if pa.types.is_fixed_size_list(kind) else ""
         return None if item is None or item.endswith("]") or length == "0" else f"{item}[{length}]"
@@ -81,10 +81,6 @@ def _word(kind: pa.DataType, name: str, done: dict[str, list[str]]) -> str | Non
         done.update(inside)
         return name
     return _NUMBERS.get(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_binary(kind: pa.DataType) -> bool:

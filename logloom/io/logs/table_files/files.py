@@ -173,7 +173,7 @@ class ParquetTable(_BaseTableFile):
         found, total = self.groups[group], 0
         for name in columns:
             kind = self.schema.field(name).type if name in self.schema.names else pa.null()
-            if _is_text(kind):
+            if pa.types.is_string(kind) or pa.types.is_binary(kind):
                 may_hold = found.num_rows * found.num_bytes
                 total += self._text_size(group, name) if may_hold > allowance(self._file.size) else 0
             elif pa.types.is_primitive(kind):
@@ -193,10 +193,6 @@ class ParquetTable(_BaseTableFile):
                     total += pc.sum(lengths.cast(pa.int64())).as_py() or 0
             self._text_sizes[group, name] = total
         return self._text_sizes[group, name]
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_binary))
 
 
 class FeatherTable(_BaseTableFile):

@@ -148,7 +148,7 @@ def test_the_last_message_is_the_last_by_position_whatever_its_stamp(tmp_path):
 def test_the_last_message_of_a_damaged_chunk_gives_way_to_the_one_before_under_salvage(tmp_path):
     messages = make_messages(100, topics=["/a"])
     path = write_mcap(tmp_path / "drive.mcap", messages)
-    stretches = open_log([str(path)])._parts[0].index.stretches
+    stretches = open_log([str(path)]).parts[0].index.stretches
     flip(path, stretches["offset"][-1] + 100)
     with pytest.raises(LogReadError, match=rf"at byte {stretches['offset'][-1]}"):
         open_log([str(path)]).last_message("/a")

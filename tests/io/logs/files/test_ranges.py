@@ -194,7 +194,7 @@ def test_one_percent_of_a_log_takes_few_requests_and_few_bytes(counting, drive, 
     assert found.log_time.tolist() == [
         m.log_time for m in drive if m.topic == topic and start <= m.log_time < start + 5000 * MS
     ]
-    rows = log._parts[0].index.stretches[log._parts[0].stretches_with(topic, start, start + 5000 * MS - 1)]
+    rows = log.parts[0].index.stretches[log.parts[0].stretches_with(topic, start, start + 5000 * MS - 1)]
     reads = [size for offset, size in counting.requests if offset and size > 70_000]
     assert sum(reads) <= 1.3 * rows["length"].sum()
     assert len(counting.requests) <= (10 if topic == "/a" else 14)
