@@ -23,6 +23,7 @@ from logloom.digests import RowsDigest, digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
 from logloom.io.catalog.entries import Entry, files_of, publish_unit
+from logloom.io.formats.capabilities import ReferringFormat
 from logloom.io.formats.interface import (
     AssembledFormat,
     AssemblyPlan,
@@ -31,7 +32,6 @@ from logloom.io.formats.interface import (
     UnitContext,
     closed,
 )
-from logloom.io.formats.references import ReferringFormat
 from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share
 from logloom.io.rows.unit_rows import uris_of
 from logloom.io.storage.disk import paths_below

@@ -25,21 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
-from logloom.query.tree import (
-    Available,
-    ColumnName,
-    Comparison,
-    Constant,
-    Delta,
-    Join,
-    Lasting,
-    Membership,
-    Nearby,
-    Node,
-    Not,
-    Quantified,
-    Saved,
-)
+from logloom.query import tree
 from logloom.query.where import (
     Categories,
     Mask,
@@ -108,13 +94,15 @@ class WholeLog:
     saved: Callable[[str], Mask]
 
 
-def leaves(root: Node) -> list[ColumnName | Available | Quantified]:
+def leaves(root: tree.Node) -> list[tree.ColumnName | tree.Available | tree.Quantified]:
     """Return the parts of a filter to gather from rows, identified by their place in the text."""
-    return [node for node in nodes(root) if isinstance(node, ColumnName | Available | Quantified)]
+    return [
+        node for node in nodes(root) if isinstance(node, tree.ColumnName | tree.Available | tree.Quantified)
+    ]
 
 
 def gather(
-    leaf: ColumnName | Available | Quantified,
+    leaf: tree.ColumnName | tree.Available | tree.Quantified,
     columns: Mapping[str, Values | Categories],
     types: Mapping[str, ColumnType],
 ) -> Bounds:
@@ -123,10 +111,10 @@ def gather(
     Args:
         columns: the leaf's columns of these rows, with availabilities if they exist.
     """
-    if isinstance(leaf, Available):
+    if isinstance(leaf, tree.Available):
         return Bounds.of(columns[f"{leaf.name}.available"])
     available: Any = columns.get(f"{leaf.name.removesuffix('.age')}.available", True)
-    if isinstance(leaf, ColumnName):
+    if isinstance(leaf, tree.ColumnName):
         return Bounds.of(comparable(columns[leaf.name], leaf.index), available)
     counts = _counted(leaf, columns[leaf.name], types[leaf.name])
     if leaf.word == "count":
@@ -134,7 +122,7 @@ def gather(
     return Bounds(counts.low, counts.high, available).as_truth()
 
 
-def _counted(leaf: Quantified, values: Any, ctype: ColumnType) -> Bounds:
+def _counted(leaf: tree.Quantified, values: Any, ctype: ColumnType) -> Bounds:
     """For each row, the least and the most elements that meet the condition; or whether any or all do."""
     if isinstance(values, Ragged):
         flat, offsets = values.values, values.offsets
@@ -147,7 +135,7 @@ def _counted(leaf: Quantified, values: Any, ctype: ColumnType) -> Bounds:
     found = {
         node.at: Bounds.of(_field(flat, node, fields[node.name]))
         for node in nodes(leaf.condition)
-        if isinstance(node, ColumnName)
+        if isinstance(node, tree.ColumnName)
     }
     truth = _truth(leaf.condition, found, None)
     low, high = (_sums(np.broadcast_to(bound, len(flat)), offsets) for bound in (truth.low, truth.high))
@@ -156,7 +144,7 @@ def _counted(leaf: Quantified, values: Any, ctype: ColumnType) -> Bounds:
     return Bounds(low > 0, high > 0) if leaf.word == "any" else Bounds(low == lengths, high == lengths)
 
 
-def _field(flat: Any, node: ColumnName, ctype: ColumnType) -> Any:
+def _field(flat: Any, node: tree.ColumnName, ctype: ColumnType) -> Any:
     """A number, truth or text of each element."""
     found = flat
     for name in field_names(flat.dtype)[node.name]:
@@ -199,7 +187,7 @@ def _concatenated(parts: Sequence[Any]) -> Any:
     return Categories.of(places, np.concatenate(codes))
 
 
-def evaluate(root: Node, found: Mapping[int, Bounds], rows: WholeLog) -> tuple[Mask, Mask]:
+def evaluate(root: tree.Node, found: Mapping[int, Bounds], rows: WholeLog) -> tuple[Mask, Mask]:
     """Return where a filter holds, and where it may hold: (n,) each.
 
     Args:
@@ -210,22 +198,22 @@ def evaluate(root: Node, found: Mapping[int, Bounds], rows: WholeLog) -> tuple[M
     return np.broadcast_to(truth.low, count), np.broadcast_to(truth.high, count)
 
 
-def _truth(node: Node, found: Mapping[int, Bounds], rows: WholeLog | None) -> Bounds:
+def _truth(node: tree.Node, found: Mapping[int, Bounds], rows: WholeLog | None) -> Bounds:
     """
     Args:
         rows: None for elements, which have no neighbours.
     """
     match node:
-        case Not(inner):
+        case tree.Not(inner):
             return ~_truth(inner, found, rows)
-        case Join(word, parts):
+        case tree.Join(word, parts):
             join = np.logical_and if word == "and" else np.logical_or
             truths = [_truth(part, found, rows) for part in parts]
             return Bounds(
                 functools.reduce(join, (truth.low for truth in truths)),
                 functools.reduce(join, (truth.high for truth in truths)),
             )
-        case Comparison(operands, operators):
+        case tree.Comparison(operands, operators):
             values = [_value(operand, found, rows) for operand in operands]
             pairs = zip(operators, values[:-1], values[1:], strict=True)
             truths = [_compared(word, a, b).as_truth() for word, a, b in pairs]
@@ -233,29 +221,29 @@ def _truth(node: Node, found: Mapping[int, Bounds], rows: WholeLog | None) -> Bo
                 functools.reduce(np.logical_and, (truth.low for truth in truths)),
                 functools.reduce(np.logical_and, (truth.high for truth in truths)),
             )
-        case Membership(operand):
+        case tree.Membership(operand):
             return _member(_value(operand, found, rows), node).as_truth()
-        case Lasting(inner, ns) | Nearby(inner, ns):
+        case tree.Lasting(inner, ns) | tree.Nearby(inner, ns):
             assert rows is not None
-            spread = lasting if isinstance(node, Lasting) else nearby
+            spread = lasting if isinstance(node, tree.Lasting) else nearby
             truth = _truth(inner, found, rows)
             whole = np.zeros(len(rows.stamps), np.bool_)
             return Bounds(spread(whole | truth.low, rows, ns), spread(whole | truth.high, rows, ns))
-        case Saved(name):
+        case tree.Saved(name):
             assert rows is not None
             mask = rows.saved(name)
             return Bounds(mask, mask)
     return _value(node, found, rows).as_truth()
 
 
-def _value(node: Node, found: Mapping[int, Bounds], rows: WholeLog | None) -> Bounds:
+def _value(node: tree.Node, found: Mapping[int, Bounds], rows: WholeLog | None) -> Bounds:
     """A number, text or truth."""
     match node:
-        case Constant():
+        case tree.Constant():
             return Bounds.of(evaluate_row(node, {}))
-        case ColumnName() | Available() | Quantified():
+        case tree.ColumnName() | tree.Available() | tree.Quantified():
             return found[node.at]
-        case Delta(column, ns):
+        case tree.Delta(column, ns):
             assert rows is not None
             return changed(found[column.at], rows, ns)
     return _truth(node, found, rows)
@@ -274,7 +262,7 @@ def _compared(word: str, a: Bounds, b: Bounds) -> Bounds:
     return Bounds(one & other, one | other, known)
 
 
-def _member(value: Bounds, node: Membership) -> Bounds:
+def _member(value: Bounds, node: tree.Membership) -> Bounds:
     if value.is_exact:
         return Bounds.of(np.asarray(is_member(value.low, node), np.bool_), np.asarray(value.known))
     # Counts and truths, which are in the list if they equal one of its numbers, and may be if one is between

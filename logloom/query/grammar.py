@@ -30,21 +30,7 @@ from decimal import Decimal
 from typing import Literal, NoReturn, cast
 
 from logloom.errors import UsageError
-from logloom.query.tree import (
-    Available,
-    ColumnName,
-    Comparison,
-    Constant,
-    Delta,
-    Join,
-    Lasting,
-    Membership,
-    Nearby,
-    Node,
-    Not,
-    Quantified,
-    Saved,
-)
+from logloom.query import tree
 from logloom.text import DURATION_UNITS, MAX_DURATION, printable
 
 MAX_LENGTH, MAX_DEPTH = 1_000_000, 50  # a list may contain all logs of a table
@@ -66,7 +52,7 @@ _WORDS = {"and", "or", "not", "in", "available", *_TRUTHS}
 _QUANTIFIERS = ("count", "any", "all")
 
 
-def parse_tree(text: str) -> Node:
+def parse_tree(text: str) -> tree.Node:
     """Parse a filter.
 
     Raises:
@@ -104,51 +90,51 @@ class _WhereParser:
         self._within = ""  # of count, any and all the one whose elements are meant
         self.kind, self.word, self.at = next(self._tokens)
 
-    def either(self) -> Node:
+    def either(self) -> tree.Node:
         return self._join("or", lambda: self._join("and", self._timed))
 
-    def _join(self, word: Literal["and", "or"], inner: Callable[[], Node]) -> Node:
+    def _join(self, word: Literal["and", "or"], inner: Callable[[], tree.Node]) -> tree.Node:
         at, parts = self.at, [inner()]
         while self._skip(word):
             parts.append(inner())
-        return Join(word, tuple(parts), at) if len(parts) > 1 else parts[0]
+        return tree.Join(word, tuple(parts), at) if len(parts) > 1 else parts[0]
 
-    def _timed(self) -> Node:
+    def _timed(self) -> tree.Node:
         at, node = self.at, self._negated()
         if self.word in ("for", "within") and self._within:
             self.fail(f"an element has no time; {self.word!r} belongs outside of {self._within}(…)")
         if self._skip("for"):
-            node = Lasting(node, self.duration(), at)
+            node = tree.Lasting(node, self.duration(), at)
         if self._skip("within"):
-            node = Nearby(node, self.duration(), at)
+            node = tree.Nearby(node, self.duration(), at)
         return node
 
-    def _negated(self) -> Node:
+    def _negated(self) -> tree.Node:
         at = self.at
         if self._skip("not"):
-            return Not(self._deeper(self._negated), at)
+            return tree.Not(self._deeper(self._negated), at)
         return self._comparison()
 
-    def _comparison(self) -> Node:
+    def _comparison(self) -> tree.Node:
         at = self.at
         operands, operators = [self._operand()], []
         while self.word in OPERATORS and self.kind == "sign":
             operators.append(self._next())
             operands.append(self._operand())
-        compared = Comparison(tuple(operands), tuple(operators), at) if operators else operands[0]
+        compared = tree.Comparison(tuple(operands), tuple(operators), at) if operators else operands[0]
         negated = self._skip("not")
         if self.word != "in" and not negated:
             return compared
         self._expect("in")
-        member = Membership(operands[-1], self._items(), negated, operands[-1].at)
-        return Join("and", (compared, member), at) if operators else member
+        member = tree.Membership(operands[-1], self._items(), negated, operands[-1].at)
+        return tree.Join("and", (compared, member), at) if operators else member
 
-    def _items(self) -> tuple[Constant, ...]:
+    def _items(self) -> tuple[tree.Constant, ...]:
         closing = {"(": ")", "[": "]", "{": "}"}.get(self.word)
         if closing is None or self.kind != "sign":
             self.fail("expected a list such as (1, 2)")
         self._next()
-        items: list[Constant] = []
+        items: list[tree.Constant] = []
         while self.word != closing:
             items.append(self._literal())
             if not self._skip(","):
@@ -156,7 +142,7 @@ class _WhereParser:
         self._expect(closing)
         return tuple(items)
 
-    def _operand(self) -> Node:
+    def _operand(self) -> tree.Node:
         at = self.at
         if self._skip("("):
             inner = self._deeper(self.either)
@@ -168,7 +154,7 @@ class _WhereParser:
             self._expect("(")
             name = self._name()
             self._expect(")")
-            return Available(name, at)
+            return tree.Available(name, at)
         if self._skip("in"):
             self._expect("(")
             return self._saved(at)
@@ -184,17 +170,17 @@ class _WhereParser:
             return self._elements(cast(Literal["count", "any", "all"], word), at)
         return self._indexed(name, at)
 
-    def _indexed(self, name: str, at: int) -> ColumnName:
+    def _indexed(self, name: str, at: int) -> tree.ColumnName:
         index = []
         while self._skip("["):
             if not self.word.isdecimal() or len(self.word) > _INDEX_DIGITS:
                 self.fail("expected an index such as 0")
             index.append(int(self._next()))
             self._expect("]")
-        return ColumnName(name, tuple(index), at)
+        return tree.ColumnName(name, tuple(index), at)
 
-    def _elements(self, word: Literal["count", "any", "all"], at: int) -> Quantified:
-        name_at, name, conditions = self.at, self._name(), list[Node]()
+    def _elements(self, word: Literal["count", "any", "all"], at: int) -> tree.Quantified:
+        name_at, name, conditions = self.at, self._name(), list[tree.Node]()
         start = self.at
         self._within = word
         while self._skip(","):
@@ -203,22 +189,22 @@ class _WhereParser:
         self._expect(")")
         if not conditions and word != "count":
             refuse(self.text, start, f"{word}(…) needs a condition, as in {word}({name}, distance < 15)")
-        several = Join("and", tuple(conditions), at) if len(conditions) > 1 else None
-        return Quantified(word, name, several or next(iter(conditions), None), at, name_at)
+        several = tree.Join("and", tuple(conditions), at) if len(conditions) > 1 else None
+        return tree.Quantified(word, name, several or next(iter(conditions), None), at, name_at)
 
-    def _delta(self, at: int) -> Delta:
+    def _delta(self, at: int) -> tree.Delta:
         start = self.at
         column = self._indexed(self._name(), start)
         ns = self.duration() if self._skip(",") else None
         self._expect(")")
-        return Delta(column, ns, at)
+        return tree.Delta(column, ns, at)
 
-    def _saved(self, at: int) -> Saved:
+    def _saved(self, at: int) -> tree.Saved:
         if self.kind != "name" or not INTERVALS.fullmatch(self.word):
             self.fail("expected a name of intervals: a-z, 0-9 and _, such as hard_braking")
         name = self._next()
         self._expect(")")
-        return Saved(name, at)
+        return tree.Saved(name, at)
 
     def duration(self) -> int:
         """Parse a duration to nanoseconds."""
@@ -233,16 +219,16 @@ class _WhereParser:
             refuse(self.text, start, "the duration is more than ten years")
         return round(ns)
 
-    def _literal(self) -> Constant:
+    def _literal(self) -> tree.Constant:
         at, negative = self.at, self._skip("-")
         signed = negative or self._skip("+")
         if self.kind == "number":
             number = self._number()
-            return Constant(-number if negative else number, at)
+            return tree.Constant(-number if negative else number, at)
         if self.kind == "text" and not signed:
-            return Constant(self._next()[1:-1].encode("utf-8", "surrogatepass"), at)
+            return tree.Constant(self._next()[1:-1].encode("utf-8", "surrogatepass"), at)
         if self.word in _TRUTHS and not signed:
-            return Constant(_TRUTHS[self._next()], at)
+            return tree.Constant(_TRUTHS[self._next()], at)
         return self.fail("expected a number" if signed else "expected a column, a number or a 'text'")
 
     def _number(self) -> float | int:
@@ -261,7 +247,7 @@ class _WhereParser:
             self.fail("expected a column")
         return self._next().replace("`", "")
 
-    def _deeper(self, inner: Callable[[], Node]) -> Node:
+    def _deeper(self, inner: Callable[[], tree.Node]) -> tree.Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             self.fail(f"nested more than {MAX_DEPTH} deep")

@@ -1,7 +1,7 @@
 """The interface of a dataset format.
 
 Here: the `Writer`, `FolderKind` and `Format` protocols, and `AssembledFormat` for datasets of many units.
-Elsewhere: optional capabilities of formats (portions, references), finding formats (registry), the one
+Elsewhere: optional capabilities of formats (capabilities), finding formats (registry), the one
 protocol for rows (logloom.io.rows.sources), the formats (a folder each), the summary of a finished unit
 (unit_summary) and its entry (logloom.io.catalog.entries), the Beam transforms around formats
 (logloom.io.beam).
@@ -27,7 +27,7 @@ from logloom.io.catalog.entries import Entry
 from logloom.io.catalog.log_tables import Catalogued, catalogued
 from logloom.io.catalog.pages import LogRecord
 from logloom.io.formats.assembly import PartsJson, problems_at, row_problems
-from logloom.io.formats.portions import Portion
+from logloom.io.formats.capabilities import Portion
 from logloom.io.formats.unit_summary import check_unit
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource

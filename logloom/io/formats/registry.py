@@ -16,8 +16,8 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.entries import Entry
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.version_files import version_file
+from logloom.io.formats.capabilities import ReferredFormat
 from logloom.io.formats.interface import Format
-from logloom.io.formats.references import ReferredFormat
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.metadata import checked
 from logloom.io.storage.store import Store

@@ -19,20 +19,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 
 from logloom.errors import StorageError, UsageError
-from logloom.io.storage.disk import (
-    AT_ONCE,
-    PARTIAL,
-    appear,
-    in_its_folder,
-    is_left_behind,
-    locked,
-    make_folder,
-    own_name,
-    paths_below,
-    sync,
-    sync_all,
-    unfinished,
-)
+from logloom.io.storage import disk
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import ZIP, explained
 from logloom.io.storage.stored_files import StoredFiles
@@ -60,7 +47,7 @@ class Store(StoredFiles):
                 return
             self.path_of(name).unlink()
             if durable:
-                sync(self.path_of(name).parent)
+                disk.sync(self.path_of(name).parent)
 
     def remove_all(self, folder: str) -> None:
         """Remove a folder with all that is in it; on a disk, what can't be removed stays.
@@ -110,7 +97,7 @@ class Store(StoredFiles):
             path = self.path_of(name)
             with self._unfinished(path, data, durable) as partial:
                 partial.chmod(0o444)  # created once, never changed
-                created = in_its_folder(partial, path, lambda: appear(partial, path))
+                created = disk.in_its_folder(partial, path, lambda: disk.appear(partial, path))
             if durable:
                 _sync_folder(path)  # its creator may have ended before this
             return created
@@ -133,7 +120,7 @@ class Store(StoredFiles):
             with self._unfinished(path, data, durable) as partial:
                 if read_only:
                     partial.chmod(0o444)
-                in_its_folder(partial, path, lambda: partial.replace(path))
+                disk.in_its_folder(partial, path, lambda: partial.replace(path))
             if durable:
                 _sync_folder(path)
 
@@ -182,9 +169,9 @@ class Store(StoredFiles):
                 self.fs.put_file(str(path), self.fs_path(name))
                 return
             target = self.path_of(name)
-            sync(path)
+            disk.sync(path)
             path.chmod(0o444)
-            in_its_folder(path, target, lambda: path.replace(target))
+            disk.in_its_folder(path, target, lambda: path.replace(target))
             _sync_folder(target)
 
     @contextlib.contextmanager
@@ -199,12 +186,12 @@ class Store(StoredFiles):
             with tempfile.TemporaryDirectory(prefix="logloom-") as folder:
                 yield pathlib.Path(folder)
             return
-        path = self._temporary / own_name()
+        path = self._temporary / disk.own_name()
         with explained(str(path)):
-            make_folder(path.parent)
+            disk.make_folder(path.parent)
             path.mkdir()
         try:
-            with locked(path):
+            with disk.locked(path):
                 yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
@@ -223,13 +210,13 @@ class Store(StoredFiles):
             if self.local is None:
                 self._restore_all(folder, name, last)
                 return
-            paths = [*paths_below(folder), folder]
-            sync_all(paths)
+            paths = [*disk.paths_below(folder), folder]
+            disk.sync_all(paths)
             for path in paths:
                 if path.is_file():
                     path.chmod(0o444)
             target = self.path_of(name)
-            make_folder(target.parent)
+            disk.make_folder(target.parent)
             try:
                 folder.rename(target)
             except OSError as error:
@@ -237,10 +224,10 @@ class Store(StoredFiles):
                     raise
                 if not (target / last).exists():
                     self._restore_all(folder, name, last)
-            sync(target.parent)
+            disk.sync(target.parent)
 
     def _restore_all(self, folder: pathlib.Path, name: str, last: str) -> None:
-        files = [path for path in paths_below(folder) if path.is_file()]
+        files = [path for path in disk.paths_below(folder) if path.is_file()]
         for path in sorted(files, key=lambda path: path == folder / last):
             self.restore(path, f"{name}/{path.relative_to(folder).as_posix()}")
 
@@ -255,7 +242,7 @@ class Store(StoredFiles):
         if self.local is None:
             return
         with self._explained(""):
-            sync_all([path for path in map(self.local.joinpath, folders) if path.is_dir()])
+            disk.sync_all([path for path in map(self.local.joinpath, folders) if path.is_dir()])
 
     def settle_names(self, names: Iterable[str]) -> None:
         """As `settle`, of single names.
@@ -282,14 +269,14 @@ class Store(StoredFiles):
                     self.fs.put_file(str(path), self.fs_path(f"{name}/{path.name}"))
                     path.unlink()
 
-                in_threads(put, paths, AT_ONCE)
+                in_threads(put, paths, disk.AT_ONCE)
                 return
-            sync_all(paths)
+            disk.sync_all(paths)
             target = self.path_of(name)
-            make_folder(target)
+            disk.make_folder(target)
             for path in paths:
                 path.replace(target / path.name)
-            sync(target)
+            disk.sync(target)
 
     def sweep(self) -> None:
         """Remove scratch folders and unfinished files of processes of this machine that are gone.
@@ -304,7 +291,7 @@ class Store(StoredFiles):
             with explained(str(folder)):
                 paths = list(folder.iterdir()) if folder.is_dir() else []
             for path in paths:
-                if not is_left_behind(path):
+                if not disk.is_left_behind(path):
                     continue
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
@@ -328,12 +315,12 @@ class Store(StoredFiles):
     @contextlib.contextmanager
     def _unfinished(self, path: pathlib.Path, data: bytes, durable: bool) -> Iterator[pathlib.Path]:
         """A file with these bytes on the disk of `path`; gone afterwards unless it took that name."""
-        partial = self._temporary / f"{own_name()}{PARTIAL}"
+        partial = self._temporary / f"{disk.own_name()}{disk.PARTIAL}"
         if not partial.parent.is_dir():
             # No root that is being built: a plain folder holds its format's files alone.
-            make_folder(path.parent)
+            disk.make_folder(path.parent)
             partial = path.parent / f".{partial.name}"
-        with unfinished(partial, data, durable=durable):
+        with disk.unfinished(partial, data, durable=durable):
             yield partial
 
 
@@ -341,4 +328,4 @@ def _sync_folder(path: pathlib.Path) -> None:
     """Wait until the name of a file is on the disk."""
     # Where gc has just removed it with its folder, a build finds that right before its commit.
     with contextlib.suppress(FileNotFoundError):
-        sync(path.parent)
+        disk.sync(path.parent)

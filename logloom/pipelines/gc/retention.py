@@ -1,7 +1,7 @@
 """Retention: which versions `logloom gc` keeps, and checks that their manifests can be read.
 
 Elsewhere: what versions need (logloom.io.catalog.inventory), removing everything else
-(logloom.pipelines.gc.gc), references into a root (`ReferredFormat` in logloom.io.formats.references).
+(logloom.pipelines.gc.gc), references into a root (`ReferredFormat` in logloom.io.formats.capabilities).
 """
 
 from __future__ import annotations

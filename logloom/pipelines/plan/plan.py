@@ -18,7 +18,7 @@ from logloom.errors import InputError, LogReadError, RecipeError, StorageError, 
 from logloom.io.catalog.manifest import Manifest
 from logloom.io.catalog.pages import LogRecord, LogStatus
 from logloom.io.catalog.version_files import check_root
-from logloom.io.formats.references import ReferringFormat
+from logloom.io.formats.capabilities import ReferringFormat
 from logloom.io.formats.registry import format_named
 from logloom.io.logs.known_logs import topic_kinds
 from logloom.io.logs.log_list import LogFiles

@@ -1,7 +1,7 @@
 """Portions of units, which survive a change to the rest of the recipe, such as a table's column groups.
 
 Here: the identity of a portion, finding finished ones, and publishing new ones.
-Elsewhere: portions in formats (logloom.io.formats.portions), building units
+Elsewhere: portions in formats (logloom.io.formats.capabilities), building units
 (logloom.transforms.build.partition).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from logloom.digests import digest_of
 from logloom.io.catalog.entries import Entry, publish_unit, unit_folder
-from logloom.io.formats.portions import Portion, PortionedFormat
+from logloom.io.formats.capabilities import Portion, PortionedFormat
 from logloom.io.formats.registry import format_named
 from logloom.io.rows.log_ranges import LogRange
 from logloom.query.where import parse

@@ -20,8 +20,8 @@ from logloom.digests import RowsDigest
 from logloom.errors import LogloomError, UsageError
 from logloom.io.catalog.entries import Entry, FileEntry, files_in, files_of
 from logloom.io.catalog.log_statistics import noted
+from logloom.io.formats.capabilities import Portion
 from logloom.io.formats.interface import UnitContext, Writer, closed
-from logloom.io.formats.portions import Portion
 from logloom.io.formats.registry import format_named
 from logloom.io.storage.disk import start_writing
 from logloom.io.storage.step_times import each, step

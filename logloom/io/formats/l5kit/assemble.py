@@ -17,30 +17,13 @@ from blake3 import blake3
 from logloom.blocks import Array
 from logloom.digests import ColumnDigest, digest_of, digests_of_rows
 from logloom.errors import DatasetError
-from logloom.io.formats.assembly import (
-    CHECK_BYTES,
-    UnitRange,
-    UnitRanges,
-    by_log,
-    part_problems,
-    parts_json,
-    problems_at,
-    ranges_within,
-)
+from logloom.io.formats import assembly
 from logloom.io.formats.interface import AssemblyPlan, PlannedPortion, StagedUnit, unit_name
+from logloom.io.formats.l5kit import mask_chunks
 from logloom.io.formats.l5kit.array_reader import ChunkedArray
 from logloom.io.formats.l5kit.chunked_dataset import ChunkedDataset
 from logloom.io.formats.l5kit.dtypes import ARRAYS, SCENES
 from logloom.io.formats.l5kit.mapping import MAPPED_SCHEMA
-from logloom.io.formats.l5kit.mask_chunks import (
-    MaskTask,
-    array_name,
-    is_fresh_chunk,
-    make_mask_chunk,
-    mask_files,
-    mask_problems,
-    mask_tasks,
-)
 from logloom.io.formats.l5kit.metadata import ArrayMetadata, group_files
 from logloom.io.formats.l5kit.options import L5KitOptions, gap_limit, host_of
 from logloom.io.formats.l5kit.rows import INTERVALS, read_blocks, rows_of
@@ -65,7 +48,7 @@ class L5KitChunkTask:
 
     array: str
     index: int
-    pieces: tuple[UnitRange, ...] = ()
+    pieces: tuple[assembly.UnitRange, ...] = ()
     literal: bytes = b""
 
     @property
@@ -93,32 +76,32 @@ def plan_assembly(units: Sequence[StagedUnit], options: L5KitOptions, period: in
     scenes = make_scenes(units, options, gap_limit(options, period))
     starts = {name: [0, *accumulate(int(unit.unit["rows"][name]) for unit in units)] for name in _STAGED}
     totals = {name: found[-1] for name, found in starts.items()}
-    tasks: list[L5KitChunkTask | MaskTask] = [*_scene_tasks(scenes)]
+    tasks: list[L5KitChunkTask | mask_chunks.MaskTask] = [*_scene_tasks(scenes)]
     for name in _STAGED:
         tasks += _chunk_tasks(name, units, starts)
     folders = [unit.folder for unit in units]
-    tasks += mask_tasks(options.masks, folders, starts, scenes["frame_index_interval"])
-    files = group_files() | mask_files(options.masks, totals["agents"])
+    tasks += mask_chunks.mask_tasks(options.masks, folders, starts, scenes["frame_index_interval"])
+    files = group_files() | mask_chunks.mask_files(options.masks, totals["agents"])
     for name, rows in {"scenes": len(scenes), **totals}.items():
         files[f"{ARRAYS[name].key}/.zarray"] = _metadata(name, rows).to_bytes()
-    parts = parts_json(units, counts=lambda unit: [unit.unit["rows"][name] for name in _STAGED])
+    parts = assembly.parts_json(units, counts=lambda unit: [unit.unit["rows"][name] for name in _STAGED])
     masks = {str(probability): totals["agents"] for probability in options.masks}
     about = {"scenes": _scenes_digest(scenes), "parts": parts, "masks": masks}
     portions = list(_portions(tasks, len(scenes), totals))
     reads = [
-        task.folders if isinstance(task, MaskTask) else [piece.folder for piece in task.pieces]
+        task.folders if isinstance(task, mask_chunks.MaskTask) else [piece.folder for piece in task.pieces]
         for task in tasks
     ]
     return AssemblyPlan(tasks, files, about, portions=portions, reads=reads)
 
 
 def _portions(
-    tasks: Sequence[L5KitChunkTask | MaskTask], scenes: int, totals: Mapping[str, int]
+    tasks: Sequence[L5KitChunkTask | mask_chunks.MaskTask], scenes: int, totals: Mapping[str, int]
 ) -> Iterator[PlannedPortion]:
     """Plan a portion for each full chunk; the last of an array changes with the next log."""
     rows = {"scenes": scenes, **totals}
     for number, task in enumerate(tasks):
-        array = "agents" if isinstance(task, MaskTask) else task.array
+        array = "agents" if isinstance(task, mask_chunks.MaskTask) else task.array
         if (task.index + 1) * ARRAYS[array].chunk_rows <= rows[array]:
             yield PlannedPortion(task.name, task.inputs, (number, number + 1))
 
@@ -131,7 +114,7 @@ def make_scenes(units: Sequence[StagedUnit], options: L5KitOptions, limit: int |
     """Make the rows of the scenes array: one for each run of a log's frames without a gap over `limit` ns."""
     scenes: list[tuple[tuple[int, int], str, int, int]] = []
     frames = 0
-    for log_id, own in by_log(units, lambda unit: [run[2:] for run in unit.unit["runs"]]).items():
+    for log_id, own in assembly.by_log(units, lambda unit: [run[2:] for run in unit.unit["runs"]]).items():
         runs = Runs(limit)
         for unit in own:
             for start, stop, first, last in unit.unit["runs"]:
@@ -157,20 +140,22 @@ def _chunk_tasks(
     counted = [starts["agents"], starts["tl_faces"]] if name == "frames" else []
     for index, first in enumerate(range(0, own[-1], step)):
         pieces = tuple(
-            UnitRange(units[i].folder, start, stop, own[i + 1] - own[i], tuple(base[i] for base in counted))
-            for i, start, stop in ranges_within(own, first, min(first + step, own[-1]))
+            assembly.UnitRange(
+                units[i].folder, start, stop, own[i + 1] - own[i], tuple(base[i] for base in counted)
+            )
+            for i, start, stop in assembly.ranges_within(own, first, min(first + step, own[-1]))
         )
         yield L5KitChunkTask(name, index, pieces)
 
 
-def make_chunk(store: Store, task: L5KitChunkTask | MaskTask) -> tuple[str, bytes]:
+def make_chunk(store: Store, task: L5KitChunkTask | mask_chunks.MaskTask) -> tuple[str, bytes]:
     """Make the name and the bytes of one chunk.
 
     Raises:
         DatasetError: a staged file is missing or too short.
     """
-    if isinstance(task, MaskTask):
-        return make_mask_chunk(store, task)
+    if isinstance(task, mask_chunks.MaskTask):
+        return mask_chunks.make_mask_chunk(store, task)
     kind = ARRAYS[task.array]
     parts = [np.frombuffer(task.literal, kind.dtype)]
     for piece in task.pieces:
@@ -202,27 +187,31 @@ def problems(
         yield "the scenes differ from what was written"
     read = rows_of(dataset)
 
-    def digest(part: UnitRanges) -> str:
+    def digest(part: assembly.UnitRanges) -> str:
         (start, stop), *others = part.ranges
         for name, wanted in zip(INTERVALS, others, strict=True):
             ends = [read("frames", at, at + 1)[INTERVALS[name]][0] for at in (start, stop - 1)]
             if (int(ends[0][0]), int(ends[1][1])) != wanted:
                 raise DatasetError(f"the intervals of {name} differ from what was written")
-        blocks = read_blocks(read, start, stop, part.log_id, "", dataset.path, CHECK_BYTES)
+        blocks = read_blocks(read, start, stop, part.log_id, "", dataset.path, assembly.CHECK_BYTES)
         return digest_of(digests_of_rows(blocks, MAPPED_SCHEMA))
 
     kinds = [ARRAYS[name] for name in _STAGED]
 
-    def is_fresh(part: UnitRanges) -> bool:
+    def is_fresh(part: assembly.UnitRanges) -> bool:
         return any(
-            is_fresh_chunk(fresh, f"{kind.key}/{index}", index, kind.chunk_rows, len(getattr(dataset, name)))
+            mask_chunks.is_fresh_chunk(
+                fresh, f"{kind.key}/{index}", index, kind.chunk_rows, len(getattr(dataset, name))
+            )
             for name, kind, (start, stop) in zip(_STAGED, kinds, part.ranges, strict=True)
             for index in range(start // kind.chunk_rows, -(-stop // kind.chunk_rows))
         )
 
-    yield from part_problems(unit, digest, is_fresh)
+    yield from assembly.part_problems(unit, digest, is_fresh)
     for name, rows in unit.get("masks", {}).items():
-        yield from problems_at(array_name(name), partial(mask_problems, dataset, name, rows, fresh))
+        yield from assembly.problems_at(
+            mask_chunks.array_name(name), partial(mask_chunks.mask_problems, dataset, name, rows, fresh)
+        )
 
 
 def _size_problems(dataset: ChunkedDataset, unit: Mapping[str, Any]) -> Iterator[str]:

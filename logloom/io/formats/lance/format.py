@@ -18,17 +18,7 @@ from logloom.io.arrow.files import text_problems
 from logloom.io.arrow.layout import ArrowLayout, ImageOptions, layout_problems
 from logloom.io.arrow.typed_files import TypedFiles
 from logloom.io.formats.interface import AssembledFormat, AssemblyPlan, StagedUnit, UnitContext
-from logloom.io.formats.lance.manifest import (
-    DATA,
-    VERSIONS,
-    ClosedLance,
-    LancePlanJson,
-    make_file,
-    newest,
-    plan_assembly,
-    problems,
-    read_manifest,
-)
+from logloom.io.formats.lance import manifest
 from logloom.io.formats.lance.reader import LanceReader
 from logloom.io.formats.lance.writer import SUFFIX, LanceWriter
 from logloom.io.formats.unit_summary import check_unit
@@ -56,7 +46,7 @@ class LanceFormat(AssembledFormat):
     name = "lance"
     semantics = 1
     Options = LanceOptions
-    planned = LancePlanJson
+    planned = manifest.LancePlanJson
     preference = 46  # as Parquet, but behind an extra
     has_stamps_at_hand = True
     compares_files = True
@@ -86,14 +76,14 @@ class LanceFormat(AssembledFormat):
         storage_options: Mapping[str, Any] | None = None,
     ) -> LanceReader:
         """Opens one finished unit."""
-        check_unit(ClosedLance, entry, directory)
+        check_unit(manifest.ClosedLance, entry, directory)
         known = entry or {"rows": 0, "file": f"rows{SUFFIX}"}
         store = Store.at(directory, storage_options)
         return LanceReader(store, str(known["file"]), options.layout(schema), known)
 
     def view(self, number: int, files: Sequence[str]) -> dict[str, str]:
         """Put data files into a folder of their own, by their names."""
-        return {name: f"{DATA}/{name}" for name in files if name.endswith(SUFFIX)}
+        return {name: f"{manifest.DATA}/{name}" for name in files if name.endswith(SUFFIX)}
 
     def plan_assembly(
         self,
@@ -105,15 +95,15 @@ class LanceFormat(AssembledFormat):
     ) -> AssemblyPlan:
         """The manifest, as one task."""
         for unit in units:
-            check_unit(ClosedLance, unit.unit, store.uri_of(unit.folder))
-        return plan_assembly(units, options.layout(schema))
+            check_unit(manifest.ClosedLance, unit.unit, store.uri_of(unit.folder))
+        return manifest.plan_assembly(units, options.layout(schema))
 
-    make_chunk = staticmethod(make_file)
-    assembled_problems = staticmethod(problems)
+    make_chunk = staticmethod(manifest.make_file)
+    assembled_problems = staticmethod(manifest.problems)
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder is a Lance table."""
-        return bool(store.names(VERSIONS)) and not store.exists("spec.json")
+        return bool(store.names(manifest.VERSIONS)) and not store.exists("spec.json")
 
     def units(self, store: Store) -> Sequence[LanceReader]:
         """The data files of the newest version, of a table that logloom wrote.
@@ -152,22 +142,22 @@ def _own_files(store: Store) -> tuple[list[str], list[LanceReader]] | None:
     Raises:
         DatasetError: there is no table, or it is damaged.
     """
-    name = newest(store.names(VERSIONS))
+    name = manifest.newest(store.names(manifest.VERSIONS))
     if name is None:
-        raise DatasetError(f"{store.uri}: no Lance table: {VERSIONS} has no manifest")
-    place = store.uri_of(f"{VERSIONS}/{name}")
+        raise DatasetError(f"{store.uri}: no Lance table: {manifest.VERSIONS} has no manifest")
+    place = store.uri_of(f"{manifest.VERSIONS}/{name}")
     try:
-        schema, files = read_manifest(place, store.read(f"{VERSIONS}/{name}"))
+        schema, files = manifest.read_manifest(place, store.read(f"{manifest.VERSIONS}/{name}"))
     except MISSING:
         raise DatasetError(f"{place}: there is no such file") from None
     layout = ArrowLayout.of(schema, place)
     if layout is None or files is None or schema.names != layout.arrow.names:  # columns may be renamed
         return None
     readers = [
-        LanceReader(store, f"{DATA}/{file.name}", layout, {"rows": file.rows, "stored_names": names})
+        LanceReader(store, f"{manifest.DATA}/{file.name}", layout, {"rows": file.rows, "stored_names": names})
         for file, names in files
     ]
-    return [f"{VERSIONS}/{name}", *(f"{DATA}/{file.name}" for file, _ in files)], readers
+    return [f"{manifest.VERSIONS}/{name}", *(f"{manifest.DATA}/{file.name}" for file, _ in files)], readers
 
 
 def _problems(schema: Schema, images: Mapping[str, str]) -> list[str]:

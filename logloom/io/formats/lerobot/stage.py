@@ -30,22 +30,10 @@ from logloom.caching import cached_property
 from logloom.digests import ColumnDigest, RowsDigest
 from logloom.errors import UsageError
 from logloom.io.formats.interface import UnitContext
+from logloom.io.formats.lerobot import staged_rows
 from logloom.io.formats.lerobot.episodes import is_gap, period_problem, segments_of
 from logloom.io.formats.lerobot.features import TASK, mapping_of
 from logloom.io.formats.lerobot.options import LeRobotOptions
-from logloom.io.formats.lerobot.staged_rows import (
-    KEYS,
-    PIXELS,
-    ROWS,
-    SIZE,
-    SIZES,
-    STATISTICS,
-    StagedRows,
-    images_file,
-    row_dtype,
-    text_column,
-    video_file,
-)
 from logloom.io.formats.lerobot.statistics import NumberStatistics, PixelStatistics
 from logloom.io.formats.lerobot.video_encoder import RunCopier, RunEncoder, RunPackets, is_packet
 from logloom.io.formats.stages import StageReader, StageWriter
@@ -75,7 +63,7 @@ class LeRobotStageWriter(StageWriter):
         self._options = options
         stored = [feature.key for feature in mapping.stored]
         self._digest = RowsDigest(mapping.schema.part([*stored, *mapping.texts]))
-        self._dtype = row_dtype(mapping)
+        self._dtype = staged_rows.row_dtype(mapping)
         self._numbers = NumberStatistics(mapping.numbers)
         self._pixels = [PixelStatistics(one.columns[0]) for one in mapping.images]
         self._tasks: dict[bytes, int] = {}
@@ -96,7 +84,7 @@ class LeRobotStageWriter(StageWriter):
         rows["task"] = [self._task(text.tobytes(), mapped) for text in texts]
         for number, feature in enumerate(self._mapping.numbers):
             rows[str(number)] = mapped.columns[feature.key]
-        self.put(ROWS, rows)
+        self.put(staged_rows.ROWS, rows)
         self._borders.append(self._take_splits(mapped))
         self._numbers.update(mapped)
         if self._mapping.video is None:
@@ -134,7 +122,7 @@ class LeRobotStageWriter(StageWriter):
             sizes[:, number] = column.lengths
             for row, image in enumerate(column):
                 pixels.update(image, _place(mapped, row))
-                self.write(images_file(number), image.data)
+                self.write(staged_rows.images_file(number), image.data)
         self._sizes.append(sizes)
 
     def _stage_video(self, block: Block) -> None:
@@ -153,7 +141,7 @@ class LeRobotStageWriter(StageWriter):
         """Encode the next frame of a camera; the first one of a run decides between pictures and packets."""
         video, fps = self._mapping.video, self._options.fps
         assert video is not None
-        path = self.directory / video_file(number, len(self._runs))
+        path = self.directory / staged_rows.video_file(number, len(self._runs))
         encoder = self._encoders[number] if number < len(self._encoders) else None
         if encoder is None and image.ndim == 1 and is_packet(image[:4].tobytes(), video.codec):
             encoder = RunCopier(path, video, fps, pixels.column)
@@ -193,14 +181,14 @@ class LeRobotStageWriter(StageWriter):
         arrays = (self._times, self._sizes, self._task_of, self._borders)
         times, sizes, tasks, borders = map(np.concatenate, arrays)
         if self._pixels:
-            self.put(SIZES, sizes.astype(SIZE))
-        self.write(STATISTICS, self._numbers.close().to_bytes())
+            self.put(staged_rows.SIZES, sizes.astype(staged_rows.SIZE))
+        self.write(staged_rows.STATISTICS, self._numbers.close().to_bytes())
         kinds = np.full((self.num_rows, 1), self._dtype.itemsize)
         kinds = np.concatenate([kinds, sizes], axis=1) if video else kinds + sizes.sum(axis=1, keepdims=True)
         segments = segments_of(times, kinds, begins, tasks, self._options, place, borders)
         if self._pixels:
             counts = [pixels.counts([segment[0] for segment in segments]) for pixels in self._pixels]
-            self.put(PIXELS, np.stack(counts, axis=1).astype("<i8"))
+            self.put(staged_rows.PIXELS, np.stack(counts, axis=1).astype("<i8"))
         starts = itertools.accumulate((segment[0] for segment in segments[:-1]), initial=0)
         splits = {"splits": [self._splits[start] for start in starts]} if self._splits else {}
         return {
@@ -222,7 +210,7 @@ class LeRobotStageWriter(StageWriter):
             raise UsageError("outputs: lerobot: the encoder doesn't encode all pictures of one size alike")
         self._sizes = [np.stack([packets.sizes for packets in run], axis=1) for run in self._runs]
         keys = np.concatenate([np.stack([packets.keys for packets in run], axis=1) for run in self._runs])
-        self.put(KEYS, keys.astype(np.uint8))
+        self.put(staged_rows.KEYS, keys.astype(np.uint8))
         runs = [[len(run[0].sizes), [packets.offset for packets in run]] for run in self._runs]
         begins: Array = np.asarray(keys.all(axis=1))
         return {"runs": runs, "heads": heads}, begins
@@ -235,7 +223,7 @@ class LeRobotStageWriter(StageWriter):
         for number, feature in enumerate(self._mapping.images):
             digest = ColumnDigest(feature.key, BYTES)
             for run, packets in enumerate(self._runs):
-                with (self.directory / video_file(number, run)).open("rb") as file:
+                with (self.directory / staged_rows.video_file(number, run)).open("rb") as file:
                     file.seek(packets[number].offset)
                     own = packets[number].sizes
                     for at in range(0, len(own), _PACKETS_AT_ONCE):
@@ -291,12 +279,12 @@ class LeRobotStageReader(StageReader):
         self._arguments = (folder, mapping, unit, storage_options)
 
     @cached_property
-    def _staged(self) -> StagedRows:
-        return StagedRows(self.file, self._mapping, len(self), self.unit.get("runs", ()))
+    def _staged(self) -> staged_rows.StagedRows:
+        return staged_rows.StagedRows(self.file, self._mapping, len(self), self.unit.get("runs", ()))
 
     def read(self, names: Sequence[str], start: int, stop: int, max_bytes: int) -> Iterator[Block]:
         images = [number for number, one in enumerate(self._mapping.images) if one.key in names]
-        limits = np.arange(len(self) + 1) * row_dtype(self._mapping).itemsize
+        limits = np.arange(len(self) + 1) * staged_rows.row_dtype(self._mapping).itemsize
         if images:
             limits = limits + self._staged.ends[:, images].sum(axis=1)
         for low, high in cut_by_bytes(limits[start : stop + 1], max_bytes):
@@ -309,11 +297,15 @@ class LeRobotStageReader(StageReader):
 
     def _column(self, name: str, rows: Array, start: int, stop: int) -> Values:
         if name == TASK:
-            return text_column(self.unit["tasks"], rows["task"], self.store.uri_of(ROWS))
+            return staged_rows.text_column(
+                self.unit["tasks"], rows["task"], self.store.uri_of(staged_rows.ROWS)
+            )
         if name == COLUMN and self._mapping.has_splits:
             counts = [segment[0] for segment in self.unit["segments"]]
             numbers = np.repeat(np.arange(len(counts)), counts)[start:stop]
-            return text_column(self.unit.get("splits", ()), numbers, self.store.uri_of(ROWS))
+            return staged_rows.text_column(
+                self.unit.get("splits", ()), numbers, self.store.uri_of(staged_rows.ROWS)
+            )
         for number, feature in enumerate(self._mapping.images):
             if feature.key == name:
                 return self._staged.images(number, start, stop)

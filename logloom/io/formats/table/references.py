@@ -3,7 +3,7 @@
 Here: `References`, which finds them by hash; the note that marks a referenced table as in use; finding these
 notes in a root, and the units that they protect.
 Elsewhere: leaving them out of blobs (logloom.io.formats.table.blobs), what gc asks about referred units
-(logloom.io.formats.references).
+(logloom.io.formats.capabilities).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.catalog.entries import unit_folder
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.catalog.version_files import version_numbers, view_folder
-from logloom.io.formats.references import Users
+from logloom.io.formats.capabilities import Users
 from logloom.io.formats.table.blobs import Place
 from logloom.io.formats.table.description import Description
 from logloom.io.formats.table.index.index import read_log

@@ -20,16 +20,7 @@ from logloom.blocks import Array
 from logloom.caching import cached_property
 from logloom.digests import digest_of, digests_of_rows
 from logloom.errors import UsageError
-from logloom.io.formats.assembly import (
-    CHECK_BYTES,
-    UnitRange,
-    UnitRanges,
-    by_log,
-    part_problems,
-    parts_json,
-    parts_of,
-    ranges_within,
-)
+from logloom.io.formats import assembly
 from logloom.io.formats.interface import AssemblyPlan, PlannedPortion, StagedUnit, unit_name
 from logloom.io.formats.stages import staged_file
 from logloom.io.formats.zarr.columns import LogArray
@@ -62,7 +53,7 @@ class ZarrFileTask:
     layout: ArrayLayout
     staged: StagedArray
     leads: bool
-    pieces: tuple[UnitRange, ...]
+    pieces: tuple[assembly.UnitRange, ...]
 
 
 def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOptions) -> AssemblyPlan:
@@ -76,7 +67,7 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
         UsageError: a log_id can't name a group, or one is within another.
         DatasetError: the units are out of order.
     """
-    logs = by_log(units)
+    logs = assembly.by_log(units)
     _check_names([*logs])
     staged = staged_arrays(schema)
     attributes = {name: _attributes(place.array, schema, options) for name, place in staged.items()}
@@ -107,7 +98,7 @@ def plan_assembly(units: Sequence[StagedUnit], schema: Schema, options: ZarrOpti
 
     tasks = _OnDemand(starts[-1], task)
     reads = _OnDemand(starts[-1], lambda number: [piece.folder for piece in task(number).pieces])
-    parts = parts_json(units, lambda unit: stored_digest(unit.columns, schema))
+    parts = assembly.parts_json(units, lambda unit: stored_digest(unit.columns, schema))
     return AssemblyPlan(tasks, files, {"parts": parts}, portions=portions, reads=reads)
 
 
@@ -186,8 +177,10 @@ class _PlannedArray:
         first = file * self.layout.shard
         last = min(first + self.layout.shard, self.layout.shape[0])
         pieces = tuple(
-            UnitRange(self.units[at].folder, start, stop, self.units[at].rows, (bases[at],) if lead else ())
-            for at, start, stop in ranges_within(starts, first, last)
+            assembly.UnitRange(
+                self.units[at].folder, start, stop, self.units[at].rows, (bases[at],) if lead else ()
+            )
+            for at, start, stop in assembly.ranges_within(starts, first, last)
         )
         return ZarrFileTask(self.folder, file, self.layout, self.staged, lead and file == 0, pieces)
 
@@ -237,14 +230,14 @@ def problems(
     """
     reader = ZarrReader(folder, storage_options=storage_options)
     found = dict(zip(reader.stretches.log_ids, reader.stretches.counts.tolist(), strict=True))
-    if found != {part.log_id: part.row + part.rows for part in parts_of(unit)}:
+    if found != {part.log_id: part.row + part.rows for part in assembly.parts_of(unit)}:
         yield "holds other logs or numbers of rows than were written"
         return
 
     names = tuple(reader.schema.all)
 
-    def digest(part: UnitRanges) -> str:
-        blocks = reader.log(part.log_id).read(names, part.row, part.row + part.rows, CHECK_BYTES)
+    def digest(part: assembly.UnitRanges) -> str:
+        blocks = reader.log(part.log_id).read(names, part.row, part.row + part.rows, assembly.CHECK_BYTES)
         return stored_digest(digests_of_rows(blocks, reader.schema), reader.schema)
 
-    yield from part_problems(unit, digest, lambda part: fresh is None or part.log_id in fresh)
+    yield from assembly.part_problems(unit, digest, lambda part: fresh is None or part.log_id in fresh)

@@ -21,27 +21,13 @@ from logloom.io.logs.files.container_log import ContainerLog
 from logloom.io.logs.files.lazy_attributes import lazy
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import MAX_TIME, Log, OpenOptions, unfinished_words
+from logloom.io.logs.mcap import records
 from logloom.io.logs.mcap.messages import read_chunk, walked_chunk
-from logloom.io.logs.mcap.records import (
-    CHANNEL,
-    CHUNK_INDEX,
-    FOOTER,
-    MAGIC,
-    RECORD,
-    SCHEMA,
-    STATISTICS,
-    RecordCursor,
-    channel_of,
-    has_crc,
-    index_entries,
-    parse_channel,
-    parse_schema,
-)
 from logloom.io.logs.mcap.scan import McapScan
 from logloom.values import dataclass
 
 TAIL = 64 << 10  # fetched at once: the footer, and most summaries
-FOOTER_LENGTH = RECORD.size + 20 + len(MAGIC)
+FOOTER_LENGTH = records.RECORD.size + 20 + len(records.MAGIC)
 
 
 class McapKind:
@@ -51,7 +37,7 @@ class McapKind:
     suffixes = (".mcap",)
 
     def matches(self, uri: str, head: bytes) -> bool:
-        return head.startswith(MAGIC)
+        return head.startswith(records.MAGIC)
 
     def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
         return ContainerLog(uris, options, McapFile)
@@ -122,21 +108,21 @@ class McapFile:
 
     def read_index(self) -> FileIndex | None:
         uri, size = self.file.uri, self.file.size
-        if self._head != MAGIC:
+        if self._head != records.MAGIC:
             raise LogReadError(f"{uri}: is no MCAP file, it starts with {self._head!r}")
         tail_start, tail = self._tail
         if self.unfinished:
             raise TruncatedLogError(f"{uri}: {unfinished_words(self.unfinished)}. {way_on(self.remedy)}")
         footer = size - FOOTER_LENGTH
-        content = RecordCursor(tail[footer - tail_start + RECORD.size :])
+        content = records.RecordCursor(tail[footer - tail_start + records.RECORD.size :])
         summary_start, _, crc = content.unsigned(8), content.unsigned(8), content.unsigned(4)
         if summary_start == 0:
             return None
-        if not len(MAGIC) <= summary_start <= footer:
+        if not len(records.MAGIC) <= summary_start <= footer:
             raise damaged_at(self, footer, f"the footer says that the summary starts at byte {summary_start}")
         if footer - summary_start > self._max_chunk_bytes:
             raise damaged_at(self, summary_start, "the summary is larger than max_chunk_bytes")
-        data = tail[max(0, summary_start - tail_start) : -len(MAGIC)]
+        data = tail[max(0, summary_start - tail_start) : -len(records.MAGIC)]
         if summary_start < tail_start:
             data = self.file.read(summary_start, tail_start) + data
         if crc and crc32(data[:-4]) != crc:
@@ -148,7 +134,7 @@ class McapFile:
 
     @lazy
     def _head(self) -> bytes:
-        return self.file.read(0, min(self.file.size, len(MAGIC)))
+        return self.file.read(0, min(self.file.size, len(records.MAGIC)))
 
     @lazy
     def _tail(self) -> tuple[int, bytes]:
@@ -160,11 +146,15 @@ class McapFile:
     @property
     def unfinished(self) -> str:
         """Why the file counts as not closed by its recorder; "" if it was closed, or isn't MCAP."""
-        if self._head != MAGIC:
+        if self._head != records.MAGIC:
             return ""
         tail = self._tail[1]
         at = len(tail) - FOOTER_LENGTH
-        if at >= 0 and tail.endswith(MAGIC) and RECORD.unpack_from(tail, at) == (FOOTER, 20):
+        if (
+            at >= 0
+            and tail.endswith(records.MAGIC)
+            and records.RECORD.unpack_from(tail, at) == (records.FOOTER, 20)
+        ):
             return ""
         return f"it ends at byte {self.file.size} without a footer"
 
@@ -176,7 +166,7 @@ class McapFile:
             return walked_chunk(np.frombuffer(data, np.uint8))
         cut = bool(stretch["cut"])
         chunk = read_chunk(data, int(stretch["record"]), self._max_chunk_bytes, cut)
-        return replace(chunk, is_checked=not cut and has_crc(data))
+        return replace(chunk, is_checked=not cut and records.has_crc(data))
 
     def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
         times = self.entries(stretch)
@@ -186,7 +176,7 @@ class McapFile:
         start = int(stretch["offset"] + stretch["record"])
         data = self.file.read(start, int(stretch["offset"] + stretch["length"]))
         try:
-            entries = index_entries(memoryview(data))
+            entries = records.index_entries(memoryview(data))
         except ValueError as error:
             raise damaged_at(self, start, str(error)) from error
         return {
@@ -200,28 +190,28 @@ def _parse_summary(data: memoryview) -> Summary:
     summary = Summary()
     at = 0
     while at < len(data):
-        if at + RECORD.size > len(data):
+        if at + records.RECORD.size > len(data):
             raise ValueError("it ends in the middle of a record")
-        opcode, length = RECORD.unpack_from(data, at)
-        at += RECORD.size
+        opcode, length = records.RECORD.unpack_from(data, at)
+        at += records.RECORD.size
         if at + length > len(data):
             raise ValueError("a record reaches beyond its end")
         content = data[at : at + length]
-        if opcode == SCHEMA:
-            schema, parts = parse_schema(content)
+        if opcode == records.SCHEMA:
+            schema, parts = records.parse_schema(content)
             summary.schemas[schema] = parts
-        elif opcode == CHANNEL:
-            summary.channels.append(parse_channel(content))
-        elif opcode == CHUNK_INDEX:
+        elif opcode == records.CHANNEL:
+            summary.channels.append(records.parse_channel(content))
+        elif opcode == records.CHUNK_INDEX:
             summary.chunks.append(_parse_chunk_index(content))
-        elif opcode == STATISTICS:
-            summary.num_messages = RecordCursor(content).unsigned(8)
+        elif opcode == records.STATISTICS:
+            summary.num_messages = records.RecordCursor(content).unsigned(8)
         at += length
     return summary
 
 
 def _parse_chunk_index(content: memoryview) -> ChunkIndex:
-    cursor = RecordCursor(content)
+    cursor = records.RecordCursor(content)
     first, last, offset, record = (cursor.unsigned(8) for _ in range(4))
     table = np.frombuffer(cursor.blob(), np.dtype([("channel", "<u2"), ("offset", "<u8")]))
     message_index = dict(zip(table["channel"].tolist(), table["offset"].tolist(), strict=True))
@@ -240,13 +230,13 @@ def _index_of(summary: Summary, data_stop: int) -> FileIndex | None:
     """
     if any(schema and schema not in summary.schemas for _, schema, _, _ in summary.channels):
         return None
-    channels = {parts[0]: channel_of(parts, summary.schemas) for parts in summary.channels}
+    channels = {parts[0]: records.channel_of(parts, summary.schemas) for parts in summary.channels}
     chunks = sorted(summary.chunks, key=lambda chunk: chunk.offset)
     stretches: list[tuple[Any, ...]] = []
     shares: list[tuple[int, ...]] = []
-    end = len(MAGIC)
+    end = len(records.MAGIC)
     for number, chunk in enumerate(chunks):
-        if chunk.offset < end or chunk.stop > data_stop or chunk.record < RECORD.size:
+        if chunk.offset < end or chunk.stop > data_stop or chunk.record < records.RECORD.size:
             raise ValueError(
                 f"a chunk index has the impossible range from byte {chunk.offset} to {chunk.stop}"
             )

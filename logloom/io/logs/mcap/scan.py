@@ -16,43 +16,15 @@ from numpy.typing import NDArray
 from logloom.io.logs.files.compression import crc32
 from logloom.io.logs.files.container import Budget, Buffer, FileIndex, IndexBuilder
 from logloom.io.logs.files.ranges import MIB, LogFile
-from logloom.io.logs.mcap.messages import (
-    candidates,
-    chunk_at,
-    least_lengths,
-    read_chunk,
-    walk,
-    walk_over_damage,
-)
-from logloom.io.logs.mcap.records import (
-    ATTACHMENT,
-    CHANNEL,
-    CHUNK,
-    DATA_END,
-    FOOTER,
-    HEADER,
-    MAGIC,
-    MESSAGE,
-    MESSAGE_INDEX,
-    METADATA,
-    PRIVATE,
-    RECORD,
-    SCHEMA,
-    ChunkHead,
-    RecordCursor,
-    channel_of,
-    chunk_head,
-    index_entries,
-    is_message_index,
-    parse_channel,
-    parse_schema,
-)
+from logloom.io.logs.mcap import messages, records
 
 LOOSE_BYTES = MIB  # of a stretch of records outside chunks
 PEEK = 256  # enough of a record to check its plausibility
 MAX_LOST = 10_000  # damaged places in one file, after which the rest is given up
-CHUNKED = least_lengths({CHUNK: 40, DATA_END: 4})
-UNCHUNKED = least_lengths({SCHEMA: 14, CHANNEL: 16, MESSAGE: 22, CHUNK: 40, DATA_END: 4})
+CHUNKED = messages.least_lengths({records.CHUNK: 40, records.DATA_END: 4})
+UNCHUNKED = messages.least_lengths(
+    {records.SCHEMA: 14, records.CHANNEL: 16, records.MESSAGE: 22, records.CHUNK: 40, records.DATA_END: 4}
+)
 
 
 class McapScan:
@@ -69,8 +41,8 @@ class McapScan:
         self._ended = False
 
     def run(self) -> FileIndex:
-        at = len(MAGIC)
-        if self._peek(0, at) != MAGIC:
+        at = len(records.MAGIC)
+        if self._peek(0, at) != records.MAGIC:
             at = self._lose_until_next(0, "the file doesn't start as an MCAP file")
         while at < self._size and not self._ended:
             at = self._step(at)
@@ -85,31 +57,33 @@ class McapScan:
     def _step(self, at: int) -> int:
         """Read the record (or the run of loose records) at `at`; return where the next one starts."""
         head = self._peek(at, PEEK)
-        if len(head) < RECORD.size:
+        if len(head) < records.RECORD.size:
             self._builder.lose(at, self._size - at, "the file ends in the middle of a record", torn=True)
             return self._size
-        opcode, length = RECORD.unpack_from(head)
-        stop = at + RECORD.size + int(length)
-        if opcode == CHUNK:
+        opcode, length = records.RECORD.unpack_from(head)
+        stop = at + records.RECORD.size + int(length)
+        if opcode == records.CHUNK:
             return self._chunk(at, stop, head)
-        if opcode in (SCHEMA, CHANNEL, MESSAGE):
+        if opcode in (records.SCHEMA, records.CHANNEL, records.MESSAGE):
             return self._loose(at, stop)
         if stop > self._size or not _may_be_skipped(opcode, int(length), head, at):
             return self._lose_until_next(at, "a record is broken")
-        if opcode in (DATA_END, FOOTER):
+        if opcode in (records.DATA_END, records.FOOTER):
             self._ended = True
-            if opcode == DATA_END:
-                self._check_data_crc(at, int.from_bytes(head[RECORD.size : RECORD.size + 4], "little"))
+            if opcode == records.DATA_END:
+                self._check_data_crc(
+                    at, int.from_bytes(head[records.RECORD.size : records.RECORD.size + 4], "little")
+                )
         return stop
 
     def _chunk(self, at: int, stop: int, head: memoryview) -> int:
         self._has_chunks = True
         try:
-            first = chunk_head(head).first
+            first = records.chunk_head(head).first
         except ValueError as error:
             return self._lose_until_next(at, str(error))
         cut = stop > self._size
-        if cut and self._peek(self._size - len(MAGIC), len(MAGIC)) == MAGIC:
+        if cut and self._peek(self._size - len(records.MAGIC), len(records.MAGIC)) == records.MAGIC:
             # The file is complete, so the chunk lacks bytes in its middle, or its length is broken.
             return self._lose_until_next(at, "a chunk reaches beyond the file's end")
         if min(stop, self._size) - at > self._max + MIB:
@@ -119,8 +93,8 @@ class McapScan:
         record = min(stop, self._size) - at
         end = at + record if cut else self._message_index_stop(stop)
         data = memoryview(self._file.read(at, end))
-        chunk = read_chunk(data, record, self._max, cut)
-        self._take_definitions(chunk.buffer, walk_over_damage(chunk.buffer)[1], at)
+        chunk = messages.read_chunk(data, record, self._max, cut)
+        self._take_definitions(chunk.buffer, messages.walk_over_damage(chunk.buffer)[1], at)
         if chunk.problems:
             claimed = _claimed(data[record:])
             self._builder.lose_of_chunk(at, record, "; ".join(chunk.problems[:4]), chunk, claimed, first)
@@ -132,13 +106,13 @@ class McapScan:
     def _message_index_stop(self, at: int) -> int:
         """Return the end of the message index records that start at `at`."""
         while True:
-            head = self._peek(at, RECORD.size + 6)
-            if len(head) < RECORD.size + 6 or head[0] != MESSAGE_INDEX:
+            head = self._peek(at, records.RECORD.size + 6)
+            if len(head) < records.RECORD.size + 6 or head[0] != records.MESSAGE_INDEX:
                 return at
             length = int.from_bytes(head[1:9], "little")
-            if at + RECORD.size + length > self._size or not _is_message_index(length, head):
+            if at + records.RECORD.size + length > self._size or not _is_message_index(length, head):
                 return at
-            at += RECORD.size + length
+            at += records.RECORD.size + length
 
     def _loose(self, at: int, stop: int) -> int:
         # Stretches end where the upper half of a 64-bit offset changes, so that errors can name the place.
@@ -148,12 +122,12 @@ class McapScan:
         if window > self._max or at + window > self._size:
             return self._lose_until_next(at, "a record is broken or reaches beyond the file's end")
         buffer = np.frombuffer(self._file.read(at, at + window), np.uint8)
-        offsets, others, length = walk(buffer)
+        offsets, others, length = messages.walk(buffer)
         if length == 0:
             return self._lose_until_next(at, "a record is broken")
         self._take_definitions(buffer, others, at)
         if len(offsets):
-            self._builder.add(chunk_at(buffer[:length], offsets), at, length, 0, loose=True)
+            self._builder.add(messages.chunk_at(buffer[:length], offsets), at, length, 0, loose=True)
         return at + length
 
     def _take_definitions(self, buffer: Buffer, offsets: Sequence[int], base: int) -> None:
@@ -162,15 +136,15 @@ class McapScan:
         for offset in offsets:
             if len(self._builder.lost) > MAX_LOST:
                 break
-            opcode, length = RECORD.unpack_from(data, offset)
-            content = data[offset + RECORD.size : offset + RECORD.size + length]
+            opcode, length = records.RECORD.unpack_from(data, offset)
+            content = data[offset + records.RECORD.size : offset + records.RECORD.size + length]
             try:
-                if opcode == SCHEMA:
-                    schema, parts = parse_schema(content)
+                if opcode == records.SCHEMA:
+                    schema, parts = records.parse_schema(content)
                     if schema and self._schemas.setdefault(schema, parts) != parts:
                         raise ValueError(f"schema {schema} is defined twice, differently")
                 else:
-                    found = channel_of(parse_channel(content), self._schemas)
+                    found = records.channel_of(records.parse_channel(content), self._schemas)
                     if self._builder.channels.setdefault(found.id, found) != found:
                         raise ValueError(f"channel {found.id} is defined twice, differently")
             except ValueError as error:
@@ -186,35 +160,40 @@ class McapScan:
     def _candidates(self, at: int, least: NDArray[np.uint64]) -> Iterator[int]:
         block = 4 * MIB
         for start in range(at, self._size, block):
-            stop = min(self._size, start + block + RECORD.size - 1)
+            stop = min(self._size, start + block + records.RECORD.size - 1)
             buffer = np.frombuffer(self._file.read(start, stop), np.uint8)
-            for candidate in candidates(buffer, 0, least, self._size - stop):
+            for candidate in messages.candidates(buffer, 0, least, self._size - stop):
                 yield start + candidate
 
     def _is_plausible(self, at: int) -> bool:
         head = memoryview(self._file.read(at, min(self._size, at + PEEK)))
-        opcode, length = RECORD.unpack_from(head)
-        if opcode == CHUNK:
+        opcode, length = records.RECORD.unpack_from(head)
+        if opcode == records.CHUNK:
             try:
-                found = chunk_head(head)
+                found = records.chunk_head(head)
                 return _is_exact(found, int(length)) and found.compression in ("", "lz4", "zstd")
             except ValueError:
                 return False
-        if opcode == DATA_END:
-            stop = at + RECORD.size + 4
-            return length == 4 and (stop == self._size or self._peek(stop, 1)[0] < MESSAGE)
-        stop = at + RECORD.size + int(length)
-        if opcode == MESSAGE and int.from_bytes(head[9:11], "little") not in self._builder.channels:
+        if opcode == records.DATA_END:
+            stop = at + records.RECORD.size + 4
+            return length == 4 and (stop == self._size or self._peek(stop, 1)[0] < records.MESSAGE)
+        stop = at + records.RECORD.size + int(length)
+        if opcode == records.MESSAGE and int.from_bytes(head[9:11], "little") not in self._builder.channels:
             return False
-        after = self._peek(stop, RECORD.size)
-        return len(after) == RECORD.size and after[0] in (SCHEMA, CHANNEL, MESSAGE, DATA_END)
+        after = self._peek(stop, records.RECORD.size)
+        return len(after) == records.RECORD.size and after[0] in (
+            records.SCHEMA,
+            records.CHANNEL,
+            records.MESSAGE,
+            records.DATA_END,
+        )
 
     def _check_data_crc(self, stop: int, expected: int) -> None:
         if expected == 0 or self._builder.lost:
             return
-        header = RECORD.unpack_from(self._peek(len(MAGIC), RECORD.size))
+        header = records.RECORD.unpack_from(self._peek(len(records.MAGIC), records.RECORD.size))
         whole, section = 0, 0
-        section_start = len(MAGIC) + RECORD.size + int(header[1])
+        section_start = len(records.MAGIC) + records.RECORD.size + int(header[1])
         for start in range(0, stop, 4 * MIB):
             data = memoryview(self._file.read(start, min(stop, start + 4 * MIB)))
             whole = crc32(data, whole)
@@ -235,18 +214,18 @@ class McapScan:
 
 def _claimed(message_index: memoryview) -> dict[int, int]:
     try:
-        return {channel: len(part) for channel, part in index_entries(message_index).items()}
+        return {channel: len(part) for channel, part in records.index_entries(message_index).items()}
     except ValueError:
         return {}
 
 
 def _is_message_index(length: int, head: memoryview) -> bool:
-    return is_message_index(length, int.from_bytes(head[11:15], "little"))
+    return records.is_message_index(length, int.from_bytes(head[11:15], "little"))
 
 
-def _is_exact(head: ChunkHead, length: int) -> bool:
+def _is_exact(head: records.ChunkHead, length: int) -> bool:
     """Return whether a chunk record ends with its data, as all known writers do it."""
-    return head.body + head.body_length == RECORD.size + length
+    return head.body + head.body_length == records.RECORD.size + length
 
 
 def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool:
@@ -255,23 +234,23 @@ def _may_be_skipped(opcode: int, length: int, head: memoryview, at: int) -> bool
     A flipped bit in the opcode of a chunk must not cause it to be skipped.
     """
     with suppress(ValueError):
-        if _is_exact(chunk_head(memoryview(bytes([CHUNK]) + bytes(head[1:]))), length):
+        if _is_exact(records.chunk_head(memoryview(bytes([records.CHUNK]) + bytes(head[1:]))), length):
             return False
-    if opcode == HEADER:
-        return at == len(MAGIC)
-    if opcode == MESSAGE_INDEX:
+    if opcode == records.HEADER:
+        return at == len(records.MAGIC)
+    if opcode == records.MESSAGE_INDEX:
         return _is_message_index(length, head)
-    if opcode in (DATA_END, FOOTER):
-        return length == (4 if opcode == DATA_END else 20)
-    if opcode in (ATTACHMENT, METADATA):
+    if opcode in (records.DATA_END, records.FOOTER):
+        return length == (4 if opcode == records.DATA_END else 20)
+    if opcode in (records.ATTACHMENT, records.METADATA):
         return _texts_fit(opcode, length, head)
-    return opcode >= PRIVATE
+    return opcode >= records.PRIVATE
 
 
 def _texts_fit(opcode: int, length: int, head: memoryview) -> bool:
     """Return whether the lengths inside an attachment or metadata record fit it, as far as `head` goes."""
-    cursor = RecordCursor(head[RECORD.size :])
-    at = 16 if opcode == ATTACHMENT else 0
+    cursor = records.RecordCursor(head[records.RECORD.size :])
+    at = 16 if opcode == records.ATTACHMENT else 0
     try:
         cursor.take(at)
         for _ in range(2):
@@ -280,6 +259,6 @@ def _texts_fit(opcode: int, length: int, head: memoryview) -> bool:
             if at > length:
                 return False
             cursor.take(size)
-        return at <= length if opcode == METADATA else at + 8 + cursor.unsigned(8) + 4 <= length
+        return at <= length if opcode == records.METADATA else at + 8 + cursor.unsigned(8) + 4 <= length
     except ValueError:
         return True  # the texts are longer than `head`

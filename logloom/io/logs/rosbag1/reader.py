@@ -18,21 +18,8 @@ from logloom.io.logs.files.container import Channel, Chunk, FileIndex, Int64s, d
 from logloom.io.logs.files.container_log import ContainerLog
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import Log, OpenOptions
+from logloom.io.logs.rosbag1 import records
 from logloom.io.logs.rosbag1.messages import read_chunk, walked_chunk
-from logloom.io.logs.rosbag1.records import (
-    BAG_HEADER,
-    CHUNK,
-    CHUNK_INFO,
-    CONNECTION,
-    INDEX_ENTRY,
-    MAGIC,
-    BagRecord,
-    channel_of,
-    index_entries,
-    is_padding,
-    nanoseconds,
-    record_at,
-)
 from logloom.io.logs.rosbag1.scan import BagScan
 from logloom.values import dataclass
 
@@ -48,7 +35,7 @@ class Rosbag1Kind:
     suffixes = (".bag", ".bag.active", ".orig.bag")
 
     def matches(self, uri: str, head: bytes) -> bool:
-        return head.startswith(MAGIC[:8])
+        return head.startswith(records.MAGIC[:8])
 
     def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
         return ContainerLog(uris, options, Rosbag1File)
@@ -85,21 +72,21 @@ class Rosbag1File:
     def read_index(self) -> FileIndex | None:
         uri, size = self.file.uri, self.file.size
         head = self.file.read(0, min(size, HEAD))
-        if not head.startswith(MAGIC):
-            version = head[: len(MAGIC)]
-            if version.startswith(MAGIC[:8]):
+        if not head.startswith(records.MAGIC):
+            version = head[: len(records.MAGIC)]
+            if version.startswith(records.MAGIC[:8]):
                 raise UnknownEncodingError(
                     f"{uri}: is a bag of another version, {version!r}; migrate it with `rosbag fix` first"
                 )
             raise LogReadError(f"{uri}: is no ROS 1 bag, it starts with {version!r}")
         try:
-            header = record_at(memoryview(head), len(MAGIC))
-            if header.op != BAG_HEADER:
+            header = records.record_at(memoryview(head), len(records.MAGIC))
+            if header.op != records.BAG_HEADER:
                 raise ValueError(f"the bag header has opcode {header.op}")
             start = header.unsigned("index_pos", 8)
             counts = header.unsigned("conn_count", 4), header.unsigned("chunk_count", 4)
         except ValueError as error:
-            raise damaged_at(self, len(MAGIC), str(error)) from error
+            raise damaged_at(self, len(records.MAGIC), str(error)) from error
         if start == 0:
             return None
         if start > size:
@@ -117,7 +104,9 @@ class Rosbag1File:
     def unfinished(self) -> str:
         """Why the file counts as not closed by its recorder; "" if it was closed."""
         try:
-            header = record_at(memoryview(self.file.read(0, min(self.file.size, HEAD))), len(MAGIC))
+            header = records.record_at(
+                memoryview(self.file.read(0, min(self.file.size, HEAD))), len(records.MAGIC)
+            )
             return "" if header.unsigned("index_pos", 8) else "its header names no index (index_pos is 0)"
         except ValueError:
             return ""  # damage, which is reported elsewhere
@@ -138,11 +127,11 @@ class Rosbag1File:
         offset, stop = int(stretch["offset"]), int(stretch["offset"] + stretch["length"])
         try:
             chunk = self._chunk_record(offset, stop)
-            entries = index_entries(memoryview(self.file.read(min(offset + chunk.stop, stop), stop)))
+            entries = records.index_entries(memoryview(self.file.read(min(offset + chunk.stop, stop), stop)))
         except ValueError as error:
             raise damaged_at(self, offset, str(error)) from error
         return {
-            connection: (nanoseconds(part), part["offset"].astype(np.int64))
+            connection: (records.nanoseconds(part), part["offset"].astype(np.int64))
             for connection, part in entries.items()
             if len(part)
         }
@@ -153,15 +142,15 @@ class Rosbag1File:
         texts: dict[tuple[str, bytes], bytes] = {}
         at = 0
         while at < len(data):
-            if is_padding(data[at : at + 4]) and is_padding(data[at:]):
+            if records.is_padding(data[at : at + 4]) and records.is_padding(data[at:]):
                 break
-            record = record_at(data, at)
+            record = records.record_at(data, at)
             if record.stop > len(data):
                 raise ValueError("it ends in the middle of a record")
-            if record.op == CONNECTION:
-                found = channel_of(record, data, texts)
+            if record.op == records.CONNECTION:
+                found = records.channel_of(record, data, texts)
                 connections[found.id] = found
-            elif record.op == CHUNK_INFO:
+            elif record.op == records.CHUNK_INFO:
                 chunks.append(_chunk_info(record, data))
             at = record.stop
         if (len(connections), len(chunks)) != counts:
@@ -173,7 +162,7 @@ class Rosbag1File:
 
     def _build_index(self, connections: dict[int, Channel], chunks: list[ChunkInfo], stop: int) -> FileIndex:
         starts = [chunk.offset for chunk in chunks]
-        if any(b <= a for a, b in zip([len(MAGIC), *starts], [*starts, stop], strict=True)):
+        if any(b <= a for a, b in zip([len(records.MAGIC), *starts], [*starts, stop], strict=True)):
             raise ValueError("its chunks overlap")
         head, plain, packed = self._shape(starts[0], stop) if chunks else (0, 1, 1)
         stretches: list[tuple[Any, ...]] = []
@@ -181,7 +170,7 @@ class Rosbag1File:
         stops = [*starts[1:], stop][: len(starts)]
         for number, (chunk, end) in enumerate(zip(chunks, stops, strict=True)):
             length = end - chunk.offset
-            index = sum(INDEX_HEAD + INDEX_ENTRY.itemsize * count for _, count in chunk.counts)
+            index = sum(INDEX_HEAD + records.INDEX_ENTRY.itemsize * count for _, count in chunk.counts)
             size = max(0, length - index - head) * plain // packed
             times = chunk.first, chunk.last
             stretches.append((number << 32, chunk.offset, length, 0, size, *times, False, False))
@@ -202,14 +191,14 @@ class Rosbag1File:
         record = self._chunk_record(offset, stop)
         return record.data, record.unsigned("size", 4), max(1, record.stop - record.data)
 
-    def _chunk_record(self, offset: int, stop: int) -> BagRecord:
-        record = record_at(memoryview(self.file.read(offset, min(offset + HEAD, stop))), 0)
-        if record.op != CHUNK:
+    def _chunk_record(self, offset: int, stop: int) -> records.BagRecord:
+        record = records.record_at(memoryview(self.file.read(offset, min(offset + HEAD, stop))), 0)
+        if record.op != records.CHUNK:
             raise ValueError(f"a chunk should start at byte {offset}, found opcode {record.op}")
         return record
 
 
-def _chunk_info(record: BagRecord, data: memoryview) -> ChunkInfo:
+def _chunk_info(record: records.BagRecord, data: memoryview) -> ChunkInfo:
     if record.unsigned("ver", 4) != 1:
         raise ValueError("a chunk info record is of an unknown version")
     table = np.frombuffer(data[record.data : record.stop], np.uint8)

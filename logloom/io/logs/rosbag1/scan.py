@@ -11,20 +11,8 @@ import numpy as np
 
 from logloom.io.logs.files.container import Budget, FileIndex, IndexBuilder
 from logloom.io.logs.files.ranges import MIB, LogFile
+from logloom.io.logs.rosbag1 import records
 from logloom.io.logs.rosbag1.messages import IN_FILE, chunk_at, read_chunk, resync, walk, walk_over_damage
-from logloom.io.logs.rosbag1.records import (
-    BAG_HEADER,
-    CHUNK,
-    CHUNK_INFO,
-    CONNECTION,
-    INDEX,
-    MAGIC,
-    MESSAGE,
-    channel_of,
-    index_entries,
-    is_padding,
-    record_at,
-)
 
 PEEK = 64 << 10  # more than the header of any record
 LOOSE_BYTES = MIB  # of a stretch of records outside chunks
@@ -44,8 +32,8 @@ class BagScan:
         self._block = (0, memoryview(b""))
 
     def run(self) -> FileIndex:
-        at = len(MAGIC)
-        if self._peek(0)[:at] != MAGIC:
+        at = len(records.MAGIC)
+        if self._peek(0)[:at] != records.MAGIC:
             at = self._lose_until_next(0, "the file doesn't start as a bag")
         while at < self._size:
             at = self._step(at)
@@ -60,17 +48,22 @@ class BagScan:
         """Read the record (or the run of loose records) at `at`; return where the next one starts."""
         head = self._peek(at)
         try:
-            record = record_at(head, 0)
+            record = records.record_at(head, 0)
         except ValueError as error:
             return self._lose_until_next(at, str(error))
         stop = at + record.stop
-        if record.op == CHUNK:
+        if record.op == records.CHUNK:
             return self._chunk(at, stop, head)
-        if record.op == MESSAGE:
+        if record.op == records.MESSAGE:
             return self._loose(at, stop)
-        if stop > self._size or record.op not in (BAG_HEADER, INDEX, CHUNK_INFO, CONNECTION):
+        if stop > self._size or record.op not in (
+            records.BAG_HEADER,
+            records.INDEX,
+            records.CHUNK_INFO,
+            records.CONNECTION,
+        ):
             return self._lose_until_next(at, "a record is broken or reaches beyond the file's end")
-        if record.op == CONNECTION and record.stop < self._max:
+        if record.op == records.CONNECTION and record.stop < self._max:
             self._take_connection(memoryview(self._file.read(at, stop)), 0, at)
         return stop
 
@@ -99,10 +92,10 @@ class BagScan:
         """Return the end of the index data records that start at `at`."""
         while at < self._size:
             try:
-                record = record_at(self._peek(at), 0)
+                record = records.record_at(self._peek(at), 0)
             except ValueError:
                 return at
-            if record.op != INDEX or at + record.stop > self._size:
+            if record.op != records.INDEX or at + record.stop > self._size:
                 return at
             at += record.stop
         return at
@@ -131,7 +124,7 @@ class BagScan:
 
     def _take_connection(self, data: memoryview, offset: int, base: int) -> None:
         try:
-            found = channel_of(record_at(data, offset), data, self._texts)
+            found = records.channel_of(records.record_at(data, offset), data, self._texts)
             if self._builder.channels.setdefault(found.id, found) != found:
                 raise ValueError(f"connection {found.id} is described twice, differently")
         except ValueError as error:
@@ -148,7 +141,7 @@ class BagScan:
                 found = start + place
                 break
         is_gap = found < self._size and found - at < MAX_PADDING
-        if not (is_gap and is_padding(self._file.read(at, found))):
+        if not (is_gap and records.is_padding(self._file.read(at, found))):
             self._builder.lose(at, found - at, reason, torn=found == self._size)
         return found
 
@@ -163,6 +156,6 @@ class BagScan:
 
 def _claimed(index: memoryview) -> dict[int, int]:
     try:
-        return {connection: len(part) for connection, part in index_entries(index).items()}
+        return {connection: len(part) for connection, part in records.index_entries(index).items()}
     except ValueError:
         return {}

@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 from logloom.io.storage.files import File, preadv
 from logloom.io.storage.known_files import without_check
 from logloom.io.storage.locks import Lock
-from logloom.io.storage.remote.range_requests import (
-    REMOTE_GAP,
-    cut_short,
-    failure,
-    fetch_many,
-    joined,
-    size_of,
-)
+from logloom.io.storage.remote import range_requests
 from logloom.io.storage.threads import Threads
 from logloom.uris import chained, is_local
 
@@ -99,7 +92,7 @@ class RangeReader:
         """Read one range, as bytes. Raises what `read` raises."""
         file = self._files.get(number) or self.file(number)
         if file.is_local and not 0 <= offset <= offset + length <= file.size:
-            raise cut_short(file.name, offset, length, file.size - offset)
+            raise range_requests.cut_short(file.name, offset, length, file.size - offset)
         return file.read(offset, length)
 
     def read_into(self, ranges: Ranges, targets: Sequence[Target]) -> None:
@@ -152,7 +145,7 @@ class RangeReader:
         """Do as `check`, for one range of a local file; return the file."""
         file = self.file(number)
         if not 0 <= offset <= offset + length <= file.size:
-            raise cut_short(file.name, offset, length, file.size - offset)
+            raise range_requests.cut_short(file.name, offset, length, file.size - offset)
         return file
 
     def check(self, numbers: Ints, offsets: Ints, lengths: Ints) -> None:
@@ -173,7 +166,9 @@ class RangeReader:
         if wrong.any():
             first = int(wrong.argmax())
             offset, length = int(offsets[first]), int(lengths[first])
-            raise cut_short(self.uris[int(numbers[first])], offset, length, int(sizes[first]) - offset)
+            raise range_requests.cut_short(
+                self.uris[int(numbers[first])], offset, length, int(sizes[first]) - offset
+            )
 
     def _sizes(self, numbers: Ints, offsets: Ints, lengths: Ints) -> NDArray[np.int64]:
         """(n,) the sizes of ranges' files, if they must be known before reading."""
@@ -183,7 +178,7 @@ class RangeReader:
             if self.is_local(number):
                 sizes[own] = self.file(number).size
             elif int(lengths[own].max()) > _LARGE:
-                sizes[own] = size_of(self.uris[number], self._storage)
+                sizes[own] = range_requests.size_of(self.uris[number], self._storage)
             else:
                 sizes[own] = int(offsets[own].max()) + _LARGE  # reading the bytes will report it
         return sizes
@@ -199,7 +194,7 @@ class RangeReader:
                 if preadv(opened.fd, buffers, start) != end - start:  # a signal, or more than 2 GiB
                     file.read_into(start, buffers, end - start)
             except OSError as error:
-                raise failure(file.name, error) from chained(error)
+                raise range_requests.failure(file.name, error) from chained(error)
 
     def _fetch_into(self, numbers: Ints, offsets: Ints, lengths: Ints, targets: Sequence[Target]) -> None:
         """Reads ranges of object stores."""
@@ -212,14 +207,14 @@ class RangeReader:
 
     def _fetch(self, ranges: Sequence[tuple[int, int, int]]) -> list[Bytes]:
         """Fetch ranges of object stores concurrently; neighbours are joined by fsspec's rules and ours."""
-        requests, places = joined(ranges, REMOTE_GAP)
+        requests, places = range_requests.joined(ranges, range_requests.REMOTE_GAP)
         if not requests:
             return []
         uris, starts = [self.uris[number] for number, _, _ in requests], [offset for _, offset, _ in requests]
         stops = [offset + length for _, offset, length in requests]
         found = [
             np.frombuffer(bytearray(data), np.uint8)
-            for data in fetch_many(uris, self._storage, starts, stops)
+            for data in range_requests.fetch_many(uris, self._storage, starts, stops)
         ]
         return [found[i][start : start + length] for i, start, length in places]
 

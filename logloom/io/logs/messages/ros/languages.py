@@ -13,16 +13,7 @@ from dataclasses import replace
 
 from logloom.errors import UnknownEncodingError
 from logloom.io.logs.interface import Log, TopicInfo
-from logloom.io.logs.messages.definitions import (
-    ROS1_TYPES,
-    ROS2_TYPES,
-    Array,
-    Declarations,
-    Declared,
-    Struct,
-    link,
-    short_name,
-)
+from logloom.io.logs.messages import definitions
 from logloom.io.logs.messages.ros import idl
 
 _SEPARATOR = re.compile(r"={3,}\s*")
@@ -33,7 +24,7 @@ _FIELD = re.compile(
 )
 
 
-def definition_of(log: Log, topic: str) -> Struct | None:
+def definition_of(log: Log, topic: str) -> definitions.Struct | None:
     """Return the type of a topic's messages; None if only its decoder knows it.
 
     Raises:
@@ -42,10 +33,10 @@ def definition_of(log: Log, topic: str) -> Struct | None:
     log.time_source(topic, ("log",))  # as for reading messages
     decoder = getattr(log, "decoder", None)
     root = getattr(decoder(topic), "root", None) if decoder else parse(log.summary.topics[topic])
-    return root if isinstance(root, Struct) else None
+    return root if isinstance(root, definitions.Struct) else None
 
 
-def parse(info: TopicInfo) -> Struct:
+def parse(info: TopicInfo) -> definitions.Struct:
     """Return the type of a topic's messages.
 
     Raises:
@@ -88,16 +79,18 @@ def _described(info: TopicInfo) -> TopicInfo:
 
 
 @functools.lru_cache(maxsize=256)
-def _parse(kind: str, language: str, definition: bytes) -> Struct:
+def _parse(kind: str, language: str, definition: bytes) -> definitions.Struct:
     """Parse a definition; cached, as many of a fleet's thousands of topics have the same."""
     declarations, primitives = _GRAMMARS[language]
     try:
-        return link(declarations(short_name(kind), definition.decode("utf-8")), primitives)
+        return definitions.link(
+            declarations(definitions.short_name(kind), definition.decode("utf-8")), primitives
+        )
     except ValueError as error:
         raise UnknownEncodingError(f"definition of {kind}: {error}") from error
 
 
-def _msg_declarations(root: str, text: str) -> Declarations:
+def _msg_declarations(root: str, text: str) -> definitions.Declarations:
     """Parse .msg text, of ROS 1 and 2: the fields of each message, the root first.
 
     The messages that it uses follow after lines of `=`. Constants and default values are ignored.
@@ -105,7 +98,7 @@ def _msg_declarations(root: str, text: str) -> Declarations:
     Raises:
         ValueError: a line isn't a field; the message has its number.
     """
-    found: dict[str, list[Declared]] = {root: []}
+    found: dict[str, list[definitions.Declared]] = {root: []}
     fields = found[root]
     for number, words in enumerate(text.splitlines(), 1):
         words = words.strip()
@@ -113,14 +106,14 @@ def _msg_declarations(root: str, text: str) -> Declarations:
         if heading:
             # A log may append one message more than once; they are equal.
             fields = []
-            found.setdefault(short_name(heading[1]), fields)
+            found.setdefault(definitions.short_name(heading[1]), fields)
         elif words and not words.startswith("#") and not _SEPARATOR.fullmatch(words):
             field = _field(words, number)
             fields += [field] if field else []
     return found
 
 
-def _field(words: str, line: int) -> Declared | None:
+def _field(words: str, line: int) -> definitions.Declared | None:
     """Parse the field declared on a line; None for a constant."""
     match = _FIELD.match(words)
     if not match:
@@ -130,12 +123,14 @@ def _field(words: str, line: int) -> Declared | None:
     array = None
     if match["array"]:
         length = int(match["length"]) if match["length"] else None
-        array = Array(bound=length) if match["bound"] else Array(length)
-    return Declared(match["name"], match["type"], array, int(match["text"]) if match["text"] else None)
+        array = definitions.Array(bound=length) if match["bound"] else definitions.Array(length)
+    return definitions.Declared(
+        match["name"], match["type"], array, int(match["text"]) if match["text"] else None
+    )
 
 
 _GRAMMARS = {
-    "ros2msg": (_msg_declarations, ROS2_TYPES),
-    "ros1msg": (_msg_declarations, ROS1_TYPES),
-    "ros2idl": (idl.declarations, ROS2_TYPES),
+    "ros2msg": (_msg_declarations, definitions.ROS2_TYPES),
+    "ros1msg": (_msg_declarations, definitions.ROS1_TYPES),
+    "ros2idl": (idl.declarations, definitions.ROS2_TYPES),
 }
