@@ -186,13 +186,13 @@ def shards(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
             began = time.process_time()
             after = merge_records(store, before, [changes])
             took = time.process_time() - began
-            fresh = [shard for shard in after.shards if shard not in before.shards]
+            fresh = [shard for shard in after.pages if shard not in before.pages]
             size = sum(shard.size for shard in fresh)
             rows.append(
                 [
                     f"{len(before):,}, {first} first",
                     f"{len(new):,}",
-                    f"{len(fresh)} of {len(after.shards)}",
+                    f"{len(fresh)} of {len(after.pages)}",
                     f"{size / 1e6:.2f} MB",
                     f"{took:.2f} s",
                 ]

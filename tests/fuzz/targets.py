@@ -25,7 +25,7 @@ from blake3 import blake3
 
 import logloom.datasets
 from logloom.errors import LogloomError
-from logloom.io.catalog.pages import LogRecord, RecordShard, schema, shard_file, shard_of, table_of
+from logloom.io.catalog.pages import LogRecord, RecordPage, page_file, page_of, schema, table_of
 from logloom.io.catalog.records import LogRecords
 from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.files.sidecars import MAGIC, Sidecars
@@ -374,14 +374,14 @@ def _shard(folder: pathlib.Path) -> None:
 
 
 @functools.cache
-def _healthy_shard() -> tuple[RecordShard, bytes]:
+def _healthy_shard() -> tuple[RecordPage, bytes]:
     rng = random.Random(0)
     named = ((f"car-{n:05}", f"{rng.getrandbits(256):064x}") for n in range(1500))
     made = [
         LogRecord(log_id, (f"/{log_id}",), name, "all", name, "whole", name, 1, 2, {"gap": 1}, 0, units=1)
         for log_id, name in named
     ]
-    return shard_of(table_of(made))
+    return page_of(table_of(made))
 
 
 def read_shard_of_stranger(folder: pathlib.Path) -> None:
@@ -391,7 +391,7 @@ def read_shard_of_stranger(folder: pathlib.Path) -> None:
         store = Store.at(place)
         for size in (len(data), _healthy_shard()[0].size):
             shard = dataclasses.replace(_healthy_shard()[0], digest=blake3(data).hexdigest(), size=size)
-            store.create(shard_file(shard), data)
+            store.create(page_file(shard), data)
             each(
                 lambda shard=shard: list(LogRecords(store, [shard])),
                 *(lambda shard=shard, n=n: LogRecords(store, [shard]).column(n) for n in schema().names),

@@ -122,7 +122,7 @@ def test_a_commit_looks_whether_it_was_removed_meanwhile(store):
     (name,) = CHART.of(made[0])
     with removing(store, [name]):
         store.remove(name)
-    outcome = commit(job, LogOutcomes(made=made.shards, version=made.shards), [])
+    outcome = commit(job, LogOutcomes(made=made.pages, version=made.pages), [])
     assert not outcome["committed"]
     (failure,) = outcome["failures"]
     assert (

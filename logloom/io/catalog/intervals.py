@@ -277,8 +277,8 @@ def number_with(store: Store, number: int, name: str) -> int | None:
 
 def _settings_of(manifest: Manifest) -> tuple[Any, ...]:
     """Return everything that a version's rows, and their gaps, depend on."""
-    shards = [shard.digest for shard in manifest.logs.shards]
-    return manifest.plan, manifest.schema, manifest.recipe.get("clock"), shards
+    pages = [page.digest for page in manifest.logs.pages]
+    return manifest.plan, manifest.schema, manifest.recipe.get("clock"), pages
 
 
 def _not_there(store: Store, number: int, name: str) -> UsageError:

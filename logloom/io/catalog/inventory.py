@@ -27,7 +27,7 @@ from logloom.errors import DatasetError, PurgedError
 from logloom.io.catalog.entries import ENTRY, read_log_part
 from logloom.io.catalog.log_tables import catalogued
 from logloom.io.catalog.manifest import Manifest, folders_of
-from logloom.io.catalog.pages import LogRecord, shard_file
+from logloom.io.catalog.pages import LogRecord, page_file
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.removal_notes import Keys, are_in, key_of, keys_in
 from logloom.io.catalog.tombstones import Purged
@@ -230,7 +230,7 @@ class _Collector:
     def __init__(self, store: Store):
         self.keys, self.knows_logs = array.array("Q"), True
         self._store, self._purged = store, Purged(store)
-        self._shards, self._parts, self._assembled = set[str](), set[str](), set[str]()
+        self._pages, self._parts, self._assembled = set[str](), set[str](), set[str]()
 
     def _add(self, names: Iterable[str]) -> None:
         self.keys.extend(map(key_of, names))
@@ -272,12 +272,12 @@ class _Collector:
     def _new_logs(self, manifest: Manifest) -> Iterator[tuple[str, LogRecords]]:
         """The records of a version by the file that has them, but for files that were seen."""
         logs = manifest.logs
-        for shard in logs.shards:
-            name = shard_file(shard, logs.folder)
-            if name not in self._shards:
-                self._shards.add(name)
+        for page in logs.pages:
+            name = page_file(page, logs.folder)
+            if name not in self._pages:
+                self._pages.add(name)
                 self._add([name])
-                yield name, LogRecords(self._store, [shard], logs.folder)
+                yield name, LogRecords(self._store, [page], logs.folder)
 
     def _parts_of(self, logs: LogRecords) -> list[str]:
         """Add what records name beside the parts of their logs; give those parts."""

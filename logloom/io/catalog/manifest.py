@@ -41,7 +41,7 @@ from logloom.io.catalog.entries import (
     unit_folder,
 )
 from logloom.io.catalog.manifest_digest import check_digest
-from logloom.io.catalog.pages import MAX_BYTES, MAX_LOGS, LogRecord, LogStatus, RecordShard
+from logloom.io.catalog.pages import MAX_BYTES, MAX_LOGS, LogRecord, LogStatus, RecordPage
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tags import Version, read_tags
 from logloom.io.catalog.tombstones import check_purged
@@ -147,9 +147,9 @@ class Manifest:
         return totals | {"logs": totals["logs"] - dropped, "logs_dropped": dropped}
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of its file, with the names of the shards of its records."""
+        """Return the bytes of its file, with the names of the pages of its records."""
         fields = asdict(replace(self, logs=LogRecords()))
-        logs = [asdict(shard) for shard in self.logs.shards]
+        logs = [asdict(page) for page in self.logs.pages]
         return canonical(fields | {"format": FORMAT, "logs": logs})
 
     def _repr_html_(self) -> str:
@@ -169,7 +169,7 @@ class Manifest:
         Args:
             data: of its file, canonical JSON.
             source: what errors call it.
-            store: the root, with the shards of its records.
+            store: the root, with the pages of its records.
 
         Returns:
             The manifest.
@@ -181,27 +181,27 @@ class Manifest:
         what = f"{source}: {none}"
         value = without_number(parsed(data, what), "format", FORMAT, source, none)
         if "logs" in value:
-            value["logs"] = LogRecords(store, checked(_ShardsJson, {"logs": value["logs"]}, what).logs)
+            value["logs"] = LogRecords(store, checked(_PagesJson, {"logs": value["logs"]}, what).logs)
         return checked(cls, value, what)
 
 
 @dataclass(frozen=True)
-class _ShardsJson:
+class _PagesJson:
     __pydantic_config__ = STRICT
 
-    logs: Annotated[tuple[RecordShard, ...], AfterValidator(_in_order)]
+    logs: Annotated[tuple[RecordPage, ...], AfterValidator(_in_order)]
 
 
-def _in_order(shards: tuple[RecordShard, ...]) -> tuple[RecordShard, ...]:
-    for shard, following in itertools.pairwise(shards):
-        if shard.last >= following.first:
-            raise ValueError(f"the shard from {following.first!r} on begins before {shard.last!r}")
-    for shard in shards:
-        if not 0 < shard.totals.get("logs", 0) <= MAX_LOGS:
-            raise ValueError(f"the shard from {shard.first!r} on holds no, or too many logs")
-        if shard.size > MAX_BYTES:
-            raise ValueError(f"the shard from {shard.first!r} on is too large")
-    return shards
+def _in_order(pages: tuple[RecordPage, ...]) -> tuple[RecordPage, ...]:
+    for page, following in itertools.pairwise(pages):
+        if page.last >= following.first:
+            raise ValueError(f"the page from {following.first!r} on begins before {page.last!r}")
+    for page in pages:
+        if not 0 < page.totals.get("logs", 0) <= MAX_LOGS:
+            raise ValueError(f"the page from {page.first!r} on holds no, or too many logs")
+        if page.size > MAX_BYTES:
+            raise ValueError(f"the page from {page.first!r} on is too large")
+    return pages
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""Merging: the shards of a version from those of its parent and what changed since.
+"""Merging: the pages of a version from those of its parent and what changed since.
 
-Here: reading sorted rows in steps (`SortedRows`), cutting them into shards, and merging shard by shard. A
-shard without changes is reused by its name, unread.
-Elsewhere: shards themselves (logloom.io.catalog.pages), which changes there are
+Here: reading sorted rows in steps (`SortedRows`), cutting them into pages, and merging page by page. A
+page without changes is reused by its name, unread.
+Elsewhere: pages themselves (logloom.io.catalog.pages), which changes there are
 (logloom.transforms.build.commit).
 
-    parent   | a b c | D e f g | H i |        capitals: a shard begins with them, whatever its neighbours
-    changes      ·       x               -> | a b c | D e f x g | H i |   one shard is read and written
+    parent   | a b c | D e f g | H i |        capitals: a page begins with them, whatever its neighbours
+    changes      ·       x               -> | a b c | D e f x g | H i |   one page is read and written
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from logloom.io.catalog.pages import (
     MAX_LOGS,
-    SHARDS,
+    PAGES,
     LogRecord,
-    RecordShard,
+    RecordPage,
     is_border,
-    read_shard,
+    read_page,
     table_of,
-    write_shard,
+    write_page,
 )
 from logloom.io.catalog.records import LogRecords
 from logloom.io.storage.store import Store
@@ -34,45 +34,45 @@ if TYPE_CHECKING:
 GONE = "gone"  # the status of a change that takes its log out of the version
 
 
-def write_records(store: Store, records: Iterable[LogRecord], folder: str = SHARDS) -> LogRecords:
-    """Write records, sorted by log_id, as shards."""
-    shards = _Shards(store, folder)
+def write_records(store: Store, records: Iterable[LogRecord], folder: str = PAGES) -> LogRecords:
+    """Write records, sorted by log_id, as pages."""
+    pages = _Pages(store, folder)
     records = iter(records)
     while rows := list(itertools.islice(records, MAX_LOGS)):
-        shards.add(table_of(rows))
-    return shards.close()
+        pages.add(table_of(rows))
+    return pages.close()
 
 
 def merge_records(store: Store, parent: LogRecords, changes: Sequence[LogRecords]) -> LogRecords:
-    """Write the shards of a version.
+    """Write the pages of a version.
 
     Args:
         changes: records that are new or stand for the parent's, and of logs that are `GONE`; no log in two.
 
     Raises:
-        DatasetError: a shard that is needed is missing or damaged.
+        DatasetError: a page that is needed is missing or damaged.
     """
-    shards = _Shards(store, SHARDS)
+    pages = _Pages(store, PAGES)
     coming = [SortedRows(one.tables()) for one in changes]
-    runs = _runs(parent.shards)
+    runs = _runs(parent.pages)
     for run, following in zip(runs, [*runs[1:], None], strict=True):
         end = following[0].first if following else None
         if run and all(one.is_past(end) for one in coming):
-            shards.take(run)
+            pages.take(run)
             continue
-        rows = SortedRows(read_shard(store, shard, parent.folder) for shard in run)
+        rows = SortedRows(read_page(store, page, parent.folder) for page in run)
         for table in _merged(rows, coming, end):
-            shards.add(table)
-    return shards.close()
+            pages.add(table)
+    return pages.close()
 
 
-def _runs(shards: Sequence[RecordShard]) -> list[list[RecordShard]]:
-    """The shards between borders: one, or more where there are more logs than one holds."""
-    runs: list[list[RecordShard]] = [[]]
-    for shard in shards:
-        if runs[-1] and is_border(shard.first):
+def _runs(pages: Sequence[RecordPage]) -> list[list[RecordPage]]:
+    """The pages between borders: one, or more where there are more logs than one holds."""
+    runs: list[list[RecordPage]] = [[]]
+    for page in pages:
+        if runs[-1] and is_border(page.first):
             runs.append([])
-        runs[-1].append(shard)
+        runs[-1].append(page)
     return runs
 
 
@@ -125,18 +125,18 @@ def _merged(parent: SortedRows, changes: Sequence[SortedRows], end: str | None) 
         yield rows.filter(pc.not_equal(rows["status"], GONE))
 
 
-class _Shards:
-    """Shards as they are cut from sorted rows, at borders and where one is full."""
+class _Pages:
+    """Pages as they are cut from sorted rows, at borders and where one is full."""
 
     def __init__(self, store: Store, folder: str):
         self._store, self._folder = store, folder
-        self._done: list[RecordShard] = []
-        self._last_run: list[RecordShard] = []  # of shards taken over; rows that follow may go on with it
+        self._done: list[RecordPage] = []
+        self._last_run: list[RecordPage] = []  # of pages taken over; rows that follow may go on with it
         self._open: list[pa.Table] = []
         self._rows = 0
 
-    def take(self, run: Sequence[RecordShard]) -> None:
-        """Goes on with shards that are there, which begin at a border, or at the very beginning."""
+    def take(self, run: Sequence[RecordPage]) -> None:
+        """Goes on with pages that are there, which begin at a border, or at the very beginning."""
         self._cut()
         self._last_run = list(run)
 
@@ -151,7 +151,7 @@ class _Shards:
             elif self._last_run:
                 *whole, last = self._last_run
                 self._done += whole
-                self._open, self._rows = [read_shard(self._store, last, self._folder)], last.logs
+                self._open, self._rows = [read_page(self._store, last, self._folder)], last.logs
                 self._last_run = []
             while len(rows):
                 if self._rows == MAX_LOGS:
@@ -172,5 +172,5 @@ class _Shards:
         self._last_run = []
         if self._rows:
             table = pa.concat_tables(self._open).combine_chunks()
-            self._done.append(write_shard(self._store, table, self._folder))
+            self._done.append(write_page(self._store, table, self._folder))
         self._open, self._rows = [], 0

@@ -1,14 +1,14 @@
-"""Pages of a manifest: records of logs, in Parquet files that versions share (in code also *shards*).
+"""Pages of a manifest: records of logs, in Parquet files that versions share.
 
     versions/shards/<digest>.parquet       a row for each of some thousands of logs, sorted by log_id
 
-Here: `LogRecord`, the columns of a shard, writing one and reading one, where one ends and the next begins.
-Elsewhere: all shards of a version as one sequence (logloom.io.catalog.records), merging
+Here: `LogRecord`, the columns of a page, writing one and reading one, where one ends and the next begins.
+Elsewhere: all pages of a version as one sequence (logloom.io.catalog.records), merging
 (logloom.io.catalog.page_merge), manifests (logloom.io.catalog.manifest), a log's
 units (logloom.io.catalog.entries).
 
-A shard's name is the BLAKE3 of its bytes, and the borders between shards are found in the log_ids alone: two
-versions with equal records of neighbouring logs share their shard, and a new log changes one.
+A page's name is the BLAKE3 of its bytes, and the borders between pages are found in the log_ids alone: two
+versions with equal records of neighbouring logs share their page, and a new log changes one.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from logloom.values import dataclass
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHARDS = "versions/shards"
+PAGES = "versions/shards"
 NO_LOGS = {"logs": 0, "parts": 0, "rows": 0, "ticks_planned": 0, "refused": 0, "skipped": 0, "units": 0}
-MEAN_LOGS = 2048  # of a shard
+MEAN_LOGS = 2048  # of a page
 MAX_LOGS = 8192  # hashes leave one run of logs in fifty longer; it is cut from its first log on
 MAX_BYTES = 1 << 30  # a hundred kB for each log, where one says a hundred times why it isn't whole
 _BATCH = 256  # rows that are unpacked at once
 _BORDER = 2**64 // MEAN_LOGS
-_TAIL = 64 << 10  # bytes of a shard's end that are read for its footer; a shorter shard is read whole
+_TAIL = 64 << 10  # bytes of a page's end that are read for its footer; a shorter page is read whole
 _STRINGS = ("log_id", "split", "status", "verified", "part", "key", "content_id")
 _COUNTS = ("rows", "planned", "refused", "units", "size")
 _TEXTS = ("statistics", "catalogue", "splits", "duplicate_of")  # null where a log has none
@@ -123,8 +123,8 @@ class LogRecord:
 
 
 @dataclass(frozen=True)
-class RecordShard:
-    """A shard as a manifest names it.
+class RecordPage:
+    """A page as a manifest names it.
 
     Attributes:
         digest: BLAKE3 of its bytes.
@@ -150,12 +150,12 @@ class RecordShard:
         return self.totals["logs"]
 
 
-def shard_file(shard: RecordShard, folder: str = SHARDS) -> str:
-    return f"{folder}/{shard.digest}.parquet"
+def page_file(page: RecordPage, folder: str = PAGES) -> str:
+    return f"{folder}/{page.digest}.parquet"
 
 
 def is_border(log_id: str) -> bool:
-    """Return whether a shard begins with this log, whatever its neighbours are."""
+    """Return whether a page begins with this log, whatever its neighbours are."""
     return int.from_bytes(blake3(log_id.encode()).digest()[:8], "big") < _BORDER
 
 
@@ -229,22 +229,22 @@ def totals_of(table: pa.Table) -> dict[str, int]:
     }
 
 
-def described(table: pa.Table, digest: str = "", size: int = 0) -> RecordShard:
-    """Return the manifest's description of a shard of these rows."""
+def described(table: pa.Table, digest: str = "", size: int = 0) -> RecordPage:
+    """Return the manifest's description of a page of these rows."""
     statuses = {one["values"]: one["counts"] for one in table["status"].value_counts().to_pylist()}
     dropped: dict[str, int] = {}
     for one in table["dropped"].value_counts().to_pylist():
         of_reasons = checked(dict[Text, Count], parsed(one["values"], "dropped"), "dropped")
         dropped = total([dropped, {reason: count * one["counts"] for reason, count in of_reasons.items()}])
     first, last = (table["log_id"][at].as_py() if len(table) else "" for at in (0, -1))
-    return RecordShard(digest, size, first, last, totals_of(table), statuses, dropped)
+    return RecordPage(digest, size, first, last, totals_of(table), statuses, dropped)
 
 
 # --- files --------------------------------------------------------------------------------------------
 
 
-def shard_of(table: pa.Table) -> tuple[RecordShard, bytes]:
-    """A shard of these rows, and its bytes.
+def page_of(table: pa.Table) -> tuple[RecordPage, bytes]:
+    """A page of these rows, and its bytes.
 
     Raises:
         DatasetError: they aren't sorted, or are two of one log.
@@ -278,24 +278,24 @@ def _disorder(table: pa.Table) -> str:
     return "" if row < 0 else f"{ids[row + 1].as_py()!r} follows {ids[row].as_py()!r}"
 
 
-def write_shard(store: Store, table: pa.Table, folder: str = SHARDS) -> RecordShard:
-    """Write a shard of these rows; one that is there already has the same bytes, unless it is damaged."""
-    shard, data = shard_of(table)
-    store.renew(shard_file(shard, folder), data)
-    return shard
+def write_page(store: Store, table: pa.Table, folder: str = PAGES) -> RecordPage:
+    """Write a page of these rows; one that is there already has the same bytes, unless it is damaged."""
+    page, data = page_of(table)
+    store.renew(page_file(page, folder), data)
+    return page
 
 
-def read_shard(store: Store, shard: RecordShard, folder: str = SHARDS) -> pa.Table:
-    """All rows of a shard, which is proven by its digest.
+def read_page(store: Store, page: RecordPage, folder: str = PAGES) -> pa.Table:
+    """All rows of a page, which is proven by its digest.
 
     Raises:
         DatasetError: it is missing, damaged, or isn't what the manifest says of it; names the file.
     """
-    return rows_of(store, shard, fetch(store, shard, None, folder), None, folder)
+    return rows_of(store, page, fetch(store, page, None, folder), None, folder)
 
 
-def fetch(store: Store, shard: RecordShard, names: Sequence[str] | None, folder: str = SHARDS) -> bytes:
-    """The bytes of a shard, proven by its digest; or just those of some columns, the others zero.
+def fetch(store: Store, page: RecordPage, names: Sequence[str] | None, folder: str = PAGES) -> bytes:
+    """The bytes of a page, proven by its digest; or just those of some columns, the others zero.
 
     Raises:
         DatasetError: it is missing or damaged; names the file.
@@ -303,17 +303,17 @@ def fetch(store: Store, shard: RecordShard, names: Sequence[str] | None, folder:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    name = shard_file(shard, folder)
+    name = page_file(page, folder)
     place = store.uri_of(name)
-    if names is None or shard.size <= _TAIL:
+    if names is None or page.size <= _TAIL:
         whole = _read(store, name)
-        if blake3(whole).hexdigest() != shard.digest:
+        if blake3(whole).hexdigest() != page.digest:
             raise DatasetError(f"{place}: damaged, its bytes don't match its name; {_WAY_OUT}")
         return whole
-    tail = _read(store, name, shard.size - _TAIL, shard.size)
+    tail = _read(store, name, page.size - _TAIL, page.size)
     try:
-        ranges = _ranges_of(pq.read_metadata(pa.BufferReader(tail)), names, shard.size)
-        data = bytearray(shard.size)
+        ranges = _ranges_of(pq.read_metadata(pa.BufferReader(tail)), names, page.size)
+        data = bytearray(page.size)
         data[-len(tail) :] = tail
         for start, stop in ranges:
             found = _read(store, name, start, stop)
@@ -326,23 +326,23 @@ def fetch(store: Store, shard: RecordShard, names: Sequence[str] | None, folder:
 
 
 def rows_of(
-    store: Store, shard: RecordShard, data: bytes, names: Sequence[str] | None, folder: str = SHARDS
+    store: Store, page: RecordPage, data: bytes, names: Sequence[str] | None, folder: str = PAGES
 ) -> pa.Table:
-    """The rows of a shard, or some columns, from the bytes that `fetch` gave.
+    """The rows of a page, or some columns, from the bytes that `fetch` gave.
 
     Raises:
         DatasetError: they are damaged, or not what the manifest says; names the file.
     """
     import pyarrow as pa
 
-    place = store.uri_of(shard_file(shard, folder))
+    place = store.uri_of(page_file(page, folder))
     table = _parsed_table(pa.BufferReader(data), place, names)
-    _check(table, place, shard)
+    _check(table, place, page)
     if names is not None:
         return table.select(list(names))
     if disorder := _disorder(table):
         raise DatasetError(f"{place}: {disorder}; {_WAY_OUT}")
-    if described(table, shard.digest, len(data)) != shard:
+    if described(table, page.digest, len(data)) != page:
         raise DatasetError(f"{place}: holds other logs or sums than the manifest says; {_WAY_OUT}")
     return table
 
@@ -357,14 +357,14 @@ def _read(store: Store, name: str, start: int = 0, stop: int | None = None) -> b
     try:
         return store.read(name) if stop is None else store.read_range(name, start, stop)
     except MISSING:
-        raise DatasetError(f"{store.uri_of(name)}: a shard of the manifest is missing; {_WAY_OUT}") from None
+        raise DatasetError(f"{store.uri_of(name)}: a page of the manifest is missing; {_WAY_OUT}") from None
 
 
 def _ranges_of(metadata: Any, names: Sequence[str], size: int) -> list[tuple[int, int]]:
     """The bytes of columns, those together that touch."""
     columns = [metadata.schema.column(number).name for number in range(metadata.num_columns)]
     if metadata.num_row_groups != 1 or columns != schema().names:
-        raise ValueError("other columns than a shard has")
+        raise ValueError("other columns than a page has")
     group = metadata.row_group(0)
     ranges: list[tuple[int, int]] = []
     for position, name in enumerate(columns):
@@ -415,12 +415,12 @@ def _bounded_table(file: Any, place: str, names: Sequence[str] | None) -> pa.Tab
     return pa.Table.from_batches(batches, pa.schema(chosen)).combine_chunks()
 
 
-def _check(table: pa.Table, place: str, shard: RecordShard) -> None:
-    """Raises DatasetError where columns hold what no shard does."""
+def _check(table: pa.Table, place: str, page: RecordPage) -> None:
+    """Raises DatasetError where columns hold what no page does."""
     import pyarrow.compute as pc
 
-    if len(table) != shard.logs:
-        raise DatasetError(f"{place}: {len(table)} logs, the manifest says {shard.logs}; {_WAY_OUT}")
+    if len(table) != page.logs:
+        raise DatasetError(f"{place}: {len(table)} logs, the manifest says {page.logs}; {_WAY_OUT}")
     for name in table.column_names:
         column = table[name]
         if name not in _TEXTS and column.null_count:

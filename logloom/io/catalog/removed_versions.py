@@ -1,10 +1,10 @@
-"""Keys of the logs of removed versions, which replace shards that `logloom gc` removes.
+"""Keys of the logs of removed versions, which replace pages that `logloom gc` removes.
 
-    versions/past/<digest of the shard>    a key of 8 bytes for each log_id, sorted; then a digest of these
+    versions/past/<digest of the page>    a key of 8 bytes for each log_id, sorted; then a digest of these
 
-The manifest of a removed version stays, and names its shards; so "which versions had this log?" can still be
-answered, in a fourteenth of the space of the shards. Keys contain no names: nothing here has to be purged.
-Elsewhere: shards (logloom.io.catalog.pages), removing them (logloom.pipelines.gc.gc).
+The manifest of a removed version stays, and names its pages; so "which versions had this log?" can still be
+answered, in a fourteenth of the space of the pages. Keys contain no names: nothing here has to be purged.
+Elsewhere: pages (logloom.io.catalog.pages), removing them (logloom.pipelines.gc.gc).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from blake3 import blake3
 
 from logloom.errors import DatasetError
-from logloom.io.catalog.pages import RecordShard
+from logloom.io.catalog.pages import RecordPage
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.removal_notes import are_in, keys_of
 from logloom.io.storage.store import Store
@@ -22,27 +22,27 @@ PAST = "versions/past"
 _DIGEST = 16  # bytes
 
 
-def keep_past(store: Store, shard: RecordShard, folder: str) -> None:
-    """Keep the keys of a shard's logs, before it is removed.
+def keep_past(store: Store, page: RecordPage, folder: str) -> None:
+    """Keep the keys of a page's logs, before it is removed.
 
     Args:
-        folder: of the shard.
+        folder: of the page.
 
     Raises:
-        DatasetError: the shard is missing or damaged.
+        DatasetError: the page is missing or damaged.
     """
-    log_ids = LogRecords(store, [shard], folder).column("log_id").to_pylist()
+    log_ids = LogRecords(store, [page], folder).column("log_id").to_pylist()
     keys = keys_of(log_ids).astype("<u8").tobytes()
-    store.restate(f"{PAST}/{shard.digest}", keys + blake3(keys).digest(_DIGEST))
+    store.restate(f"{PAST}/{page.digest}", keys + blake3(keys).digest(_DIGEST))
 
 
-def had_log(store: Store, shard: str, log_id: str) -> bool | None:
-    """Return whether a shard, by its digest, had a log; None if not kept.
+def had_log(store: Store, page: str, log_id: str) -> bool | None:
+    """Return whether a page, by its digest, had a log; None if not kept.
 
     Raises:
         DatasetError: the file is damaged.
     """
-    name = f"{PAST}/{shard}"
+    name = f"{PAST}/{page}"
     if (data := store.read_if_there(name)) is None:
         return None
     keys, digest = data[:-_DIGEST], data[-_DIGEST:]

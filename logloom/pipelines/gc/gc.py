@@ -25,7 +25,7 @@ from logloom.io.catalog.entries import unit_folder, unit_names
 from logloom.io.catalog.intervals import numbers_with
 from logloom.io.catalog.inventory import Holdings, log_file_pattern
 from logloom.io.catalog.manifest import as_laid_out, manifest_at, no_version_at, read_manifest
-from logloom.io.catalog.pages import SHARDS, shard_file
+from logloom.io.catalog.pages import PAGES, page_file
 from logloom.io.catalog.removal_notes import forget_removals, mark_removed, removed_file, removing
 from logloom.io.catalog.removed_versions import keep_past
 from logloom.io.catalog.tags import read_tags
@@ -52,7 +52,7 @@ from logloom.text import human_seconds, human_time, some_of
 GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
 _BATCH = 10_000  # units that are noted together
-_SHARD = re.compile(rf"{SHARDS}/[0-9a-f]{{64}}\.parquet")
+_SHARD = re.compile(rf"{PAGES}/[0-9a-f]{{64}}\.parquet")
 _OF_VERSIONS = re.compile(
     r"shards|purged|intervals|past|tags(-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
 )
@@ -305,7 +305,7 @@ class _Collection(Removal):
     def files(self) -> None:
         """Remove files of the kinds that records name, and shards with records, that no version needs."""
         self._named("log parts", "logs", log_file_pattern())
-        self._named("shards", SHARDS, _SHARD, before=self._keep_past)
+        self._named("shards", PAGES, _SHARD, before=self._keep_past)
 
     def _named(
         self,
@@ -338,8 +338,8 @@ class _Collection(Removal):
         for number in self._expired:
             for manifest in check_versions(self._store, [number], may_lack=True):
                 logs = manifest.logs
-                for shard in logs.shards:
-                    if (name := shard_file(shard, logs.folder)) in names:
+                for shard in logs.pages:
+                    if (name := page_file(shard, logs.folder)) in names:
                         names.discard(name)
                         with contextlib.suppress(DatasetError):  # it is damaged: nobody can tell any more
                             keep_past(self._store, shard, logs.folder)

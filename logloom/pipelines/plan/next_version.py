@@ -274,7 +274,7 @@ def namesake_warnings(purged: Purged, log_ids: Iterable[str]) -> Iterator[BuildW
 
 def with_changes(job: AnyTarget, changes: Sequence[LogRecord]) -> AnyTarget:
     """Return a job whose changes of the parent's records are in the root, where its workers read them."""
-    return replace(job, changes=write_records(job.store, changes, runs_folder(job.number)).shards)
+    return replace(job, changes=write_records(job.store, changes, runs_folder(job.number)).pages)
 
 
 def is_unchanged(job: Target, parent: Manifest) -> bool:

@@ -13,7 +13,7 @@ from logloom.errors import DatasetError, PurgedError, UsageError
 from logloom.io.catalog.entries import Entry, read_log_part
 from logloom.io.catalog.inventory import LOG_FILES, PART, Holdings, files_named
 from logloom.io.catalog.manifest import Assembled, Manifest, folders_of, manifest_at
-from logloom.io.catalog.pages import LogRecord, shard_file
+from logloom.io.catalog.pages import LogRecord, page_file
 from logloom.io.catalog.tombstones import Purged, merged_ranges
 from logloom.io.catalog.version_files import all_versions, version_file
 from logloom.io.formats.registry import referred_to
@@ -173,9 +173,9 @@ class Found:
         page, or in the recipe."""
         files = [FoundFile(version_file(manifest.version), 0, 0) for manifest in self.manifests]
         named = [file.name for file in files if traces.is_named_in(file)]
-        shards = {s.digest: s for manifest in self.manifests for s in manifest.logs.shards if s.digest}
+        shards = {s.digest: s for manifest in self.manifests for s in manifest.logs.pages if s.digest}
         inside = (s for s in shards.values() if any(s.first <= log_id <= s.last for log_id in self.log_ids))
-        return sorted({*named, *(shard_file(shard) for shard in inside)})
+        return sorted({*named, *(page_file(shard) for shard in inside)})
 
     def users(self) -> list[str]:
         """URIs of tables and roots that point into units or views of this root."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from logloom.io.catalog.manifest import Manifest
-from logloom.io.catalog.pages import fetch, shard_file
+from logloom.io.catalog.pages import fetch, page_file
 from logloom.io.catalog.version_files import view_folder
 from logloom.io.formats.registry import format_named
 from logloom.io.storage.store import Store
@@ -105,14 +105,14 @@ def croissant_of(store: Store, manifest: Manifest, beside: str) -> bytes:
 
 def _shards(store: Store, manifest: Manifest, base: str) -> Iterator[dict[str, Any]]:
     """The files that say what the version says of its logs."""
-    for number, shard in enumerate(manifest.logs.shards):
+    for number, shard in enumerate(manifest.logs.pages):
         data = fetch(store, shard, None)
         yield {
             "@type": "cr:FileObject",
             "@id": f"logs-{number}.parquet",
             "name": f"logs-{number}.parquet",
             "description": f"What the version says of its logs, part {number + 1}.",
-            "contentUrl": f"{base}/{shard_file(shard)}",
+            "contentUrl": f"{base}/{page_file(shard)}",
             "contentSize": f"{len(data)} B",
             "encodingFormat": "application/x-parquet",
             "sha256": hashlib.sha256(data).hexdigest(),

@@ -85,8 +85,8 @@ class LogChanges:
 
 def _side_by_side(before: LogRecords, after: LogRecords) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield rows of both sides between the same log_ids, except for shared pages."""
-    shared = {shard.digest for shard in before.shards} & {shard.digest for shard in after.shards}
-    both = [shard for shard in before.shards if shard.digest in shared]
+    shared = {shard.digest for shard in before.pages} & {shard.digest for shard in after.pages}
+    both = [shard for shard in before.pages if shard.digest in shared]
     sides = [SortedRows(side.without(both).tables("log_id", *_COMPARED)) for side in (before, after)]
     empty = table_of(()).select(["log_id", *_COMPARED])
     while bounds := [side.last for side in sides if side.last is not None]:

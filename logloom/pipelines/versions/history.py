@@ -363,7 +363,7 @@ def _had(store: Store, number: int, log_id: str, known: dict[str, bool | None]) 
     """
     try:
         logs = manifest_at(store, number).logs
-        shard = logs.shard_for(log_id)
+        shard = logs.page_for(log_id)
         if shard is None or not shard.digest:
             return shard is not None and logs.find(log_id) is not None
         if shard.digest not in known:
@@ -406,7 +406,7 @@ def _record_in(manifest: Manifest, log_id: str, known: dict[str, LogRecord | Non
         known: by the digest of shards that were read for other versions; takes the one that is.
     """
     logs = manifest.logs
-    shard = logs.shard_for(log_id)
+    shard = logs.page_for(log_id)
     if shard is None or not shard.digest:
         return logs.find(log_id)
     if shard.digest not in known:

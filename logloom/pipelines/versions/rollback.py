@@ -188,7 +188,7 @@ def rollback(
         for problem in itertools.chain(_purged_in(store, logs, old.assembled), lacking):
             raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
         assembled = [(part, (), len(read_assembled(store, part).portions)) for part in old.assembled]
-        outcome = commit(job, LogOutcomes(version=logs.shards), assembled)
+        outcome = commit(job, LogOutcomes(version=logs.pages), assembled)
     _raise(outcome)
     with after_commit(f"version {job.number} of {store.uri}", "Roll back again to have its view"):
         made = manifest_at(store, job.number)  # which gc may have taken out since, after later ones
@@ -226,8 +226,8 @@ def _dropped_in(manifest: Manifest) -> Iterator[LogRecord]:
 def _plan(job: Committed, logs: LogRecords, newest: Manifest) -> Plan:
     """A build that reads no log, and makes the newest version's logs these."""
     outputs, references = resolved_references(job.outputs, job.store.options)
-    records = list(logs.without(newest.logs.shards))
-    leaving = newest.logs.without(logs.shards).column("log_id").to_pylist()
+    records = list(logs.without(newest.logs.pages))
+    leaving = newest.logs.without(logs.pages).column("log_id").to_pylist()
     going = set(leaving).difference(one.log_id for one in records)
     job = dataclasses.replace(job, outputs=outputs, references=references)
     return Plan(job=job, changes=Before(newest).changes(records, sorted(going)))

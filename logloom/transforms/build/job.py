@@ -27,7 +27,7 @@ from logloom.io.catalog.entries import Entry
 from logloom.io.catalog.labels import LogLabels, read_labels
 from logloom.io.catalog.log_tables import catalogued, without_label_files
 from logloom.io.catalog.manifest import Assembled, Manifest
-from logloom.io.catalog.pages import LogStatus, RecordShard
+from logloom.io.catalog.pages import LogStatus, RecordPage
 from logloom.io.formats.registry import format_named, options_of
 from logloom.io.logs.interface import Log, OpenOptions
 from logloom.io.logs.table_files.name_times import timing_names
@@ -144,7 +144,7 @@ class Target:
     outputs: Mapping[str, BaseModel]
     number: int
     parent: int | None
-    changes: tuple[RecordShard, ...] = ()
+    changes: tuple[RecordPage, ...] = ()
     skip_budget: float = 0.0
     settings: BuildSettings = field(default_factory=BuildSettings)
     parent_digest: str = ""

@@ -24,7 +24,7 @@ from blake3 import blake3
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.catalog.manifest import digest_of_manifest, manifest_at
 from logloom.io.catalog.page_merge import merge_records, write_records
-from logloom.io.catalog.pages import LogRecord, RecordShard, total
+from logloom.io.catalog.pages import LogRecord, RecordPage, total
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.version_files import runs_folder
 from logloom.io.logs.files.sidecars import Sidecars
@@ -79,11 +79,11 @@ class LogOutcomes:
         warnings: of logs that were built, the first few.
     """
 
-    made: tuple[RecordShard, ...] = ()
+    made: tuple[RecordPage, ...] = ()
     failures: tuple[Failure, ...] = ()
     built: int = 0
     reused: int = 0
-    version: tuple[RecordShard, ...] = ()
+    version: tuple[RecordPage, ...] = ()
     failed: int = 0
     failure_files: tuple[str, ...] = ()
     memories: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
     shown = failures[:MAX_FAILURES]
     warnings = _first_few(warning for outcome in ordered for warning in outcome.warnings)
     return LogOutcomes(
-        made.shards, shown, built, reused, (), len(failures), files, memories, warnings=warnings
+        made.pages, shown, built, reused, (), len(failures), files, memories, warnings=warnings
     )
 
 
@@ -222,10 +222,10 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
     changes = [LogRecords(job.store, shards, runs_folder(job.number)) for shards in (job.changes, made)]
     before = _parents(job)
     version = merge_records(job.store, before, changes)
-    unchanged = job.if_changed and version.shards == before.shards
+    unchanged = job.if_changed and version.pages == before.pages
     warnings = _first_few(warning for group in ordered for warning in group.warnings)
     return LogOutcomes(
-        made, (), built, reused, version.shards, 0, files, unchanged=unchanged, warnings=warnings
+        made, (), built, reused, version.pages, 0, files, unchanged=unchanged, warnings=warnings
     )
 
 

@@ -21,7 +21,7 @@ from logloom.io.catalog.assembled_outputs import AssembledEntry, PortionEntry
 from logloom.io.catalog.entries import ENTRY, Entry, read_log_part, unit_folder
 from logloom.io.catalog.inventory import files_named
 from logloom.io.catalog.manifest import Assembled, folders_of, manifest_at, read_assembled
-from logloom.io.catalog.pages import shard_file
+from logloom.io.catalog.pages import page_file
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.removal_notes import Removals, are_in
 from logloom.io.storage.store import Store
@@ -149,8 +149,8 @@ def _named(
             for entry in read_log_part(store, record.part) if record.part else ():
                 for folder in entry.folders:
                     yield record.log_id, folder, functools.partial(_has_unit, store, entry)
-    for shard in version.shards:
-        name = shard_file(shard, version.folder)
+    for shard in version.pages:
+        name = page_file(shard, version.folder)
         yield "", name, functools.partial(store.exists, name)
     of_parent = {part.identity for part in job.assembled}
     for part in assembled:

@@ -31,7 +31,7 @@ from logloom.io.catalog.manifest import (
 )
 from logloom.io.catalog.manifest_digest import check_digest, digest_file, write_digest
 from logloom.io.catalog.page_merge import write_records
-from logloom.io.catalog.pages import LogRecord, shard_of, table_of
+from logloom.io.catalog.pages import LogRecord, page_of, table_of
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tags import change_tags
 from logloom.io.catalog.version_files import version_file
@@ -72,7 +72,7 @@ def make_manifest(version: int = 1, logs: LogRecords | None = None) -> Manifest:
         schema={"columns": [], "sampled": []},
         plan="x",
         outputs={"tar": {}},
-        logs=LogRecords(None, [shard_of(table_of([LOG]))[0]]) if logs is None else logs,
+        logs=LogRecords(None, [page_of(table_of([LOG]))[0]]) if logs is None else logs,
         assembled=(),
         totals={"rows": 3},
         verified="all",
@@ -229,11 +229,11 @@ def plain(value):
 
 OF_SHARDS = [
     (("logs", 0, "size"), -1, r"logs\[0\]\.size: "),
-    (("logs", 0, "size"), 2**40, "logs: .*the shard from 'drive' on is too large"),
+    (("logs", 0, "size"), 2**40, "logs: .*the page from 'drive' on is too large"),
     (("logs", 0, "digest"), "../x", r"logs\[0\]\.digest: expected a name that stays in its folder"),
     (("logs", 0, "totals", "logs"), "1", r"logs\[0\]\.totals\.logs: expected a whole number"),
-    (("logs", 0, "totals", "logs"), ..., "logs: .*the shard from 'drive' on holds no, or too many logs"),
-    (("logs", 0, "totals", "logs"), 10**9, "logs: .*the shard from 'drive' on holds no, or too many logs"),
+    (("logs", 0, "totals", "logs"), ..., "logs: .*the page from 'drive' on holds no, or too many logs"),
+    (("logs", 0, "totals", "logs"), 10**9, "logs: .*the page from 'drive' on holds no, or too many logs"),
     (("logs", 0, "first"), "\ud800", r"logs\[0\]\.first: "),
     (("logs", 0, "last"), ..., r"logs\[0\]\.last: is missing"),
 ]

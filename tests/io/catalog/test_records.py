@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from logloom.errors import DatasetError
 from logloom.io.catalog import pages as shards_module
 from logloom.io.catalog.page_merge import GONE, merge_records, write_records
-from logloom.io.catalog.pages import LogRecord, is_border, read_shard, shard_file, table_of
+from logloom.io.catalog.pages import LogRecord, is_border, page_file, read_page, table_of
 from logloom.io.catalog.records import LogRecords
 from logloom.io.storage.store import Store
 from tests.conftest import REPOSITORY
@@ -56,8 +56,8 @@ def small_shards(monkeypatch):
 def test_records_come_back_equal_one_by_one_and_by_columns(store):
     records = [record(n) for n in range(10_000)]
     written = write_records(store, records)
-    logs = LogRecords(store, written.shards)
-    assert len(logs.shards) > 2
+    logs = LogRecords(store, written.pages)
+    assert len(logs.pages) > 2
     assert logs == tuple(records)
     assert logs[7] == records[7]
     assert logs[-1] == records[-1]
@@ -93,7 +93,7 @@ def test_records_that_lie_in_no_shard_answer_alike():
 
 
 def test_a_column_is_read_by_ranges_and_few_bytes(store, monkeypatch):
-    logs = LogRecords(store, write_records(store, [record(n) for n in range(9000)]).shards)
+    logs = LogRecords(store, write_records(store, [record(n) for n in range(9000)]).pages)
     asked = []
     read = Store.read_range
 
@@ -103,7 +103,7 @@ def test_a_column_is_read_by_ranges_and_few_bytes(store, monkeypatch):
 
     monkeypatch.setattr(Store, "read_range", counted)
     assert logs.column("rows").to_pylist() == list(range(9000))
-    large = [shard for shard in logs.shards if shard.size > 64 << 10]
+    large = [shard for shard in logs.pages if shard.size > 64 << 10]
     assert len(asked) == 2 * len(large)
     assert sum(asked) < sum(shard.size for shard in large) / 2
 
@@ -112,19 +112,19 @@ def test_a_new_log_changes_one_shard_and_the_others_are_not_read(store, small_sh
     before = write_records(store, [record(n) for n in range(0, 400, 2)])
     new = LogRecords.of([record(201)])
     only = shards_around(before, "car-000201")
-    for shard in before.shards:
+    for shard in before.pages:
         if shard.digest not in only:
-            (store.local / shard_file(shard)).unlink()
+            (store.local / page_file(shard)).unlink()
     after = merge_records(store, before, [new])
-    assert len({shard.digest for shard in after.shards} - {shard.digest for shard in before.shards}) <= 2
+    assert len({shard.digest for shard in after.pages} - {shard.digest for shard in before.pages}) <= 2
 
 
 def shards_around(logs: LogRecords, log_id: str) -> set[str]:
     """The shards between the borders before and after a log."""
-    digests = [shard.digest for shard in logs.shards]
-    at = max(n for n, shard in enumerate(logs.shards) if shard.first <= log_id)
-    first = max(n for n in range(at + 1) if n == 0 or is_border(logs.shards[n].first))
-    ends = (n for n in range(at + 1, len(digests)) if is_border(logs.shards[n].first))
+    digests = [shard.digest for shard in logs.pages]
+    at = max(n for n, shard in enumerate(logs.pages) if shard.first <= log_id)
+    first = max(n for n in range(at + 1) if n == 0 or is_border(logs.pages[n].first))
+    ends = (n for n in range(at + 1, len(digests)) if is_border(logs.pages[n].first))
     return set(digests[first : next(ends, len(digests))])
 
 
@@ -153,7 +153,7 @@ def test_after_any_nights_the_shards_are_those_of_the_records_alone(tmp_path_fac
             logs = merge_records(store, logs, changes)
             expected = [known[log_id] for log_id in sorted(known)]
             assert logs == expected
-            assert logs.shards == write_records(store, expected).shards
+            assert logs.pages == write_records(store, expected).pages
 
 
 def test_two_records_of_one_log_are_no_version(store):
@@ -163,26 +163,26 @@ def test_two_records_of_one_log_are_no_version(store):
 
 def test_a_damaged_or_lost_shard_names_its_file_and_the_way_out(store):
     logs = write_records(store, [record(n) for n in range(50)])
-    path = store.local / shard_file(logs.shards[0])
+    path = store.local / page_file(logs.pages[0])
     flip(path)
     with pytest.raises(DatasetError, match=rf"{path.name}: damaged.*backup.*logloom verify"):
         list(logs)
     path.unlink()
-    with pytest.raises(DatasetError, match=rf"{path.name}: a shard of the manifest is missing.*backup"):
-        LogRecords(store, logs.shards).column("rows")
+    with pytest.raises(DatasetError, match=rf"{path.name}: a page of the manifest is missing.*backup"):
+        LogRecords(store, logs.pages).column("rows")
 
 
 def test_a_damaged_shard_that_is_written_again_is_whole(store):
     logs = write_records(store, [record(n) for n in range(50)])
-    flip(store.local / shard_file(logs.shards[0]))
+    flip(store.local / page_file(logs.pages[0]))
     assert list(write_records(store, [record(n) for n in range(50)])) == [record(n) for n in range(50)]
-    assert list(LogRecords(store, logs.shards)) == [record(n) for n in range(50)]
+    assert list(LogRecords(store, logs.pages)) == [record(n) for n in range(50)]
 
 
 def test_a_flipped_bit_in_a_column_is_found_by_its_page(store):
     logs = write_records(store, [record(n) for n in range(1500)])
-    shard = max(logs.shards, key=lambda one: one.size)
-    path = store.local / shard_file(shard)
+    shard = max(logs.pages, key=lambda one: one.size)
+    path = store.local / page_file(shard)
     chunk = pq.read_metadata(path).row_group(0).column(5)  # of keys
     path.chmod(0o644)
     data = bytearray(path.read_bytes())
@@ -207,8 +207,8 @@ def test_a_strangers_shard_is_refused_though_its_digest_fits(store, change, mess
     table = table_of([record(1, **change)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards_module, "described", lambda *of: logs_of(*of))
-        shard, data = shards_module.shard_of(table)
-    store.create(shard_file(shard), data)
+        shard, data = shards_module.page_of(table)
+    store.create(page_file(shard), data)
     with pytest.raises(DatasetError, match=message):
         list(LogRecords(store, [shard]))
 
@@ -216,7 +216,7 @@ def test_a_strangers_shard_is_refused_though_its_digest_fits(store, change, mess
 @pytest.mark.parametrize("names", [None, ["reasons"]], ids=["whole", "one column"])
 def test_a_small_shard_that_unpacks_to_very_much_is_refused(store, names, monkeypatch):
     records = (record(n, status="skipped", reasons=("x" * 10_000,)) for n in range(1000))
-    (shard,) = write_records(store, records).shards
+    (shard,) = write_records(store, records).pages
     assert shard.size < 200_000
     monkeypatch.setattr(shards_module, "MAX_BYTES", 2_000_000)
     with pytest.raises(DatasetError, match="decompressed size exceeds the limit"):
@@ -224,21 +224,21 @@ def test_a_small_shard_that_unpacks_to_very_much_is_refused(store, names, monkey
 
 
 def logs_of(table, digest="", size=0):
-    return shards_module.RecordShard(digest, size, "car-000001", "car-000001", {"logs": len(table)}, {}, {})
+    return shards_module.RecordPage(digest, size, "car-000001", "car-000001", {"logs": len(table)}, {}, {})
 
 
 def test_a_shard_of_other_logs_than_the_manifest_says_is_refused(store):
-    shard = write_records(store, [record(1), record(2)]).shards[0]
+    shard = write_records(store, [record(1), record(2)]).pages[0]
     for lie in ({"last": "car-000003"}, {"totals": {**shard.totals, "rows": 7}}, {"dropped": {"x": 1}}):
         with pytest.raises(DatasetError, match=r"parquet: holds other logs or sums"):
-            read_shard(store, dataclasses.replace(shard, **lie))
+            read_page(store, dataclasses.replace(shard, **lie))
     with pytest.raises(DatasetError, match=r"parquet: 2 logs, the manifest says 3"):
-        read_shard(store, dataclasses.replace(shard, totals={**shard.totals, "logs": 3}))
+        read_page(store, dataclasses.replace(shard, totals={**shard.totals, "logs": 3}))
 
 
 def test_shards_are_read_by_no_thread_that_outlives_the_read(store):
     write_records(store, [record(n) for n in range(6000)])
-    names = sorted(os.listdir(store.local / shards_module.SHARDS))
+    names = sorted(os.listdir(store.local / shards_module.PAGES))
     assert len(names) > 1
     script = f"""
 import os, time, pyarrow.parquet
@@ -249,8 +249,8 @@ from logloom.io.catalog.records import LogRecords
 store = Store.at({str(store.local)!r})
 logs = write_records(store, [record(n) for n in range(6000)])
 before = os.listdir("/proc/self/task")
-LogRecords(store, logs.shards).columns("rows", "log_id")
-assert sum(one.rows for one in LogRecords(store, logs.shards)) == sum(range(6000))
+LogRecords(store, logs.pages).columns("rows", "log_id")
+assert sum(one.rows for one in LogRecords(store, logs.pages)) == sum(range(6000))
 until = time.monotonic() + 60  # a thread that was joined is listed until the system has removed it
 while set(os.listdir("/proc/self/task")) - set(before):
     assert time.monotonic() < until

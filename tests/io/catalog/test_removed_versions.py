@@ -11,7 +11,7 @@ from tests.pipelines.roots import commit_version
 def test_a_shard_that_is_gone_still_tells_which_logs_it_had_and_no_name(tmp_path):
     store = Store.at(str(tmp_path / "root"))
     logs = commit_version(store, 1, ["car-a", "car-b"]).logs
-    (shard,) = logs.shards
+    (shard,) = logs.pages
     assert had_log(store, shard.digest, "car-a") is None
     keep_past(store, shard, logs.folder)
     assert [had_log(store, shard.digest, name) for name in ("car-a", "car-b", "car-c")] == [True, True, False]

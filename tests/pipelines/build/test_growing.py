@@ -11,7 +11,7 @@ import pytest
 from logloom.errors import DatasetError
 from logloom.io.catalog.manifest_digest import digest_file
 from logloom.io.catalog.page_merge import write_records
-from logloom.io.catalog.pages import SHARDS, LogRecord, shard_file
+from logloom.io.catalog.pages import PAGES, LogRecord, page_file
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.version_files import runs_folder, version_file
 from logloom.pipelines.build import build as building
@@ -64,22 +64,22 @@ def test_the_graph_of_a_build_is_as_large_over_few_kept_logs_as_over_many(nightl
 def test_a_night_writes_the_shards_of_its_logs_only_and_reads_no_other(nightly, tmp_path):
     root = tmp_path / "root"
     before = archive(nightly, str(root), 9000)
-    assert len(before.shards) > 2
+    assert len(before.pages) > 2
     new = [log.task.log_id for log in plan_build(nightly, str(root)).logs]
     night = build_at(nightly, root)
     assert [record.log_id for record in night.manifest.logs][-2:] == new
-    assert night.manifest.logs.shards[:-1] == before.shards[:-1]
+    assert night.manifest.logs.pages[:-1] == before.pages[:-1]
     assert night.manifest.totals["logs"] == 9002
-    assert len(list((root / SHARDS).iterdir())) == len(before.shards) + 1
+    assert len(list((root / PAGES).iterdir())) == len(before.pages) + 1
     assert plan_build(nightly, str(root)).up_to_date
     # One that no new log falls into may even be gone: it isn't opened.
     (root / version_file(2)).unlink()
     (root / digest_file(2)).unlink()
-    columns = before.shards[0]
+    columns = before.pages[0]
     plan = plan_build(nightly, str(root))
-    (root / shard_file(columns)).unlink()
+    (root / page_file(columns)).unlink()
     again = building.build(plan, view="none")
-    assert again.manifest.logs.shards == night.manifest.logs.shards
+    assert again.manifest.logs.pages == night.manifest.logs.pages
 
 
 def test_logs_that_leave_or_change_go_to_the_commit_by_a_file(nightly, drive, tmp_path):
@@ -156,7 +156,7 @@ def test_the_same_logs_night_by_night_end_with_the_shards_of_one_build(nightly, 
         nights = build_at(growing, tmp_path / "nights")
     once = build_at(growing, tmp_path / "once")
     assert nights.manifest.version == len(drive.logs)
-    assert nights.manifest.logs.shards == once.manifest.logs.shards
+    assert nights.manifest.logs.pages == once.manifest.logs.pages
     assert dataclasses.replace(nights.manifest, **differing(once.manifest)) == once.manifest
 
 

@@ -26,7 +26,7 @@ from logloom.io.catalog.assembled_outputs import find_assembled
 from logloom.io.catalog.entries import find_entry
 from logloom.io.catalog.manifest import open_root, read_manifest
 from logloom.io.catalog.page_merge import write_records
-from logloom.io.catalog.pages import read_shard, shard_file
+from logloom.io.catalog.pages import page_file, read_page
 from logloom.io.formats.annotations import AnnotationReader
 from logloom.io.formats.bags import BagReader, BagWriter
 from logloom.io.formats.l5kit import ChunkedDataset
@@ -243,8 +243,8 @@ def changed_shards(root: Place, count: int | None) -> Iterator[str]:
     name = "versions/00000001.json"
     manifest = root.json(name)
     store = Store.at(str(root.folder))
-    shard = read_manifest(store).logs.shards[0]
-    table = read_shard(store, shard)
+    shard = read_manifest(store).logs.pages[0]
+    table = read_page(store, shard)
     rows = table.to_pylist()
     for row in rows:
         row |= {key: json.loads(row[key]) for key in ("uris", "dropped", "reasons")}
@@ -285,11 +285,11 @@ def changed_parts(root: Place, count: int | None) -> Iterator[str]:
                 continue  # no Parquet file can say so
             digest = blake3(data).hexdigest()
             root.write(f"logs/{digest}.parquet", data)
-            (shard,) = write_records(store, [dataclasses.replace(first, part=digest), *others]).shards
+            (shard,) = write_records(store, [dataclasses.replace(first, part=digest), *others]).pages
             root.write(name, text_of(healthy | {"logs": [dataclasses.asdict(shard)]}))
             yield f"log part, {output}: {what}"
             (root.folder / f"logs/{digest}.parquet").unlink()
-            (root.folder / shard_file(shard)).unlink()
+            (root.folder / page_file(shard)).unlink()
     root.write(name, text_of(healthy))
 
 

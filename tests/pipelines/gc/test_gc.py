@@ -22,7 +22,7 @@ from logloom.io.catalog.entries import ENTRY, FAN_OUT, read_log_part, unit_names
 from logloom.io.catalog.inventory import Holdings, unit_keys
 from logloom.io.catalog.manifest import as_laid_out, open_root, read_manifest, resolve_version
 from logloom.io.catalog.page_merge import write_records
-from logloom.io.catalog.pages import shard_file
+from logloom.io.catalog.pages import page_file
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.tags import change_tags, read_tags
 from logloom.io.catalog.version_files import (
@@ -241,7 +241,7 @@ def test_what_a_gc_of_a_shorter_grace_removed_of_a_removed_version_holds_no_othe
     collect_garbage(str(store.local), keep=LAST)
     age(store.local, 1)
     assert collect_garbage(str(store.local), grace_s=3600).amounts["shards"].items == 1
-    assert not store.exists(shard_file(first.logs.shards[0]))
+    assert not store.exists(page_file(first.logs.pages[0]))
     for dry_run in (True, False):
         done = collect_garbage(str(store.local), keep=LAST, dry_run=dry_run)  # of its grace the note is young
         assert (done.kept, done.waiting, done.amounts) == ((2,), (1,), {})
@@ -254,7 +254,7 @@ def test_what_is_left_of_a_removed_version_stays_while_its_note_is_young(store, 
     age(store.local, 30)
     collect_garbage(str(store.local), keep=LAST)
     part = f"logs/{first.logs.find('a').part}.parquet"
-    shard = shard_file(first.logs.shards[0])
+    shard = page_file(first.logs.pages[0])
     store.remove(part if gone == "part" else shard)
     left = contents(store.local)
     done = collect_garbage(str(store.local), keep=LAST)
@@ -274,7 +274,7 @@ def test_a_damaged_file_of_a_removed_version_is_damage(store):
     first = commit_version(store, 1, ["a", "b"])
     commit_version(store, 2, ["b", "c"])
     collect_garbage(str(store.local), keep=LAST)
-    store.replace(shard_file(first.logs.shards[0]), b"rot")
+    store.replace(page_file(first.logs.pages[0]), b"rot")
     with pytest.raises(DatasetError, match="damaged"):
         collect_garbage(str(store.local), keep=LAST)
 

@@ -295,7 +295,7 @@ def test_a_build_that_was_under_way_does_not_bring_it_back(store):
     purge(str(store.local), ["a"])
     job = following(store, read_manifest(store))
     made = write_records(store, [written_log(store, "a")], "runs/00000003")
-    outcome = commit(job, LogOutcomes(made=made.shards, version=read_manifest(store).logs.shards), [])
+    outcome = commit(job, LogOutcomes(made=made.pages, version=read_manifest(store).logs.pages), [])
     assert not outcome["committed"]
     assert outcome["failures"][0]["message"].startswith("was purged while this build ran")
 

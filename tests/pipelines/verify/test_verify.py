@@ -10,7 +10,7 @@ import pytest
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.catalog.manifest_digest import write_digest
 from logloom.io.catalog.page_merge import write_records
-from logloom.io.catalog.pages import shard_file, table_of, write_shard
+from logloom.io.catalog.pages import page_file, table_of, write_page
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.version_files import version_file
 from logloom.io.storage.store import Store
@@ -183,7 +183,7 @@ def test_a_damaged_or_lost_shard_of_the_manifest_is_named_and_no_repair_makes_it
     assert "damaged, its bytes don't match its name" in message
     path.unlink()
     (message,) = findings(root)
-    assert f"{path}: a shard of the manifest is missing" in message
+    assert f"{path}: a page of the manifest is missing" in message
     assert "logloom repair" not in command("verify", root).stderr
     report = repair(str(root), num_workers=1)
     assert not report.is_sound
@@ -195,10 +195,10 @@ def test_a_damaged_or_lost_shard_of_the_manifest_is_named_and_no_repair_makes_it
 def test_of_two_shards_the_logs_of_the_whole_one_are_still_verified(root):
     store = Store.at(str(root))
     manifest = read_manifest(store)
-    halves = [write_shard(store, table_of([record])) for record in manifest.logs]
+    halves = [write_page(store, table_of([record])) for record in manifest.logs]
     overwrite(root, replace(manifest, logs=LogRecords(store, halves)).to_bytes())
     assert findings(root) == []  # where shards are cut is no claim
-    (root / shard_file(halves[0])).unlink()
+    (root / page_file(halves[0])).unlink()
     report = verify(str(root), num_workers=1)
     assert report.units * 2 == verify_units(manifest)
     (finding,) = report.findings

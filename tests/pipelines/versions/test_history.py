@@ -15,7 +15,7 @@ from logloom.io.catalog.commit_times import read_times, times_file, write_times
 from logloom.io.catalog.entries import read_log_part
 from logloom.io.catalog.manifest import read_manifest, resolve_version
 from logloom.io.catalog.page_merge import write_records
-from logloom.io.catalog.pages import LogRecord, shard_file
+from logloom.io.catalog.pages import LogRecord, page_file
 from logloom.io.catalog.records import LogRecords
 from logloom.io.catalog.removal_notes import removed_file
 from logloom.io.catalog.removed_versions import PAST
@@ -99,10 +99,10 @@ def test_shards_that_both_versions_have_are_not_read(store):
     logs = [record(n) for n in range(9000)]
     before = write_records(store, logs)
     after = write_records(store, [*logs, record(9000)])
-    shared = {shard.digest for shard in before.shards} & {shard.digest for shard in after.shards}
-    assert len(shared) == len(before.shards) - 1 > 1
-    for shard in before.shards[:-1]:
-        store.path_of(shard_file(shard)).unlink()
+    shared = {shard.digest for shard in before.pages} & {shard.digest for shard in after.pages}
+    assert len(shared) == len(before.pages) - 1 > 1
+    for shard in before.pages[:-1]:
+        store.path_of(page_file(shard)).unlink()
     assert LogChanges.between(before, after).counts == {"added": 1, "gone": 0, "changed": 0}
     assert LogChanges.between(LogRecords.of(logs), LogRecords.of(logs[1:])).counts["gone"] == 1
 
@@ -274,14 +274,14 @@ def test_a_log_is_reported_without_the_versions_that_lie_between(store, monkeypa
 
 def test_which_versions_had_a_log_is_known_of_removed_ones_too(store, monkeypatch):
     nights(store, monkeypatch, [(1, "ab"), (2, "ab"), (3, "bc"), (4, "a"), (5, "c")])
-    gone = read_manifest(store, 1).logs.shards[0]
+    gone = read_manifest(store, 1).logs.pages[0]
     for _ in range(2):
         collect_garbage(store.uri, keep=Keep(last=1))
         assert [(one.versions, one.removed) for one in follow(store, "a")] == [((4,), True), ((1, 2), True)]
         stays = [(one.versions, one.removed) for one in follow(store, "c")]
         assert stays == [((5,), False), ((3,), True)]
         age(store.local, 30)
-    assert not store.exists(shard_file(gone))
+    assert not store.exists(page_file(gone))
     with pytest.raises(UsageError, match="no version has a log 'd'"):
         follow(store, "d")
     done = command("versions", store.uri, "--log", "a")
@@ -320,7 +320,7 @@ def test_damage_is_told_of_the_version_that_has_it_and_of_no_other(tmp_path):
     commit_version(store, 1, ["a"])
     second = commit_version(store, 2, ["a", "b"])
     commit_version(store, 3, ["a", "b", "c"])
-    store.replace(shard_file(second.logs.shards[0]), b"rot")
+    store.replace(page_file(second.logs.pages[0]), b"rot")
     done = command("versions", store.uri, "--json")
     assert done.returncode == 3
     third, damaged, first = json.loads(done.stdout)
@@ -363,7 +363,7 @@ def test_a_log_is_followed_past_versions_that_are_damaged_or_lost(tmp_path):
     second = commit_version(store, 2, ["a", "b"])
     for number in (3, 4, 5):
         commit_version(store, number, ["a", "c"])
-    store.replace(shard_file(second.logs.shards[0]), b"rot")
+    store.replace(page_file(second.logs.pages[0]), b"rot")
     store.remove(version_file(4))
     done = command("versions", store.uri, "--log", "a", "--json")
     assert done.returncode == 3
