@@ -21,7 +21,7 @@ from logloom.io.formats.table.format import TableFormat
 from logloom.io.formats.table.unit import BlockReader
 from logloom.io.formats.tar.format import TarFormat, TarOptions
 from logloom.io.formats.zarr.format import ZarrFormat
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.formats.zarr.layout import ZarrOptions
 from logloom.io.rows.unit_rows import LoadedReader
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema

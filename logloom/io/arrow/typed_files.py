@@ -1,8 +1,8 @@
 """Files of Arrow tables that declare their columns' types, piece by piece: damaged ones can be left out.
 
 Here: `TypedFiles`.
-Elsewhere: the rows of one file (reader), iterating the pieces (logloom.io.rows.inference.first_pass,
-logloom.io.rows.inference.source), foreign files (logloom.io.formats).
+Elsewhere: the rows of one file (reader), iterating the pieces (logloom.io.rows.inference.source),
+foreign files (logloom.io.formats).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Here: `open_foreign`; the kinds of folders that can be opened for training and conversion: `kinds` and
 `kind_of`.
 Elsewhere: opening a folder of one format (logloom.io.formats.interface.Format); files that don't declare
-types (logloom.io.rows.inference.files, logloom.io.rows.inference.types, logloom.io.rows.inference.first_pass,
-logloom.io.rows.inference.source).
+types (logloom.io.rows.inference.files, logloom.io.rows.inference.types, logloom.io.rows.inference.source).
 """
 
 from __future__ import annotations

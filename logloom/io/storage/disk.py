@@ -1,7 +1,8 @@
 """Write local files safely: names of unfinished files, locks, atomic publishing, syncing.
 
 Here: `own_name`, `is_left_behind`, `is_running`, `start_of`, `locked`, `unfinished`, `appear`,
-`replace_file`, `in_its_folder`, `make_folder`, `paths_below`, `start_writing`, `sync` and `sync_all`.
+`replace_file`, `in_its_folder`, `make_folder`, `paths_below`, `start_writing`, `sync`,
+`sync_all` and `remove_with`.
 Elsewhere: the files of a dataset root (store).
 """
 
@@ -258,3 +259,16 @@ def start_of(pid: int) -> int:
         return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def remove_with(owner: object, path: str) -> None:
+    """Remove a file with an object, at the latest when this process ends; a fork of it doesn't."""
+    from multiprocessing.util import Finalize  # few processes need it
+
+    # Not weakref.finalize, which waits for atexit: processes of multiprocessing end without that.
+    Finalize(owner, _remove, (path,), exitpriority=0)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -1,6 +1,7 @@
 """The bytes of files at paths and URIs: on disks by pread, elsewhere by requests for ranges.
 
-Here: `File`, which the readers of datasets share; `OpenFile` and `open_local`, for one local file.
+Here: `File`, which the readers of datasets share; `OpenFile` and `open_local`, for one local file;
+`keep_freed_memory`, since rows of megabytes would wait for fresh pages.
 Elsewhere: requests and errors (logloom.io.storage.remote.range_requests), logs, whose files
 aren't kept open (logloom.io.logs.files.ranges); the layout of files (in each format).
 """
@@ -8,6 +9,8 @@ aren't kept open (logloom.io.logs.files.ranges); the layout of files (in each fo
 from __future__ import annotations
 
 import collections
+import ctypes
+import functools
 import itertools
 import os
 import resource
@@ -21,7 +24,6 @@ from logloom.blocks import Array
 from logloom.errors import DatasetError, LogloomError
 from logloom.io.storage.known_files import check_file
 from logloom.io.storage.locks import Lock
-from logloom.io.storage.memory import keep_freed_memory
 from logloom.io.storage.remote.range_file import RangedFile
 from logloom.io.storage.remote.range_requests import (
     LOCAL_GAP,
@@ -310,3 +312,26 @@ class File:
 
 _opened: collections.deque[weakref.ref[File]] = collections.deque()
 _opening = Lock()
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_KEPT = 256 << 20
+_LARGEST = 32 << 20  # the most that glibc takes from its heap, instead of mapping pages for it alone
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Make the C library keep up to 256 MiB of freed memory; does nothing for other libraries than glibc.
+
+    By default glibc gives the memory of large blocks back to the system at once, and rows of megabytes then
+    wait for fresh pages, each cleared when first touched, several times longer than for their bytes. An
+    environment with MALLOC_TRIM_THRESHOLD_ has precedence.
+    """
+    if "MALLOC_TRIM_THRESHOLD_" in os.environ:
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library
+        return
+    mallopt(_M_TRIM_THRESHOLD, _KEPT)
+    mallopt(_M_MMAP_THRESHOLD, _LARGEST)

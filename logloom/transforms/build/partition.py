@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from logloom.digests import file_digest
 from logloom.errors import DatasetError, StorageError
 from logloom.io.catalog.entries import Entry, FileEntry, publish_unit
+from logloom.io.storage.files import keep_freed_memory
 from logloom.io.storage.filesystems import explained
-from logloom.io.storage.memory import keep_freed_memory
 from logloom.transforms.build.bundles import bundled
 from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask, opened
 from logloom.transforms.build.journal import BUILDING, Note

@@ -22,8 +22,8 @@ from logloom.io.catalog.entries import Entry
 from logloom.io.formats.registry import open_unit
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.faults import MISSING
+from logloom.io.storage.files import keep_freed_memory
 from logloom.io.storage.filesystems import explained
-from logloom.io.storage.memory import keep_freed_memory
 from logloom.io.storage.step_times import each
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead

@@ -34,12 +34,12 @@ from logloom.io.rows.inference.files import Batch as RawBatch
 from logloom.io.rows.inference.files import DatasetPiece, RawRows
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import batched
+from logloom.io.storage.disk import remove_with
 from logloom.io.storage.filesystems import explained, stored_file
 from logloom.io.storage.known_files import check_file
 from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.remote.range_requests import failure
 from logloom.io.storage.store import Store
-from logloom.io.storage.temporary_files import remove_with
 
 _GROUP_BYTES = 4 << 20  # of a file, that are read at a time where all rows are
 _BATCH_ROWS = 1024

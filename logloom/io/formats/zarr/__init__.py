@@ -9,11 +9,11 @@ from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.io.formats.zarr.beam import ReadFromZarr, WriteToZarr
-    from logloom.io.formats.zarr.options import ZarrOptions
+    from logloom.io.formats.zarr.layout import ZarrOptions
     from logloom.io.formats.zarr.reader import ZarrReader
 
 __all__ = ["ReadFromZarr", "WriteToZarr", "ZarrOptions", "ZarrReader"]
 
-_LAZY = {".beam": ["ReadFromZarr", "WriteToZarr"], ".options": ["ZarrOptions"], ".reader": ["ZarrReader"]}
+_LAZY = {".beam": ["ReadFromZarr", "WriteToZarr"], ".layout": ["ZarrOptions"], ".reader": ["ZarrReader"]}
 
 __getattr__ = imported_on_use(__name__, _LAZY)

@@ -25,8 +25,7 @@ from logloom.io.formats.interface import AssemblyPlan, PlannedPortion, StagedUni
 from logloom.io.formats.stages import staged_file
 from logloom.io.formats.zarr.columns import LogArray
 from logloom.io.formats.zarr.groups import array_attributes, group_files, log_problems
-from logloom.io.formats.zarr.layout import ArrayLayout
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.formats.zarr.layout import ArrayLayout, ZarrOptions
 from logloom.io.formats.zarr.reader import ZarrReader
 from logloom.io.formats.zarr.shards import encode_file
 from logloom.io.formats.zarr.stage import StagedArray, read_staged, staged_arrays

@@ -11,7 +11,7 @@ from typing import Any
 
 from logloom.io.beam import ReadDataset, WriteTo
 from logloom.io.formats.zarr.format import FORMAT
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.formats.zarr.layout import ZarrOptions
 from logloom.schema import Schema
 
 

@@ -12,7 +12,7 @@ from logloom.io.formats.zarr.assemble import make_file, plan_assembly, problems
 from logloom.io.formats.zarr.columns import problems_of
 from logloom.io.formats.zarr.foreign_groups import FILES
 from logloom.io.formats.zarr.groups import is_own, log_problems
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.formats.zarr.layout import ZarrOptions
 from logloom.io.formats.zarr.reader import ZarrReader
 from logloom.io.formats.zarr.stage import ZarrStageReader, ZarrStageWriter
 from logloom.io.rows.log_ranges import Stretches

@@ -1,6 +1,6 @@
 """The layout of an array in chunks and files, and its metadata in JSON: zarr formats 3 and 2.
 
-Here: `ArrayLayout`, its metadata written and read, and the metadata of groups.
+Here: `ZarrOptions`, `ArrayLayout`, its metadata written and read, and the metadata of groups.
 Elsewhere: the bytes of chunks and files (shards), which arrays there are (columns).
 
 In format 3 a file is a shard: chunks one after the other, each closed by its CRC32C, and an index of their
@@ -14,16 +14,33 @@ import json
 import math
 from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from logloom.caching import cached_property
 from logloom.errors import DatasetError
 from logloom.io.formats.chunk_files import MAX_CHUNK_BYTES, ZSTD_LEVEL
 from logloom.io.formats.zarr.columns import LogArray
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.storage.metadata import ChosenColumns
 from logloom.values import dataclass
+
+
+class ZarrOptions(ChosenColumns):
+    """`outputs.zarr` of a recipe.
+
+    Attributes:
+        rows_per_chunk: rows of a chunk, the least that is read at a time; by default for chunks of 32 KiB
+            (format 2: 1 MiB). Values of ragged columns are always cut by size, since rows differ.
+        format: 3, many chunks to a file (a shard), each with a checksum; or 2, a file for each chunk.
+        compress: of columns other than bytes and strings, which are stored as they are.
+    """
+
+    rows_per_chunk: int | None = Field(default=None, ge=1, le=1 << 30)
+    format: Literal[2, 3] = 3
+    compress: Literal["lz4", "zstd", "none"] = "lz4"
+
 
 CHUNK_BYTES = 32 << 10
 CHUNK_BYTES_V2 = 1 << 20

@@ -16,8 +16,8 @@ import zstandard
 from logloom.errors import LogReadError, StorageError
 from logloom.io.logs.files.compression import MAX_RATIO
 from logloom.io.logs.files.ranges import MAX_REQUEST, LogFile
+from logloom.io.storage.disk import remove_with
 from logloom.io.storage.locks import Lock
-from logloom.io.storage.temporary_files import remove_with
 
 MAX_UNPACKED = 64 << 30
 FREE_UNPACKED = 1 << 30  # bytes that any compressed file may expand to

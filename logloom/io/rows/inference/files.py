@@ -2,7 +2,7 @@
 
 A *piece* is what one worker reads alone: a tar shard, a row group, a range of a bag.
 Here: `RawRows`, what a format offers for such datasets; `survey_all`, one pass over all pieces.
-Elsewhere: types of values (types), what is inferred from surveys (first_pass), the rows (source).
+Elsewhere: types of values (types), what is inferred from surveys, and the rows (source).
 """
 
 from __future__ import annotations

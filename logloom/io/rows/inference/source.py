@@ -1,28 +1,56 @@
 """Rows of datasets without declared types: read once to infer the types, then for the rows.
 
-Here: `SurveyedSource`, for any format.
-Elsewhere: how a format reads such files (`RawRows` in files), the first pass (first_pass).
+Here: `SurveyedSource`, for any format, and the first pass, which infers schema, logs and parts.
+Elsewhere: how a format reads such files (`RawRows` in files), types from values (types).
+
+The names `timestamp` and `log_id` have their meaning in logloom if possible: int64 that ascends within a log,
+and text whose equal values are neighbours. Else they are columns like any other (`timestamp_`, `log_id_`),
+the dataset is one log, and the time of a row is its number. This is also so in conversions if logs aren't
+ordered by name, since versions order rows by log, and rows keep their order.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from logloom.blocks import Block, Values
 from logloom.caching import cached_property
+from logloom.digests import digest_of
 from logloom.errors import DatasetError
+from logloom.io.catalog.pages import LogStatus
 from logloom.io.formats.registry import form_options
 from logloom.io.rows.chain import grouped
-from logloom.io.rows.inference.files import LOG_ID, TIME, Batch, RawRows, num_rows, stamps_of
-from logloom.io.rows.inference.first_pass import PartRun, learn
-from logloom.io.rows.inference.types import RawColumn, UnfitValuesError, stacked
-from logloom.io.rows.log_ranges import Ints, SourceLog, Stretches
+from logloom.io.rows.inference.files import (
+    LOG_ID,
+    TIME,
+    Batch,
+    DatasetPiece,
+    RawRows,
+    RowRun,
+    Survey,
+    num_rows,
+    stamps_of,
+    survey_all,
+)
+from logloom.io.rows.inference.types import (
+    RawColumn,
+    SeenColumn,
+    UnfitValuesError,
+    column_name,
+    column_names,
+    stacked,
+)
+from logloom.io.rows.log_ranges import DAMAGE, Ints, LogRange, SourceLog, Stretches
 from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run
-from logloom.schema import NO_AGE, base_of
+from logloom.io.storage.folders import short_name
+from logloom.schema import NO_AGE, STRING, TIMESTAMP, ColumnType, Schema, base_of
+from logloom.text import some_of
+from logloom.values import dataclass
 
 _KEPT = 4  # parts in memory: reading rows in order, or near each other, reads each part once
 
@@ -54,7 +82,7 @@ class SurveyedSource(RowSource):
         """
         self.place, self.kind, self._raw = raw.place, raw.kind, raw
         self.unknown = f"what {self.kind} doesn't check itself"
-        self._learnt = learn(raw, columns, num_workers, on_error, by_name)
+        self._learnt = _learn(raw, columns, num_workers, on_error, by_name)
         self._schema, self.has_stamps = self._learnt.schema, self._learnt.has_stamps
         names = self._learnt.names
         self._forms = {names[name]: form for name, form in raw.forms(list(names)).items() if name in names}
@@ -111,7 +139,7 @@ class SurveyedSource(RowSource):
                 yield from self._run_blocks(run, names, max_bytes, low, high)
 
     def _run_blocks(
-        self, run: PartRun, names: Sequence[str], max_bytes: int, low: int, high: int
+        self, run: _PartRun, names: Sequence[str], max_bytes: int, low: int, high: int
     ) -> Iterator[Block]:
         """Rows [low, high) of a part."""
         rows, first, start = high - low, run.first + low, run.start + low
@@ -137,7 +165,7 @@ class SurveyedSource(RowSource):
         wanted += [TIME] if self.has_stamps else []
         return wanted or list(of_files)[:1] or [LOG_ID]
 
-    def _block(self, run: PartRun, batch: Batch, names: Sequence[str], first: int) -> Block:
+    def _block(self, run: _PartRun, batch: Batch, names: Sequence[str], first: int) -> Block:
         count = num_rows(batch)
         columns: dict[str, Values] = {TIME: np.zeros(count, np.int64)}
         if self.has_stamps:
@@ -167,3 +195,201 @@ def _meta(name: str, raw: RawColumn, count: int) -> Values:
     if name.endswith(".available"):
         return available
     return raw.ages if raw.ages is not None else np.where(available, 0, NO_AGE)
+
+
+@dataclass(frozen=True)
+class _PartRun:
+    """Consecutive rows of a part in a piece.
+
+    Attributes:
+        first: of the rows, in the piece.
+        start: of the part; of the first row, where rows are timed by their number.
+    """
+
+    log_id: str
+    name: str
+    rows: int
+    piece: DatasetPiece
+    first: int
+    start: int
+
+
+@dataclass(frozen=True)
+class _LearntRows:
+    """The result of the first pass.
+
+    Attributes:
+        names: columns by the names in the files.
+        has_stamps: whether `timestamp` orders the rows of each log.
+        odd: which of `log_id` and `timestamp` are there, but are columns like any other.
+        logs: all of them, by log_id.
+        runs: where the rows of their parts lie, in the order of the files.
+    """
+
+    schema: Schema
+    names: Mapping[str, str]
+    has_stamps: bool
+    odd: Sequence[str]
+    logs: Sequence[SourceLog]
+    runs: Sequence[_PartRun]
+
+
+def _learn(
+    raw: RawRows, columns: Sequence[str] | None, num_workers: int, on_error: str, by_name: bool
+) -> _LearntRows:
+    """Read the whole dataset once; see `SurveyedSource` for arguments and errors."""
+    wanted = _wanted(raw, columns)
+    pieces = list(raw.pieces(wanted))
+    found = survey_all(raw.batches, pieces, wanted, num_workers)  # each process is sent the dataset
+    lost = {number: survey for number, survey in enumerate(found) if isinstance(survey, DatasetError)}
+    if lost and on_error != "skip":
+        raise next(iter(lost.values()))
+    surveys = [Survey() if isinstance(survey, DatasetError) else survey for survey in found]
+    seen = _merged(pieces, surveys, lost, on_error)
+    if not any(survey.rows for survey in surveys):
+        raise next(iter(lost.values())) if lost else DatasetError(f"{raw.place}: no rows")
+    has_ids, has_stamps = _usable_keys(surveys, seen, by_name)
+    keys = [name for name, used in ((LOG_ID, has_ids), (TIME, has_stamps)) if used]
+    names = column_names((name for name in seen if name not in keys), raw.place)
+    logs, runs = _cut(raw.place, pieces, surveys, has_ids, has_stamps)
+    return _LearntRows(
+        _schema_of(raw.place, names, seen),
+        names,
+        has_stamps,
+        [name for name in (LOG_ID, TIME) if name in seen and name not in keys],
+        sorted([*logs, *_lost_logs(raw.place, pieces, lost)], key=lambda log: log.log_id),
+        runs,
+    )
+
+
+def _wanted(raw: RawRows, patterns: Sequence[str] | None) -> list[str] | None:
+    """Names in the files of columns that match, and of the keys; None for all, whatever later files hold.
+
+    Raises:
+        UsageError: a pattern matches nothing.
+    """
+    if patterns is None:
+        return None
+    names = raw.names()
+    made = {name: column_name(name) for name in names}
+    keys = {LOG_ID, TIME}.intersection(names)  # read anyway; whether they become columns shows later
+    given = [patterns] if isinstance(patterns, str) else patterns
+    others = [pattern for pattern in given if pattern not in keys]
+    plain = ColumnType(np.dtype("u1"))
+    # An availability is wanted by its own name, whatever the column's values turn out to be.
+    chosen = {
+        base_of(n) for n in Schema(dict.fromkeys(made.values(), plain), (*made.values(),)).select(others)
+    }
+    return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME)]
+
+
+def _merged(
+    pieces: Sequence[DatasetPiece], surveys: list[Survey], lost: dict[int, DatasetError], on_error: str
+) -> dict[str, SeenColumn]:
+    """What was seen of all pieces; those that don't fit the ones before become lost, or an error."""
+    seen: dict[str, SeenColumn] = {}
+    for number, (piece, survey) in enumerate(zip(pieces, surveys, strict=True)):
+        try:
+            seen = _with(seen, piece, survey) if survey.rows else seen
+        except DatasetError as error:
+            if on_error != "skip":
+                raise
+            lost[number], surveys[number] = error, Survey()
+    return seen
+
+
+def _with(seen: Mapping[str, SeenColumn], piece: DatasetPiece, survey: Survey) -> dict[str, SeenColumn]:
+    if seen and seen.keys() != survey.seen.keys():
+        odd = sorted(seen.keys() ^ survey.seen.keys())
+        raise DatasetError(f"{piece.place}: not all rows have {some_of(odd)}")
+    made = {}
+    for name, found in survey.seen.items():
+        try:
+            made[name] = seen[name].and_(found) if name in seen else found
+        except UnfitValuesError as error:
+            raise DatasetError(f"{piece.place}: {name}: {error}, against those before") from error
+    return made
+
+
+def _usable_keys(
+    surveys: Sequence[Survey], seen: Mapping[str, SeenColumn], by_name: bool
+) -> tuple[bool, bool]:
+    """Return whether log_id names logs, and timestamp orders their rows."""
+
+    def is_(name: str, ctype: ColumnType) -> bool:
+        column = seen.get(name)
+        if column is None or column.sampled or column.dtype is None:
+            return False
+        found = column.ctype
+        return (found.dtype, found.shape, found.kind) == (ctype.dtype, ctype.shape, ctype.kind)
+
+    runs = [run for survey in surveys for run in survey.runs]
+    has_ids = is_(LOG_ID, STRING)
+    if has_ids:
+        neighbours = [log_id for log_id, _ in itertools.groupby(runs, key=lambda run: run.log_id)]
+        has_ids = len(set(neighbours)) == len(neighbours) and all(neighbours)
+        has_ids &= not by_name or neighbours == sorted(neighbours)
+    ascends = all(survey.ascends for survey in surveys)
+    for a, b in itertools.pairwise(runs):
+        ascends &= b.first > a.last or (has_ids and a.log_id != b.log_id)
+    return has_ids, is_(TIME, TIMESTAMP) and ascends
+
+
+def _schema_of(place: str, names: Mapping[str, str], seen: Mapping[str, SeenColumn]) -> Schema:
+    columns: dict[str, ColumnType] = {}
+    for name, column in names.items():
+        try:
+            columns[column] = seen[name].ctype
+        except UnfitValuesError as error:
+            raise DatasetError(f"{place}: {name}: {error}; leave it out by --columns") from error
+    return Schema(columns, tuple(column for name, column in names.items() if seen[name].sampled))
+
+
+def _cut(
+    place: str, pieces: Sequence[DatasetPiece], surveys: Sequence[Survey], has_ids: bool, has_stamps: bool
+) -> tuple[list[SourceLog], list[_PartRun]]:
+    """Return the logs, with a part for each of their pieces, and the runs of rows of the parts."""
+    found: dict[str, list[tuple[int, int, RowRun]]] = {}
+    for number, survey in enumerate(surveys):
+        first = 0
+        for run in survey.runs if has_ids else _joined(survey.runs):
+            found.setdefault(run.log_id if has_ids else short_name(place), []).append((number, first, run))
+            first += run.rows
+    logs, runs, position = [], [], 0
+    for log_id, places in found.items():
+        counts = [0, *itertools.accumulate(run.rows for _, _, run in places)]
+        starts = [*(run.first for _, _, run in places), places[-1][2].last + 1] if has_stamps else counts
+        parts = []
+        for (number, first, run), (start, stop) in zip(places, itertools.pairwise(starts), strict=True):
+            piece = pieces[number]
+            identity = digest_of([piece.content, first, run.rows, log_id, start])[:32]
+            size = piece.size * run.rows // surveys[number].rows
+            part = LogRange(f"{number:06}", start, stop, run.rows, identity, position, size)
+            parts.append(part)
+            runs.append(_PartRun(log_id, part.name, run.rows, piece, first, start))
+            position += run.rows
+        logs.append(SourceLog.of(log_id, place, parts))
+    return logs, runs
+
+
+def _joined(runs: Sequence[RowRun]) -> list[RowRun]:
+    """All runs of a piece as one."""
+    if not runs:
+        return []
+    return [RowRun("", sum(run.rows for run in runs), runs[0].first, runs[-1].last)]
+
+
+def _lost_logs(
+    place: str, pieces: Sequence[DatasetPiece], lost: Mapping[int, DatasetError]
+) -> Iterator[SourceLog]:
+    """A log for each lost piece, since its log is unknown."""
+    name = place.rstrip("/").rpartition("/")[2]
+    for count, (number, error) in enumerate(sorted(lost.items())):
+        record = replace(
+            SourceLog.of(f"{name}.lost.{count:06}", pieces[number].place, ()).record,
+            content_id=pieces[number].content,
+            status=LogStatus.skipped,
+            dropped={DAMAGE: 0},
+            reasons=(str(error),),
+        )
+        yield SourceLog(record, ())

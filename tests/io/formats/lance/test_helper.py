@@ -16,7 +16,7 @@ import pytest
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.lance import helper, pylance
-from logloom.io.storage.temporary_files import remove_with
+from logloom.io.storage.disk import remove_with
 from logloom.testing.processes import in_fork, in_threads
 from logloom.testing.rows import SCHEMA, random_block
 from tests.io.formats.lance.test_lance import FORMAT, UnitContext, lance, write

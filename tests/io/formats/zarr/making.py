@@ -10,7 +10,7 @@ from logloom.digests import RowsDigest
 from logloom.io.formats.interface import StagedUnit, UnitContext
 from logloom.io.formats.zarr.assemble import make_file, plan_assembly
 from logloom.io.formats.zarr.format import FORMAT
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.formats.zarr.layout import ZarrOptions
 from logloom.io.formats.zarr.stage import ZarrStageWriter
 from logloom.io.storage.store import Store
 from logloom.schema import BYTES, STRING, ColumnType, Schema

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from logloom.errors import DatasetError
 from logloom.io.formats.zarr import ZarrReader
-from logloom.io.formats.zarr.layout import ArrayLayout
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.formats.zarr.layout import ArrayLayout, ZarrOptions
 from logloom.io.formats.zarr.shards import decode_chunk, encode_file
 from logloom.io.formats.zarr.stage import SMALL, ZarrStageReader
 from logloom.io.storage.store import Store

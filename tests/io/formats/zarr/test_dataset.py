@@ -15,7 +15,7 @@ from logloom.io.formats.interface import UnitContext
 from logloom.io.formats.zarr import ZarrReader
 from logloom.io.formats.zarr import stage as staging
 from logloom.io.formats.zarr.assemble import make_file, plan_assembly
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.formats.zarr.layout import ZarrOptions
 from logloom.io.formats.zarr.stage import ZarrStageReader, ZarrStageWriter
 from logloom.io.storage.store import Store
 from logloom.schema import Schema

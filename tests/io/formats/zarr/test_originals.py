@@ -8,7 +8,7 @@ import xarray
 import zarr
 
 from logloom.io.formats.zarr.columns import arrays_of
-from logloom.io.formats.zarr.options import ZarrOptions
+from logloom.io.formats.zarr.layout import ZarrOptions
 from tests.io.formats.zarr.making import ALL_TYPES, SCHEMA, assemble, make_block, stage
 
 pytestmark = pytest.mark.filterwarnings(
