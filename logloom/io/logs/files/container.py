@@ -214,16 +214,6 @@ class Container(Protocol):
             data: its bytes.
         """
 
-    def times(self, stretch: np.void) -> Mapping[int, tuple[int, int]]:
-        """Return the first and last log time of each channel in a stretch, from the file's index records.
-
-        Args:
-            stretch: an item of the index's `stretches`.
-
-        Raises:
-            LogReadError: they are damaged.
-        """
-
 
 def every_offset(buffer: Buffer, dtype: np.dtype[Any]) -> NDArray[Any]:
     """View `buffer` as items of `dtype` that start at every byte, to gather headers by offset.

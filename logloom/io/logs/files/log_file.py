@@ -280,11 +280,16 @@ class LogPart:
     def _extent_in(self, number: int, topic: str) -> tuple[int, int]:
         row = self.index.stretches[number]
         if number not in self._known_times:
+            look = getattr(self.container, "entries", None)
             try:
-                self._known_times[number] = self.container.times(self.index.stretches[number])
+                found = look(row) if look is not None else {}
             except LogReadError:
-                # Reading the stretch reports this; here its own times are good enough.
-                self._known_times[number] = {}
+                found = {}  # reading the stretch reports this; here its own times are good enough
+            self._known_times[number] = {
+                channel: (int(time.min()), int(time.max()))
+                for channel, (time, _) in found.items()
+                if len(time)
+            }
         by_channel = self._known_times[number]
         times = [by_channel[channel] for channel in self.channels[topic] if channel in by_channel]
         if not times:

@@ -168,10 +168,6 @@ class McapFile:
         chunk = read_chunk(data, int(stretch["record"]), self._max_chunk_bytes, cut)
         return replace(chunk, is_checked=not cut and records.has_crc(data))
 
-    def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
-        times = self.entries(stretch)
-        return {channel: (int(time.min()), int(time.max())) for channel, (time, _) in times.items()}
-
     def entries(self, stretch: np.void) -> dict[int, tuple[Int64s, Int64s]]:
         start = int(stretch["offset"] + stretch["record"])
         data = self.file.read(start, int(stretch["offset"] + stretch["length"]))
@@ -180,9 +176,7 @@ class McapFile:
         except ValueError as error:
             raise damaged_at(self, start, str(error)) from error
         return {
-            channel: (clipped(part["time"]), clipped(part["offset"]))
-            for channel, part in entries.items()
-            if len(part)
+            channel: (clipped(part["time"]), clipped(part["offset"])) for channel, part in entries.items()
         }
 
 

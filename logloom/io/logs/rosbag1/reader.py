@@ -119,10 +119,6 @@ class Rosbag1File:
             return walked_chunk(np.frombuffer(data, np.uint8))
         return read_chunk(data, self._max_chunk_bytes, bool(stretch["cut"]))
 
-    def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
-        times = self.entries(stretch)
-        return {connection: (int(time.min()), int(time.max())) for connection, (time, _) in times.items()}
-
     def entries(self, stretch: np.void) -> dict[int, tuple[Int64s, Int64s]]:
         offset, stop = int(stretch["offset"]), int(stretch["offset"] + stretch["length"])
         try:
@@ -133,7 +129,6 @@ class Rosbag1File:
         return {
             connection: (records.nanoseconds(part), part["offset"].astype(np.int64))
             for connection, part in entries.items()
-            if len(part)
         }
 
     def _parse_index(self, data: memoryview, start: int, counts: tuple[int, int]) -> FileIndex:

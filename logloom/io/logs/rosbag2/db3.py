@@ -140,9 +140,6 @@ class Db3File:
         channel, offset = np.full(len(rows), topic, np.int64), np.array(ids, np.int64) - first
         return Chunk(buffer, channel, log_time, log_time, offset, start, length, tuple(problems))
 
-    def times(self, stretch: np.void) -> dict[int, tuple[int, int]]:
-        return {}  # the index is a scan, which has them
-
     def _inflated(
         self, rows: Sequence[tuple[int, int, bytes]], problems: list[str]
     ) -> list[tuple[int, int, bytes]]:
