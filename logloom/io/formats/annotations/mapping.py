@@ -107,7 +107,7 @@ def plan_mapping(options: Options, schema: Schema) -> tuple[InfoMapping | None, 
         problems.append(f"column {INFO!r} can't become files; give it another name")
     if not leaves and options.instances is None:
         problems.append(
-            "says nothing of what a data info holds; give images, lidar_points, instances or info"
+            "doesn't define what a data info contains; give images, lidar_points, instances or info"
         )
     if problems:
         return None, problems

@@ -130,7 +130,7 @@ def _with_meta(
             ages = np.array([row[f"{column}.age"] for row in rows], np.int64)
             available = np.array([row[f"{column}.available"] for row in rows], np.bool_)
         except (TypeError, KeyError, ValueError, OverflowError) as error:
-            raise DatasetError(f"{place}: meta.bag says nothing of {column} ({error!r})") from error
+            raise DatasetError(f"{place}: meta.bag lacks ages of {column} ({error!r})") from error
         found[column] = RawColumn(batch[column].values, None, False, available, ages)
     return found
 

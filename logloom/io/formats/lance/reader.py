@@ -5,7 +5,7 @@ whose types are inferred.
 Elsewhere: blocks of such files (logloom.io.arrow.reader), the columns that Arrow's types become
 (logloom.io.arrow.columns).
 
-Rows of a local file are read in place. pylance can't read through fsspec, so a file that lies elsewhere is
+Rows of a local file are read in place. pylance can't read through fsspec, so a file that is elsewhere is
 copied whole to a temporary file; the most recently used copies are kept.
 """
 

@@ -119,7 +119,7 @@ class McapFile:
         if summary_start == 0:
             return None
         if not len(records.MAGIC) <= summary_start <= footer:
-            raise damaged_at(self, footer, f"the footer says that the summary starts at byte {summary_start}")
+            raise damaged_at(self, footer, f"the footer puts the summary's start at byte {summary_start}")
         if footer - summary_start > self._max_chunk_bytes:
             raise damaged_at(self, summary_start, "the summary is larger than max_chunk_bytes")
         data = tail[max(0, summary_start - tail_start) : -len(records.MAGIC)]

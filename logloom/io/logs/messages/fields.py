@@ -157,8 +157,8 @@ def _pick(field: Field, step: re.Match[str], path: str) -> int | slice | None:
     length = field.array.length if field.array else None
     if length is None:
         raise UsageError(
-            f"field {path!r}: {field.name} has another length in each message, so {step[0]} may not be "
-            f"there; take {field.name} whole"
+            f"field {path!r}: {field.name} has another length in each message, so {step[0]} may "
+            f"be missing; take {field.name} whole"
         )
     start, stop = int(first or 0), int(last or length) if colon else int(first or 0) + 1
     if not start < stop <= length:

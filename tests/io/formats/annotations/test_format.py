@@ -240,7 +240,7 @@ def test_any_options_are_refused_fit_or_do_not_fit(given_options):
             "class 7 of 2 in metainfo.classes",
         ),
         ({"ext": {"pose": "png"}}, "ext: column 'pose' becomes no file"),
-        ({"images": {}, "instances": None}, "says nothing of what a data info holds"),
+        ({"images": {}, "instances": None}, "define what a data info contains"),
     ],
 )
 def test_columns_that_do_not_fit_are_named(changes, message):
