@@ -27,6 +27,7 @@ from logloom.io.logs.interface import (
     MAX_TIME,
     MIN_TIME,
     FieldSpec,
+    Log,
     LogSummary,
     MessagePlace,
     Messages,
@@ -608,3 +609,19 @@ def _scan_times(part: LogPart, wanted: Mapping[str, Wanted]) -> dict[str, NDArra
             refused = len(stamped.time) - len(times) + len(chunk.problems)
             rows[topic].append((number, first, last, refused))
     return {topic: np.array(found, BOUNDS) for topic, found in rows.items()}
+
+
+@dataclass(frozen=True)
+class ContainerKind:
+    """A kind of log whose files are containers with a magic; see `logloom.io.logs.opening.Kind`."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    magic: bytes
+    container: ContainerType
+
+    def matches(self, uri: str, head: bytes) -> bool:
+        return head.startswith(self.magic)
+
+    def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
+        return ContainerLog(uris, options, self.container)

@@ -8,7 +8,7 @@ of the summary; that of the data section when a file is scanned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
@@ -17,10 +17,10 @@ import numpy as np
 from logloom.errors import LogReadError, TruncatedLogError
 from logloom.io.logs.files.compression import crc32
 from logloom.io.logs.files.container import Chunk, FileIndex, Int64s, clipped, damaged_at, index_of, way_on
-from logloom.io.logs.files.container_log import ContainerLog
+from logloom.io.logs.files.container_log import ContainerKind
 from logloom.io.logs.files.lazy_attributes import lazy
 from logloom.io.logs.files.ranges import LogFile
-from logloom.io.logs.interface import MAX_TIME, Log, OpenOptions, unfinished_words
+from logloom.io.logs.interface import MAX_TIME, OpenOptions, unfinished_words
 from logloom.io.logs.mcap import records
 from logloom.io.logs.mcap.messages import read_chunk, walked_chunk
 from logloom.io.logs.mcap.scan import McapScan
@@ -28,22 +28,6 @@ from logloom.values import dataclass
 
 TAIL = 64 << 10  # fetched at once: the footer, and most summaries
 FOOTER_LENGTH = records.RECORD.size + 20 + len(records.MAGIC)
-
-
-class McapKind:
-    """Opens MCAP files."""
-
-    name = "mcap"
-    suffixes = (".mcap",)
-
-    def matches(self, uri: str, head: bytes) -> bool:
-        return head.startswith(records.MAGIC)
-
-    def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
-        return ContainerLog(uris, options, McapFile)
-
-
-KIND = McapKind()
 
 
 @dataclass
@@ -247,3 +231,6 @@ def _index_of(summary: Summary, data_stop: int) -> FileIndex | None:
     counted = sum(share[2] for share in shares)
     # Messages outside chunks, chunks without message index, or a summary without statistics need a scan.
     return index_of(channels, stretches, shares) if counted == summary.num_messages else None
+
+
+KIND = ContainerKind("mcap", (".mcap",), records.MAGIC, McapFile)

@@ -8,16 +8,15 @@ The format has no checksums; bz2 and lz4 have their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from logloom.errors import LogReadError, TruncatedLogError, UnknownEncodingError
 from logloom.io.logs.files.container import Channel, Chunk, FileIndex, Int64s, damaged_at, index_of, way_on
-from logloom.io.logs.files.container_log import ContainerLog
+from logloom.io.logs.files.container_log import ContainerKind
 from logloom.io.logs.files.ranges import LogFile
-from logloom.io.logs.interface import Log, OpenOptions
+from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.rosbag1 import records
 from logloom.io.logs.rosbag1.messages import read_chunk, walked_chunk
 from logloom.io.logs.rosbag1.scan import BagScan
@@ -26,22 +25,6 @@ from logloom.values import dataclass
 HEAD = 4096  # the bag header is padded to this
 INDEX_HEAD = 55  # bytes of an index data record before its entries, as written by all recorders
 SHARE_ENTRY = np.dtype([("conn", "<u4"), ("count", "<u4")])
-
-
-class Rosbag1Kind:
-    """Opens ROS 1 bags."""
-
-    name = "rosbag1"
-    suffixes = (".bag", ".bag.active", ".orig.bag")
-
-    def matches(self, uri: str, head: bytes) -> bool:
-        return head.startswith(records.MAGIC[:8])
-
-    def open(self, uris: Sequence[str], options: OpenOptions) -> Log:
-        return ContainerLog(uris, options, Rosbag1File)
-
-
-KIND = Rosbag1Kind()
 
 
 @dataclass(frozen=True)
@@ -205,3 +188,6 @@ def _chunk_info(record: records.BagRecord, data: memoryview) -> ChunkInfo:
         record.time("end_time"),
         table.view(SHARE_ENTRY).tolist(),
     )
+
+
+KIND = ContainerKind("rosbag1", (".bag", ".bag.active", ".orig.bag"), records.MAGIC[:8], Rosbag1File)
