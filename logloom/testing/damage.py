@@ -73,6 +73,7 @@ class FailingStore:
         self.uri = f"memory://logloom-testing/{name}"
         self.left: int | None = None  # requests that will be answered; None for all
         self.fault = "reset"
+        self._has_failed = False
         self._monkeypatch = monkeypatch
         monkeypatch.setattr(retries, "WAITS", [0.0] * len(retries.WAITS))  # it never recovers
         fs, path = fsspec.url_to_fs(self.uri)
@@ -88,6 +89,7 @@ class FailingStore:
         """Counts a request; raises what the store fails with once there is none left."""
         if self.left is not None:
             if self.left <= 0:
+                self._has_failed = True
                 raise FAULTS[self.fault]("the store fails")
             self.left -= 1
 
@@ -110,10 +112,17 @@ class FailingStore:
         self._monkeypatch.setattr(kind, "_open", asked)
 
     def failures(self, fault: str, most: int = 40) -> Iterator[None]:
-        """Fails after 0, 1, 2, … requests, by the kind of error that is named in `FAULTS`."""
-        for number in range(most):
-            self.left, self.fault = number, fault
+        """Fails after so many requests, by the kind of error that is named in `FAULTS`.
+
+        After each of the first ten, and after each third up to `most`. Ends with the first time that no
+        request failed.
+        """
+        self.fault = fault
+        for number in (*range(min(10, most)), *range(10, most, 3)):
+            self.left, self._has_failed = number, False
             yield
+            if not self._has_failed:
+                break
         self.left = None
 
 

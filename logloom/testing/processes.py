@@ -1,23 +1,38 @@
-"""Call functions in several threads, in a forked process, or in a new process that can't import Beam."""
+"""Call functions in several threads, in a forked process, or in another process that can't import Beam."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 _SECONDS = 240  # a machine may be busy with much else
 _WITHOUT_BEAM = """
-import pickle, sys
+import os, pickle, sys
 sys.modules["apache_beam"] = None
-sys.path[:] = pickle.loads(bytes.fromhex(sys.argv[1]))
-function, *arguments = pickle.load(sys.stdin.buffer)
-sys.stdout.buffer.write(pickle.dumps(function(*arguments)))
+sys.path[:] = pickle.load(sys.stdin.buffer)
+import traceback
+answers = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)  # what functions print is no answer
+while True:
+    try:
+        function, *arguments = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    try:
+        answer = (True, function(*arguments))
+    except Exception:
+        answer = (False, traceback.format_exc())
+    answers.write(pickle.dumps(answer))
+    answers.flush()
 """
 
 
@@ -60,22 +75,44 @@ def in_fork(function: Callable[[], Any]) -> Any:
     return found
 
 
+@functools.cache
+def _process_without_beam() -> subprocess.Popen[bytes]:
+    """A process that calls functions one after the other, for as long as this one runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WITHOUT_BEAM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+    )
+    assert process.stdin
+    pickle.dump([os.path.abspath(folder) for folder in sys.path], process.stdin)
+    atexit.register(process.wait)
+    atexit.register(process.stdin.close)  # what ends it
+    return process
+
+
 def without_beam(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call gives in a new process that can't import Beam and hashes texts by another seed.
+    """What a call gives in another process, which can't import Beam and hashes texts by another seed.
 
     Args:
         function: of an importable module, as are the classes of `arguments`.
 
     Raises:
-        AssertionError: the call failed there; shows what it printed.
+        AssertionError: the call failed there, or never ended.
     """
-    path = pickle.dumps([os.path.abspath(folder) for folder in sys.path]).hex()
-    done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_BEAM, path],
-        input=pickle.dumps((function, *arguments)),
-        capture_output=True,
-        env={**os.environ, "PYTHONHASHSEED": "4711"},
-        timeout=_SECONDS,
-    )
-    assert done.returncode == 0, f"in a process without Beam: {done.stderr.decode(errors='replace')}"
-    return pickle.loads(done.stdout)
+    process = _process_without_beam()
+    assert process.stdin
+    assert process.stdout
+    watch = threading.Timer(_SECONDS, process.kill)
+    watch.start()
+    try:
+        process.stdin.write(pickle.dumps((function, *arguments)))
+        process.stdin.flush()
+        is_done, found = pickle.load(process.stdout)
+    except (EOFError, OSError) as error:
+        _process_without_beam.cache_clear()
+        raise AssertionError("a process without Beam died, or never answered") from error
+    finally:
+        watch.cancel()
+    assert is_done, f"in a process without Beam: {found}"
+    return found

@@ -25,9 +25,10 @@ def lance_without_files(folder):
         with no_more_files():
             return own(place, options, version, number, *more)
 
-    lance_reader._rows = rows
-    with pytest.raises(StorageError) as raised:
-        open_foreign(folder, on_error="skip")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lance_reader, "_rows", rows)
+        with pytest.raises(StorageError) as raised:
+            open_foreign(folder, on_error="skip")
     found.append(str(raised.value))
     with no_more_files(), pytest.raises(StorageError) as raised:
         lance_reader._newest(folder, {})
