@@ -12,8 +12,10 @@ from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
 from tests.fuzz.mutations import mutated
 from tests.io.logs.making import contents, everything, make_messages, ros1_payload, write_bag, write_mcap
+from tests.tier import by_tier
 
 MODES = [OpenOptions(on_error=mode, max_chunk_bytes=1 << 24) for mode in ("fail", "salvage")]
+SEEDS = range(by_tier(20, 100))
 SECONDS = 5  # for one mutated log; a healthy one takes milliseconds
 
 
@@ -61,51 +63,29 @@ MCAPS = {
 }
 
 
-def torment_mcap(tmp_path, form, seeds):
-    messages = make_messages(150)
-    path = write_mcap(tmp_path / "drive.mcap", messages, **MCAPS[form])
-    intact = {(m.log_time, m.publish_time, m.data) for m in messages}
-    torment(path, seeds, None if form == "unchunked" else intact)
-
-
-def torment_bag(tmp_path, compression, seeds):
-    messages = make_messages(150, payload=ros1_payload)
-    path = write_bag(tmp_path / "drive.bag", messages, compression=compression)
-    intact = {(m.log_time, m.log_time, m.data) for m in messages}
-    torment(path, seeds, intact if compression == "bz2" else None)
-
-
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("form", MCAPS)
 def test_a_mutated_mcap_is_an_error_or_a_salvage(tmp_path, form):
-    torment_mcap(tmp_path, form, range(40))
+    messages = make_messages(150)
+    path = write_mcap(tmp_path / "drive.mcap", messages, **MCAPS[form])
+    intact = {(m.log_time, m.publish_time, m.data) for m in messages}
+    torment(path, SEEDS, None if form == "unchunked" else intact)
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "bz2"])
 def test_a_mutated_bag_is_an_error_or_a_salvage(tmp_path, compression):
-    torment_bag(tmp_path, compression, range(40))
+    messages = make_messages(150, payload=ros1_payload)
+    path = write_bag(tmp_path / "drive.bag", messages, compression=compression)
+    intact = {(m.log_time, m.log_time, m.data) for m in messages}
+    torment(path, SEEDS, intact if compression == "bz2" else None)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("toy")
-@pytest.mark.parametrize("form", MCAPS)
-def test_many_mutated_mcaps(tmp_path, form):
-    torment_mcap(tmp_path, form, range(1000, 1060))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compression", ["none", "lz4", "bz2"])
-def test_many_mutated_bags(tmp_path, compression):
-    torment_bag(tmp_path, compression, range(1000, 1060))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["l5kit_scene.mcap", "tilt_laser.bag", "turtlesim.bag"])
 def test_mutated_real_logs(tmp_path, shared_data, name):
     path = tmp_path / name
     path.write_bytes((shared_data / "logs" / name).read_bytes())
     assert outcome(path, OpenOptions())
-    torment(path, range(30), None)  # none of them has checksums
+    torment(path, SEEDS[: len(SEEDS) // 3], None)  # none of them has checksums
 
 
 @pytest.mark.usefixtures("toy")
@@ -116,7 +96,7 @@ def test_a_file_that_claims_enormous_sizes_allocates_little(tmp_path):
     rng = random.Random(0)
     tracemalloc.start()
     try:
-        for at in rng.sample(range(len(data) - 8), 60):
+        for at in rng.sample(range(len(data) - 8), by_tier(15, 60)):
             path.write_bytes(data[:at] + b"\xff\xff\xff\xff\xff\xff\x00\x00" + data[at + 8 :])
             for options in MODES:
                 outcome(path, options)

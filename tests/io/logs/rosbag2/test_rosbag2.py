@@ -18,6 +18,7 @@ from logloom.io.logs.interface import FieldSpec, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import db3, local_copies
 from tests.io.logs.making import MS, SECOND, START, as_rosbags_reads, contents, everything, read_all
+from tests.tier import by_tier
 
 STORE = get_typestore(Stores.ROS2_HUMBLE)
 SALVAGE = OpenOptions(on_error="salvage")
@@ -86,17 +87,11 @@ def in_time(found):
     return {topic: sorted(rows) for topic, rows in found.items() if rows}
 
 
-@pytest.mark.parametrize("metadata", ["present", "absent", "wrong"])
 @pytest.mark.parametrize(("version", "plugin", "mode"), KINDS)
-def test_every_message_equals_what_rosbags_reads(tmp_path, version, plugin, mode, metadata):
+def test_every_message_equals_what_rosbags_reads(tmp_path, version, plugin, mode):
     path = write_bag(tmp_path / "bag", 120, version, plugin, mode)
     rows = as_rosbags_reads(Reader(path))
-    if metadata == "wrong":
-        (path / "metadata.yaml").write_text("rosbag2_bagfile_information: {compression_mode: none}")
-    if metadata != "absent":
-        log = open_log([str(path / "metadata.yaml")])
-    else:
-        log = open_log([str(file) for file in path.iterdir() if file.name != "metadata.yaml"])
+    log = open_log([str(path / "metadata.yaml")])
     found = read_all(pickle.loads(pickle.dumps(log)))
     assert in_time(contents(found)) == in_time(rows)
     assert len(log.summary.topics["/imu"].definition) > 100
@@ -108,6 +103,11 @@ def test_every_message_equals_what_rosbags_reads(tmp_path, version, plugin, mode
     velocities = found["/imu"].take(FieldSpec(("angular_velocity",)), np.arange(len(found["/imu"])))
     theirs = [STORE.deserialize_cdr(m[2], "sensor_msgs/msg/Imu") for m in contents(found)["/imu"]]
     assert velocities.tolist() == [[*vars(m.angular_velocity).values()][:3] for m in theirs]
+    without = open_log([str(file) for file in path.iterdir() if file.name != "metadata.yaml"])
+    assert in_time(contents(read_all(without))) == in_time(rows)
+    (path / "metadata.yaml").write_text("rosbag2_bagfile_information: {compression_mode: none}")
+    wrong = open_log([str(path / "metadata.yaml")])
+    assert in_time(contents(read_all(wrong))) == in_time(rows)
 
 
 def test_messages_come_in_the_order_of_their_rows_and_ranges_choose_by_time(tmp_path, monkeypatch):
@@ -194,7 +194,7 @@ def test_wherever_a_file_is_cut_it_is_reported_and_salvage_gives_a_part_of_it(tm
     whole = in_time(contents(read_all(open_log([str(path)]))))
     data = path.read_bytes()
     counts = []
-    for stop in range(5000, len(data), 4096 * 3 + 77):
+    for stop in range(len(data) - 1, 5000, -(4096 * by_tier(13, 3) + 77)):
         path.write_bytes(data[:stop])
         with pytest.raises(TruncatedLogError, match=rf"bag.db3: it ends at byte {stop} of {len(data)}"):
             open_log([str(path)]).summary  # noqa: B018
@@ -202,8 +202,8 @@ def test_wherever_a_file_is_cut_it_is_reported_and_salvage_gives_a_part_of_it(tm
         for topic, rows in found.items():
             assert set(rows) <= set(whole[topic])
         counts.append(sum(map(len, found.values())))
-    assert counts == sorted(counts)
-    assert counts[-1] > 100
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > 100
 
 
 def test_pages_that_are_overwritten_lose_only_their_own_messages(tmp_path):
@@ -363,14 +363,13 @@ def test_a_packed_file_that_was_cut_is_reported_and_salvaged(tmp_path, plugin):
 
 
 @pytest.mark.parametrize("mode", ["NONE", "FILE", "MESSAGE"])
-@pytest.mark.parametrize("count", [60, pytest.param(250, marks=pytest.mark.slow)])
-def test_mutated_files_are_read_salvaged_or_refused(tmp_path, mode, count):
+def test_mutated_files_are_read_salvaged_or_refused(tmp_path, mode):
     folder = write_bag(tmp_path / "bag", 60, mode=mode)
     (path,) = folder.glob("bag.db3*")
     data = path.read_bytes()
-    rng = random.Random(count)
+    rng = random.Random(1)
     read = 0
-    for _ in range(count):
+    for _ in range(by_tier(30, 310)):
         changed = bytearray(data)
         for _ in range(rng.randrange(1, 9)):
             changed[rng.randrange(len(changed))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
@@ -397,7 +396,7 @@ def test_a_large_message_that_the_end_of_the_file_cuts_is_lost_whole(tmp_path):
     whole = set(as_rosbags_reads(Reader(tmp_path / "bag"))["/text"])
     path = tmp_path / "bag" / "bag.db3"
     data = path.read_bytes()
-    for stop in range(len(data) - 1, 40_000, -1237):
+    for stop in range(len(data) - 1, 40_000, by_tier(-7919, -1237)):
         path.write_bytes(data[:stop])
         found = contents(read_all(open_log([str(path)], SALVAGE)))["/text"]
         assert set(found) <= whole

@@ -19,6 +19,7 @@ from logloom.io.storage.remote import retries
 from tests.io.logs.files.test_ranges import CountingFileSystem, counting  # noqa: F401
 from tests.io.logs.making import MS, SECOND, START, contents, read_all
 from tests.io.logs.rosbag2.test_rosbag2 import STORE, db3_file
+from tests.tier import by_tier
 
 ALL_IDS = (1, 1 << 40)
 SALVAGE = OpenOptions(on_error="salvage")
@@ -119,7 +120,7 @@ def test_whatever_is_damaged_reads_far_away_as_it_does_here(tmp_path, page_size)
     data = path.read_bytes()
     rng = random.Random(page_size)
     kinds = set()
-    for i in range(40):
+    for i in range(by_tier(12, 40)):
         changed = bytearray(data)
         for _ in range(rng.randrange(9) if i else 0):
             changed[rng.randrange(len(changed))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
