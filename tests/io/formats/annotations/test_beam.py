@@ -51,26 +51,14 @@ def test_infos_read_in_beam_are_those_of_the_file(tmp_path):
     assert [json.loads(text) for text in expected] == json.loads(path.read_text())["data_list"]
 
 
-def test_a_file_that_is_there_is_never_written_over(tmp_path):
+@pytest.mark.parametrize("transform", [WriteToAnnotations, lambda at, *more: WriteTo(at, FORMAT, *more)])
+def test_a_file_that_is_there_is_never_written_over(tmp_path, transform):
     store = store_at(tmp_path)
     folder, _ = assemble(store, stage(store, make_block(3)))
     before = files_in(folder)["annotations/all.json"]
     with pytest.raises(Exception, match="there is a dataset already"), beam.Pipeline("DirectRunner") as p:
-        p | beam.Create([make_block(4)]) | WriteToAnnotations(folder, SCHEMA, options())
+        p | beam.Create([make_block(4)]) | transform(folder, SCHEMA, options())
     assert files_in(folder)["annotations/all.json"] == before
-
-
-def test_a_file_that_is_there_is_not_written_over_by_the_transform_of_all_formats(tmp_path):
-    def write(**changes):
-        with beam.Pipeline("DirectRunner") as pipeline:
-            blocks = pipeline | beam.Create([make_block(3)])
-            blocks | WriteTo(tmp_path / "out", FORMAT, SCHEMA, options(**changes))
-
-    write()
-    before = files_in(tmp_path / "out")["annotations/all.json"]
-    with pytest.raises(Exception, match="there is a dataset already"):
-        write(metainfo={"classes": ["car", "truck", "bus"]})
-    assert files_in(tmp_path / "out")["annotations/all.json"] == before
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ outputs:
 
 @pytest.fixture(scope="module")
 def text(logs_of):
-    text = demo_recipe(logs_of(4, 2))
+    text = demo_recipe(logs_of(2, 2))
     return text[: text.index("\noutputs:")] + OUTPUTS
 
 
@@ -90,24 +90,14 @@ def test_every_row_is_in_the_file_of_its_split_and_names_files_that_are_there(ro
         assert [names[one["bbox_label_3d"]] for one in info["instances"]] == row["objects"]["class"].tolist()
 
 
-def test_two_builds_give_the_same_bytes(root, text, tmp_path):
-    again = built_at(tmp_path / "again", text)
-    for path in sorted(root.glob("v*/**/*")):
-        if path.is_file() and not path.name.endswith(".times.json"):
-            assert path.read_bytes() == (again / path.relative_to(root)).read_bytes()
-
-
-@pytest.mark.parametrize("what", ["**/*.jpg", "annotations/*.json", "**/infos"])
-@pytest.mark.parametrize("lost", [True, False])
-def test_lost_and_changed_files_are_found(root, tmp_path, what, lost):
+def test_lost_and_changed_files_are_found(root, tmp_path):
     copy = tmp_path / "root"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns("v????????"))
-    victim = next(path for path in sorted(copy.glob(f"parts/annotations/*/*/{what}")))
-    if lost:
-        victim.unlink()
-    else:
-        flip(victim)
-    assert any(str(victim) in message for message in findings(copy))
+    victims = [sorted(copy.glob(f"parts/annotations/*/*/{what}"))[0] for what in ("**/*.jpg", "**/infos")]
+    victims[0].unlink()
+    flip(victims[1])
+    found = findings(copy)
+    assert all(any(str(victim) in message for message in found) for victim in victims)
 
 
 def test_mistakes_of_a_recipe_are_listed_at_once_with_their_lines(text, tmp_path):

@@ -50,17 +50,6 @@ def test_no_blocks_make_an_empty_dataset(tmp_path):
     assert len(ChunkedDataset(tmp_path / "none.zarr").open().frames) == 0
 
 
-def test_a_dataset_that_is_there_is_left_alone(store):
-    folder, _ = assemble(store, stage(store, make_rows(3), []))
-    before = files_in(folder)
-    with (
-        pytest.raises(Exception, match="there is a dataset already"),
-        beam.Pipeline(runner="DirectRunner") as p,
-    ):
-        p | beam.Create([make_rows(5)]) | WriteToL5Kit(folder, MAPPED_SCHEMA, OPTIONS)
-    assert files_in(folder) == before
-
-
 def test_mistakes_show_before_the_pipeline_runs(tmp_path):
     with pytest.raises(UsageError, match="blocks have no URI"):
         WriteToL5Kit(tmp_path, MAPPED_SCHEMA, OPTIONS.model_copy(update={"host": "{parent}"}))

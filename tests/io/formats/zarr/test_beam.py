@@ -8,7 +8,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 import logloom.io.formats.zarr
 from logloom.errors import UsageError
-from logloom.io.formats.zarr import ReadFromZarr, WriteToZarr, ZarrOptions, ZarrReader
+from logloom.io.formats.zarr import ReadFromZarr, WriteToZarr, ZarrOptions
 from logloom.schema import ColumnType, Schema
 from tests.files import files_in
 from tests.io.formats.zarr.making import SCHEMA, assemble, make_block, part, stage
@@ -35,15 +35,6 @@ def test_a_dataset_pipes_into_another_one(store, tmp_path):
         blocks = pipeline | ReadFromZarr(folder, max_bytes=3000)
         blocks | WriteToZarr(tmp_path / "copy.zarr", SCHEMA, ZarrOptions())
     assert files_in(tmp_path / "copy.zarr") == files_in(folder)
-
-
-def test_a_dataset_that_is_there_is_never_written_over(store):
-    folder, _ = assemble(store, stage(store, make_block(3)))
-    before = files_in(folder)
-    with pytest.raises(Exception, match="there is a dataset already"), beam.Pipeline("DirectRunner") as p:
-        p | beam.Create([make_block(4)]) | WriteToZarr(folder, SCHEMA)
-    assert files_in(folder) == before
-    assert len(ZarrReader(folder)) == 3
 
 
 def test_columns_that_can_not_be_arrays_are_refused_at_once(tmp_path):
