@@ -15,7 +15,7 @@ SECONDS = 20.0
 
 @pytest.fixture(scope="module")
 def drives(logs_of):
-    return sorted(logs_of(SECONDS, 2).iterdir())
+    return sorted(logs_of(SECONDS, 1).iterdir())
 
 
 @pytest.fixture(scope="module")

@@ -34,17 +34,18 @@ def pack(folder, archive, compression=STORED):
     return archive
 
 
-@pytest.fixture(params=[STORED, DEFLATED], ids=["stored", "deflated"])
-def packed(request, tmp_path):
+@pytest.fixture(scope="module", params=[STORED, DEFLATED], ids=["stored", "deflated"])
+def packed(request, tmp_path_factory):
     """A folder of datasets and the archive that it was packed into."""
-    root = tmp_path / "made"
+    folder = tmp_path_factory.mktemp("packed")
+    root = folder / "made"
     (root / "shards").mkdir(parents=True)
     make(root / "shards/train-0.tar", range(10))
     tt.write_table(f"{root}/table", drive(num_logs=2, rows=8), index="speed")
     with DatasetWriter(root / "bags", {"x": "array", "y": "utf8"}, encoders) as writer:
         for n in range(6):
             writer.append({"x": np.full(3, n), "y": f"text {n}"})
-    return root, pack(root, tmp_path / "all.zip", request.param)
+    return root, pack(root, folder / "all.zip", request.param)
 
 
 @pytest.mark.parametrize("name", ["shards", "shards/train-0.tar", "table", "bags"])
@@ -95,12 +96,12 @@ def test_forked_processes_and_threads_read_one_archive_side_by_side(packed):
 
 
 def test_members_are_read_by_ranges_in_any_order(tmp_path):
-    data = np.random.default_rng(0).integers(0, 20, 3_000_000).astype("u1").tobytes()
+    data = np.random.default_rng(0).integers(0, 20, 300_000).astype("u1").tobytes()
     for compression in (STORED, DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         with zipfile.ZipFile(tmp_path / "a.zip", "w", compression) as file:
             file.writestr("folder/data", data)
         fs, path = filesystem(f"zip://folder/data::{tmp_path}/a.zip")
-        for start, stop in ((0, 10), (2_000_000, 2_000_500), (5, 3_000_000), (2_999_990, 4_000_000), (7, 7)):
+        for start, stop in ((0, 10), (200_000, 200_500), (5, 300_000), (299_990, 400_000), (7, 7)):
             assert fs.cat_file(path, start, stop) == data[start:stop]
         assert fs.cat_ranges([path] * 2, [9, 0], [12, 4]) == [data[9:12], data[:4]]
         with fs.open(path) as file:
@@ -137,12 +138,10 @@ def test_an_archive_that_is_replaced_is_read_anew(tmp_path):
         assert Store.at(f"zip://::{tmp_path}/a.zip").read("x") == text
 
 
-def test_logs_are_found_and_open_in_archives(tmp_path):
-    from logloom.demo import make_drives
-
-    make_drives(tmp_path / "logs")
-    archive = pack(tmp_path / "logs", tmp_path / "logs.zip", DEFLATED)
-    path = sorted((tmp_path / "logs").glob("*.mcap"))[0]
+def test_logs_are_found_and_open_in_archives(logs_of, tmp_path):
+    logs = logs_of(1.0, 2)
+    archive = pack(logs, tmp_path / "logs.zip", DEFLATED)
+    path = sorted(logs.glob("*.mcap"))[0]
     summaries = [open_log([uri]).summary for uri in (f"zip://{path.name}::{archive}", str(path))]
     assert summaries[0].topics == summaries[1].topics
     packed, plain = (

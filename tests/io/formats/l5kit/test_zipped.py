@@ -61,7 +61,7 @@ def test_an_archive_opens_from_any_file_system(archive, folder):
 
 
 def _sums(dataset, queue):
-    queue.put([float(dataset.agents[n::7]["centroid"].sum()) for n in range(20)])
+    queue.put([float(dataset.agents[n::7]["centroid"].sum()) for n in range(5)])
 
 
 def test_processes_that_were_forked_read_one_archive_side_by_side(tmp_path):
@@ -76,7 +76,7 @@ def test_processes_that_were_forked_read_one_archive_side_by_side(tmp_path):
     workers = [context.Process(target=_sums, args=(dataset, queue)) for _ in range(3)]
     for worker in workers:
         worker.start()
-    expected = [float(rows[n::7]["centroid"].sum()) for n in range(20)]
+    expected = [float(rows[n::7]["centroid"].sum()) for n in range(5)]
     assert [queue.get(timeout=60) for _ in workers] == [expected] * 3
     for worker in workers:
         worker.join()

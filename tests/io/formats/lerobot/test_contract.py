@@ -33,4 +33,6 @@ class TestLeRobotWithSplits(TestLeRobot):
     schema = with_splits(making.SCHEMA)
 
     def make_block(self, schema, rows, seed):
-        return split_up(super().make_block(schema, rows, seed), ["train", "val", ""] * rows)
+        return split_up(
+            super().make_block(schema, rows, seed), ["train"] * 4 + ["val", "", ""] + ["val"] * rows
+        )

@@ -14,6 +14,7 @@ from blake3 import blake3
 import logloom.io.formats.table as tt
 from logloom.errors import DatasetError, UsageError
 from tests.io.formats.table.making import drive
+from tests.tier import by_tier
 
 
 @pytest.fixture(scope="module")
@@ -203,12 +204,12 @@ def test_a_newer_format_is_refused_with_advice(tmp_path):
         tt.read_index(f"{tmp_path}/other")
 
 
-@pytest.mark.slow
 def test_an_index_is_small_on_disk_and_in_memory(tmp_path):
-    rows = 100_000
+    logs = by_tier(3, 10)
+    rows = logs * 10_000
     frame = pd.DataFrame(
         {
-            "log_id": np.repeat([f"log-{n}" for n in range(10)], rows // 10),
+            "log_id": np.repeat([f"log-{n}" for n in range(logs)], rows // logs),
             "timestamp": np.arange(rows) * 10**8,
             "a": np.arange(rows, dtype=np.float32),
             "b": np.arange(rows, dtype=np.int32),

@@ -11,6 +11,7 @@ from logloom.errors import UsageError
 from logloom.io.formats.table.read import range_reader
 from logloom.io.storage import files
 from tests.io.formats.table.making import assert_rows_equal, drive, labels
+from tests.tier import by_tier
 
 
 @pytest.fixture
@@ -125,9 +126,9 @@ def test_requirement_7_hundreds_of_columns_and_fields_from_a_byte_to_ten_megabyt
     assert tt.verify(f"{tmp_path}/wide") == []
 
 
-@pytest.mark.slow
-def test_requirement_7_a_field_of_more_than_a_hundred_megabytes(tmp_path):
-    row = {"label": np.uint8(1), "scan": np.arange(101 << 20, dtype=np.uint8), "video": bytes(101 << 20)}
+def test_requirement_7_a_field_of_tens_of_megabytes_and_in_nightly_of_more_than_a_hundred(tmp_path):
+    size = by_tier(24, 101) << 20
+    row = {"label": np.uint8(1), "scan": np.arange(size, dtype=np.uint8), "video": bytes(size)}
     tt.write_table(f"{tmp_path}/huge", [row])
     loader = tt.row_loader(tt.read_index(f"{tmp_path}/huge"))
     assert_rows_equal(loader.get_row(0), row)

@@ -15,6 +15,7 @@ from logloom.io.formats.zarr.stage import ZarrStageWriter
 from logloom.io.storage.store import Store
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from tests.io.formats.rows import STRUCT, TYPES, random_block, schema_of
+from tests.tier import by_tier
 
 SCHEMA = Schema(
     {
@@ -33,6 +34,10 @@ SCHEMA = Schema(
     ("speed", "camera.front", "lidar.points"),
 )
 ALL_TYPES = schema_of(TYPES)
+STORED = by_tier(
+    [(3, "lz4"), (2, "zstd"), (3, "none")], list(itertools.product([2, 3], ["lz4", "zstd", "none"]))
+)
+"""Formats of zarr, and how chunks are compressed in them."""
 
 
 def make_block(num_rows: int, seed: int = 0, schema: Schema = SCHEMA, log_id: str = "car/drive") -> Block:

@@ -9,7 +9,7 @@ import zarr
 
 from logloom.io.formats.zarr.columns import arrays_of
 from logloom.io.formats.zarr.layout import ZarrOptions
-from tests.io.formats.zarr.making import ALL_TYPES, SCHEMA, assemble, make_block, stage
+from tests.io.formats.zarr.making import ALL_TYPES, SCHEMA, STORED, assemble, make_block, stage
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*(Zarr V3 specification|Consolidated metadata).*", "ignore:Numcodecs codecs"
@@ -36,8 +36,7 @@ def expected_array(block, kind, ctype):
     return values
 
 
-@pytest.mark.parametrize("zarr_format", [3, 2])
-@pytest.mark.parametrize("compress", ["lz4", "zstd", "none"])
+@pytest.mark.parametrize(("zarr_format", "compress"), STORED)
 def test_zarr_reads_every_array_bit_for_bit(store, zarr_format, compress):
     block = make_block(40, schema=ALL_TYPES)
     options = ZarrOptions(format=zarr_format, compress=compress, rows_per_chunk=16)

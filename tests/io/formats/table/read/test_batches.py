@@ -40,8 +40,7 @@ def test_every_type_comes_back_from_every_kind_of_group(typed, name):
     assert loader.schema.columns["vector"].description == "where it is"
 
 
-@pytest.mark.parametrize("name", ["plain", "packed", "grouped"])
-@given(st.lists(st.integers(0, 29), min_size=1, max_size=12))
+@given(st.sampled_from(["plain", "packed", "grouped"]), st.lists(st.integers(0, 29), min_size=1, max_size=12))
 def test_a_batch_holds_what_its_rows_hold(typed, name, positions):
     root, rows = typed
     batch = tt.row_loader(tt.read_index(f"{root}/{name}"), check=True).get_many(positions)

@@ -196,8 +196,7 @@ def test_a_batch_of_many_files_keeps_few_of_them_open(tmp_path, monkeypatch):
     assert max(most) < 10
 
 
-@pytest.mark.parametrize("name", ["jpeg", "note"])
-@given(data=st.data())
+@given(data=st.data(), name=st.sampled_from(["jpeg", "note"]))
 def test_a_damaged_lone_text_gives_the_same_value_or_an_error_in_rows_and_batches(
     data, texts, limits, name, tmp_path_factory
 ):

@@ -42,7 +42,9 @@ def test_a_loader_that_was_used_serves_worker_processes(table, method):
     loader = tt.row_loader(tt.read_index(f"{root}/t"))
     loader.get_row(0)
     loader.get_rows(50, offsets=[-1])
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+    # A spawned process imports all again; one is enough.
+    count = 2 if method == "fork" else 1
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context(method)) as pool:
         for found, batch in pool.map(read_some, [loader] * 4, [[3, 80, 41]] * 4):
             for row, position in zip(found, (3, 80, 41), strict=True):
                 assert_rows_equal(row, rows[position])
