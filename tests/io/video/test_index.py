@@ -17,6 +17,7 @@ from logloom.io.video import preview as glimpse_module
 from logloom.io.video.frames import MAX_DELAY, Frames
 from logloom.io.video.index import NO_PICTURE, SILENCE, TWO_STREAMS, UNREAD, made_index, video_index
 from tests.io.video.making import decoded, sent_of, stream, write_video
+from tests.tier import by_tier
 
 CODECS = ["h264", "h265", "av1", "vp9"]
 FORMS = ["foxglove", "protobuf", "ffmpeg", "compressed"]
@@ -104,7 +105,7 @@ def test_a_lost_first_keyframe_makes_pictures_unavailable_up_to_the_next(tmp_pat
 def test_whichever_packet_is_lost_pictures_are_right_or_unavailable(tmp_path, codec, kind):
     whole = stream(codec, kind=kind)
     expected = decoded(whole)
-    for lost in range(1, 34, 4):
+    for lost in range(1, 34, by_tier(11, 4)):
         found = whole.without(lost)
         log, index = opened(tmp_path, found)
         right = given(log, index)

@@ -68,7 +68,7 @@ def as_mcap_reads(path):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_message_equals_what_the_mcap_package_reads(tmp_path, form):
-    messages = make_messages(300)
+    messages = make_messages(by_tier(120, 300))
     path = write_mcap(tmp_path / "drive.mcap", messages, **FORMS[form])
     log = open_log([str(path)])
     found = read_all(log)

@@ -226,7 +226,7 @@ def store_of_everything(encoding):
 def test_every_kind_of_field_reads_as_the_libraries_read_it(encoding, library):
     store, rng, name = store_of_everything(encoding), np.random.default_rng(10), "test_msgs/msg/Everything"
     info = info_of(store, name, encoding)
-    messages = [random_message(store, name, rng) for _ in range(40)]
+    messages = [random_message(store, name, rng) for _ in range(by_tier(12, 40))]
     serialize = store.serialize_cdr if encoding == "cdr" else store.serialize_ros1
     payloads = [bytes(serialize(message, name)) for message in messages]
     if library == "rosbags":
@@ -254,7 +254,7 @@ def test_the_shared_mcap_reads_as_the_mcap_library_reads_it(shared_data):
     for name, (schema, payloads) in topics.items():
         info = TopicInfo(name, schema.name, "cdr", schema.encoding, schema.data, len(payloads), 0, 0)
         decode = factory.decoder_for("cdr", schema)
-        some = payloads[::4]
+        some = payloads[:: by_tier(16, 4)]
         assert_reads_as(CdrDecoder(info), some, [decode(p) for p in some], per_buffer=50)
 
 
@@ -271,7 +271,7 @@ def test_the_shared_bags_read_as_rosbags_and_the_mcap_library_read_them(shared_d
         text, name = connection.msgdef.data, connection.msgtype
         store.register(get_types_from_msg(text, name))
         info = TopicInfo(connection.topic, name, "ros1", "ros1msg", text.encode(), len(payloads), 0, 0)
-        some = payloads[::5]
+        some = payloads[:: by_tier(20, 5)]
         decoder = Ros1Decoder(info)
         assert_reads_as(decoder, some, [store.deserialize_ros1(p, name) for p in some], per_buffer=40)
         schema = Schema(id=1, name=name.replace("/msg/", "/"), encoding="ros1msg", data=text.encode())

@@ -42,7 +42,7 @@ def without_index(path):
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("chunk_size", [1, 2000, 1 << 20])
 def test_every_message_equals_what_the_rosbags_package_reads(tmp_path, compression, chunk_size, indexed):
-    messages = ros1_messages()
+    messages = ros1_messages(by_tier(80, 200))
     path = write_bag(tmp_path / "drive.bag", messages, compression=compression, chunk_size=chunk_size)
     rows = as_rosbags_reads(Reader(path))
     if not indexed:
