@@ -21,6 +21,7 @@ from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.rows.plan.row_plan import Span
 from tests.io.logs.messages.test_protobuf import TIMESTAMP, definitions, message_type
 from tests.resample.frames_reference import matrix_of
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import (
     HEADER,
     SECOND,
@@ -106,7 +107,7 @@ def test_a_calibration_is_five_columns(log):
     assert list(notes_on_frames(plan, tallies)) == []
 
 
-@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("rows", [by_tier(3, 1), 7])
 def test_a_calibration_is_the_same_in_any_partitioning(changing, rows):
     columns = (
         FRONT

@@ -23,6 +23,7 @@ from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.rows.point_times import CloudTimes, are_absolute, inferred_unit
 from tests.resample.frames_reference import SlowTree, matrix_of
 from tests.resample.test_frame_tree import a_random_tree, table_of
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import (
     HEADER,
     QUATERNION,
@@ -272,20 +273,20 @@ def test_named_fields_are_moved_and_others_stay(log):
     np.testing.assert_array_equal(rows["points"][i][:, 1], whole["points"][i]["t"].astype(np.float32))
 
 
-@pytest.mark.parametrize(("rows", "max_bytes"), [(3, 1 << 20), (9, 1 << 13), (1000, 1 << 12)])
-def test_deskewed_rows_are_the_same_in_any_partitioning(log, rows, max_bytes):
+def test_deskewed_rows_are_the_same_in_any_partitioning(log):
     held = "{tf: {from: lidar, to: base, extrapolate: {hold: 20ms}, cache: 50ms}}"
     other = f'topic: /lidar, as: "points[x,y,z]", tolerance: 150ms, deskew: {{pose: {held}, to: end}}'
     columns = f"{column()}\nother: {{{other}}}"
     for more in ("", "rows: {require: [points, other]}\n", 'rows: {where: "points.age < 20000000"}\n'):
         plan = resolve(recipe(columns, more=more), {"drive": log})[0]
         whole, tallies = built(log, plan)
-        parts, some = built(log, resolve(recipe(columns, rows, more), {"drive": log})[0], max_bytes)
         assert len(tallies) == 1
-        for name, values in whole.items():
-            one, other = (v if isinstance(v, np.ndarray) else v.values for v in (values, parts[name]))
-            assert one.tobytes() == other.tobytes(), name
-        assert list(notes_on_frames(plan, some)) == list(notes_on_frames(plan, tallies))
+        for rows, max_bytes in ((by_tier(7, 3), 1 << 20), (13, 1 << 13), (1000, 1 << 12)):
+            parts, some = built(log, resolve(recipe(columns, rows, more), {"drive": log})[0], max_bytes)
+            for name, values in whole.items():
+                one, other = (v if isinstance(v, np.ndarray) else v.values for v in (values, parts[name]))
+                assert one.tobytes() == other.tobytes(), (rows, name)
+            assert list(notes_on_frames(plan, some)) == list(notes_on_frames(plan, tallies))
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------
@@ -569,23 +570,28 @@ def with_last(count, spread):
     return clouds, (points[:count], clouds[-1][0] + own)
 
 
+@pytest.fixture(scope="module")
+def whole(log):
+    """Rows of the drive in one partition."""
+    return built(log, resolve(recipe(column()), {"drive": log})[0])[0]
+
+
 @pytest.mark.parametrize(("count", "spread"), [(4, 400_000), (1, 0), (5, 0), (2, 90)])
-@pytest.mark.parametrize("rows", [1000, 3])
-def test_a_last_cloud_of_few_points_changes_nothing_of_the_others(tmp_path, log, count, spread, rows):
+@pytest.mark.parametrize("rows", [1000, by_tier(9, 3)])
+def test_a_last_cloud_of_few_points_changes_nothing_of_the_others(tmp_path, whole, count, spread, rows):
     clouds, (points, times) = with_last(count, spread)
     other = open_log([write_log(tmp_path / "drive.mcap", topics(clouds))])
     plan, (note,) = resolve(recipe(column(), rows), {"drive": other})
     assert "uint32 in ns since the message time, as sweeps of 97.5 ms show" in note
     found, _ = built(other, plan)
-    expected, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
     stamps = found["timestamp"] - found["points.age"]
     for i in np.flatnonzero(found["points.available"]):
         if stamps[i] != clouds[-1][0]:
-            assert found["points"][i].tobytes() == expected["points"][i].tobytes()
+            assert found["points"][i].tobytes() == whole["points"][i].tobytes()
         else:
             on = [(lidar_on_map(int(t)) @ [*point, 1])[:3] for point, t in zip(points, times, strict=True)]
             np.testing.assert_allclose(on_map(found, i), on, atol=1e-6)
-    assert found["points.available"].sum() == expected["points.available"].sum()
+    assert found["points.available"].sum() == whole["points.available"].sum()
 
 
 def test_a_log_of_single_points_is_deskewed_if_the_unit_doesn_t_matter_or_is_stated(tmp_path):

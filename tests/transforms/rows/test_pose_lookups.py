@@ -24,6 +24,7 @@ from logloom.transforms.rows.plan.row_plan import Span
 from logloom.transforms.rows.row_stream import build_blocks
 from logloom.transforms.rows.spans import plan_spans
 from logloom.transforms.suggest import samples
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import SECOND, SPEED, START, TF, speeds, transform, write_log
 
 MS = 1_000_000
@@ -83,16 +84,20 @@ def built(log, plan, max_bytes=1 << 20, on_error="fail"):
     return {name: concatenate([block[name] for block in blocks]) for name in blocks[0]}, tallies
 
 
-@pytest.mark.parametrize(("rows", "max_bytes"), [(3, 1 << 20), (40, 1 << 10), (1000, 1)])
-def test_partitions_of_every_size_give_the_rows_of_the_whole_log(log, rows, max_bytes):
-    whole, tallies = built(log, resolve(recipe(COLUMNS), {"drive": log})[0])
-    parts, some = built(log, resolve(recipe(COLUMNS, rows), {"drive": log})[0], max_bytes)
-    assert len(tallies) == 1
-    assert len(some) > 1 or max_bytes == 1
-    for name, values in whole.items():
-        assert values.tobytes() == parts[name].tobytes(), name
+def test_partitions_of_every_size_give_the_rows_of_the_whole_log(log):
     plan = resolve(recipe(COLUMNS), {"drive": log})[0]
-    assert list(notes_on_frames(plan, some)) == list(notes_on_frames(plan, tallies))
+    whole, tallies = built(log, plan)
+    assert len(tallies) == 1
+    for rows, max_bytes in (
+        (by_tier(17, 3), 1 << 20),
+        (40, by_tier(1 << 13, 1 << 10)),
+        (1000, by_tier(1 << 14, 1)),
+    ):
+        parts, some = built(log, resolve(recipe(COLUMNS, rows), {"drive": log})[0], max_bytes)
+        assert (len(some) > 1) == (rows < 1000)
+        for name, values in whole.items():
+            assert values.tobytes() == parts[name].tobytes(), (rows, name)
+        assert list(notes_on_frames(plan, some)) == list(notes_on_frames(plan, tallies))
 
 
 def test_rows_hold_what_lookups_give_at_the_tick_or_at_the_time_of_a_message(log):
