@@ -145,18 +145,18 @@ def test_a_damaged_limit_is_reported_with_file_and_byte(tmp_path, entry, cache_i
         BagReader(path, cache_index)[entry - 1]
 
 
-@pytest.mark.parametrize("keep", range(1, 60))
-def test_a_truncated_bag_is_never_read_as_a_shorter_one_in_silence(tmp_path, keep):
+def test_a_truncated_bag_is_never_read_as_a_shorter_one_in_silence(tmp_path):
     path = write(tmp_path / "x.bag", [b"first record", b"second", b"third one", b"4"])
-    data = path.read_bytes()[:keep]
-    path.write_bytes(data)
-    try:
-        records = BagReader(path)[:]
-    except DatasetError as error:
-        assert "x.bag" in str(error)  # noqa: PT017
-        assert "byte" in str(error)  # noqa: PT017
-    else:  # the table ends early, in a way that no reader could tell from a whole one
-        pytest.fail(f"{keep} bytes read as {records}")
+    whole = path.read_bytes()
+    for keep in range(1, 60):
+        path.write_bytes(whole[:keep])
+        try:
+            records = BagReader(path)[:]
+        except DatasetError as error:
+            assert "x.bag" in str(error)  # noqa: PT017
+            assert "byte" in str(error)  # noqa: PT017
+        else:  # the table ends early, in a way that no reader could tell from a whole one
+            pytest.fail(f"{keep} bytes read as {records}")
 
 
 @given(st.binary(max_size=80), st.booleans())

@@ -6,6 +6,7 @@ import pytest
 
 import logloom.io.formats.table as tt
 from logloom.errors import UsageError
+from tests.cases import case
 from tests.io.formats.table.making import assert_rows_equal, drive, labels
 
 ON = ["log_id", "timestamp"]
@@ -172,28 +173,28 @@ def test_a_suffix_of_none_leaves_names_as_they_are_as_in_pandas(tables):
     assert row["speed"] == row["speed_again"] == rows[5]["speed"]
 
 
-@pytest.mark.parametrize(
-    ("choices", "words"),
-    [
-        ({"on": []}, r"on is empty; name index columns"),
-        ({}, "give on=, or else both left_on= and right_on="),
-        ({"left_on": "speed"}, "give on=, or else both left_on= and right_on="),
-        ({"on": ON, "left_on": ON, "right_on": ON}, "give on=, or else both"),
-        ({"left_on": ON, "right_on": "timestamp"}, "left_on names 2 keys, right_on 1"),
-        ({"on": ON, "how": "right"}, r"rows that the left frame lacks.*merge\(right, left, how='left'\)"),
-        ({"on": ON, "how": "outer"}, "rows that the left frame lacks.*merge both ways"),
-        ({"on": ON, "how": "cross"}, "how='cross' is unknown; there are inner and left"),
-        ({"left_on": "speed", "right_on": "timestamp"}, "key 'speed' or 'timestamp' is float64 on the left"),
-        ({"on": ON, "suffixes": ("", "_y"), "indicator": "speed"}, "a column speed already"),
-        ({"on": ON, "suffixes": "_x"}, "suffixes='_x'; give two"),
-        ({"on": ON, "suffixes": None}, "suffixes=None; give two"),
-        ({"on": ON, "suffixes": ("_x",)}, r"suffixes=\('_x',\); give two"),
-    ],
-)
-def test_merges_that_make_no_sense_are_refused(tables, choices, words):
+NO_MERGES = [
+    ({"on": []}, r"on is empty; name index columns"),
+    ({}, "give on=, or else both left_on= and right_on="),
+    ({"left_on": "speed"}, "give on=, or else both left_on= and right_on="),
+    ({"on": ON, "left_on": ON, "right_on": ON}, "give on=, or else both"),
+    ({"left_on": ON, "right_on": "timestamp"}, "left_on names 2 keys, right_on 1"),
+    ({"on": ON, "how": "right"}, r"rows that the left frame lacks.*merge\(right, left, how='left'\)"),
+    ({"on": ON, "how": "outer"}, "rows that the left frame lacks.*merge both ways"),
+    ({"on": ON, "how": "cross"}, "how='cross' is unknown; there are inner and left"),
+    ({"left_on": "speed", "right_on": "timestamp"}, "key 'speed' or 'timestamp' is float64 on the left"),
+    ({"on": ON, "suffixes": ("", "_y"), "indicator": "speed"}, "a column speed already"),
+    ({"on": ON, "suffixes": "_x"}, "suffixes='_x'; give two"),
+    ({"on": ON, "suffixes": None}, "suffixes=None; give two"),
+    ({"on": ON, "suffixes": ("_x",)}, r"suffixes=\('_x',\); give two"),
+]
+
+
+def test_merges_that_make_no_sense_are_refused(tables):
     index = tt.read_index(f"{tables[0]}/sensors")
-    with pytest.raises(UsageError, match=words):
-        tt.merge(index, index, **choices)
+    for choices, words in NO_MERGES:
+        with case(choices), pytest.raises(UsageError, match=words):
+            tt.merge(index, index, **choices)
 
 
 def test_missing_keys_that_repeat_are_refused(tables):
