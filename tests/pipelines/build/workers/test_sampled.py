@@ -20,6 +20,7 @@ from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.plan.summary import in_words, plan_summary
 from logloom.recipe import Recipe
 from logloom.transforms.build import outcomes
+from tests.absent import needs
 from tests.forking import command
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
@@ -272,6 +273,7 @@ def test_a_topic_that_the_sample_lacks_is_looked_for_in_more_logs(archive, opene
 
 
 def test_a_mistake_that_no_other_log_could_mend_is_said_without_opening_them(archive, opened):
+    needs("tar")
     with pytest.raises(RecipeError, match=r"outputs\.tar"):
         planned(archive, outputs="tar: {ext: {speed: jpg}}")
     assert sorted(opened) == ["car-0", "car-6"]
