@@ -198,26 +198,27 @@ class _Purging:
 
     def run(self, reason: str, on_progress: Callable[[int, int], None]) -> PurgeReport:
         found, store = self._found, self._store
-        units, users = found.units(), found.users()
+        # Records of several versions may name the same units.
+        units, users = list({entry.folder: entry for entry in found.units()}.values()), found.users()
         self.done.units = len(units)
         self.done.left += found.copies()
         gone = [folder for _, own in self._assembled for folder in own]
         folders = [folder for entry in units for folder in entry.folders]
-        if self._dry:
-            for folder in [*gone, *folders]:
-                self._count(list(listed(store, folder)))
-            return self.done
-        self._write_tombstones(gone, reason)
+        if not self._dry:
+            self._write_tombstones(gone, reason)
         unfinished, files = self._unfinished()
         passing = self._passing()  # of builds that are over, if none is seen to run after this
+        if self._dry:
+            self.done.others = [done for user in users if (done := self._in_user(user))]
+            self._foresee(units, gone, [*gone, *folders, *unfinished], [*files, *passing])
+            return self.done
         # A build that counts on any of this is seen here, or sees the note right before its commit.
         with removing(store, [*gone, *folders, *unfinished, *files]):
             if begun := self._begun_meanwhile():
                 self.done.left += begun
                 return self.done
             self.done.others = [done for user in users if (done := self._in_user(user))]
-            self._remember(units)
-            spare_shared(self._traces, store, found.manifests, found.parts, gone)
+            self._remember(units, gone)
             for number in found.records:
                 self._remove_view(number)
             for folder in [*gone, *folders, *unfinished]:
@@ -240,7 +241,20 @@ class _Purging:
         self.done.left += self._begun_meanwhile()
         return self.done
 
-    def _remember(self, units: Sequence[Entry]) -> None:
+    def _foresee(
+        self, units: Sequence[Entry], gone: Sequence[str], folders: Sequence[str], names: Sequence[str]
+    ) -> None:
+        """Count what would be removed, as removing it does."""
+        found, store = self._found, self._store
+        singles = [*names, *found.files()]
+        singles += [file for file, intervals in _mentioning(store, found.records) if intervals is None]
+        if used := [number for number in found.records if view_users(store, number)]:
+            self._remember(units, gone)
+            singles += [name for number in used for name in self._copies_in(number)]
+        files = [file for folder in dict.fromkeys(folders) for file in listed(store, folder)]
+        self._count([*files, *self._there(dict.fromkeys(singles))])
+
+    def _remember(self, units: Sequence[Entry], gone: Sequence[str]) -> None:
         """Takes traces of what goes, by which copies of it are found."""
         for part, own in self._assembled:
             starts = tuple(f"{folder}/" for folder in own)
@@ -248,6 +262,7 @@ class _Purging:
             self._traces.remember(file for place, file in files if place.startswith(starts))
         for entry in units:
             self._traces.remember(entry.files)
+        spare_shared(self._traces, self._store, self._found.manifests, self._found.parts, gone)
 
     def _write_tombstones(self, folders: Iterable[str], reason: str) -> None:
         shared = tuple(sorted(set(folders)))
@@ -276,8 +291,11 @@ class _Purging:
         self._count(files)
         remove_files(self._store, [file.name for file in files], within=folder)
 
+    def _there(self, names: Iterable[str]) -> list[FoundFile]:
+        return [FoundFile(name, size, 0) for name in names if (size := self._store.size(name)) is not None]
+
     def _remove_single(self, names: Iterable[str]) -> None:
-        there = [FoundFile(name, size, 0) for name in names if (size := self._store.size(name)) is not None]
+        there = self._there(names)
         self._count(there)
         remove_files(self._store, [file.name for file in there])
 
@@ -289,9 +307,13 @@ class _Purging:
             remove_folder(self._store, folder, last=COPIED)
             return
         # Tables elsewhere point to rows of other logs in it.
-        copies = [file.name for file in listed(self._store, folder) if self._traces.is_copy(file)]
+        copies = self._copies_in(number)
         self._store.remove(f"{folder}/{COPIED}")
         self._remove_single(copies)
+
+    def _copies_in(self, number: int) -> list[str]:
+        """Files of a version's view that are copies of what goes."""
+        return [file.name for file in listed(self._store, view_folder(number)) if self._traces.is_copy(file)]
 
     def _unfinished(self) -> tuple[list[str], list[str]]:
         """Folders of units and files of logs/ that no version names, and that may hold some of the logs."""
@@ -341,9 +363,9 @@ class _Purging:
         return [file.name for file in [*hidden, *named, *listed(store, TEMPORARY)]]
 
     def _remove_notes(self, passing: Sequence[str]) -> None:
+        self._remove_single(passing)
         if self._store.local is not None:
             self._store.sweep()
-        self._remove_single(passing)
 
     # --- roots that point into this one
 
@@ -368,7 +390,9 @@ class _Purging:
                 times = [
                     ErasedTime(log_id, *one) for log_id, own in self._found.ranges.items() for one in own
                 ]
-                return _purge(other, whole, times, "", False, lambda *_: None, self._on_message, self._seen)
+                return _purge(
+                    other, whole, times, "", self._dry, lambda *_: None, self._on_message, self._seen
+                )
             done.left.append(f"{uri}: a table that points into what was erased; write it again without it")
         except UsageError as error:
             if "no version has" not in str(error):

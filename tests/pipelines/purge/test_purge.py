@@ -71,11 +71,12 @@ def test_a_log_goes_from_all_versions_and_others_stay_to_the_byte(store):
     (store.local / "index").mkdir()
     (store.local / "index/listing").write_bytes(b"whatever")
     told = purge(str(store.local), ["b"], dry_run=True)
-    assert (told.versions, told.units) == ([1, 2], 2)
+    assert (told.versions, told.units, told.left) == ([1, 2], 2, [])
     assert before.items() <= contents(store.local).items()
     done = purge(str(store.local), ["b"], reason="asked for")
     assert done.is_proven
     assert (done.logs, done.versions, done.units) == (["b"], [1, 2], 2)
+    assert (told.files, told.bytes) == (done.files, done.bytes)
     after = contents(store.local)
     assert {name for name in before if before[name] != after.get(name)} == {
         name for name in before if any(made_up_unit("b", n).identity in name for n in (0, 1))
@@ -88,6 +89,14 @@ def test_a_log_goes_from_all_versions_and_others_stay_to_the_byte(store):
             read_log_part(store, read_manifest(store, number).logs.find("b").part)
     assert done.names[:2] == ["versions/00000001.json", "versions/00000002.json"]
     assert all(name.startswith("versions/shards/") for name in done.names[2:])
+
+
+def test_a_unit_that_records_of_two_versions_name_is_counted_once(store):
+    logs = write_records(store, [written_log(store, "b", num_units=1)])
+    commit_version(store, 3, [], logs=logs, totals=logs.totals)
+    told, done = (purge(str(store.local), ["b"], dry_run=dry_run) for dry_run in (True, False))
+    assert (told.units, told.files, told.bytes) == (done.units, done.files, done.bytes)
+    assert done.units == 2
 
 
 def test_all_files_of_manifests_that_still_name_a_log_are_listed_and_no_other(store):
@@ -346,9 +355,11 @@ def test_roots_that_point_into_each_other_are_purged_once_each(store, tmp_path):
     for here, there in ((store, other), (other, store), (store, store)):
         name = f"referenced-by/{there.local.name}.json"
         here.replace(name, canonical({"table": there.uri}))
-    done = purge(str(store.local), ["b"])
+    told, done = (purge(str(store.local), ["b"], dry_run=dry_run) for dry_run in (True, False))
     assert done.is_proven
     assert [(one.root, one.units, one.others) for one in done.others] == [(other.uri, 2, [])]
+    foreseen, removed = ([(one.files, one.bytes) for one in each.others] for each in (told, done))
+    assert foreseen == removed
 
 
 def test_a_note_alone_has_no_other_root_erased(store, tmp_path):
