@@ -198,12 +198,12 @@ def with_matched(data: Mapping[str, Any]) -> dict[str, Any]:
     topics, columns = _synced(data.get("clock")), data.get("columns")
     if not topics or not isinstance(columns, Mapping):
         return dict(data)
-    return {**data, "columns": {name: _matched(column, topics) for name, column in columns.items()}}
-
-
-def _matched(column: Any, topics: list[str]) -> Any:
-    is_synced = isinstance(column, Mapping) and column.get("topic") in topics
-    return {**column, "resample": MATCHED} if is_synced and "resample" not in column else column
+    completed = {
+        name: {"resample": MATCHED, **column}
+        for name, column in columns.items()
+        if isinstance(column, Mapping) and column.get("topic") in topics
+    }
+    return {**data, "columns": {**columns, **completed}}
 
 
 def _sync_mistakes(clock: Any, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Mistake]:

@@ -47,10 +47,6 @@ def text_check(problem_of: Callable[[str], str | None]) -> BeforeValidator:
     return BeforeValidator(validate)
 
 
-def _topic_problem(topic: str) -> str | None:
-    return None if topic.strip() else "expected the name of a topic, like /imu"
-
-
 def _name_problem(name: str) -> str | None:
     try:
         check_column_name(name)
@@ -75,41 +71,27 @@ def _policy(value: Any) -> Any:
     raise ValueError(f"no such policy as {value!r}{near_to(str(value), list(POLICIES))}"[:300])
 
 
-def _dtype_problem(dtype: str, known: tuple[str, ...] = DTYPES) -> str | None:
+def _dtype_problem(dtype: str, known: tuple[str, ...]) -> str | None:
     return None if dtype in known else f"no such dtype as {dtype!r}{near_to(dtype, known)}"
 
 
-def _topic_dtype_problem(dtype: str) -> str | None:
-    return _dtype_problem(dtype, (*DTYPES, TEXT))
-
-
-def _derived_dtype_problem(dtype: str) -> str | None:
-    return _dtype_problem(dtype, (*DTYPES, TEXT, "bytes"))
-
-
 def _function_problem(name: str) -> str | None:
-    return (
-        None
-        if _FUNCTION.fullmatch(name)
-        else (f"{name!r} is not of the form module:function; write it like mypkg.labels:count")
-    )
+    if _FUNCTION.fullmatch(name):
+        return None
+    return f"{name!r} is not of the form module:function; write it like mypkg.labels:count"
 
 
-def _frame_problem(name: str) -> str | None:
-    return None if name.strip("/") else "expected the name of a frame, like base_link"
-
-
-def _line_problem(text: str) -> str | None:
-    return None if text.isprintable() else "must be one line of printable text"
-
-
-Topic = Annotated[str, text_check(_topic_problem)]
+Topic = Annotated[
+    str, text_check(lambda name: None if name.strip() else "expected the name of a topic, like /imu")
+]
 ColumnName = Annotated[str, text_check(_name_problem)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
-Line = Annotated[str, text_check(_line_problem)]
+Line = Annotated[
+    str, text_check(lambda text: None if text.isprintable() else "must be one line of printable text")
+]
 FrameName = Annotated[
     str,
-    text_check(_frame_problem),
+    text_check(lambda name: None if name.strip("/") else "expected the name of a frame, like base_link"),
     BeforeValidator(lambda v: v.removeprefix("/") if isinstance(v, str) else v),
 ]
 FieldPath = Annotated[str, Field(min_length=1)]
@@ -270,7 +252,7 @@ class TopicColumn(RecipePart):
     offset: Duration = 0
     unit: Line = ""
     description: Line = ""
-    dtype: Annotated[str, text_check(_topic_dtype_problem)] | None = None
+    dtype: Annotated[str, text_check(lambda dtype: _dtype_problem(dtype, (*DTYPES, TEXT)))] | None = None
     strings: Annotated[int, Field(strict=True, ge=1, le=1 << 16)] = 32
     shape: tuple[Positive, Positive, Positive] | None = None
     resize: tuple[Positive, Positive] | None = None
@@ -346,7 +328,7 @@ class DerivedColumn(RecipePart):
 
     derive: Annotated[str, text_check(_function_problem)]
     from_: Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)] = Field(alias="from")
-    dtype: Annotated[str, text_check(_derived_dtype_problem)]
+    dtype: Annotated[str, text_check(lambda dtype: _dtype_problem(dtype, (*DTYPES, TEXT, "bytes")))]
     shape: tuple[Positive | None, ...] = ()
     unit: Line = ""
     description: Line = ""

@@ -189,12 +189,8 @@ def _import(modules: Sequence[str]) -> None:
         if "pandas" not in modules:
             spare_pandas()
         for name in modules:
-            _try_import(name)
-
-
-def _try_import(module: str) -> None:
-    with contextlib.suppress(Exception):  # the worker that needs it will say so
-        importlib.import_module(module)
+            with contextlib.suppress(Exception):  # the worker that needs it will report it
+                importlib.import_module(name)
 
 
 def _serve(driver: Connection, workers: dict[int, BaseProcess]) -> None:

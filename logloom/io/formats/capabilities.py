@@ -3,7 +3,7 @@
 Here: the protocol `PortionedFormat`, and the `Portion` that its writers get; the protocols
 `ReferringFormat`, of units that point elsewhere, and `ReferredFormat`, of the others.
 Elsewhere: the protocol of all formats (interface), storing and reusing portions
-(logloom.transforms.build.unit_portions), garbage collection, which uses references
+(logloom.transforms.build.unit_writer), garbage collection, which uses references
 (logloom.pipelines.gc.retention).
 """
 

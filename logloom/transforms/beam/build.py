@@ -86,14 +86,12 @@ def commit_version(outcomes: Any, job: Target, log_ids: Iterable[str], beam: Any
     )
     merged = beam.pvalue.AsSingleton(start | "MergeLogs" >> beam.Map(_merge, job, beam.pvalue.AsList(groups)))
     # An engine takes time for each step of a graph, even for one that has nothing to do.
-    plans = _planned(start, job, merged, beam) if assembled_outputs(job) else ()
+    plans: Any = ()
+    if assembled_outputs(job):
+        plans = beam.pvalue.AsSingleton(start | "PlanAssembly" >> beam.Map(_plan_assembly, job, merged))
     damaged = _checked(start, job, merged, plans, beam) if assembly.may_check(job) else []
     assembled = _assembled(start, job, plans, damaged, beam) if assembled_outputs(job) else []
     return start | "Commit" >> beam.Map(_commit, job, merged, assembled, damaged)
-
-
-def _planned(start: Any, job: Target, merged: Any, beam: Any) -> Any:
-    return beam.pvalue.AsSingleton(start | "PlanAssembly" >> beam.Map(_plan_assembly, job, merged))
 
 
 def _checked(start: Any, job: Target, merged: Any, plans: Any, beam: Any) -> Any:

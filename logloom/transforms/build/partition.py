@@ -22,8 +22,7 @@ from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask, op
 from logloom.transforms.build.journal import BUILDING, Note
 from logloom.transforms.build.partition_results import Failure, PartitionResult, failure_of
 from logloom.transforms.build.reuse import taken_unit
-from logloom.transforms.build.unit_portions import publish_portion
-from logloom.transforms.build.unit_writer import Writing
+from logloom.transforms.build.unit_writer import Writing, publish_portion
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
 from logloom.transforms.rows.plan.row_plan import Span
 from logloom.transforms.rows.spans import ByteIndex, plan_spans

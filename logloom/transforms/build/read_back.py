@@ -33,8 +33,8 @@ from logloom.transforms.build import memory_budget
 from logloom.transforms.build.job import Target
 from logloom.transforms.build.journal import READING_BACK, Note
 from logloom.transforms.build.partition_results import Failure, PartitionResult
-from logloom.transforms.build.row_digests import digested
 from logloom.transforms.build.unit_checks import withdraw
+from logloom.transforms.build.unit_writer import digested
 from logloom.values import dataclass
 
 READ_BYTES = 16 << 20  # of a block that is read back: a few of them need no fresh memory, which costs more

@@ -1,37 +1,52 @@
 """Making the rows of a partition once, and passing them to every output's writer.
 
-Here: `Writing`.
+Here: `Writing`; `digested`, which digests rows as they pass, written or read; portions of units, which
+survive a change to the rest of the recipe, such as a table's column groups: their identity, finding finished
+ones, publishing new ones.
 Elsewhere: which units are written, and publishing them (logloom.transforms.build.partition), the source of
 rows (logloom.transforms.rows.row_stream, logloom.transforms.build.conversion), the formats' writers
-(logloom.io).
+(logloom.io), portions in formats (logloom.io.formats.portions).
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Self
 
-from logloom.digests import RowsDigest
+from logloom.blocks import Block
+from logloom.digests import RowsDigest, digest_of
 from logloom.errors import LogloomError, UsageError
-from logloom.io.catalog.entries import Entry, FileEntry, files_in, files_of
+from logloom.io.catalog.entries import Entry, files_in, files_of, publish_unit, unit_folder
 from logloom.io.catalog.log_statistics import noted
-from logloom.io.formats.capabilities import Portion
+from logloom.io.formats.capabilities import Portion, PortionedFormat
 from logloom.io.formats.interface import UnitContext, Writer, closed
 from logloom.io.formats.registry import format_named
+from logloom.io.rows.log_ranges import LogRange
 from logloom.io.storage.disk import start_writing
 from logloom.io.storage.step_times import each, step
+from logloom.query.where import parse
 from logloom.statistics.rows import RowStatistics
-from logloom.transforms.build.job import Job, PartitionTask
-from logloom.transforms.build.row_digests import digested
-from logloom.transforms.build.unit_portions import open_portions
+from logloom.transforms.build.job import Job, LogJob, LogTask, PartitionTask, place_of, plain
+from logloom.transforms.build.reuse import taken_unit
+from logloom.transforms.rows.plan.row_plan import RowPlan, Span
 
 _WRITE_OUT = 16 << 20  # bytes of rows that are sent to the disk together
 _SMALL = 64 << 10  # bytes of rows that are hashed sooner than a thread has begun to
+
+
+def digested(digests: RowsDigest, count: Callable[[Block], object] | None, block: Block) -> Block:
+    """Add a block to digests of columns and, where asked, to statistics; return the block."""
+    with step("hash columns", block.nbytes):
+        digests.update(block)
+    if count is not None:
+        with step("count statistics", block.nbytes):
+            count(block)
+    return block
 
 
 class Writing:
@@ -114,7 +129,7 @@ class Writing:
             folder = self.folders[output] = self._stack.enter_context(job.store.scratch())
             if self._keep_portions:
                 self.portions[output] = open_portions(job, output, log, span, self._stack, anew=self._anew)
-            own = dataclasses.replace(context, portions=self.portions.get(output, {}))
+            own = replace(context, portions=self.portions.get(output, {}))
             options = job.outputs[output]
             self._writers[output] = format_named(output).writer(folder, job.schema, options, own)
 
@@ -129,12 +144,15 @@ class Writing:
     def entry(self, blank: Entry) -> Entry:
         """The entry of a unit whose rows are all written."""
         unit, columns = self.close(blank.output)
-        portions = self.portions.get(blank.output, {})
-        own = files_of(self.folders[blank.output])
-        return dataclasses.replace(
+        files = [*files_of(self.folders[blank.output])]
+        for portion in self.portions.get(blank.output, {}).values():
+            folder, finished = portion.scratch, portion.finished
+            own = finished.files if finished is not None else files_of(folder) if folder is not None else ()
+            files += [replace(file, portion=portion.identity) for file in own]
+        return replace(
             blank,
             rows=self.rows,
-            files=(*own, *itertools.chain(*map(_files_of_portion, portions.values()))),
+            files=tuple(files),
             columns=columns,
             unit=unit,
             tally=self.tally,
@@ -151,10 +169,84 @@ def _of_rows() -> Iterator[None]:
         raise LogloomError(str(error)) from error.__cause__ or error
 
 
-def _files_of_portion(portion: Portion) -> list[FileEntry]:
-    if portion.finished is not None:
-        files = portion.finished.files
-    else:
-        assert portion.scratch is not None
-        files = files_of(portion.scratch)
-    return [dataclasses.replace(file, portion=portion.identity) for file in files]
+# --- portions --------------------------------------------------------------------------------------------
+
+
+def plan_part(plan: RowPlan, names: Iterable[str]) -> RowPlan:
+    """What the values of some columns depend on: these, what they derive from, and what chooses rows.
+
+    Args:
+        names: columns, ages and availabilities among them.
+    """
+    filtered = parse(plan.where).columns if plan.where else ()
+    inputs = {column.name: column.inputs for column in plan.derived}
+    inputs |= {column.name: (column.at,) for column in plan.transforms if column.at}
+    wanted: set[str] = set()
+    waiting = [*names, *plan.require, *filtered]
+    while waiting:
+        name = waiting.pop()
+        base, _, last = name.rpartition(".")
+        column = base if last in ("age", "available") else name
+        if column not in wanted:
+            wanted.add(column)
+            waiting += inputs.get(column, ())
+    return replace(
+        plan,
+        columns=tuple(column for column in plan.columns if column.name in wanted),
+        derived=tuple(column for column in plan.derived if column.name in wanted),
+        transforms=tuple(column for column in plan.transforms if column.name in wanted),
+        labels=tuple(column for column in plan.labels if column.name in wanted),
+        order=tuple(name for name in plan.order if name in wanted),
+    )
+
+
+def portion_identities(job: Job, output: str, log: LogTask, span: Span | LogRange) -> dict[str, str]:
+    """The names of the portions of one partition's unit of one output.
+
+    There are none where the format has no such, nor in conversions: there is no recipe to change.
+    """
+    form = format_named(output)
+    if not (isinstance(form, PortionedFormat) and isinstance(job, LogJob) and isinstance(span, Span)):
+        return {}
+    reading = job.reading_identity
+    writing = [output, form.semantics, job.references.get(output, "")]
+    found = {}
+    for name, (columns, options) in form.portions(job.outputs[output], job.schema).items():
+        part = plan_part(job.plan, columns)
+        where = place_of(part, log, span, job.open_options)
+        inputs = ["portion", name, reading, plain(part), writing, options, where]
+        found[name] = digest_of(inputs)[:32]
+    return found
+
+
+def open_portions(
+    job: Job,
+    output: str,
+    log: LogTask,
+    span: Span | LogRange,
+    scratch: contextlib.ExitStack,
+    *,
+    anew: bool = False,
+) -> dict[str, Portion]:
+    """The portions of a unit that is to be written: finished ones, and folders for the others.
+
+    Args:
+        anew: write those that are finished, too.
+    """
+    opened = {}
+    unit = job.blank_entry(output, log, span)
+    for name, identity in portion_identities(job, output, log, span).items():
+        found = None if anew else taken_unit(job, replace(unit, identity=identity))
+        folder = scratch.enter_context(job.store.scratch()) if found is None else None
+        opened[name] = Portion(identity, job.store.uri_of(unit_folder(output, identity)), folder, found)
+    return opened
+
+
+def publish_portion(job: Job, unit: Entry, name: str, portion: Portion) -> None:
+    """Publishes a portion, unless it was there before the unit of which `unit` is the entry."""
+    if portion.scratch is None:
+        return
+    files = tuple(replace(file, portion="") for file in unit.files if file.portion == portion.identity)
+    own = {"identity": portion.identity, "files": files, "unit": unit.unit["portions"][name]}
+    entry = replace(unit, **own, columns={}, tally={}, statistics="")  # what rows hold, the unit says
+    publish_unit(job.store, portion.scratch, entry)

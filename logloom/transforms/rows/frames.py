@@ -224,7 +224,7 @@ class _TransformReading:
         for reason, wrong in self._wrong(topic, child, parent, stamp, log_time, is_pose):
             rows = np.flatnonzero(wrong & usable)
             for frame in np.unique(child[rows])[:_NAMED].tolist():
-                text = f"transforms of frame {self._name(frame)!r} on {topic} {reason}"
+                text = f"transforms of frame {list(self._names)[frame]!r} on {topic} {reason}"
                 self._unusable.setdefault(text, []).append(log_time[rows[child[rows] == frame]])
             usable &= ~wrong
         number = np.full(len(child), self._topics.index(topic))
@@ -272,9 +272,6 @@ class _TransformReading:
         if name.startswith("/"):
             self._slashed.setdefault(name, []).append(log_time)
         return self._names.setdefault(name.removeprefix("/"), len(self._names))
-
-    def _name(self, number: int) -> str:
-        return list(self._names)[number]
 
     def done(self) -> LogFrames:
         none = np.empty(0, np.int64)

@@ -37,7 +37,7 @@ from logloom.transforms.rows.pose_lookups import Looked, read_trees
 from logloom.transforms.rows.resample import Indices, Times
 from logloom.transforms.rows.row_splits import RowSplitter, joined_runs
 from logloom.transforms.rows.spans import ByteIndex, cut
-from logloom.transforms.rows.topic_columns import Piece, Sampled, SpanValues, Static, read_statics
+from logloom.transforms.rows.topic_columns import Piece, Sampled, SpanValues, read_statics
 from logloom.transforms.rows.video_columns import video_values
 
 # The C library reuses freed blocks of up to 32 MiB. Larger ones come as fresh pages, and clearing these takes
@@ -258,8 +258,8 @@ class _Accounts:
 
     def tally(self) -> Tally:
         columns = {
-            c.name: _tally_of_static(self._statics[c.name], self.rows)
-            if c.sampling.rules.uses == "topic"
+            c.name: ColumnTally(min(self.rows, len(static.value)), refused=static.refused)
+            if (static := self._statics.get(c.name)) is not None
             else add_up(self._seen[c.name], c.sampling, self._span)
             for c in self._plan.columns
         }
@@ -287,10 +287,6 @@ class _Accounts:
             {name: added(turns) for name, turns in self._turns.items()},
             {name: count for name, count in self._tried.items() if count},
         )
-
-
-def _tally_of_static(static: Static, rows: int) -> ColumnTally:
-    return ColumnTally(used=min(rows, len(static.value)), refused=static.refused)
 
 
 class _RowMaker:

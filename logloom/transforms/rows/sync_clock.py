@@ -68,7 +68,10 @@ def synced(log: Log, plan: RowPlan, clock: SyncClock, messages: Mapping[str, Mes
             break
         margin *= _GROWTH
         wider = (MIN_TIME, MAX_TIME)
-        if margin <= _widest(log.summary, clock):
+        widest = _WIDEST * clock.margin  # before the whole log is read
+        if clock.max_delay is None:
+            widest = min(widest, log.summary.last - log.summary.first)
+        if margin <= widest:
             near = _bounds(log.summary, clock, span, margin)
             wider = (near[0] if lacks_start else start, near[1] if lacks_stop else stop)
         for part in (Span(wider[0], start), Span(stop, wider[1])):
@@ -113,12 +116,6 @@ def _bounds(summary: LogSummary, clock: SyncClock, span: Span, margin: int) -> t
     is_all_before = start <= summary.first - clock.max_delay
     is_all_after = stop > summary.last + clock.max_delay
     return MIN_TIME if is_all_before else start, MAX_TIME if is_all_after else stop
-
-
-def _widest(summary: LogSummary, clock: SyncClock) -> int:
-    """Return the widest margin to try before the whole log is read."""
-    widest = _WIDEST * clock.margin
-    return min(widest, summary.last - summary.first) if clock.max_delay is None else widest
 
 
 def _read(log: Log, plan: RowPlan, clock: SyncClock, part: Span) -> list[Times]:

@@ -96,7 +96,10 @@ class VideoValues:
         found = [self._made[number] for number in numbers]
         rows = [value for value in found if value is not None]
         ctype = self._column.message_type
-        values = Ragged.from_rows(rows, ctype) if ctype.is_ragged else _stacked(rows, ctype.dtype, ctype.tail)
+        if ctype.is_ragged:
+            values: Values = Ragged.from_rows(rows, ctype)
+        else:
+            values = np.stack(rows) if rows else np.empty((0, *ctype.tail), ctype.dtype)
         return values, np.array([value is not None for value in found], np.bool_)
 
     def _packet(self, number: int) -> bytes:
@@ -130,7 +133,3 @@ class VideoValues:
             raise LogReadError(
                 f"{uri}: column {column.name}: packet {number} of {column.topic}: {error}"
             ) from error
-
-
-def _stacked(rows: Sequence[NDArray[Any]], dtype: np.dtype[Any], tail: tuple[int, ...]) -> NDArray[Any]:
-    return np.stack(rows) if rows else np.empty((0, *tail), dtype)

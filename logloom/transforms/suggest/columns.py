@@ -193,7 +193,8 @@ class _Walk:
             return None
         is_vector = [f.name for f in fields] in (list(_AXES), list(_AXES[:2]))
         policy, *others = {_policy(f, _last(path), struct) for f in fields}
-        if others or len({_dtype(f) for f in fields}) > 1:
+        dtypes = {f.type.dtype.str if isinstance(f.type, Number) else "" for f in fields}
+        if others or len(dtypes) > 1:
             return None
         if not (is_vector or (here and policy == "linear")):
             return None
@@ -246,10 +247,6 @@ def _is_stamp(item: Field) -> bool:
 
 def _is_float(item: Field) -> bool:
     return isinstance(item.type, Number) and item.type.dtype.kind == "f"
-
-
-def _dtype(item: Field) -> str:
-    return item.type.dtype.str if isinstance(item.type, Number) else ""
 
 
 def _may_interpolate(struct: Struct, depth: int = 0) -> bool:

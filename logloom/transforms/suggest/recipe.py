@@ -392,13 +392,12 @@ def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> lis
         try:
             topic.log.column_type(topic.name, adapter)
         except OF_CONTENT:
-            return [_apart(column) for column in columns]
+            return [
+                column.with_keys(resample="nearest") if POLICIES[column.policy].uses == "two" else column
+                for column in columns
+            ]
         return [transforms()]
     return list(columns)
-
-
-def _apart(column: Candidate) -> Candidate:
-    return column.with_keys(resample="nearest") if POLICIES[column.policy].uses == "two" else column
 
 
 def _free_name(base: str, suffix: str, taken: dict[str, int]) -> str:

@@ -247,7 +247,12 @@ def _fitted(
     adapter = str(candidate.keys.get("as", ""))
     if adapter.startswith(("image", "points")):
         return candidate, ()
-    spec = _spec(candidate)
+    fields = candidate.keys.get("field", ())
+    spec = FieldSpec(
+        (fields,) if isinstance(fields, str) else tuple(fields),
+        adapter=candidate.keys.get("as"),
+        strings=candidate.keys.get("strings", 32),
+    )
     ctype = log.column_type(topic, spec)
     if ctype.kind == "bytes":
         return candidate, ()
@@ -278,16 +283,6 @@ def _turned(candidate: Candidate, turns: Sequence[TurnEvidence]) -> Candidate:
     # Other numbers don't wrap, or a heading counts turns.
     wraps = any(number.wraps("rad") for number in turns)
     return candidate.with_keys(resample="nearest" if wraps else "linear", unit=None)
-
-
-def _spec(candidate: Candidate) -> FieldSpec:
-    keys = candidate.keys
-    fields = keys.get("field", ())
-    return FieldSpec(
-        (fields,) if isinstance(fields, str) else tuple(fields),
-        adapter=keys.get("as"),
-        strings=keys.get("strings", 32),
-    )
 
 
 def take_text(

@@ -2,7 +2,7 @@
 
 Elsewhere: a format's plan (`PlannedPortion` in logloom.io.formats.interface), their layout in a root
 (logloom.io.catalog.assembled_outputs), the outputs that name them (files), portions of units
-(logloom.transforms.build.unit_portions).
+(logloom.transforms.build.unit_writer).
 """
 
 from __future__ import annotations
