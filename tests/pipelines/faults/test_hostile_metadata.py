@@ -30,7 +30,6 @@ from logloom.io.catalog.pages import page_file, read_page
 from logloom.io.formats.annotations import AnnotationReader
 from logloom.io.formats.bags import BagReader, BagWriter
 from logloom.io.formats.l5kit import ChunkedDataset
-from logloom.io.formats.registry import format_names
 from logloom.io.storage.metadata import sealed
 from logloom.io.storage.store import Store
 from logloom.pipelines.convert.plan import plan_convert
@@ -179,7 +178,7 @@ def use_root(root: Place, recipe: Recipe, what: str) -> list[str]:
     """Does all that reads a root."""
     place, found = str(root.folder), []
     found += told(f"verify, {what}", verify, place, num_workers=1)
-    for output in format_names():
+    for output in present("tar", "bags", "table", "zarr", "l5kit", "annotations"):
         found += told(f"head of {output}, {what}", head, place, output=output, count=1)
         found += told(f"open {output}, {what}", read_rows, place, output=output)
     found += told(f"open, {what}", read_rows, place)
