@@ -201,7 +201,7 @@ def test_a_row_whose_meta_lacks_an_age_is_an_error_that_names_it(tmp_path):
     assert opened[0]["a.age"] == 5
     with pytest.raises(DatasetError, match=r"meta of datapoint 1 has no a\.age"):
         opened[1]
-    with pytest.raises(DatasetError, match=r"meta\.bag says nothing of a"):
+    with pytest.raises(DatasetError, match=r"meta\.bag lacks ages of a"):
         open_foreign(str(tmp_path / "set"))
 
 
