@@ -19,6 +19,7 @@ from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.rows.row_stream import build_blocks
 from logloom.transforms.rows.spans import plan_spans
 from tests.io.video.making import STEP, decoded, stream, times_of, write_video
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import START
 
 FORMS = ["foxglove", "protobuf", "ffmpeg", "compressed"]
@@ -79,7 +80,7 @@ def test_pictures_stand_at_the_times_of_their_messages(tmp_path, form, codec):
     assert account.refused == 0
 
 
-@pytest.mark.parametrize("gop", [1, 15, 250])
+@pytest.mark.parametrize("gop", by_tier([15], [1, 15, 250]))
 @pytest.mark.parametrize(
     ("codec", "kind"),
     [("h264", "open"), ("h264", "reordered"), ("h265", "open"), ("av1", "low_delay"), ("vp9", "reordered")],

@@ -18,6 +18,7 @@ from logloom.transforms.rows.accounts import Tally
 from logloom.transforms.rows.plan.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.rows.plan.resolve import resolve
 from tests.forking import command as logloom
+from tests.tier import by_tier
 from tests.transforms.ros2_logs import POSE, SECOND, START, header, write_log
 from tests.transforms.rows.test_deskew import column as lidar
 from tests.transforms.rows.test_deskew import sweeps, topics
@@ -101,7 +102,7 @@ def test_a_policy_that_bends_values_gets_a_warning_in_any_partition(tmp_path, po
     found = warnings_of(path, columns)
     assert len(found) == bool(said)
     assert "".join(found).removeprefix("column x: ").startswith(said)
-    assert found == warnings_of(path, columns, rows=40)
+    assert found == warnings_of(path, columns, rows=by_tier(130, 40))
     assert found == warnings_of(path, columns, rows=170, max_bytes=1 << 10)
 
 
@@ -179,12 +180,12 @@ def test_a_plan_looks_at_a_bounded_part_of_few_logs(tmp_path, monkeypatch):
 
 
 def test_the_same_logs_give_the_same_warnings_whatever_the_workers(tmp_path):
-    for i in range(5):
+    for i in range(3):
         write_car(tmp_path / f"{i}", heading=wrapped(STEADY * (1 + i)))
     recipe = Recipe.from_yaml(RECIPE.format(tmp_path))
     one, two = (build(plan_build(recipe, str(tmp_path / f"root-{n}")), num_workers=n) for n in (1, 2))
     assert one.warnings == two.warnings
-    assert [warning.text[:2] for warning in one.warnings] == [f"{i}:" for i in range(5)]
+    assert [warning.text[:2] for warning in one.warnings] == [f"{i}:" for i in range(3)]
 
 
 # --- values that are lost -------------------------------------------------------------------------------
