@@ -121,7 +121,7 @@ def test_a_root_opens_by_those_of_its_outputs_that_installed_parts_read(root, ro
     assert all(map(same, dataset, [row for row in rows if row["ego.speed"] > 0]))
     assert same(list(dataset), list(logloom.datasets.open(root, output=others[0], where="ego.speed > 0")))
     (shown,) = head(str(root), count=1)
-    assert shown.entry.output == others[0]
+    assert shown.origin.entry.output == others[0]
     refused = f"no installed part offers output '{first}'; there are .*{others[0]}"
     for read in (logloom.datasets.open, head):
         with pytest.raises(UsageError, match=refused):
