@@ -152,6 +152,21 @@ def test_files_that_a_view_shows_of_a_unit_go_to_the_dataset(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
+def test_a_format_reads_what_it_wrote(tmp_path):
+    needs("zarr")
+    blocks = [random_block(SCHEMA, 9, seed, log_id=log) for seed, log in enumerate(("a", "b"))]
+    with beam.Pipeline() as pipeline:
+        pipeline | beam.Create(blocks) | WriteTo(tmp_path / "one.zarr", ZarrFormat(), SCHEMA)
+
+    def check(found):
+        assert digests_of_rows(
+            sorted(found, key=lambda block: (block.log_id, block.first_row)), SCHEMA
+        ) == digests_of_rows(blocks, SCHEMA)
+
+    with beam.Pipeline() as pipeline:
+        assert_that(pipeline | ReadFrom(tmp_path / "one.zarr", ZarrFormat(), max_bytes=5000), check)
+
+
 class Loaded(LoadedReader):
     """A unit that is loaded whole: a file with its first row's number."""
 

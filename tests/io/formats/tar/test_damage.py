@@ -203,10 +203,10 @@ def test_a_header_of_huge_size_allocates_nothing(tmp_path):
     huge.size = 1 << 60
     data = huge.tobuf(tarfile.GNU_FORMAT) + bytes(1024)
     (tmp_path / "a.tar").write_bytes(data)
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(DatasetError, match="cut short"):
         len(TarReader(tmp_path / "a.tar"))
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def replaced(shard, tmp_path, old, new):
