@@ -263,7 +263,9 @@ class Schema:
         Raises:
             ValueError: no schema; pydantic's own where a field has the wrong type.
         """
-        parsed: _SchemaJson = adapter_of(_SchemaJson).validate_python(data)
+        parsed: _SchemaJson = adapter_of(_SchemaJson).validate_python(
+            dict(data) if isinstance(data, Mapping) else data  # of any kind, which a dataclass doesn't take
+        )
         columns: dict[str, ColumnType] = {}
         for column in parsed.columns:
             if column.name in columns:

@@ -1,5 +1,7 @@
 """Choosing columns of a schema."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -36,3 +38,8 @@ def test_of_very_many_columns_the_nearest_and_the_first_are_named():
     with pytest.raises(UsageError, match=words) as error:
         wide.select("chanel_499")
     assert len(str(error.value)) < 800
+
+
+def test_any_mapping_is_read_as_json():
+    data = Schema({"speed": ColumnType("<f4")}).to_json()
+    assert Schema.from_json(types.MappingProxyType(data)) == Schema.from_json(data)

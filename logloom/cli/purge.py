@@ -129,7 +129,7 @@ def _show(done: PurgeReport) -> None:
             f"{done.root}: {', '.join(done.logs)}: purged before, from {versions}; what was left of it "
             f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)})"
         )
-    else:
+    elif done.versions:  # else a place that points here and has none of it; `left` names it
         terminal.print_folded(
             f"{done.root}: {', '.join(done.logs)}: {rows} and {counted(done.units, 'unit')} of all versions "
             f"{would}erased ({counted(done.files, 'file')}, {human_bytes(done.bytes)}), from {versions}"

@@ -28,10 +28,10 @@ while True:
     except EOFError:
         break
     try:
-        answer = (True, function(*arguments))
+        answer = pickle.dumps((True, function(*arguments)))
     except Exception:
-        answer = (False, traceback.format_exc())
-    answers.write(pickle.dumps(answer))
+        answer = pickle.dumps((False, traceback.format_exc()))
+    answers.write(answer)
     answers.flush()
 """
 
@@ -109,7 +109,7 @@ def without_beam(function: Callable[..., Any], *arguments: Any) -> Any:
         process.stdin.write(pickle.dumps((function, *arguments)))
         process.stdin.flush()
         is_done, found = pickle.load(process.stdout)
-    except (EOFError, OSError) as error:
+    except (EOFError, OSError, pickle.UnpicklingError) as error:
         _process_without_beam.cache_clear()
         raise AssertionError("a process without Beam died, or never answered") from error
     finally:

@@ -68,7 +68,10 @@ class SplitsSource(MixedSource):
 
 
 def _common_schema(place: str, splits: Mapping[str, RowSource]) -> Schema:
-    (first, source), *others = splits.items()
+    filled = {
+        split: source for split, source in splits.items() if len(source)
+    }  # bags without rows lack types
+    (first, source), *others = (filled or splits).items()
     columns, sampled = dict(source.schema.columns), source.schema.sampled
     for split, other in others:
         types = other.schema.columns

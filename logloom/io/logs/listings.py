@@ -94,7 +94,7 @@ def glob_matcher(patterns: Iterable[str]) -> Callable[[str], object]:
 def _glob_regex(pattern: str) -> str:
     *folders, last = pattern.split("/")
     if any("**" in name and name != "**" for name in (*folders, last)):
-        raise UsageError(f"{pattern}: `**` stands for whole folders; write it between slashes, as in /**/")
+        raise UsageError(f"{pattern}: `**` matches whole folders; write it between slashes, as in /**/")
     found = ["(?:.+/)?" if name == "**" else f"{_name_regex(name)}/" for name in folders]
     return "".join([*found, ".*" if last == "**" else _name_regex(last)])
 

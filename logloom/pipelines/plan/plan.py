@@ -73,7 +73,7 @@ def load_recipe(
     hash: str | None = None,
     on_left_out: OnMessage = ignore_message,
 ) -> tuple[Recipe, str | None]:
-    """Load a recipe, or suggest one for logs; change what a command's options say.
+    """Load a recipe, or suggest one for logs; apply a command's options to it.
 
     Args:
         sources: a recipe, the URI of one (.yaml), or logs to build without one.

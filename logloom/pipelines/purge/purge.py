@@ -393,7 +393,8 @@ class _Purging:
                 return _purge(
                     other, whole, times, "", self._dry, lambda *_: None, self._on_message, self._seen
                 )
-            done.left.append(f"{uri}: a table that points into what was erased; write it again without it")
+            erased = "would be erased; then write it again" if self._dry else "was erased; write it again"
+            done.left.append(f"{uri}: a table that points into what {erased} without it")
         except UsageError as error:
             if "no version has" not in str(error):
                 done.left.append(str(error))

@@ -5,7 +5,7 @@ survive a change to the rest of the recipe, such as a table's column groups: the
 ones, publishing new ones.
 Elsewhere: which units are written, and publishing them (logloom.transforms.build.partition), the source of
 rows (logloom.transforms.rows.row_stream, logloom.transforms.build.conversion), the formats' writers
-(logloom.io), portions in formats (logloom.io.formats.portions).
+(logloom.io), portions in formats (logloom.io.formats.capabilities).
 """
 
 from __future__ import annotations

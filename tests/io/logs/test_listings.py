@@ -26,5 +26,5 @@ def test_a_glob_matches_what_it_matches_in_fsspec(pattern, paths):
 
 
 def test_two_stars_in_a_name_are_refused():
-    with pytest.raises(UsageError, match="`\\*\\*` stands for whole folders; write it between slashes"):
+    with pytest.raises(UsageError, match="`\\*\\*` matches whole folders; write it between slashes"):
         glob_matcher(["/drives/**.mcap"])

@@ -195,6 +195,13 @@ def test_ages_and_availabilities_in_meta_are_columns_and_give_the_order(tmp_path
     assert [row["a"] for row in logloom.datasets.open(tmp_path / "set", where="available(a)")] == [10]
 
 
+def test_a_split_without_datapoints_opens_beside_one_that_has_ages(tmp_path):
+    write_with_meta(tmp_path / "train", [{"a.age": 5, "a.available": True}])
+    write_with_meta(tmp_path / "val", [])
+    opened = logloom.datasets.open(tmp_path, columns=["a", "a.age"])
+    assert [(row["a"], row["a.age"]) for row in opened] == [(0, 5)]
+
+
 def test_a_row_whose_meta_lacks_an_age_is_an_error_that_names_it(tmp_path):
     write_with_meta(tmp_path / "set", [{"a.age": 5, "a.available": True}, {"a.available": True}])
     opened = logloom.datasets.open(tmp_path / "set", columns=["a", "a.age"])
