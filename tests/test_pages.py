@@ -71,12 +71,24 @@ def words_of_the_code():
     return set(re.findall(r"\w+", "\n".join(texts)))
 
 
+@functools.cache
+def files_of_the_project():
+    """Paths with a slash before each."""
+    found = [
+        *REPOSITORY.glob("*"),
+        *(path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*")),
+    ]
+    return [f"/{path.relative_to(REPOSITORY).as_posix()}" for path in found]
+
+
 @pytest.mark.parametrize("page", EXPLAINING)
 def test_files_that_pages_name_are_there(page):
     for code in CODE.findall(without_fences(text_of(page))):
         path = code.partition("::")[0]
         if path.startswith(FOLDERS) and not re.search(r"[<{ ]", path) and not bears_name(path):
             assert any(REPOSITORY.glob(path.rstrip("/"))), f"{page} names {path}"
+        elif re.fullmatch(r"[\w/-]+\.(py|toml|yml)", path) and not bears_name(path):
+            assert any(file.endswith(f"/{path}") for file in files_of_the_project()), f"{page} names {path}"
 
 
 @pytest.mark.parametrize("page", EXPLAINING)
