@@ -33,7 +33,7 @@ from logloom.pipelines.verify.verify import reading_of, verify
 from logloom.runners import RunnerOptions
 from logloom.transforms.build import outcomes
 from logloom.transforms.build.job import Target
-from tests.absent import present
+from tests.absent import needs, present
 from tests.forking import command as logloom
 from tests.pipelines.conftest import digests
 
@@ -474,6 +474,7 @@ def test_a_dataset_of_damaged_files_alone_is_an_error_whatever_is_skipped(tmp_pa
 
 @pytest.mark.slow
 def test_the_command_makes_a_plain_folder_and_refuses_one_that_is_there(built, tmp_path):
+    needs("tar")  # of the demo's outputs, the one with these columns
     done = logloom("convert", built, tmp_path / "out", "--format", "bags", "--plain", "-c", "ego.*", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
