@@ -19,6 +19,7 @@ from logloom.pipelines.plan.summary import plan_summary
 from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.view import COPIED, copy_view, files_of
 from logloom.transforms.build import partition
+from tests.absent import needs
 from tests.pipelines.conftest import digests
 
 NUMBERS = itertools.count()
@@ -156,6 +157,7 @@ def test_the_files_of_an_output_and_a_split_are_listed_where_they_lie(drive, roo
 
 
 def test_a_changed_and_a_missing_object_are_found_and_named(drive, root):
+    needs("tar")
     build(plan_build(drive.recipe(), root))
     store, manifest = open_root(Store.at(root))
     entries = [entry for _, entry in entries_of(store, manifest.logs) if entry.output == "tar"]
