@@ -102,6 +102,7 @@ class Absent:
         return iter([self._used()])
 
     def __mro_entries__(self, bases: Sequence[type]) -> tuple[type, ...]:
+        self._used()
         return ()
 
     def __instancecheck__(self, one: object) -> NoReturn:
