@@ -94,6 +94,7 @@ def test_an_edited_module_beside_a_file_builds_rows_again_in_all_processes(folde
 def test_plan_manifest_and_diff_name_the_code(folder):
     modules = ["module limits", "module scales", "module units", "module units._base", "module units.metric"]
     planned = logloom_in(folder, "plan", "recipe.yaml", "--to", "root", "--json")
+    assert planned.returncode == 0, planned.stderr
     dependencies = json.loads(planned.stdout)["dependencies"]
     assert list(dependencies) == modules
     assert "module units._base" in logloom_in(folder, "plan", "recipe.yaml", "--to", "root").stdout
