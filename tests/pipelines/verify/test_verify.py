@@ -17,6 +17,7 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.claims import manifest_state
 from logloom.pipelines.verify.verify import verify
+from tests.absent import needs
 from tests.files import flip
 from tests.forking import command
 from tests.pipelines.conftest import restate
@@ -48,6 +49,7 @@ def writable(path):
 
 
 def shards(root):
+    needs("tar")
     return sorted(root.glob("parts/tar/*/*/shard.tar"), key=lambda path: path.stat().st_size)[::-1]
 
 
