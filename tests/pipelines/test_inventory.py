@@ -1,4 +1,4 @@
-"""A kind of file that is registered once is handled by gc, purge, verify, repair and the commit."""
+"""A kind of file that is registered once is handled by gc, purge, verify, repair, rollback and the commit."""
 
 import dataclasses
 import re
@@ -7,11 +7,13 @@ import shutil
 import pytest
 from blake3 import blake3
 
-from logloom.io.catalog.inventory import LOG_FILES, LogFileKind
-from logloom.io.catalog.manifest import as_laid_out, read_manifest
+from logloom.errors import DatasetError
+from logloom.io.catalog.inventory import LABELS, LOG_FILES, REFUSALS, LogFileKind
+from logloom.io.catalog.manifest import as_laid_out, manifest_at, read_manifest
 from logloom.io.catalog.page_merge import write_records
-from logloom.io.catalog.removal_notes import removing
-from logloom.io.catalog.version_files import runs_folder
+from logloom.io.catalog.removal_notes import mark_removed, removing
+from logloom.io.catalog.version_files import runs_folder, version_numbers
+from logloom.io.storage.metadata import canonical
 from logloom.io.storage.store import Store
 from logloom.pipelines.gc.areas import AREAS, Area
 from logloom.pipelines.gc.gc import collect_garbage
@@ -19,6 +21,8 @@ from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.repair.units import REBUILDING
 from logloom.pipelines.verify.verify import verify
+from logloom.pipelines.versions.rollback import rollback
+from logloom.pipelines.versions.tag import tag
 from logloom.recipe import Keep
 from logloom.transforms.build.commit import commit
 from logloom.transforms.build.outcomes import LogOutcomes
@@ -42,6 +46,19 @@ def put_chart(store, record):
     return dataclasses.replace(record, reasons=(*record.reasons, f"see {name}"))
 
 
+def put_each(store, record):
+    """A record that names a file of each kind, all of which are written."""
+    digest = blake3(record.log_id.encode()).hexdigest()
+    for kind in (REFUSALS, LABELS):
+        store.replace(LOG_FILES[kind].name(digest), record.log_id.encode())
+    record = put_chart(store, record)
+    return dataclasses.replace(
+        record,
+        reasons=(*record.reasons, f"and 7 more, all listed in {LOG_FILES[REFUSALS].name(digest)}"),
+        catalogue=canonical({"labels": {"objects": digest}}).decode(),
+    )
+
+
 def draw_again(log, name):
     log.store.replace(name, drawn(log.record.log_id))
     return ""
@@ -63,6 +80,22 @@ def store(tmp_path):
         commit_version(store, number, names, logs=write_records(store, records))
     age(store.local, 30)
     return store
+
+
+def full_root(tmp_path, **fields):
+    """As `store`, each log with a file of each kind."""
+    store = as_laid_out(Store.at(str(tmp_path / "full")))
+    for number, names in ((1, "ab"), (2, "b")):
+        records = (put_each(store, written_log(store, name)) for name in names)
+        commit_version(store, number, names, logs=write_records(store, records), **fields)
+    return store
+
+
+def lose(store, kind, log_id="a"):
+    """Removes the file of a kind that version 1 names for a log; returns its name."""
+    (name,) = LOG_FILES[kind].of(manifest_at(store, 1).logs.find(log_id))
+    store.remove(name)
+    return name
 
 
 def chart_of(store, log_id, version):
@@ -129,6 +162,62 @@ def test_a_commit_looks_whether_it_was_removed_meanwhile(store):
         failure["message"]
         == f"{store.uri_of(name)}: removed by `logloom gc` while this build ran; build again"
     )
+
+
+KINDS = [*LOG_FILES, "chart"]
+COPIED = [name for name, kind in LOG_FILES.items() if kind.is_copied]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_goes_back_to_a_version_that_lacks_a_file_of_any_kind(tmp_path, kind):
+    store = full_root(tmp_path)
+    name = lose(store, kind)
+    with pytest.raises(DatasetError, match=rf"version 1 can't be gone back to: .*{name}.*missing"):
+        rollback(store, 1, view="none")
+    assert version_numbers(store) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_version_is_gone_back_to_whatever_the_newest_one_lacks_too(tmp_path, kind):
+    store = full_root(tmp_path)
+    lose(store, kind, "b")
+    assert rollback(store, 1, view="none").manifest.logs == read_manifest(store, 1).logs
+
+
+@pytest.mark.parametrize("kind", COPIED)
+def test_what_a_converted_version_names_in_its_source_is_not_looked_for(tmp_path, kind):
+    store = full_root(tmp_path, recipe={"columns": {}, "convert": {"from": "elsewhere"}})
+    lose(store, kind)
+    assert rollback(store, 1, view="none").manifest.version == 3
+
+
+def test_what_only_a_converted_version_names_is_looked_for_all_the_same(tmp_path):
+    store = full_root(tmp_path)
+    logs = read_manifest(store, 1).logs
+    commit_version(store, 3, "ab", logs=logs, recipe={"columns": {}, "convert": {"from": "elsewhere"}})
+    lose(store, LABELS)
+    with pytest.raises(DatasetError, match="version 1 can't be gone back to"):
+        rollback(store, 1, view="none")
+
+
+def test_a_version_is_gone_back_to_without_the_files_of_a_purged_log(tmp_path):
+    store = full_root(tmp_path)
+    rollback(store, 1, view="none")
+    rollback(store, 2, view="none")
+    assert purge(str(store.local), ["a"]).is_proven
+    assert rollback(store, 1, view="none").left_out == ("a",)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gc_brings_no_version_back_that_lacks_a_file_of_any_kind(tmp_path, kind):
+    store = full_root(tmp_path)
+    tag(store, 1, ["paper"])
+    mark_removed(store, 1, "retention")  # as by a gc that was killed before it looked for tags
+    assert collect_garbage(str(store.local), dry_run=True).kept == (1, 2)
+    lose(store, kind)
+    done = collect_garbage(str(store.local))
+    assert done.kept == (2,)
+    assert any("version 1 has a tag" in note and "it stays removed" in note for note in done.notes)
 
 
 def test_files_that_no_record_names_expire_and_are_purged(store, monkeypatch):

@@ -2,9 +2,9 @@
 
     logs/<digest><suffix>    called by the BLAKE3 of its bytes; a log's record names the digest
 
-Here: `LOG_FILES`, the registry of such kinds of files, which gc, purge, verify, repair, reuse of units and
-the commit use (how each is rebuilt: logloom.pipelines.repair.units); `Holdings`, the names of all files,
-units and portions that some versions need, as keys of 8 bytes each, since there may be tens of millions.
+Here: `LOG_FILES`, the registry of such kinds of files, which gc, purge, verify, repair, rollback, reuse of
+units and the commit use (how each is rebuilt: logloom.pipelines.repair.units); `Holdings`, the names of all
+files, units and portions that some versions need, as keys of 8 bytes each: there may be tens of millions.
 Elsewhere: files that no record names (logloom.pipelines.gc.areas), removing what no version needs
 (logloom.pipelines.gc.gc), the records (logloom.io.catalog.pages).
 """
@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,6 +114,24 @@ def log_file_pattern() -> re.Pattern[str]:
 def files_named(record: LogRecord) -> set[str]:
     """All single files that a record names."""
     return {name for kind in LOG_FILES.values() for name in kind.of(record)}
+
+
+def files_beside_parts(
+    logs: LogRecords, *, is_converted: bool, without: Collection[str] = frozenset()
+) -> set[str]:
+    """The single files in a version's root that the records of its logs name, but for the logs' parts.
+
+    Args:
+        is_converted: whether the version was converted from another dataset.
+        without: parts of logs whose records don't count.
+    """
+    kinds = [
+        kind for name, kind in LOG_FILES.items() if name != PART and not (kind.is_copied and is_converted)
+    ]
+    columns = logs.columns("part", *(kind.column for kind in kinds))
+    if without:
+        columns = columns.filter(np.array([part not in without for part in columns["part"].to_pylist()]))
+    return {name for kind in kinds for name in kind.named_by(columns[kind.column].to_pylist())}
 
 
 @dataclass(frozen=True)

@@ -234,8 +234,7 @@ class _Collection(Removal):
 
     def _lacks_files(self, number: int) -> bool:
         """Whether something is gone that a version names, as far as no later one does, too."""
-        manifest, newest = manifest_at(self._store, number), read_manifest(self._store)
-        return any(missing_from(self._store, manifest.logs, manifest.assembled, newest))
+        return any(missing_from(self._store, manifest_at(self._store, number), read_manifest(self._store)))
 
     def _take_out(self, number: int, tags: Collection[int]) -> None:
         """Notes that a version is removed, unless it got a tag since those were read."""

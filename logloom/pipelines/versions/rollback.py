@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from logloom.errors import CommitConflictError, DatasetError, LogloomError, UsageError, after_commit
 from logloom.io.catalog.assembled_outputs import assembled_files
 from logloom.io.catalog.entries import ENTRY, read_log_part
+from logloom.io.catalog.inventory import files_beside_parts
 from logloom.io.catalog.manifest import (
     Assembled,
     Manifest,
@@ -178,13 +179,13 @@ def rollback(
     settings = BuildSettings(allow_empty=True)
     job = dataclasses.replace(Committed.of(store, old), **following, settings=settings, reason=words)
     if changes:
-        for problem in missing_from(store, logs, (), newest):
+        for problem in missing_from(store, dataclasses.replace(old, logs=logs, assembled=()), newest):
             raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
         built = build(_plan(job, logs, newest), view=view, on_message=on_message)
         return RolledBack(built.manifest, built.view, left_out)
     job = dataclasses.replace(job, assembled=old.assembled)
     with Announced(job, "rollback"):  # so that `gc` and `purge` know of it before it looks
-        lacking = missing_from(store, logs, old.assembled, newest)
+        lacking = missing_from(store, old, newest)
         for problem in itertools.chain(_purged_in(store, logs, old.assembled), lacking):
             raise DatasetError(f"version {old.version} can't be gone back to: {problem}")
         assembled = [(part, (), len(read_assembled(store, part).portions)) for part in old.assembled]
@@ -242,15 +243,13 @@ def _purged_in(store: Store, logs: LogRecords, assembled: Sequence[Assembled]) -
         yield f"{store.uri_of(name)}: was purged meanwhile; go back once more"
 
 
-def missing_from(
-    store: Store, logs: LogRecords, assembled: Sequence[Assembled], newest: Manifest
-) -> Iterator[str]:
+def missing_from(store: Store, old: Manifest, newest: Manifest) -> Iterator[str]:
     """Find what logs and outputs of an earlier version refer to and is missing, except for what was purged.
 
     What the newest one names, too, isn't looked for.
     """
     purged = Purged(store)
-    sound, problems = logs.whole()
+    sound, problems = old.logs.whole()
     yield from problems
     known = {"", *newest.logs.column("part").to_pylist(), *purged.parts}
     parts = [part for part in sound.column("part").to_pylist() if part not in known]
@@ -264,7 +263,12 @@ def missing_from(
 
     for found in ahead(lost, parts, threads=8):
         yield from found
-    for part in assembled:
+    files = files_beside_parts(sound, is_converted="convert" in old.recipe, without=purged.parts)
+    files -= files_beside_parts(newest.logs, is_converted="convert" in newest.recipe)
+    for name, is_there in ahead(lambda name: (name, store.exists(name)), sorted(files), threads=8):
+        if not is_there:
+            yield f"{store.uri_of(name)}: missing"
+    for part in old.assembled:
         if part in newest.assembled or part.folder in purged.folders:
             continue
         try:
