@@ -2,7 +2,7 @@
 
 versions   opening, looking at and sampling a version, by the number of its logs
 plan       planning a night of 1 % new logs, and its graph, by the number of logs that stay
-shards     what a night of 1 % new logs writes of the manifest, by how log_ids begin
+pages      what a night of 1 % new logs writes of the manifest, by how log_ids begin
 nights     building night after night, a few logs each; the first nights beside the last ones
 new        new logs of one unit, planned and built: what a million of them would take
 verbs      `versions`, `diff`, `plan --check` and `tag`, processes of their own: CPU time, and memory in all
@@ -95,7 +95,7 @@ def main() -> None:
     sections = {
         "versions": versions,
         "plan": plans,
-        "shards": shards,
+        "pages": pages,
         "nights": nights,
         "new": new,
         "verbs": verbs,
@@ -163,7 +163,7 @@ def plans(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
     print_table(f"A night of 1 % new logs beside logs of {UNITS} units", columns, rows)
 
 
-def shards(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
+def pages(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
     """What a night's commit writes of records, merging alone."""
     like = LogRecord(
         "", ("/archive/logs/a.mcap",), "", "all", "", "whole", "", ROWS * UNITS, ROWS * UNITS, {}, 0
@@ -186,8 +186,8 @@ def shards(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
             began = time.process_time()
             after = merge_records(store, before, [changes])
             took = time.process_time() - began
-            fresh = [shard for shard in after.pages if shard not in before.pages]
-            size = sum(shard.size for shard in fresh)
+            fresh = [page for page in after.pages if page not in before.pages]
+            size = sum(page.size for page in fresh)
             rows.append(
                 [
                     f"{len(before):,}, {first} first",
@@ -197,7 +197,7 @@ def shards(arguments: argparse.Namespace, scratch: pathlib.Path) -> None:
                     f"{took:.2f} s",
                 ]
             )
-    columns = ["logs that stay", "new", "shards written", "bytes", "CPU"]
+    columns = ["logs that stay", "new", "pages written", "bytes", "CPU"]
     print_table("What a night of one log a car writes of the manifest", columns, rows)
 
 

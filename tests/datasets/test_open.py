@@ -382,7 +382,7 @@ def test_a_root_without_a_version_is_no_dataset_of_its_parquet_files(root, tmp_p
 
 
 def test_folders_within_and_around_a_root_are_no_datasets(root):
-    for name in ("logs", "parts", "versions", "versions/shards"):
+    for name in ("logs", "parts", "versions", "versions/pages"):
         with pytest.raises(
             UsageError, match=rf"{name}: a folder of the root {root}, no dataset; open the root"
         ):
@@ -564,7 +564,7 @@ def test_a_dataset_that_holds_other_rows_than_the_manifest_says_is_refused(root,
     for name in ("identity", "entry"):
         train[name], val[name] = val[name], train[name]
     (tmp_path / "versions").mkdir()
-    (tmp_path / "versions/shards").symlink_to(root / "versions/shards")
+    (tmp_path / "versions/pages").symlink_to(root / "versions/pages")
     (tmp_path / "versions/00000001.json").write_text(json.dumps(manifest))
     with pytest.raises(DatasetError, match=r"\d+ rows, the manifest says \d+; see `logloom verify`"):
         logloom.datasets.open(tmp_path, output=output)[0]

@@ -369,12 +369,12 @@ def _root(folder: pathlib.Path) -> None:
     make_view(*open_root(Store.at(str(folder / "root"))))
 
 
-def _shard(folder: pathlib.Path) -> None:
-    (folder / "shard.parquet").write_bytes(_healthy_shard()[1])
+def _page(folder: pathlib.Path) -> None:
+    (folder / "page.parquet").write_bytes(_healthy_page()[1])
 
 
 @functools.cache
-def _healthy_shard() -> tuple[RecordPage, bytes]:
+def _healthy_page() -> tuple[RecordPage, bytes]:
     rng = random.Random(0)
     named = ((f"car-{n:05}", f"{rng.getrandbits(256):064x}") for n in range(1500))
     made = [
@@ -384,17 +384,17 @@ def _healthy_shard() -> tuple[RecordPage, bytes]:
     return page_of(table_of(made))
 
 
-def read_shard_of_stranger(folder: pathlib.Path) -> None:
-    """Reads a shard whose name is the digest of its damaged bytes, so that its digest guards nothing."""
-    data = (folder / "shard.parquet").read_bytes()
+def read_page_of_stranger(folder: pathlib.Path) -> None:
+    """Reads a page whose name is the digest of its damaged bytes, so that its digest guards nothing."""
+    data = (folder / "page.parquet").read_bytes()
     with tempfile.TemporaryDirectory() as place:
         store = Store.at(place)
-        for size in (len(data), _healthy_shard()[0].size):
-            shard = dataclasses.replace(_healthy_shard()[0], digest=blake3(data).hexdigest(), size=size)
-            store.create(page_file(shard), data)
+        for size in (len(data), _healthy_page()[0].size):
+            page = dataclasses.replace(_healthy_page()[0], digest=blake3(data).hexdigest(), size=size)
+            store.create(page_file(page), data)
             each(
-                lambda shard=shard: list(LogRecords(store, [shard])),
-                *(lambda shard=shard, n=n: LogRecords(store, [shard]).column(n) for n in schema().names),
+                lambda page=page: list(LogRecords(store, [page])),
+                *(lambda page=page, n=n: LogRecords(store, [page]).column(n) for n in schema().names),
             )
 
 
@@ -747,7 +747,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     yield "root", Target(_root, read_root)
     yield "split-root", Target(_split_root, read_split_root)
     yield "listing", Target(_listing, read_listing_of_stranger)
-    yield "shard", Target(_shard, read_shard_of_stranger)
+    yield "page", Target(_page, read_page_of_stranger)
     for output in (*OUTPUTS, *SPLIT_OUTPUTS):
         yield f"view-{output}", Target(_view(output), read_folder)
     yield "granular-1", Target(_granular(1), read_folder)

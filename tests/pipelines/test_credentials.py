@@ -118,8 +118,8 @@ def test_a_build_keeps_no_credentials_and_verifies_where_it_is_given_them(uri, t
     assert built.returncode == 0, built.stderr
     kept = [path for path in root.rglob("*") if path.is_file()]
     assert not [path for path in kept if SECRET.encode() in path.read_bytes() or SECRET in path.name]
-    shards = [path for path in kept if path.suffix == ".parquet"]  # whose text is compressed
-    texts = [str(pq.read_table(path).to_pylist()) for path in shards]
+    files = [path for path in kept if path.suffix == ".parquet"]  # whose text is compressed
+    texts = [str(pq.read_table(path).to_pylist()) for path in files]
     assert not [text for text in texts if SECRET in text]
     assert any(shown(uri) in text for text in texts)
     assert shown(uri).encode() in (root / "versions/00000001.json").read_bytes()

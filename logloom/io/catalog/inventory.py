@@ -191,7 +191,7 @@ class Holdings:
     knows_logs: bool
 
     def has(self, names: Sequence[str]) -> NDArray[np.bool_]:
-        """(n,) which files in logs/ and versions/shards/, or logs of these content ids, are needed."""
+        """(n,) which files in logs/ and versions/pages/, or logs of these content ids, are needed."""
         return are_in(self.keys, names)
 
     def has_units(self, output: str, identities: Sequence[str]) -> NDArray[np.bool_]:

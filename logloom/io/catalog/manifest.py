@@ -7,7 +7,7 @@ Here: manifests, versions by their names, and the files of versions:
     versions/00000007.times.json           when it was made, see logloom.io.catalog.commit_times
     versions/00000005.removed              marks the version as removed, see
                                            logloom.io.catalog.removal_notes
-    versions/shards/<digest>.parquet       pages: records of logs, see logloom.io.catalog.pages
+    versions/pages/<digest>.parquet        pages: records of logs, see logloom.io.catalog.pages
     runs/<number>/<run>.json               the note of one build of that version
 
 Elsewhere: names of these files, and numbers of versions (logloom.io.catalog.version_files); the
@@ -63,7 +63,7 @@ from logloom.values import dataclass
 FORMAT = 1
 _DIGITS = re.compile(r"[0-9]{1,8}")
 _RUNS = re.compile(r"\d{8}")  # folders of runs/
-_OF_ROOT = re.compile(r"(?P<root>.+)/(logs|parts|runs|index|versions(/shards)?)")
+_OF_ROOT = re.compile(r"(?P<root>.+)/(logs|parts|runs|index|versions(/pages)?)")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Pages of a manifest: records of logs, in Parquet files that versions share.
 
-    versions/shards/<digest>.parquet       a row for each of some thousands of logs, sorted by log_id
+    versions/pages/<digest>.parquet        a row for each of some thousands of logs, sorted by log_id
 
 Here: `LogRecord`, the columns of a page, writing one and reading one, where one ends and the next begins.
 Elsewhere: all pages of a version as one sequence (logloom.io.catalog.records), merging
@@ -40,7 +40,7 @@ from logloom.values import dataclass
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PAGES = "versions/shards"
+PAGES = "versions/pages"
 NO_LOGS = {"logs": 0, "parts": 0, "rows": 0, "ticks_planned": 0, "refused": 0, "skipped": 0, "units": 0}
 MEAN_LOGS = 2048  # of a page
 MAX_LOGS = 8192  # hashes leave one run of logs in fifty longer; it is cut from its first log on

@@ -52,9 +52,9 @@ from logloom.text import human_seconds, human_time, some_of
 GRACE_S = 7 * 86400.0
 KEPT_RUNS = 30  # numbers of versions of which it is told what became of their builds
 _BATCH = 10_000  # units that are noted together
-_SHARD = re.compile(rf"{PAGES}/[0-9a-f]{{64}}\.parquet")
+_PAGE = re.compile(rf"{PAGES}/[0-9a-f]{{64}}\.parquet")
 _OF_VERSIONS = re.compile(
-    r"shards|purged|intervals|past|tags(-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
+    r"pages|purged|intervals|past|tags(-again)?|[0-9]{8}\.(json|blake3|removed|times\.json)"
 )
 _SCRATCH = re.compile(r"\.?.+-\d+-[0-9a-f]{8}(\.partial)?")
 
@@ -302,9 +302,9 @@ class _Collection(Removal):
     # --- single files
 
     def files(self) -> None:
-        """Remove files of the kinds that records name, and shards with records, that no version needs."""
+        """Remove files of the kinds that records name, and pages with records, that no version needs."""
         self._named("log parts", "logs", log_file_pattern())
-        self._named("shards", PAGES, _SHARD, before=self._keep_past)
+        self._named("pages", PAGES, _PAGE, before=self._keep_past)
 
     def _named(
         self,
@@ -330,18 +330,18 @@ class _Collection(Removal):
             self._remove_single(kind, old)
 
     def _keep_past(self, files: Sequence[FoundFile]) -> None:
-        """Keeps of shards, which are about to be removed, which logs versions had that are no more."""
+        """Save keys of the logs in pages that are about to be removed, for versions that are no more."""
         if self._dry or not files:
             return
         names = {file.name for file in files}
         for number in self._expired:
             for manifest in check_versions(self._store, [number], may_lack=True):
                 logs = manifest.logs
-                for shard in logs.pages:
-                    if (name := page_file(shard, logs.folder)) in names:
+                for page in logs.pages:
+                    if (name := page_file(page, logs.folder)) in names:
                         names.discard(name)
                         with contextlib.suppress(DatasetError):  # it is damaged: nobody can tell any more
-                            keep_past(self._store, shard, logs.folder)
+                            keep_past(self._store, page, logs.folder)
 
     # --- what no record names
 

@@ -38,7 +38,7 @@ class Collected:
         kept: versions that stay.
         removed: versions that were taken out now.
         waiting: versions that were taken out, now or before, whose files stay until the grace is over.
-        amounts: by kind: "units" (portions and assembled outputs, too), "log parts", "shards", "views",
+        amounts: by kind: "units" (portions and assembled outputs, too), "log parts", "pages", "views",
             "intervals", "index", "runs" and "scratch".
         unknown: names that logloom didn't write.
         notes: what else is to be said.

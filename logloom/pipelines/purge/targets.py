@@ -173,9 +173,9 @@ class Found:
         page, or in the recipe."""
         files = [FoundFile(version_file(manifest.version), 0, 0) for manifest in self.manifests]
         named = [file.name for file in files if traces.is_named_in(file)]
-        shards = {s.digest: s for manifest in self.manifests for s in manifest.logs.pages if s.digest}
-        inside = (s for s in shards.values() if any(s.first <= log_id <= s.last for log_id in self.log_ids))
-        return sorted({*named, *(page_file(shard) for shard in inside)})
+        pages = {s.digest: s for manifest in self.manifests for s in manifest.logs.pages if s.digest}
+        inside = (s for s in pages.values() if any(s.first <= log_id <= s.last for log_id in self.log_ids))
+        return sorted({*named, *(page_file(page) for page in inside)})
 
     def users(self) -> list[str]:
         """URIs of tables and roots that point into units or views of this root."""

@@ -178,7 +178,7 @@ class _Mending:
     def run(self, dry_run: bool, broken: Sequence[Finding]) -> Repair:
         """
         Args:
-            broken: shards of the manifest, which no repair can make; their logs are left alone.
+            broken: pages of the manifest, which no repair can make; their logs are left alone.
         """
         store, manifest = self._store, self._manifest
         entries, lost = _readable_entries(store, manifest.logs)

@@ -86,7 +86,7 @@ def croissant_of(store: Store, manifest: Manifest, beside: str) -> bytes:
     base = store.uri if store.local is None else os.path.relpath(store.local, beside)
     sums = manifest.counts
     schema = Schema.from_json(manifest.schema)
-    shards = list(_shards(store, manifest, base))
+    pages = list(_pages(store, manifest, base))
     document = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -97,22 +97,22 @@ def croissant_of(store: Store, manifest: Manifest, beside: str) -> bytes:
         + "; ".join(printable(f"{name} ({ctype})") for name, ctype in schema.columns.items()),
         "version": f"{manifest.version}.0.0",
         "isLiveDataset": False,
-        "distribution": [*shards, *_outputs(manifest, base)],
-        "recordSet": list(_logs(shards)),
+        "distribution": [*pages, *_outputs(manifest, base)],
+        "recordSet": list(_logs(pages)),
     }
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
 
 
-def _shards(store: Store, manifest: Manifest, base: str) -> Iterator[dict[str, Any]]:
+def _pages(store: Store, manifest: Manifest, base: str) -> Iterator[dict[str, Any]]:
     """The files that say what the version says of its logs."""
-    for number, shard in enumerate(manifest.logs.pages):
-        data = fetch(store, shard, None)
+    for number, page in enumerate(manifest.logs.pages):
+        data = fetch(store, page, None)
         yield {
             "@type": "cr:FileObject",
             "@id": f"logs-{number}.parquet",
             "name": f"logs-{number}.parquet",
             "description": f"What the version says of its logs, part {number + 1}.",
-            "contentUrl": f"{base}/{page_file(shard)}",
+            "contentUrl": f"{base}/{page_file(page)}",
             "contentSize": f"{len(data)} B",
             "encodingFormat": "application/x-parquet",
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -132,10 +132,10 @@ def _outputs(manifest: Manifest, base: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _logs(shards: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _logs(pages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """A record set for each of these files."""
-    for number, shard in enumerate(shards):
-        own = "logs" if len(shards) == 1 else f"logs-{number}"
+    for number, page in enumerate(pages):
+        own = "logs" if len(pages) == 1 else f"logs-{number}"
         fields = [
             {
                 "@type": "cr:Field",
@@ -143,7 +143,7 @@ def _logs(shards: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 "name": name,
                 "description": words,
                 "dataType": kind,
-                "source": {"fileObject": {"@id": shard["@id"]}, "extract": {"column": name}},
+                "source": {"fileObject": {"@id": page["@id"]}, "extract": {"column": name}},
             }
             for name, (kind, words) in _FIELDS.items()
         ]

@@ -277,7 +277,7 @@ def _counted(manifest: Manifest, most: int | None) -> collections.Counter[totals
 
     if most is not None:
         counts = (pc.sum(pc.greater(one["rows"], 0)).as_py() or 0 for one in manifest.logs.tables("rows"))
-        if any(count > most for count in itertools.accumulate(counts)):  # of an archive it reads a shard
+        if any(count > most for count in itertools.accumulate(counts)):  # of an archive it reads a page
             return None
     logs = manifest.logs.columns("rows", "statistics", "part")
     logs = logs.filter(pc.greater(logs["rows"], 0))

@@ -71,7 +71,7 @@ def manifest_state(store: Store, number: int) -> tuple[str, list[Finding]]:
 
 
 def whole_logs(manifest: Manifest) -> tuple[Manifest, list[Finding]]:
-    """A manifest of the logs whose shards are whole, and what is wrong with the others.
+    """A manifest of the logs whose pages are whole, and what is wrong with the others.
 
     Where one isn't, it claims no totals.
     """

@@ -166,7 +166,7 @@ class _Checking:
         assembled: outputs that weren't erased.
         purged: logs that were.
         made_by: how many units which software made, of the logs that were looked at.
-        lost: shards and parts of logs that can't be read.
+        lost: pages and parts of logs that can't be read.
         findings: what is wrong else, by what parts of logs say, by the view, and of tags and intervals.
     """
 

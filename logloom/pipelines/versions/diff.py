@@ -64,7 +64,7 @@ class LogChanges:
 
     @classmethod
     def between(cls, before: LogRecords, after: LogRecords, limit: int = 0) -> LogChanges:
-        """Compares records, as many at a time as a shard holds; shards that both have are not read.
+        """Compares records, as many at a time as a page holds; pages that both have are not read.
 
         Args:
             limit: of logs that are named, of each kind.
@@ -85,8 +85,8 @@ class LogChanges:
 
 def _side_by_side(before: LogRecords, after: LogRecords) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield rows of both sides between the same log_ids, except for shared pages."""
-    shared = {shard.digest for shard in before.pages} & {shard.digest for shard in after.pages}
-    both = [shard for shard in before.pages if shard.digest in shared]
+    shared = {page.digest for page in before.pages} & {page.digest for page in after.pages}
+    both = [page for page in before.pages if page.digest in shared]
     sides = [SortedRows(side.without(both).tables("log_id", *_COMPARED)) for side in (before, after)]
     empty = table_of(()).select(["log_id", *_COMPARED])
     while bounds := [side.last for side in sides if side.last is not None]:
@@ -209,7 +209,7 @@ def compare(names: tuple[str, str], before: Manifest, after: Manifest, limit: in
         What differs: logs, totals, columns, outputs, software and the recipe.
 
     Raises:
-        DatasetError: a shard that not both have is missing or damaged.
+        DatasetError: a page that not both have is missing or damaged.
     """
     columns = [Schema.from_json(manifest.schema).columns for manifest in (before, after)]
     types = [{name: _type_text(ctype) for name, ctype in one.items()} for one in columns]

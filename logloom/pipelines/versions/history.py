@@ -161,7 +161,7 @@ def _changes(parent: Manifest, manifest: Manifest) -> Mapping[str, int] | None:
     """How many logs differ; None where it is the parent that can't tell.
 
     Raises:
-        DatasetError: a shard of the version itself is missing or damaged.
+        DatasetError: a page of the version itself is missing or damaged.
     """
     try:
         return LogChanges.between(parent.logs, manifest.logs).counts
@@ -359,18 +359,18 @@ def _had(store: Store, number: int, log_id: str, known: dict[str, bool | None]) 
     """Return whether a removed version had a log; None if unknown.
 
     Args:
-        known: by the digest of a shard whether that had it; takes what is found.
+        known: by the digest of a page whether that had it; takes what is found.
     """
     try:
         logs = manifest_at(store, number).logs
-        shard = logs.page_for(log_id)
-        if shard is None or not shard.digest:
-            return shard is not None and logs.find(log_id) is not None
-        if shard.digest not in known:
-            known[shard.digest] = had_log(store, shard.digest, log_id)
-        if known[shard.digest] is None:  # it hasn't been removed yet
-            known[shard.digest] = logs.find(log_id) is not None
-        return known[shard.digest]
+        page = logs.page_for(log_id)
+        if page is None or not page.digest:
+            return page is not None and logs.find(log_id) is not None
+        if page.digest not in known:
+            known[page.digest] = had_log(store, page.digest, log_id)
+        if known[page.digest] is None:  # it hasn't been removed yet
+            known[page.digest] = logs.find(log_id) is not None
+        return known[page.digest]
     except LogloomError:
         return None
 
@@ -403,12 +403,12 @@ def _record_in(manifest: Manifest, log_id: str, known: dict[str, LogRecord | Non
     """A log's record in a version.
 
     Args:
-        known: by the digest of shards that were read for other versions; takes the one that is.
+        known: by the digest of pages that were read for other versions; takes the one that is.
     """
     logs = manifest.logs
-    shard = logs.page_for(log_id)
-    if shard is None or not shard.digest:
+    page = logs.page_for(log_id)
+    if page is None or not page.digest:
         return logs.find(log_id)
-    if shard.digest not in known:
-        known[shard.digest] = logs.find(log_id)
-    return known[shard.digest]
+    if page.digest not in known:
+        known[page.digest] = logs.find(log_id)
+    return known[page.digest]

@@ -402,7 +402,7 @@ def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) ->
 def create_version(
     job: Target, logs: LogRecords, assembled: Sequence[Assembled], trusted: dict[str, int]
 ) -> Manifest:
-    """Creates the manifest, whose shards are there.
+    """Creates the manifest, whose pages are there.
 
     Equal bytes that are there already are success (a lost response, a retry).
 

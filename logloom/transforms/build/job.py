@@ -121,7 +121,7 @@ class Target:
 
     Attributes:
         outputs: name to the output's options.
-        changes: shards in runs/ of what changes in the parent's records beside logs that are built: those
+        changes: pages in runs/ of what changes in the parent's records beside logs that are built: those
             that are out of the recipe's reach, or that can't be read.
         number, parent: of the version that is committed; fixed when the job is submitted.
         skip_budget: the share of the logs that may be skipped, 0 where there is no limit.

@@ -1,11 +1,11 @@
 """Outcomes of a build's logs on their way to the commit, in files, however many there are.
 
-    outcomes of logs -> groups of neighbours, each written as shards in runs/<number>/ -> the version's shards
+    outcomes of logs -> groups of neighbours, each written as pages in runs/<number>/ -> the version's pages
 
 Here: the input of a pipeline, which reaches workers in the same way; grouping, writing, and merging with the
-parent version's records that stay. Only names of shards and counts are passed on, and no step holds more
-records than a few shards.
-Elsewhere: finishing one log, and the commit (logloom.transforms.build.commit); merging shards
+parent version's records that stay. Only names of pages and counts are passed on, and no step holds more
+records than a few pages.
+Elsewhere: finishing one log, and the commit (logloom.transforms.build.commit); merging pages
 (logloom.io.catalog.page_merge); Beam (logloom.transforms.beam.build).
 """
 
@@ -68,13 +68,13 @@ class LogOutcomes:
     """What became of many logs.
 
     Attributes:
-        made: shards of the records that were made, in runs/.
+        made: pages of the records that were made, in runs/.
         failures: what keeps the build from committing, the first few.
         failed: how many there are.
         failure_files: list all failures, those of logs that were left out, too.
         memories: names of files in runs/ with what the next plan may remember of the logs.
         built, reused: units.
-        version: shards of the version's records, once they are merged; none where anything failed.
+        version: pages of the version's records, once they are merged; none where anything failed.
         unchanged: the job commits only changes, and there are none.
         warnings: of logs that were built, the first few.
     """
@@ -204,13 +204,13 @@ def _digest_of_first(outcomes: Sequence[LogOutcome]) -> str:
 
 
 def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
-    """Merges what a build made with what stays of its parent, and writes the version's shards.
+    """Merges what a build made with what stays of its parent, and writes the version's pages.
 
     Raises:
         DatasetError: the parent isn't what it was when the build was planned, or is damaged.
     """
-    ordered = sorted(groups, key=lambda group: [shard.first for shard in group.made])
-    made = tuple(shard for group in ordered for shard in group.made)
+    ordered = sorted(groups, key=lambda group: [page.first for page in group.made])
+    made = tuple(page for group in ordered for page in group.made)
     failures = tuple(sorted((f for group in ordered for f in group.failures), key=lambda f: f.log_id))
     built, reused, failed = (
         sum(getattr(one, name) for one in ordered) for name in ("built", "reused", "failed")
@@ -219,7 +219,7 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
     _remember(job, (name for group in ordered for name in group.memories))
     if failures:
         return LogOutcomes(made, failures[:MAX_FAILURES], built, reused, (), failed, files)
-    changes = [LogRecords(job.store, shards, runs_folder(job.number)) for shards in (job.changes, made)]
+    changes = [LogRecords(job.store, pages, runs_folder(job.number)) for pages in (job.changes, made)]
     before = _parents(job)
     version = merge_records(job.store, before, changes)
     unchanged = job.if_changed and version.pages == before.pages
@@ -259,5 +259,5 @@ def kept_records(job: Target, outcomes: LogOutcomes) -> Iterator[LogRecord]:
 
 def num_kept(outcomes: LogOutcomes) -> int:
     """How many logs with units a build took over from its parent."""
-    of_all, new = (total(shard.totals for shard in shards) for shards in (outcomes.version, outcomes.made))
+    of_all, new = (total(page.totals for page in pages) for pages in (outcomes.version, outcomes.made))
     return of_all.get("parts", 0) - new.get("parts", 0)

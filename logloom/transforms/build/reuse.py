@@ -149,8 +149,8 @@ def _named(
             for entry in read_log_part(store, record.part) if record.part else ():
                 for folder in entry.folders:
                     yield record.log_id, folder, functools.partial(_has_unit, store, entry)
-    for shard in version.pages:
-        name = page_file(shard, version.folder)
+    for page in version.pages:
+        name = page_file(page, version.folder)
         yield "", name, functools.partial(store.exists, name)
     of_parent = {part.identity for part in job.assembled}
     for part in assembled:

@@ -228,7 +228,7 @@ def plain(value):
     return json.loads(canonical(dataclasses.asdict(value)))
 
 
-OF_SHARDS = [
+OF_PAGES = [
     (("logs", 0, "size"), -1, r"logs\[0\]\.size: "),
     (("logs", 0, "size"), 2**40, "logs: .*the page from 'drive' on is too large"),
     (("logs", 0, "digest"), "../x", r"logs\[0\]\.digest: expected a name that stays in its folder"),
@@ -259,7 +259,7 @@ OF_MANIFESTS = [
 
 
 def test_a_manifest_with_a_wrong_field_names_the_file_and_the_field():
-    for path, new, message in [*OF_SHARDS, *OF_MANIFESTS]:
+    for path, new, message in [*OF_PAGES, *OF_MANIFESTS]:
         data = canonical(edited(plain_manifest(), path, new))
         with (
             case(path, new),

@@ -1,4 +1,4 @@
-"""Records of logs in shards: read lazily, shared by versions, proven, and a function of the records alone."""
+"""Records of logs in pages: read lazily, shared by versions, proven, and a function of the records alone."""
 
 import dataclasses
 import pickle
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import DatasetError
-from logloom.io.catalog import pages as shards_module
+from logloom.io.catalog import pages as pages_module
 from logloom.io.catalog.page_merge import GONE, merge_records, write_records
 from logloom.io.catalog.pages import LogRecord, is_border, page_file, read_page, table_of
 from logloom.io.catalog.records import LogRecords
@@ -46,9 +46,9 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def small_shards(monkeypatch):
-    """Shards of four logs or so, eight at most."""
-    monkeypatch.setattr(shards_module, "_BORDER", 2**64 // 4)
+def small_pages(monkeypatch):
+    """Pages of four logs or so, eight at most."""
+    monkeypatch.setattr(pages_module, "_BORDER", 2**64 // 4)
     monkeypatch.setattr("logloom.io.catalog.page_merge.MAX_LOGS", 8)
 
 
@@ -81,7 +81,7 @@ def test_records_come_back_equal_one_by_one_and_by_columns(store):
     assert pickle.loads(pickle.dumps(logs)) == logs
 
 
-def test_records_that_lie_in_no_shard_answer_alike():
+def test_records_that_lie_in_no_page_answer_alike():
     records = [record(3), record(1, uris=("/logs/\udcff.mcap",))]  # formats 1 and 2 may hold them unsorted
     logs = LogRecords.of(records)
     assert list(logs) == records
@@ -102,26 +102,26 @@ def test_a_column_is_read_by_ranges_and_few_bytes(store, monkeypatch):
 
     monkeypatch.setattr(Store, "read_range", counted)
     assert logs.column("rows").to_pylist() == list(range(9000))
-    large = [shard for shard in logs.pages if shard.size > 64 << 10]
+    large = [page for page in logs.pages if page.size > 64 << 10]
     assert len(asked) == 2 * len(large)
-    assert sum(asked) < sum(shard.size for shard in large) / 2
+    assert sum(asked) < sum(page.size for page in large) / 2
 
 
-def test_a_new_log_changes_one_shard_and_the_others_are_not_read(store, small_shards):
+def test_a_new_log_changes_one_page_and_the_others_are_not_read(store, small_pages):
     before = write_records(store, [record(n) for n in range(0, 400, 2)])
     new = LogRecords.of([record(201)])
-    only = shards_around(before, "car-000201")
-    for shard in before.pages:
-        if shard.digest not in only:
-            (store.local / page_file(shard)).unlink()
+    only = pages_around(before, "car-000201")
+    for page in before.pages:
+        if page.digest not in only:
+            (store.local / page_file(page)).unlink()
     after = merge_records(store, before, [new])
-    assert len({shard.digest for shard in after.pages} - {shard.digest for shard in before.pages}) <= 2
+    assert len({page.digest for page in after.pages} - {page.digest for page in before.pages}) <= 2
 
 
-def shards_around(logs: LogRecords, log_id: str) -> set[str]:
-    """The shards between the borders before and after a log."""
-    digests = [shard.digest for shard in logs.pages]
-    at = max(n for n, shard in enumerate(logs.pages) if shard.first <= log_id)
+def pages_around(logs: LogRecords, log_id: str) -> set[str]:
+    """The pages between the borders before and after a log."""
+    digests = [page.digest for page in logs.pages]
+    at = max(n for n, page in enumerate(logs.pages) if page.first <= log_id)
     first = max(n for n in range(at + 1) if n == 0 or is_border(logs.pages[n].first))
     ends = (n for n in range(at + 1, len(digests)) if is_border(logs.pages[n].first))
     return set(digests[first : next(ends, len(digests))])
@@ -131,9 +131,9 @@ NIGHT = st.dictionaries(st.integers(0, 60), st.sampled_from(["new", "gone", "kep
 
 
 @given(nights=st.lists(NIGHT, min_size=1, max_size=6))
-def test_after_any_nights_the_shards_are_those_of_the_records_alone(tmp_path_factory, nights):
+def test_after_any_nights_the_pages_are_those_of_the_records_alone(tmp_path_factory, nights):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards_module, "_BORDER", 2**64 // 4)
+        patch.setattr(pages_module, "_BORDER", 2**64 // 4)
         patch.setattr("logloom.io.catalog.page_merge.MAX_LOGS", 5)
         store = Store.at(str(tmp_path_factory.mktemp("root")))
         known: dict[str, LogRecord] = {}
@@ -160,7 +160,7 @@ def test_two_records_of_one_log_are_no_version(store):
         write_records(store, [record(1), record(1)])
 
 
-def test_a_damaged_or_lost_shard_names_its_file_and_the_way_out(store):
+def test_a_damaged_or_lost_page_names_its_file_and_the_way_out(store):
     logs = write_records(store, [record(n) for n in range(50)])
     path = store.local / page_file(logs.pages[0])
     flip(path)
@@ -171,7 +171,7 @@ def test_a_damaged_or_lost_shard_names_its_file_and_the_way_out(store):
         LogRecords(store, logs.pages).column("rows")
 
 
-def test_a_damaged_shard_that_is_written_again_is_whole(store):
+def test_a_damaged_page_that_is_written_again_is_whole(store):
     logs = write_records(store, [record(n) for n in range(50)])
     flip(store.local / page_file(logs.pages[0]))
     assert list(write_records(store, [record(n) for n in range(50)])) == [record(n) for n in range(50)]
@@ -180,16 +180,16 @@ def test_a_damaged_shard_that_is_written_again_is_whole(store):
 
 def test_a_flipped_bit_in_a_column_is_found_by_its_page(store):
     logs = write_records(store, [record(n) for n in range(1500)])
-    shard = max(logs.pages, key=lambda one: one.size)
-    path = store.local / page_file(shard)
+    page = max(logs.pages, key=lambda one: one.size)
+    path = store.local / page_file(page)
     chunk = pq.read_metadata(path).row_group(0).column(5)  # of keys
     path.chmod(0o644)
     data = bytearray(path.read_bytes())
     data[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(DatasetError, match=rf"{path.name}: damaged"):
-        LogRecords(store, [shard]).column("key")
-    assert len(LogRecords(store, [shard]).column("rows")) == shard.logs  # whose pages are whole
+        LogRecords(store, [page]).column("key")
+    assert len(LogRecords(store, [page]).column("rows")) == page.logs  # its Parquet pages are whole
 
 
 @pytest.mark.parametrize(
@@ -202,40 +202,40 @@ def test_a_flipped_bit_in_a_column_is_found_by_its_page(store):
         ({"dropped": {"gap": -1}}, "dropped"),
     ],
 )
-def test_a_strangers_shard_is_refused_though_its_digest_fits(store, change, message):
+def test_a_strangers_page_is_refused_though_its_digest_fits(store, change, message):
     table = table_of([record(1, **change)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards_module, "described", lambda *of: logs_of(*of))
-        shard, data = shards_module.page_of(table)
-    store.create(page_file(shard), data)
+        patch.setattr(pages_module, "described", lambda *of: logs_of(*of))
+        page, data = pages_module.page_of(table)
+    store.create(page_file(page), data)
     with pytest.raises(DatasetError, match=message):
-        list(LogRecords(store, [shard]))
+        list(LogRecords(store, [page]))
 
 
 @pytest.mark.parametrize("names", [None, ["reasons"]], ids=["whole", "one column"])
-def test_a_small_shard_that_unpacks_to_very_much_is_refused(store, names, monkeypatch):
+def test_a_small_page_that_unpacks_to_very_much_is_refused(store, names, monkeypatch):
     records = (record(n, status="skipped", reasons=("x" * 10_000,)) for n in range(1000))
-    (shard,) = write_records(store, records).pages
-    assert shard.size < 200_000
-    monkeypatch.setattr(shards_module, "MAX_BYTES", 2_000_000)
+    (page,) = write_records(store, records).pages
+    assert page.size < 200_000
+    monkeypatch.setattr(pages_module, "MAX_BYTES", 2_000_000)
     with pytest.raises(DatasetError, match="decompressed size exceeds the limit"):
-        shards_module.rows_of(store, shard, shards_module.fetch(store, shard, names), names)
+        pages_module.rows_of(store, page, pages_module.fetch(store, page, names), names)
 
 
 def logs_of(table, digest="", size=0):
-    return shards_module.RecordPage(digest, size, "car-000001", "car-000001", {"logs": len(table)}, {}, {})
+    return pages_module.RecordPage(digest, size, "car-000001", "car-000001", {"logs": len(table)}, {}, {})
 
 
-def test_a_shard_of_other_logs_than_the_manifest_says_is_refused(store):
-    shard = write_records(store, [record(1), record(2)]).pages[0]
-    for lie in ({"last": "car-000003"}, {"totals": {**shard.totals, "rows": 7}}, {"dropped": {"x": 1}}):
+def test_a_page_of_other_logs_than_the_manifest_says_is_refused(store):
+    page = write_records(store, [record(1), record(2)]).pages[0]
+    for lie in ({"last": "car-000003"}, {"totals": {**page.totals, "rows": 7}}, {"dropped": {"x": 1}}):
         with pytest.raises(DatasetError, match=r"parquet: holds other logs or sums"):
-            read_page(store, dataclasses.replace(shard, **lie))
+            read_page(store, dataclasses.replace(page, **lie))
     with pytest.raises(DatasetError, match=r"parquet: 2 logs, the manifest says 3"):
-        read_page(store, dataclasses.replace(shard, totals={**shard.totals, "logs": 3}))
+        read_page(store, dataclasses.replace(page, totals={**page.totals, "logs": 3}))
 
 
-def test_shards_are_read_by_no_thread_that_outlives_the_read(store):
+def test_pages_are_read_by_no_thread_that_outlives_the_read(store):
     script = f"""
 import os, time, pyarrow.parquet
 from logloom.io.catalog.page_merge import write_records

@@ -8,16 +8,16 @@ from logloom.io.storage.store import Store
 from tests.pipelines.roots import commit_version
 
 
-def test_a_shard_that_is_gone_still_tells_which_logs_it_had_and_no_name(tmp_path):
+def test_a_page_that_is_gone_still_tells_which_logs_it_had_and_no_name(tmp_path):
     store = Store.at(str(tmp_path / "root"))
     logs = commit_version(store, 1, ["car-a", "car-b"]).logs
-    (shard,) = logs.pages
-    assert had_log(store, shard.digest, "car-a") is None
-    keep_past(store, shard, logs.folder)
-    assert [had_log(store, shard.digest, name) for name in ("car-a", "car-b", "car-c")] == [True, True, False]
-    data = store.read(f"{PAST}/{shard.digest}")
+    (page,) = logs.pages
+    assert had_log(store, page.digest, "car-a") is None
+    keep_past(store, page, logs.folder)
+    assert [had_log(store, page.digest, name) for name in ("car-a", "car-b", "car-c")] == [True, True, False]
+    data = store.read(f"{PAST}/{page.digest}")
     assert len(data) == 2 * 8 + 16
     for damage in (b"", data[:-1], data[:3] + b"x" + data[4:]):
-        store.replace(f"{PAST}/{shard.digest}", damage)
+        store.replace(f"{PAST}/{page.digest}", damage)
         with pytest.raises(DatasetError, match=r"past/.*: damaged"):
-            had_log(store, shard.digest, "car-a")
+            had_log(store, page.digest, "car-a")

@@ -61,7 +61,7 @@ def test_the_graph_of_a_build_is_as_large_over_few_kept_logs_as_over_many(nightl
     assert sizes[3000] == pytest.approx(sizes[30], abs=1024)
 
 
-def test_a_night_writes_the_shards_of_its_logs_only_and_reads_no_other(nightly, tmp_path):
+def test_a_night_writes_the_pages_of_its_logs_only_and_reads_no_other(nightly, tmp_path):
     root = tmp_path / "root"
     before = archive(nightly, str(root), 9000)
     assert len(before.pages) > 2
@@ -145,7 +145,7 @@ def test_a_parent_that_was_replaced_while_a_build_ran_is_refused(nightly, tmp_pa
         outcomes.merge_outcomes(plan.job, [])
 
 
-def test_the_same_logs_night_by_night_end_with_the_shards_of_one_build(nightly, drive, tmp_path):
+def test_the_same_logs_night_by_night_end_with_the_pages_of_one_build(nightly, drive, tmp_path):
     logs = tmp_path / "logs"
     logs.mkdir()
     text = json.loads(json.dumps(nightly.model_dump(mode="json")))

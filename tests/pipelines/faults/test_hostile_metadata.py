@@ -237,17 +237,17 @@ def changed_manifests(root: Place, count: int | None) -> Iterator[str]:
     root.write(name, text_of(manifest))
 
 
-def changed_shards(root: Place, count: int | None) -> Iterator[str]:
-    """Rows of a shard, in a manifest that names the changed shard and believes all that it says."""
+def changed_pages(root: Place, count: int | None) -> Iterator[str]:
+    """Rows of a page, in a manifest that names the changed page and believes all that it says."""
     name = "versions/00000001.json"
     manifest = root.json(name)
     store = Store.at(str(root.folder))
-    shard = read_manifest(store).logs.pages[0]
-    table = read_page(store, shard)
+    page = read_manifest(store).logs.pages[0]
+    table = read_page(store, page)
     rows = table.to_pylist()
     for row in rows:
         row |= {key: json.loads(row[key]) for key in ("uris", "dropped", "reasons")}
-    for what, edited in edits_of(rows[0], count, "shard"):
+    for what, edited in edits_of(rows[0], count, "page"):
         texts = {key: text_of(edited.get(key)).decode() for key in ("uris", "dropped", "reasons")}
         others = [row | {key: json.dumps(row[key]) for key in texts} for row in rows[1:]]
         buffer = io.BytesIO()
@@ -256,11 +256,11 @@ def changed_shards(root: Place, count: int | None) -> Iterator[str]:
         except (pa.ArrowException, OverflowError, TypeError):
             continue  # no Parquet file can say so
         digest = blake3(buffer.getvalue()).hexdigest()
-        file = f"versions/shards/{digest}.parquet"
+        file = f"versions/pages/{digest}.parquet"
         root.write(file, buffer.getvalue())
         said = manifest["logs"][0] | {"digest": digest, "size": len(buffer.getvalue())}
         root.write(name, text_of(manifest | {"logs": [said]}))
-        yield f"shard: {what}"
+        yield f"page: {what}"
         (root.folder / file).unlink()
     root.write(name, text_of(manifest))
 
@@ -284,11 +284,11 @@ def changed_parts(root: Place, count: int | None) -> Iterator[str]:
                 continue  # no Parquet file can say so
             digest = blake3(data).hexdigest()
             root.write(f"logs/{digest}.parquet", data)
-            (shard,) = write_records(store, [dataclasses.replace(first, part=digest), *others]).pages
-            root.write(name, text_of(healthy | {"logs": [dataclasses.asdict(shard)]}))
+            (page,) = write_records(store, [dataclasses.replace(first, part=digest), *others]).pages
+            root.write(name, text_of(healthy | {"logs": [dataclasses.asdict(page)]}))
             yield f"log part, {output}: {what}"
             (root.folder / f"logs/{digest}.parquet").unlink()
-            (root.folder / page_file(shard)).unlink()
+            (root.folder / page_file(page)).unlink()
     root.write(name, text_of(healthy))
 
 
@@ -332,7 +332,7 @@ def changed_tags(root: Place, count: int | None) -> Iterator[str]:
 
 CHANGES = {
     "manifest": changed_manifests,
-    "shard": changed_shards,
+    "page": changed_pages,
     "log part": changed_parts,
     "assembled": changed_assembled,
     "entry": changed_entries,

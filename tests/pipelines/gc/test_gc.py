@@ -220,7 +220,7 @@ def test_a_version_goes_first_and_its_files_after_the_grace(store):
     assert {kind: amount.items for kind, amount in done.amounts.items()} == {
         "units": 2,
         "log parts": 2,
-        "shards": 1,
+        "pages": 1,
         "views": 1,
     }
     gone = {name.split("/")[0] for name in whole.keys() - contents(store.local).keys()}
@@ -240,27 +240,27 @@ def test_what_a_gc_of_a_shorter_grace_removed_of_a_removed_version_holds_no_othe
     age(store.local, 30)
     collect_garbage(str(store.local), keep=LAST)
     age(store.local, 1)
-    assert collect_garbage(str(store.local), grace_s=3600).amounts["shards"].items == 1
+    assert collect_garbage(str(store.local), grace_s=3600).amounts["pages"].items == 1
     assert not store.exists(page_file(first.logs.pages[0]))
     for dry_run in (True, False):
         done = collect_garbage(str(store.local), keep=LAST, dry_run=dry_run)  # of its grace the note is young
         assert (done.kept, done.waiting, done.amounts) == ((2,), (1,), {})
 
 
-@pytest.mark.parametrize("gone", ["shard", "part"])
+@pytest.mark.parametrize("gone", ["page", "part"])
 def test_what_is_left_of_a_removed_version_stays_while_its_note_is_young(store, gone):
     first = commit_version(store, 1, ["a", "b"])
     second = commit_version(store, 2, ["b", "c"])
     age(store.local, 30)
     collect_garbage(str(store.local), keep=LAST)
     part = f"logs/{first.logs.find('a').part}.parquet"
-    shard = page_file(first.logs.pages[0])
-    store.remove(part if gone == "part" else shard)
+    page = page_file(first.logs.pages[0])
+    store.remove(part if gone == "part" else page)
     left = contents(store.local)
     done = collect_garbage(str(store.local), keep=LAST)
     if gone == "part":  # nothing else names the units of that log
         assert {kind: amount.items for kind, amount in done.amounts.items()} == {"units": 2}
-        assert store.exists(shard)
+        assert store.exists(page)
     else:
         assert set(done.amounts) == {"units", "log parts"}
         assert contents(store.local).items() < left.items()
@@ -314,7 +314,7 @@ def test_a_version_of_a_lost_manifest_can_be_given_up(store):
     assert {kind: amount.items for kind, amount in done.amounts.items()} == {
         "units": 2,
         "log parts": 2,
-        "shards": 1,
+        "pages": 1,
     }
     assert all_versions(store) == ([1, 3], [2], [])
     assert purge(str(store.local), logs=["log-1"]).files

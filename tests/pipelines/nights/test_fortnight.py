@@ -223,7 +223,7 @@ def of_newest(root: pathlib.Path, version: int) -> dict[str, str]:
     view = f"v{version:08d}/"
     kept = {}
     for name, digest in digests(root).items():
-        if not name.startswith("versions/") or name.startswith("versions/shards/"):
+        if not name.startswith("versions/") or name.startswith("versions/pages/"):
             kept[name.replace(view, "view/")] = digest
     return kept
 

@@ -88,7 +88,7 @@ def test_a_log_goes_from_all_versions_and_others_stay_to_the_byte(store):
         with pytest.raises(PurgedError, match="was purged \\(asked for\\)"):
             read_log_part(store, read_manifest(store, number).logs.find("b").part)
     assert done.names[:2] == ["versions/00000001.json", "versions/00000002.json"]
-    assert all(name.startswith("versions/shards/") for name in done.names[2:])
+    assert all(name.startswith("versions/pages/") for name in done.names[2:])
 
 
 def test_a_unit_that_records_of_two_versions_name_is_counted_once(store):
@@ -109,9 +109,9 @@ def test_all_files_of_manifests_that_still_name_a_log_are_listed_and_no_other(st
             if re.search(rf"(?<![\w.-]){log_id}(?![\w.-])", path.read_text()) and "purged" not in path.parts:
                 naming.add(path.relative_to(store.local).as_posix())
         assert {name for name in done.names if name.endswith(".json")} == naming
-        shards = {name for name in done.names if name.startswith("versions/shards/")}
-        assert set(done.names) == naming | shards
-        assert shards
+        pages = {name for name in done.names if name.startswith("versions/pages/")}
+        assert set(done.names) == naming | pages
+        assert pages
     assert naming
 
 

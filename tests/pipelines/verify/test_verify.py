@@ -171,13 +171,13 @@ def overwrite(root, data: bytes) -> None:
     write_digest(Store.at(str(root)), 1, data)
 
 
-def record_shard(root):
-    (path,) = root.glob("versions/shards/*.parquet")
+def record_page(root):
+    (path,) = root.glob("versions/pages/*.parquet")
     return path
 
 
-def test_a_damaged_or_lost_shard_of_the_manifest_is_named_and_no_repair_makes_it_up(root):
-    path = record_shard(root)
+def test_a_damaged_or_lost_page_of_the_manifest_is_named_and_no_repair_makes_it_up(root):
+    path = record_page(root)
     healthy = path.read_bytes()
     flip(path)
     (message,) = findings(root)
@@ -194,12 +194,12 @@ def test_a_damaged_or_lost_shard_of_the_manifest_is_named_and_no_repair_makes_it
     assert findings(root) == []
 
 
-def test_of_two_shards_the_logs_of_the_whole_one_are_still_verified(root):
+def test_of_two_pages_the_logs_of_the_whole_one_are_still_verified(root):
     store = Store.at(str(root))
     manifest = read_manifest(store)
     halves = [write_page(store, table_of([record])) for record in manifest.logs]
     overwrite(root, replace(manifest, logs=LogRecords(store, halves)).to_bytes())
-    assert findings(root) == []  # where shards are cut is no claim
+    assert findings(root) == []  # where pages are cut is no claim
     (root / page_file(halves[0])).unlink()
     report = verify(str(root), num_workers=1)
     assert report.units * 2 == verify_units(manifest)

@@ -95,14 +95,14 @@ def test_logs_that_came_went_or_changed_are_told_apart(store):
     assert LogChanges.between(LogRecords(), after).counts == {"added": 7, "gone": 0, "changed": 0}
 
 
-def test_shards_that_both_versions_have_are_not_read(store):
+def test_pages_that_both_versions_have_are_not_read(store):
     logs = [record(n) for n in range(9000)]
     before = write_records(store, logs)
     after = write_records(store, [*logs, record(9000)])
-    shared = {shard.digest for shard in before.pages} & {shard.digest for shard in after.pages}
+    shared = {page.digest for page in before.pages} & {page.digest for page in after.pages}
     assert len(shared) == len(before.pages) - 1 > 1
-    for shard in before.pages[:-1]:
-        store.path_of(page_file(shard)).unlink()
+    for page in before.pages[:-1]:
+        store.path_of(page_file(page)).unlink()
     assert LogChanges.between(before, after).counts == {"added": 1, "gone": 0, "changed": 0}
     assert LogChanges.between(LogRecords.of(logs), LogRecords.of(logs[1:])).counts["gone"] == 1
 

@@ -155,7 +155,7 @@ def test_going_back_commits_what_the_earlier_version_says(grown, root):
     assert shown == str(root / "v00000003")
     assert view_of(root, 3) == view_of(root, 1)
     new = set(digests(root)) - set(before)
-    assert not [name for name in new if name.startswith(("parts/", "logs/", "versions/shards/"))]
+    assert not [name for name in new if name.startswith(("parts/", "logs/", "versions/pages/"))]
     assert findings(root, 3) == []
     assert versions(store)[0].engine == "rollback"
     build_at(recipe, root)
