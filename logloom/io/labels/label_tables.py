@@ -24,9 +24,9 @@ from logloom.io.arrow.columns import is_list
 from logloom.io.catalog.labels import LogLabels
 from logloom.io.logs.interface import TABLE_ROW, FieldSpec, OpenOptions, TopicInfo
 from logloom.io.logs.messages import adapters
-from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.definitions import Field, Struct
 from logloom.io.logs.messages.ros.languages import parse
+from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.table_files.columns import definition_of, structured, structured_type, values_of
 from logloom.io.logs.table_files.files import TableFile, table_file
 from logloom.io.logs.table_files.name_times import UNITS

@@ -25,7 +25,7 @@ from logloom.io.logs.duplicates import equal_logs
 from logloom.io.logs.files.collector import Gathering
 from logloom.io.logs.files.container import Chunk, LostBytes
 from logloom.io.logs.files.container_log import ContainerLog
-from logloom.io.logs.files.log_file import LogPart, own_index
+from logloom.io.logs.files.log_part import LogPart, own_index
 from logloom.io.logs.interface import (
     MAX_TIME,
     MIN_TIME,

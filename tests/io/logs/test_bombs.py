@@ -18,7 +18,7 @@ from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.messages import images
-from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag2 import local_copies
 from logloom.io.logs.table_files.arrow_sizes import record_batches

@@ -2,7 +2,7 @@
 
 Here: `Container`, the interface of a kind of file, and its values; `CHUNKS`, the cache of chunks.
 Elsewhere: the kinds (logloom.io.logs), one file and several as one log
-(log_file, container_log), stored indices (sidecars).
+(log_part, container_log), stored indices (sidecars).
 
 A *stretch* is what is fetched and read in one go: a chunk with the index records that follow it, or a run of
 records outside chunks ("loose"). Times are int64 nanoseconds since the Unix epoch.

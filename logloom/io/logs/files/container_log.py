@@ -1,7 +1,7 @@
 """A log made of container files: read the stretches that requests need.
 
 Here: `ContainerLog`, the `Log` of every kind that implements `Container`.
-Elsewhere: opening (logloom.io.logs.opening), the kinds (logloom.io.logs), one file (log_file), message times
+Elsewhere: opening (logloom.io.logs.opening), the kinds (logloom.io.logs), one file (log_part), message times
 and refusals (logloom.io.logs.message_times), decoding (logloom.io.logs.messages).
 """
 
@@ -20,7 +20,7 @@ from logloom.errors import LogReadError, UnknownEncodingError, UsageError
 from logloom.io.logs.files.collector import Gathering, is_sparse
 from logloom.io.logs.files.container import Chunk, Container
 from logloom.io.logs.files.lazy_attributes import lazy
-from logloom.io.logs.files.log_file import LogPart, damage_error, open_part, place_of
+from logloom.io.logs.files.log_part import LogPart, damage_error, open_part, place_of
 from logloom.io.logs.files.ranges import LogFile, content_id
 from logloom.io.logs.files.sidecars import BOUNDS, Sidecars
 from logloom.io.logs.interface import (

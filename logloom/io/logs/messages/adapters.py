@@ -19,10 +19,9 @@ from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
 from logloom.io.logs.interface import FieldSpec
 from logloom.io.logs.messages import images, point_clouds
-from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.fields import has, joined_type, select
-from logloom.io.logs.messages.values import side_by_side
+from logloom.io.logs.messages.values import UnfitError, side_by_side
 from logloom.schema import BYTES, ColumnType
 from logloom.values import dataclass
 
@@ -275,7 +274,7 @@ ADAPTERS: dict[str, Adapter] = {
     "navsat": Adapter(
         (_same(*_POSITION),), lambda spec: ColumnType(_FLOAT64, (3,)), _columns(_FLOAT64, *_POSITION)
     ),
-    # The matrix is made after resampling: between two rotations lies a quaternion, not a mean of matrices.
+    # The matrix is made after resampling, which interpolates quaternions, not elements of matrices.
     "rotation_matrix": Adapter(
         (_same(*_QUATERNION),), lambda spec: ColumnType(_FLOAT64, (4,)), _columns(_FLOAT64, *_QUATERNION)
     ),

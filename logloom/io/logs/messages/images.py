@@ -21,7 +21,7 @@ import numpy as np
 from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
 from logloom.io.logs.interface import FieldSpec
-from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.values import UnfitError
 from logloom.schema import BYTES, ColumnType
 
 MAX_PIXELS = 1 << 27  # of a compressed image: a few bytes can declare any size

@@ -20,12 +20,11 @@ from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec
 from logloom.io.logs.messages import adapters
-from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.declared_types import TypedDecoder
 from logloom.io.logs.messages.definitions import Array, Number, Struct, Text, Type
 from logloom.io.logs.messages.fields import Selection, flat, select, value_type
 from logloom.io.logs.messages.raw_messages import RawMessages
-from logloom.io.logs.messages.values import SECOND, flattened
+from logloom.io.logs.messages.values import SECOND, UnfitError, flattened
 
 _T = TypeVar("_T")
 

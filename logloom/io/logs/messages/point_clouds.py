@@ -24,7 +24,7 @@ import numpy as np
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import FieldSpec, Log, Messages
-from logloom.io.logs.messages.adapter_errors import UnfitError
+from logloom.io.logs.messages.values import UnfitError
 from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
 from logloom.values import dataclass
 

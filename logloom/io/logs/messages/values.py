@@ -1,6 +1,7 @@
 """Conversion of stored numbers and text to values of columns.
 
-Here: pure functions over numpy arrays: byte order, bools, times, packing, flattening, text.
+Here: pure functions over numpy arrays: byte order, bools, times, packing, flattening, text; `UnfitError`,
+which has the number of a message, as its place is unknown here.
 Elsewhere: their places in messages (logloom.io.logs.messages.ros.wire), selections (fields).
 A bool is true for any byte but 0. Bits of NaNs pass untouched.
 """
@@ -22,6 +23,18 @@ from logloom.io.logs.messages.fields import Selection, flat
 SECOND = 1_000_000_000
 _SHORT = 64  # bytes of text that are fetched in one piece
 _ENDS = np.where(np.arange(_SHORT) < np.arange(_SHORT + 1)[:, None], 0xFF, 0).astype(np.uint8).view("u8")
+
+
+class UnfitError(Exception):
+    """A message has content that isn't a value of the column.
+
+    Attributes:
+        row: number of the message among the arguments.
+    """
+
+    def __init__(self, row: int, reason: str):
+        super().__init__(reason)
+        self.row = row
 
 
 def selected(source: Array, selection: Selection) -> Array:

@@ -24,7 +24,7 @@ from logloom.io.logs.files.compression import ZSTD_MAGIC
 from logloom.io.logs.files.container import Container
 from logloom.io.logs.files.container_log import ContainerLog
 from logloom.io.logs.files.lazy_attributes import lazy
-from logloom.io.logs.files.log_file import LogPart
+from logloom.io.logs.files.log_part import LogPart
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import Log, LogSummary, OpenOptions, Refusal
 from logloom.io.logs.mcap.reader import McapFile

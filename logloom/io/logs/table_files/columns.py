@@ -23,9 +23,9 @@ from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
 from logloom.io.logs.interface import TABLE_ROW, FieldSpec
 from logloom.io.logs.messages import adapters
-from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.definitions import Number, Struct, Text
 from logloom.io.logs.messages.fields import Selection, column_type, flat, joined_type, packed, select, whole
+from logloom.io.logs.messages.values import UnfitError
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

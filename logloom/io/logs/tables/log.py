@@ -21,7 +21,7 @@ from logloom import blocks
 from logloom.blocks import Ragged, Values
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.files.lazy_attributes import lazy
-from logloom.io.logs.files.log_file import damage_error
+from logloom.io.logs.files.log_part import damage_error
 from logloom.io.logs.files.ranges import LogFile, content_id
 from logloom.io.logs.interface import (
     MIN_TIME,
@@ -38,9 +38,9 @@ from logloom.io.logs.interface import (
 )
 from logloom.io.logs.message_times import within
 from logloom.io.logs.messages import adapters
-from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.ros.languages import parse
+from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.recording_times import MessageTimes, RecordedTime, is_static, recorded
 from logloom.io.logs.table_files.columns import definition_of, top_level, values_of
 from logloom.io.logs.table_files.files import TableFile, table_file

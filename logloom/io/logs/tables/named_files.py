@@ -20,9 +20,9 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.files.ranges import LogFile, read_ahead
 from logloom.io.logs.files.ranges import content_id as full_id
 from logloom.io.logs.interface import FieldSpec, OpenOptions
-from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.definitions import Struct, Text
 from logloom.io.logs.messages.fields import paths, select
+from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.table_files.columns import top_level, values_of
 from logloom.io.logs.table_files.files import TableFile
 from logloom.io.storage.filesystems import filesystem

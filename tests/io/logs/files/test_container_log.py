@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.errors import LogReadError, StorageError, UsageError
-from logloom.io.logs.files import log_file as part_module
+from logloom.io.logs.files import log_part as part_module
 from logloom.io.logs.files.container import CHUNKS
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, OpenOptions, TopicRequest
 from logloom.io.logs.mcap.reader import McapFile

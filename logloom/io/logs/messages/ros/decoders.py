@@ -21,7 +21,6 @@ from logloom.blocks import Values
 from logloom.errors import LogReadError
 from logloom.io.logs.interface import MIN_TIME, FieldSpec, TopicInfo
 from logloom.io.logs.messages import adapters
-from logloom.io.logs.messages.adapter_errors import UnfitError
 from logloom.io.logs.messages.cursor import At, Cursor, MisfitError, cursors
 from logloom.io.logs.messages.declared_types import TypedDecoder
 from logloom.io.logs.messages.definitions import Field, Number, Struct, Text, Type
@@ -29,6 +28,7 @@ from logloom.io.logs.messages.fields import Selection, select
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.messages.ros.wire import CDR, ROS1, Characters, Fixed, Node, Record, Repeated, Wire
+from logloom.io.logs.messages.values import UnfitError
 
 _RETRIES = 8  # rounds of removing misfits from a batch, before its messages are tried one by one
 
