@@ -60,7 +60,7 @@ NAMES = {
             "logloom.pipelines.report.page": ["page_of"],
             "logloom.pipelines.versions.history": ["versions", "follow"],
             "logloom.pipelines.versions.diff": ["compare"],
-            "logloom.pipelines.versions.tag": ["tag", "untag"],
+            "logloom.pipelines.versions.tag": ["tag", "remove_tags"],
             "logloom.pipelines.status": ["builds", "wait"],
             "logloom.pipelines.gc.gc": ["collect_garbage"],
             "logloom.pipelines.purge.purge": ["purge"],

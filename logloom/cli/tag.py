@@ -37,7 +37,7 @@ def tag(
     if delete:
         refuse_given({"--move": move}, "--delete removes tags; leave out one of the two")
         store = Store.at(root, options)
-        tags = tags_of.untag(store, names)
+        tags = tags_of.remove_tags(store, names)
         message = f"no version of {store.uri} is {words} now"
     else:
         where, version = split_root(root)

@@ -199,7 +199,8 @@ def evaluate(root: tree.Node, found: Mapping[int, Bounds], rows: WholeLog) -> tu
 
 
 def _truth(node: tree.Node, found: Mapping[int, Bounds], rows: WholeLog | None) -> Bounds:
-    """
+    """Return where a condition surely holds, and where it may.
+
     Args:
         rows: None for elements, which have no neighbours.
     """

@@ -123,7 +123,8 @@ def _plain_words(error: Any, model: Any, steps: Path) -> str:
 
 
 def _no_choice(value: Any, known: Sequence[str], keys: Sequence[str]) -> str:
-    """
+    """Explain that a value is none of the known choices.
+
     Args:
         keys: of the mapping that is allowed instead of a choice, if any.
     """

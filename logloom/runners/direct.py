@@ -104,7 +104,6 @@ class Direct:
 
         from logloom.runners.beam_pipeline import new_pipeline
 
-        # Named in full: "DirectRunner" looks for a Prism to download first.
         pipeline = new_pipeline(FnApiRunner(), self._options)
         construct(pipeline)
         return _BeamJob(pipeline, name)

@@ -168,7 +168,8 @@ def _row(lane: Lane) -> dict[str, Any]:
 
 
 def _lanes(table: pa.Table) -> Iterator[tuple[Key, Lane]]:
-    """
+    """Read the lanes of a table of statistics, each with its key.
+
     Args:
         table: with the details of all lanes, or of none.
 
@@ -228,7 +229,8 @@ class _Lists:
 
 
 def _numbers(row: Mapping[str, Any], numbers: Any, counts: Any, is_sound: bool) -> Numbers:
-    """
+    """Read the statistics of a lane of numbers from a row.
+
     Args:
         numbers, counts: of the cells; None for brief statistics.
         is_sound: whether all cells are known to ascend, and all counts to be above 0: checked together, these

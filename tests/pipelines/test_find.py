@@ -167,7 +167,7 @@ def same(one, other):
 
 def test_a_name_is_given_once_unless_it_is_to_be_replaced(store):
     assert write_intervals(store, 1, "braking", intervals(["a", "b"]))  # the same once more
-    with pytest.raises(UsageError, match=r"other intervals are saved by this name; --replace"):
+    with pytest.raises(UsageError, match=r"other intervals are saved under this name; --replace"):
         write_intervals(store, 1, "braking", intervals(["a"]))
     write_intervals(store, 1, "braking", intervals(["a"]), replace=True)
     assert same(read_intervals(store, 1, "braking"), intervals(["a"]))
@@ -199,7 +199,7 @@ def test_the_same_intervals_may_be_saved_again_by_other_software(store, monkeypa
     file.chmod(0o644)
     file.write_bytes(data[:version] + b"9" + data[version + 1 :])
     write_intervals(store, 2, "turning", intervals(["a"]))
-    with pytest.raises(UsageError, match="other intervals are saved by this name"):
+    with pytest.raises(UsageError, match="other intervals are saved under this name"):
         write_intervals(store, 2, "turning", intervals(["b"]))
 
 

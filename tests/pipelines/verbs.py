@@ -20,7 +20,7 @@ from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.verify import check_view
 from logloom.pipelines.versions.rollback import plan_drop, rollback
-from logloom.pipelines.versions.tag import tag, untag
+from logloom.pipelines.versions.tag import tag, remove_tags
 from logloom.pipelines.view import copy_view, make_view
 from logloom.recipe import Keep, Recipe
 from logloom.transforms.build.unit_checks import unit_problems
@@ -99,7 +99,7 @@ def tagged(made, store):
 
 def untagged(made, store):
     if "first" in read_tags(store):
-        untag(store, ["first"])
+        remove_tags(store, ["first"])
 
 
 def viewed(made, store):
@@ -141,7 +141,7 @@ def damaged(root):
 
 def without_tags(root):
     store = store_at(root)
-    untag(store, ["first"])
+    remove_tags(store, ["first"])
 
 
 def of_long_ago(root):

@@ -42,7 +42,7 @@ from logloom.pipelines.gc.gc import GRACE_S, collect_garbage
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.versions.rollback import plan_drop, rollback
-from logloom.pipelines.versions.tag import tag, untag
+from logloom.pipelines.versions.tag import tag, remove_tags
 from logloom.recipe import Keep, Recipe
 from logloom.transforms.build.unit_checks import assembled_problems, unit_problems
 from tests.faulty import ROOT, FaultyFiles
@@ -267,7 +267,7 @@ class World:
             known.add(wanted)  # also where it is killed before it hears of it
             with self.expect("no version", "version removed", "no such tag"):
                 if wanted is None:
-                    untag(self.store, [name])
+                    remove_tags(self.store, [name])
                 else:
                     tag(self.store, wanted, [name], move=True)
                 before = {wanted}

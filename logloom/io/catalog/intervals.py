@@ -232,7 +232,7 @@ def write_intervals(store: Store, number: int, name: str, found: Intervals, *, r
 
 def name_taken(store: Store, file: str) -> UsageError:
     return UsageError(
-        f"{store.uri_of(file)}: other intervals are saved by this name; --replace takes their place"
+        f"{store.uri_of(file)}: other intervals are saved under this name; --replace takes their place"
     )
 
 
@@ -240,7 +240,7 @@ def read_intervals(store: Store, number: int, name: str) -> Intervals:
     """Read intervals of a version, or of one with equal content.
 
     Raises:
-        UsageError: none are saved by this name; lists existing names.
+        UsageError: none are saved under this name; lists existing names.
         DatasetError: the file is damaged.
     """
     at = number_with(store, number, name)

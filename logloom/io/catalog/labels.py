@@ -101,7 +101,8 @@ class LogLabels:
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> LogLabels:
-        """
+        """Parse the bytes of a file of labels.
+
         Args:
             place: names the file in messages.
 

@@ -404,7 +404,7 @@ def batched(place: str, name: str, values: Values, ctype: ColumnType) -> Any:
         try:
             return [python_value(value, ctype) for value in values]
         except UnicodeDecodeError as error:
-            raise DatasetError(f"{place}: a value of {name} is no UTF-8 ({error})") from error
+            raise DatasetError(f"{place}: a value of {name} isn't UTF-8 ({error})") from error
     if isinstance(values, Ragged):
         return values.values, values.shapes if ctype.num_ragged > 1 else values.shapes[:, 0]
     return values

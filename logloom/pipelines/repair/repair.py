@@ -176,7 +176,8 @@ class _Mending:
         self._done: list[Mended] = []
 
     def run(self, dry_run: bool, broken: Sequence[Finding]) -> Repair:
-        """
+        """Repair what is damaged, or list what would be done.
+
         Args:
             broken: pages of the manifest, which no repair can make; their logs are left alone.
         """

@@ -98,7 +98,7 @@ def mend_entries(store: Store, damage: UnitDamage, made_by: Mapping[str, str]) -
 
 
 def mend_unit(store: Store, builder: LogJob | str, damage: UnitDamage) -> Iterator[Mended]:
-    """Builds a unit again in this process, and puts its damaged files back."""
+    """Rebuild a unit in this process, and put its damaged files back."""
     entry = damage.entry
 
     def mended(file: FileEntry, why: str) -> Mended:

@@ -1,6 +1,6 @@
 """Tagging: which version a name may be given to.
 
-Elsewhere: where tags stand, and how a change of them is never lost (logloom.io.catalog.tags).
+Elsewhere: where tags are kept, and how a change of them is never lost (logloom.io.catalog.tags).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def tag(
     raise UsageError(f"{store.uri}: version {number} was removed by `logloom gc` meanwhile; tag another")
 
 
-def untag(store: Store, names: Iterable[str]) -> dict[str, int]:
-    """Takes names from versions; the versions stay.
+def remove_tags(store: Store, names: Iterable[str]) -> dict[str, int]:
+    """Remove names of versions; the versions stay.
 
     Args:
         store: the root.

@@ -1,5 +1,7 @@
 """Distribution of elements to all workers, on every engine.
 
+Here: `spread_by_key`, and `composite`, by which functions become steps of a pipeline.
+
 Flink's optimizer assumes that what a Reshuffle distributed stays distributed, whatever is derived from it,
 and drops a second Reshuffle that follows with nothing but maps between: the partitions of one log would all
 be built by the worker that planned them. A GroupByKey is never dropped, nor the Reshuffle after it, so the

@@ -114,7 +114,7 @@ def derive_entry(job: Job, log: LogTask, span: Span, output: str) -> Entry:
 def rebuild_files(
     job: Job, log: LogTask, span: Span, entry: Entry, files: Sequence[FileEntry]
 ) -> Iterator[tuple[FileEntry, str]]:
-    """Builds a unit again, and puts back those of its files that come out with the bytes they should have.
+    """Rebuild a unit, and put back those of its files that come out with the bytes they should have.
 
     Yields:
         Each of the files, and why it wasn't put back; "" where it was.

@@ -65,5 +65,5 @@ def test_a_batch_fills_the_arrays_that_it_is_given():
 
 def test_a_damaged_text_names_the_place_and_the_column():
     columns = {**BLOCK.columns, "name": Ragged.from_bytes([b"\xff"] * 10)}
-    with pytest.raises(DatasetError, match=r"here: a value of name is no UTF-8"):
+    with pytest.raises(DatasetError, match=r"here: a value of name isn't UTF-8"):
         Scanned(Block("a", "p", 0, columns)).row(3, ["name"])

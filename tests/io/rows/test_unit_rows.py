@@ -128,5 +128,5 @@ def test_a_damaged_text_in_a_batch_is_an_error_that_names_the_column(tmp_path):
     writer = BagsWriter(tmp_path / "0", SCHEMA, {}, 1)
     writer.append(Block("a", "p", 0, columns))
     writer.close()
-    with pytest.raises(DatasetError, match="a value of name is no UTF-8"):
+    with pytest.raises(DatasetError, match="a value of name isn't UTF-8"):
         BagsReader(tmp_path / "0", SCHEMA).get_many([1, 0], ["name"])

@@ -31,7 +31,7 @@ from logloom.pipelines.stats.stats import column_statistics
 from logloom.pipelines.versions import history
 from logloom.pipelines.versions.diff import LogChanges, compare
 from logloom.pipelines.versions.history import follow, versions
-from logloom.pipelines.versions.tag import tag, untag
+from logloom.pipelines.versions.tag import tag, remove_tags
 from logloom.recipe import Keep, Recipe
 from tests.forking import command
 from tests.pipelines.conftest import build_at
@@ -414,9 +414,9 @@ def test_a_tag_names_a_version_until_it_is_moved_or_taken(grown, tmp_path):
     assert tag(store, "latest", ["gold"], move=True)[1] == {"gold": 2, "paper": 1}
     assert resolve_version(store, "gold") == 2
     with pytest.raises(UsageError, match="no version has the tag 'silver'; there are gold, paper"):
-        untag(store, ["gold", "silver"])
-    assert untag(store, ["gold"]) == {"paper": 1}
-    assert untag(store, ["gold"]) == {"paper": 1}  # again, which changes nothing
+        remove_tags(store, ["gold", "silver"])
+    assert remove_tags(store, ["gold"]) == {"paper": 1}
+    assert remove_tags(store, ["gold"]) == {"paper": 1}  # again, which changes nothing
     with pytest.raises(UsageError, match="no version 9"):
         tag(store, 9, ["gold"])
 
@@ -447,7 +447,7 @@ def test_each_version_has_one_line_of_a_narrow_terminal(grown):
     assert len(lines) == 4  # the head, a rule, and two versions
     assert "+1 ~1" in lines[2]
     said = command("versions", grown.uri).stdout
-    untag(grown, ["gold"])
+    remove_tags(grown, ["gold"])
     assert "version 1 is gold" in said
 
 

@@ -66,7 +66,7 @@ class BagsReader(UnitRows):
                 row[name] = python_value(found[name][0], types[name])
             except UnicodeDecodeError as error:
                 raise DatasetError(
-                    f"{self._uris[number]}: a value of {name} is no UTF-8 ({error})"
+                    f"{self._uris[number]}: a value of {name} isn't UTF-8 ({error})"
                 ) from error
         return row
 
@@ -95,7 +95,7 @@ class BagsReader(UnitRows):
         try:
             return str(data, "utf-8")
         except UnicodeDecodeError as error:
-            raise DatasetError(f"{self._uris[number]}: a value of log_id is no UTF-8 ({error})") from error
+            raise DatasetError(f"{self._uris[number]}: a value of log_id isn't UTF-8 ({error})") from error
 
     def _row_counts(self) -> list[int]:
         if self._entries is not None:

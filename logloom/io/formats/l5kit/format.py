@@ -91,7 +91,7 @@ class L5KitFormat(StagedFormat):
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
-        """Frames."""
+        """Return the frames as rows."""
         from logloom.io.formats.l5kit.reader import L5KitReader
 
         return L5KitReader(store.uri, store.options, known)

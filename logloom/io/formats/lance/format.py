@@ -57,7 +57,7 @@ class LanceFormat(AssembledFormat):
         return options.problems(schema, lambda stored: _problems(stored, options.images))
 
     def check_log(self, options: LanceOptions, log_id: str, log_uri: str) -> list[str]:
-        """A log_id that is no UTF-8."""
+        """Return the problem of a log_id that isn't UTF-8, if it is one."""
         return text_problems(log_id, log_uri)
 
     def writer(

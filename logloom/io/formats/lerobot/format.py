@@ -56,7 +56,7 @@ class LeRobotFormat(StagedFormat):
         return mapping_of(options, schema).schema
 
     def check_log(self, options: LeRobotOptions, log_id: str, log_uri: str) -> list[str]:
-        """A log_id that is no UTF-8."""
+        """Return the problem of a log_id that isn't UTF-8, if it is one."""
         return text_problems(log_id, log_uri)
 
     def staged(self, options: LeRobotOptions, schema: Schema) -> FeatureMapping:
@@ -80,7 +80,7 @@ class LeRobotFormat(StagedFormat):
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:
-        """Frames."""
+        """Return the frames as rows."""
         return LeRobotReader(store.uri, store.options, known)
 
     def plan_stages(

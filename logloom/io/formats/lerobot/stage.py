@@ -237,7 +237,7 @@ def _decoded(text: bytes, what: str, block: Block) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{block.log_id}: {what} is no UTF-8 ({error})") from error
+        raise UsageError(f"{block.log_id}: {what} isn't UTF-8 ({error})") from error
 
 
 def _place(block: Block, row: int) -> str:

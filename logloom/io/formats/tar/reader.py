@@ -219,7 +219,7 @@ class TarReader(UnitRows):
 
     @property
     def indices(self) -> list[ShardIndex]:
-        """Where the members of each shard lie; those not asked for yet are read."""
+        """Where the members of each shard are; those not asked for yet are read."""
         return [shard.index for shard in self._shards]
 
     def _row_counts(self) -> Iterator[int]:
@@ -346,4 +346,4 @@ def _python_value(value: Any, ctype: ColumnType, shard: _Shard, name: str) -> An
     try:
         return python_value(value, ctype)
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{shard.source.name}: a value of {name} is no UTF-8 ({error})") from error
+        raise DatasetError(f"{shard.source.name}: a value of {name} isn't UTF-8 ({error})") from error

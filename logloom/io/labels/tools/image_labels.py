@@ -75,7 +75,8 @@ class LabelImporter(Protocol):
     """Read the labels of a tool's file; may also take `label_set`, the name of one of several sets in it."""
 
     def __call__(self, data: bytes, place: str) -> ToolFile:
-        """
+        """Read a file.
+
         Args:
             place: the file's URI, also for messages.
 
