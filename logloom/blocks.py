@@ -193,7 +193,7 @@ class Ragged:
 Values = Array | Ragged
 
 
-# starts    2      7            where runs lie:     . . a b . . . c d e
+# starts    2      7            where runs are:     . . a b . . . c d e
 # lengths   2      3            where they come to: a b c d e
 # begins    0      2            = cumsum(lengths) - lengths
 # indices   2 3    7 8 9        = arange(5) + repeat(starts - begins, lengths) = 0 1 2 3 4 + 2 2 5 5 5

@@ -129,7 +129,7 @@ def seen_from_above(points: NDArray[Any], reach: float, size: int = 288) -> Pict
 
 
 def _coloured(heights: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """(N, 3) colours of ascending heights, most of which lie between a few of the lowest and highest."""
+    """(N, 3) colours of ascending heights, most of which are between a few of the lowest and highest."""
     low, high = np.quantile(heights, [0.02, 0.98])
     share = np.clip((heights - low) / (high - low if high > low else 1.0), 0, 1) * (len(_HEIGHTS) - 1)
     steps = np.arange(len(_HEIGHTS))

@@ -311,18 +311,14 @@ def definitions():
 
 # Docstrings and messages are plain technical English: programs report and contain, they tell nobody anything.
 OUR_OWN_WORDS = re.compile(
-    r"\b(whoever|likewise|of before|nobody|somebody|isn't there|says so|told|tells)\b", re.IGNORECASE
+    r"\b(whoever|likewise|of before|nobody|somebody|isn't there|told|tells"
+    r"|says (?:so|that|what|which|nothing)|lies?|stands?)\b",
+    re.IGNORECASE,
 )
-PLAIN = ("cli/", "datasets/*/", "demo/", "io/", "parts/", "query/", "recipe/", "resample/", "runners/")
-PLAIN += ("statistics/", "testing/", "transforms/")
-VERBS = ("build", "convert", "doctor", "gc", "head", "info", "label", "plan", "purge")
-VERBS += ("repair", "report", "show", "stats", "verify", "versions")
-PLAIN += tuple(f"pipelines/{verb}/" for verb in VERBS)
 
 
 def test_docstrings_and_messages_are_plain_english():
-    rooms = (one for folder in PLAIN for one in sorted(PACKAGE.glob(f"{folder}**/*.py")))
-    for path in (*sorted(PACKAGE.glob("*.py")), *rooms):
+    for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found = OUR_OWN_WORDS.search(node.value)

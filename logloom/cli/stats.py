@@ -90,7 +90,7 @@ def stats(
     """Show statistics of a dataset's columns, or of its splits.
 
     Of columns: counts, range, mean, quantiles, values. With --splits: logs and rows of each split, and how
-    near one comes to another; exits with 3 if rows of two splits lie nearer than the `gap` by which a build
+    near one comes to another; exits with 3 if rows of two splits are nearer than the `gap` by which a build
     split them.
     """
     options = terminal.parse_storage_options(storage_option)
@@ -203,7 +203,7 @@ def _show_splits(root: str, given: SplitOptions, options: dict[str, Any], *, jso
         if found.of_rows:
             terminal.print_folded(f"in no split: {found.left_out:,} rows")
         if found.guaranteed:
-            terminal.print_folded(f"any two splits lie at least {found.guaranteed} apart, as builds cut them")
+            terminal.print_folded(f"any two splits are at least {found.guaranteed} apart, as builds cut them")
         for one in found.nearest:
             terminal.print_folded(_nearest(one, f"{one.apart:.6g} m", "no two positions"))
         for one in found.nearest_in_time:

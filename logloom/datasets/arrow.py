@@ -69,7 +69,7 @@ def _array(column: Any, wanted: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What Arrow tells the type of: lists instead of arrays of several axes."""
+    """A value whose type Arrow can infer: lists instead of arrays of several axes."""
     if isinstance(value, np.ndarray):
         return [_plain(item) for item in value] if value.ndim > 1 else value.tolist()
     if isinstance(value, Mapping):

@@ -44,7 +44,7 @@ else:
 
 
 class RowNumberError(UsageError, TypeError):
-    """A dataset was indexed by something that is no row number; the message says what does that."""
+    """A dataset was indexed by something that is no row number; the message names the method for it."""
 
 
 class Dataset(DatasetView, Generic[Sample]):
@@ -199,7 +199,7 @@ class Dataset(DatasetView, Generic[Sample]):
                 (n,) bool.
 
         Raises:
-            UsageError: the filter can't be parsed, or names what isn't there; the function gave no (n,) bool.
+            UsageError: the filter can't be parsed, or names unknown columns; the function gave no (n,) bool.
 
         Examples:
             >>> rows = logloom.datasets.open("demo/dataset")
@@ -253,7 +253,7 @@ class Dataset(DatasetView, Generic[Sample]):
             like: the rows whose statistics count; these by default.
 
         Raises:
-            UsageError: a column isn't there, or holds no numbers.
+            UsageError: a column is missing, or holds no numbers.
 
         Examples:
             >>> train = logloom.datasets.open("demo/dataset")
@@ -315,7 +315,7 @@ class Dataset(DatasetView, Generic[Sample]):
             A matplotlib Figure, which notebooks show; `savefig` writes it to a file.
 
         Raises:
-            UsageError: matplotlib isn't installed; a column isn't there, or can't be drawn; too many columns.
+            UsageError: matplotlib isn't installed; a column is missing, or can't be drawn; too many columns.
         """
         from logloom.datasets.notebook import drawable, plot_of
 
@@ -345,7 +345,7 @@ class Dataset(DatasetView, Generic[Sample]):
         Raises:
             IndexError: there is no such row, so that a for loop ends.
             DatasetError: what is stored is damaged.
-            RowNumberError: (a TypeError) a column's name, or a list; says what to call instead.
+            RowNumberError: (a TypeError) a column's name, or a list; names the method to call instead.
         """
         if isinstance(number, slice):
             return self.take(number)
@@ -412,7 +412,7 @@ class Dataset(DatasetView, Generic[Sample]):
         from logloom.datasets.loader.batch_filler import spec_of
 
         if not len(self):
-            raise UsageError(f"{self._source.place}: no rows, so nothing says what a sample looks like")
+            raise UsageError(f"{self._source.place}: no rows, so the form of a sample is unknown")
         spec = spec_of(self._samples([0])[0])
         for key, width in () if self._fns else self.text_widths.items():
             if key in spec:

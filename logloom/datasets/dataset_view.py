@@ -103,7 +103,7 @@ class DatasetView:
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """What lies there that rows don't have, by name, and why: zarr arrays that can't be columns."""
+        """Data of the dataset that rows don't have, by name, and why: zarr arrays that can't be columns."""
         return self._source.left_out
 
     @property
@@ -188,7 +188,7 @@ class DatasetView:
 
 
 def _touched(stretches: Stretches, positions: views.Rows) -> list[int]:
-    """The stretches that rows lie in."""
+    """The stretches that rows are in."""
     if isinstance(positions, range) and positions and abs(positions.step) == 1:
         first, last = np.sort(stretches.number_of(np.array([positions[0], positions[-1]]))).tolist()
         numbers = first + np.flatnonzero(stretches.counts[first : last + 1])
@@ -206,5 +206,5 @@ def _cut(line: str) -> str:
 
 
 def _shortened(place: str, width: int) -> str:
-    """The end of a URI, which tells more than its beginning."""
+    """The end of a URI, the part in which URIs differ."""
     return place if len(place) <= width else f"…{place[1 - width :]}"

@@ -139,7 +139,7 @@ def _lanes(name: str, values: Mapping[str, Any]) -> np.ndarray[Any, Any]:
 
 
 def _times(source: RowSource, positions: Ints, values: Any) -> tuple[np.ndarray[Any, Any], Ints, str]:
-    """Where rows stand along the axis, in which places lines break, and what the axis is called.
+    """Where rows are along the axis, in which places lines break, and what the axis is called.
 
     Logs follow each other along it, each from its own first row on.
     """

@@ -1,6 +1,6 @@
 """`open`: from a URI to a dataset of rows.
 
-Here: telling what lies at a URI, and choosing columns, split and rows.
+Here: recognizing what is at a URI, and choosing columns, split and rows.
 Elsewhere: reading each kind (logloom.io.formats.interface.FolderKind), the dataset itself
 (logloom.datasets.dataset).
 """
@@ -75,14 +75,14 @@ def open(
         storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
         check: whether to compare what is read with checksums: of a version with the digests in its manifest,
             chunk by chunk in tables and zarr format 3, else each file whole when a process first opens it.
-            Of datasets without a manifest their formats' own checksums; a warning says what has none.
+            Of datasets without a manifest their formats' own checksums; a warning names files that have none.
 
     Returns:
         The rows, ordered by (log_id, timestamp).
 
     Raises:
         UsageError: no such version, tag, output, split or column; names those there are.
-        DatasetError: nothing that can be opened lies there, or it is damaged.
+        DatasetError: nothing that can be opened is there, or it is damaged.
 
     Examples:
         >>> rows = logloom.datasets.open("demo/dataset", columns=["ego.speed", "camera.front"])
@@ -267,7 +267,7 @@ def _by_log(source: RowSource) -> Ints:
 def _dataset_at(
     place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]
 ) -> RowSource | None:
-    """The source of the dataset at a place, told by its files; None where there is none that is known."""
+    """The source of the dataset at a place, recognized by its files; None where none is known."""
     store = Store.at(place, options)
     form = kind_of(store)
     if form is None:

@@ -130,7 +130,7 @@ def _without_purged(store: Store, logs: pa.Table, where: str) -> pa.Table:
 
 
 def _purged(store: Store) -> Purged | None:
-    """What was erased from a root; None where a tombstone is damaged, which keeps nobody from other rows."""
+    """What was erased from a root; None where a tombstone is damaged: other rows can still be read."""
     try:
         return Purged(store)
     except DatasetError:
@@ -138,7 +138,7 @@ def _purged(store: Store) -> Purged | None:
 
 
 def _timed_by(manifest: Manifest, source: Callable[[str], OrderedRows]) -> OrderedRows | None:
-    """Another output that has the timestamps of the same rows at hand; in shards they lie between payload."""
+    """Another output that has the timestamps of the same rows at hand; in shards they are between payload."""
     names = by_preference(manifest.outputs)
     output = next((name for name in names if format_named(name).has_stamps_at_hand), None)
     if output is None:
@@ -195,7 +195,7 @@ def _source(
 
 
 def _by_log(counts: Ints, splits: Ints) -> Ints:
-    """Positions in the order of logs, of sources that lie split after split.
+    """Positions in the order of logs, of sources that are split after split.
 
     Args:
         counts, splits: (L,) rows of each log, and the number of its split.
@@ -281,12 +281,12 @@ class LogsSource(ChainedSource):
         max_gap: int | None = None,
         timed_by: tuple[RowSource, Ints | range] | None = None,
     ):
-        """Reads nothing, unless only a unit tells the columns: then the first log's part and its first unit.
+        """Reads nothing, unless only units define the columns: then the first log's part and its first unit.
 
         Args:
             logs: log_id, split, part and rows (above 0) of each.
             open_unit: gives the rows of a unit; picklable.
-            schema: of the rows; None where only a unit tells.
+            schema: of the rows; None where only a unit defines them.
         """
         self._store, self._output, self._logs, self._open_unit = store, output, logs, open_unit
         self._log_units: LruCache[_Units] = LruCache(_PARTS, least=1)

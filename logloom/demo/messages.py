@@ -124,7 +124,7 @@ def compressed_image(stamp: int, data: bytes, frame: str = "cam_front", form: st
 
 
 def compressed_video(stamp: int, data: bytes, frame: str, form: str) -> bytes:
-    """foxglove.CompressedVideo, whose stamp and frame stand in no header."""
+    """foxglove.CompressedVideo, whose stamp and frame are in no header."""
     seconds, nanoseconds = divmod(stamp, 10**9)
     message = Cdr().put("i", seconds).put("I", nanoseconds).text(frame)
     return message.octets(data).text(form).finish()

@@ -125,7 +125,7 @@ class World:
     """What happens in one drive; equal seeds give equal worlds.
 
     Attributes:
-        houses: beside the road; they stand still.
+        houses: beside the road; they do not move.
     """
 
     def __init__(self, seed: int, num_agents: int = 14, num_houses: int = 0) -> None:
@@ -157,7 +157,7 @@ class World:
         return Pose((x, y), (vx, vy), (along, left), math.atan2(vy, vx), left / speed)
 
     def _house(self, number: int, rng: np.random.Generator) -> Agent:
-        """Houses stand in pairs, one on each side, some 30 m from pair to pair."""
+        """Houses are in pairs, one on each side, some 30 m from pair to pair."""
         x = 30.0 * (number // 2) - 60 + float(rng.uniform(0, 8))
         y, slope, _ = self.road.at(x)
         y += (-1) ** number * float(rng.uniform(14, 19))

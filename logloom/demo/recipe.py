@@ -107,7 +107,7 @@ def demo_recipe(folder: str | os.PathLike[str] = ".") -> str:
     """The text of a recipe over the drives of `make_drives`.
 
     Args:
-        folder: where they lie; a relative one is taken from where the recipe is kept.
+        folder: where they are; a relative one is taken from where the recipe is kept.
     """
     return _with_installed_outputs(_RECIPE.replace("LOGS", _quoted(folder, "*.mcap")))
 

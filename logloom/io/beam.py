@@ -245,7 +245,7 @@ class _WrittenDataset:
 
     @property
     def stage(self) -> Store:
-        """Where blocks lie as units until they are part of something whole.
+        """Where blocks are as units until they are part of something whole.
 
         A folder of units may be written by several at a time, a dataset by one.
         """
@@ -407,7 +407,7 @@ class _WrittenDataset:
         return name
 
     def finish(self, staged: Sequence[_Staged], written: Sequence[str]) -> str:
-        """Writes the metadata, what says that the dataset is whole last; waits for what was written."""
+        """Writes the metadata, the mark of a whole dataset last; waits for what was written."""
         plan = self.plan(staged)
         marks = self._marks(plan)
         for name in sorted(plan.files, key=lambda name: (name in marks, name)):
@@ -417,11 +417,11 @@ class _WrittenDataset:
     # --- once all is written ---
 
     def remove_piece(self, folder: str, written: int) -> None:
-        """Removes what stands in something whole by now."""
+        """Removes rows that the whole dataset contains by now."""
         self.stage.remove_all(folder)
 
     def remove_stage(self, removed: int) -> None:
-        """Removes what attempts that died left beside a dataset; another's pieces may lie beside units."""
+        """Removes what attempts that died left beside a dataset; another's pieces may be beside units."""
         if isinstance(self.form, AssembledFormat):
             self.stage.remove_all("")
 

@@ -33,7 +33,7 @@ def run_demo(folder: str, *, seconds: float = 20.0, car: bool = False, on_messag
     Args:
         folder: new, empty, or of an earlier demo.
         seconds: length of each of the two drives.
-        car: drives of a whole car: video, lidars in motion, transforms, calibration, and labels that lie in
+        car: drives of a whole car: video, lidars in motion, transforms, calibration, and labels that are in
             `folder`/labels.
         on_message: called with what was done, step by step.
 
@@ -103,7 +103,7 @@ def _what_next(place: pathlib.Path, car: bool) -> str:
     place_name = where if not where.startswith("..") else str(place)
     looks = [
         f"logloom info {place_name}/logs/*.mcap",
-        *([f"logloom info {place_name}/logs/drive-00.mcap --tree      # how frames lie in each other"] * car),
+        *([f"logloom info {place_name}/logs/drive-00.mcap --tree      # how frames are nested"] * car),
         f"logloom head {place_name}/dataset --why -n 1",
         *([f"logloom versions {place_name}/dataset --log drive-00  # what was unavailable, and why"] * car),
     ]

@@ -66,13 +66,13 @@ GOING_ON = (BuildState.running, BuildState.detached, BuildState.unknown)
 
 @dataclass(frozen=True)
 class BuildStatus:
-    """A build, as far as the root and its engine tell.
+    """A build, as far as the root and its engine know.
 
     Attributes:
         host, pid: of the command.
         heard: seconds since the last sign of life, of the engine where it was asked; by the clocks of both
             machines; -1: none.
-        silence: seconds since its note changed, by the date of that file, where only the note tells of its
+        silence: seconds since its note changed, by the date of that file, where only the note shows its
             command, on another machine or in another container; -1 elsewhere. Such a build may run whatever
             its state says: `still_running` decides.
         beat: see `RunningNote`.
@@ -207,7 +207,7 @@ def builds_of(store: Store, number: int) -> Iterator[BuildStatus]:
 
 
 def _by_date(store: Store, status: BuildStatus) -> BuildStatus:
-    """A build of which only its note tells, as the date of that file suggests."""
+    """A build known by its note alone, as the date of that file suggests."""
     changed = None
     with contextlib.suppress(StorageError):  # a store that dates nothing
         changed = changed_at(store, note_file(status.version, status.run))
@@ -225,7 +225,7 @@ def still_running(store: Store, found: Collection[BuildStatus], heartbeats: Hear
     """Those of some builds that may run.
 
     The one place that decides this of commands on other machines and in other containers: one whose note
-    doesn't change while it is watched is over, and its note says so from then on.
+    doesn't change while it is watched is over, and is noted as such from then on.
 
     Args:
         found: as they were just looked at.

@@ -1,8 +1,8 @@
 """The view: a committed version as plain folders, one a format and split, that the formats' own clients open.
 
-Here: where a version's files lie and what the view calls them; making the view on a local disk by hard links,
-in one folder rename, and in an object store by copies, made there, and a last object that says they are all.
-Elsewhere: what stands in the manifest (logloom.io.catalog.manifest); which files a format shows
+Here: where a version's files are and what the view calls them; making the view on a local disk by hard links,
+in one folder rename, and in an object store by copies, made there, and a last object that marks the end.
+Elsewhere: what is in the manifest (logloom.io.catalog.manifest); which files a format shows
 (`Format.view`).
 """
 
@@ -38,7 +38,7 @@ MAX_UNITS = 100_000  # a link for each takes some seconds, and an entry in a fol
 
 @dataclass(frozen=True)
 class ViewedFile:
-    """A file of a version: where it lies in the root, and its name in the view."""
+    """A file of a version: where it is in the root, and its name in the view."""
 
     output: str
     split: str
@@ -95,7 +95,7 @@ def files_of(
         if name is not None and name not in there:
             why = ""
             if what == "split" and name in row_split_names(manifest.logs.column("splits")):
-                why = f" of whole files: single rows are split, and their column `{COLUMN}` says so"
+                why = f" of whole files: single rows are split, by their column `{COLUMN}`"
             raise UsageError(f"{store.uri}: no {what} {name!r}{why}{near_to(name, sorted(there))}")
     return (
         file
@@ -241,7 +241,7 @@ def _missing(place: object) -> DatasetError:
 def _link(store: Store, stored: str, path: pathlib.Path) -> bool:
     """Links a file, or copies it where the disk can't link; says whether it copied."""
     try:
-        # Not the link itself, which others could lie "below" in the view, wherever it leads to.
+        # Not the link itself, which others could be "below" in the view, wherever it leads to.
         source = store.kept_path(stored, UNITS)
         os.link(source, path)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """States of detached jobs, requested from engines at the place that the command recorded.
 
-Places stand in roots, which may be a stranger's: only what has the form of a place of ours is asked, and of
+Places come from roots, which may be a stranger's: only what has the form of a place of ours is asked, and of
 the answer only a state and a reason are taken.
 Here: `look_at`, and what its answers are made of.
 Elsewhere: asking (`detached` of each engine), jobs that a command watches (a module for each engine).

@@ -83,7 +83,7 @@ def export_zarr_to_csv(
     step_time: float = 0.1,
     agents_mask: ArrayLike | None = None,
 ) -> None:
-    """Writes what agents do after their frame: metres in the world from where they stand, 5 digits each.
+    """Writes what agents do after their frame: metres in the world from where they are, 5 digits each.
 
     A line per agent: timestamp, track_id, avail_<k>, then coord_x0<k>, coord_y0<k> of each future frame k.
 

@@ -91,17 +91,17 @@ def filter_tl_faces_by_status(tl_faces: Any, status: str) -> Array:
 
 
 def get_frames_slice_from_scenes(scene_a: Any, scene_b: Any = None) -> slice:
-    """Where frames lie, from the first of `scene_a` to the last of `scene_b` (if None: of `scene_a`)."""
+    """Where frames are, from the first of `scene_a` to the last of `scene_b` (if None: of `scene_a`)."""
     return _from_to("frame_index_interval", scene_a, scene_b)
 
 
 def get_agents_slice_from_frames(frame_a: Any, frame_b: Any = None) -> slice:
-    """Where agents lie, from the first of `frame_a` to the last of `frame_b` (if None: of `frame_a`)."""
+    """Where agents are, from the first of `frame_a` to the last of `frame_b` (if None: of `frame_a`)."""
     return _from_to("agent_index_interval", frame_a, frame_b)
 
 
 def get_tl_faces_slice_from_frames(frame_a: Any, frame_b: Any = None) -> slice:
-    """Where traffic light faces lie; see `get_agents_slice_from_frames`."""
+    """Where traffic light faces are; see `get_agents_slice_from_frames`."""
     return _from_to("traffic_light_faces_index_interval", frame_a, frame_b)
 
 

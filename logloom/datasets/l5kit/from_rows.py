@@ -35,7 +35,7 @@ def dataset_of_rows(rows: Dataset, *, host: str = "", **mapping: Any) -> Chunked
         rows = logloom.datasets.open("drives", output="table")
         ego = EgoDataset(cfg, dataset_of_rows(rows, agents="agents", tl_faces="lights"))
 
-    Reads all rows once, for the frames and for where each one's agents lie: some 160 bytes a frame stay in
+    Reads all rows once, for the frames and for where each one's agents are: some 160 bytes a frame stay in
     memory. Agents and lights are read when they are asked for.
 
     Args:
@@ -129,7 +129,7 @@ class StructColumn:
 
         Args:
             name: "agents" or "tl_faces".
-            intervals: (rows, 2) where each row's structs lie.
+            intervals: (rows, 2) where each row's structs are.
         """
         self._rows, self._name = rows, name
         self._rules = mapping.agents if name == "agents" else mapping.tl_faces

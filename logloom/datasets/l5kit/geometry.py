@@ -179,7 +179,7 @@ def ecef_to_geodetic(point: Sequence[float] | Array) -> NDArray[np.float64]:
 
 
 def points_within_bounds(coords: Array, shape: Sequence[int] | Array) -> NDArray[np.bool_]:
-    """Which points lie in [0, shape).
+    """Which points are in [0, shape).
 
     Args:
         coords: (N, 3) points.

@@ -101,7 +101,7 @@ class SemanticRasterizer(_GroundRasterizer):
         return np.divide(image, np.float32(255), dtype=np.float32)
 
     def _near(self, bounds: Array, raster_from_world: Matrix) -> NDArray[np.int64]:
-        """Which elements may lie in the raster: (N, 2, 2) lowest and highest corners -> their numbers."""
+        """Which elements may be in the raster: (N, 2, 2) lowest and highest corners -> their numbers."""
         size = np.array(self.render_context.raster_size_px)
         center = transform_points(size / 2, np.linalg.inv(raster_from_world))
         radius = float(np.linalg.norm(size * self.render_context.pixel_size_m)) / 2
@@ -204,7 +204,7 @@ class MapAndBoxRasterizer(Rasterizer):
 
 
 def subpixels(points: Array) -> NDArray[np.int32]:
-    """Points in pixels as OpenCV takes them, drawn in towards the raster where they lie absurdly far off."""
+    """Points in pixels as OpenCV takes them, drawn in towards the raster where they are absurdly far off."""
     near = np.clip(np.nan_to_num(points), -_FAR_PX, _FAR_PX)
     scaled: NDArray[np.int32] = (near * (1 << SUBPIXEL_BITS)).astype(np.int32)
     return scaled
@@ -259,7 +259,7 @@ def _satellite(cfg: Mapping[str, Any], data_manager: LocalDataManager | None) ->
     # Of ecef_to_aerial only the rows of row and column count; the third is often all zeros.
     world_to_aerial = _matrix(meta, "ecef_to_aerial") @ _matrix(meta, "world_to_ecef")
     if not world_to_aerial[:2, :3].any(axis=1).all():
-        raise DatasetError(f"{meta}: by ecef_to_aerial all places lie in one row or column of the image")
+        raise DatasetError(f"{meta}: by ecef_to_aerial all places are in one row or column of the image")
     return SatelliteRasterizer(RenderContext.of(cfg), _aerial_image(path), world_to_aerial)
 
 

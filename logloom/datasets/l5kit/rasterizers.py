@@ -1,7 +1,7 @@
 """Bird's-eye images of a sample's surroundings, as input for training.
 
 Here: `Rasterizer`, the interface; `BoxRasterizer`, boxes of agents; `StubRasterizer`, black images.
-Elsewhere: maps, and choosing by name (map_rasterizers), where things lie in the raster (geometry).
+Elsewhere: maps, and choosing by name (map_rasterizers), where things are in the raster (geometry).
 OpenCV, from the extra `l5kit`, is imported when a rasterizer that draws is constructed.
 """
 

@@ -81,7 +81,7 @@ class SceneRows:
         """Agents sorted by track, then frame: rows, their frames; and each track's id and first place."""
         tracks = self.agents["track_id"]
         frames = np.repeat(np.arange(len(self.frames)), np.diff(self.agent_stops))
-        order = np.argsort(tracks, kind="stable")  # rows lie by frame already
+        order = np.argsort(tracks, kind="stable")  # rows are by frame already
         tracks, frames = tracks[order], frames[order]
         twice = np.flatnonzero((tracks[1:] == tracks[:-1]) & (frames[1:] == frames[:-1]))
         if twice.size:

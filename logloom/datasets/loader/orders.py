@@ -155,7 +155,7 @@ def pattern_of(shares: Sequence[int]) -> Ints:
     """(D,) which source comes at each position of a period, D = sum(shares).
 
     Among the first p positions a source of share s occurs p s / D times, with a difference of less than one.
-    For that its time number k has to lie within positions [floor(k D / s), ceil((k + 1) D / s)). A sequence
+    For that its time number k has to be within positions [floor(k D / s), ceil((k + 1) D / s)). A sequence
     that keeps all these exists for any shares, and the earliest end first finds it: the sources are jobs of
     unit length on one processor, see Baruah, Cohen, Plaxton and Varvel, "Proportionate progress" (1996).
     """

@@ -1,6 +1,6 @@
 """Memory that processes share.
 
-Here: `SharedArray`, an array pickled by name; and what the Loader's batches lie in: `Segment`, `BatchLayout`.
+Here: `SharedArray`, an array pickled by name; and what the Loader's batches are in: `Segment`, `BatchLayout`.
 Elsewhere: the Loader itself (logloom.datasets.loader.loader).
 """
 
@@ -80,7 +80,7 @@ def _unlink_quietly(memory: shared_memory.SharedMemory) -> None:
 
 
 class BatchLayout:
-    """Where each key's rows lie in the memory of some batches: end to end, whichever batch they are of.
+    """Where each key's rows are in the memory of some batches: end to end, whichever batch they are of.
 
     Attributes:
         nbytes: of the memory.

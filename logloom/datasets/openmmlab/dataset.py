@@ -106,7 +106,7 @@ class BaseDataset:
         if self._check and known is None:
             warnings.warn(
                 f"{self.ann_file}: check=True can't tell damage, since nothing has a digest of this file: it "
-                "doesn't lie in the view of a version",
+                "isn't in the view of a version",
                 UncheckedWarning,
                 stacklevel=2,
             )

@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
     Attributes:
         start, stop: [start, stop), int64 ns since the Unix epoch.
-        rows: of the log that lie in it.
+        rows: of the log that are in it.
     """
 
     log_id: str
@@ -54,7 +54,7 @@ class FoundIntervals:
 
     Attributes:
         version: that was searched; None where rows are of none.
-        intervals: by log, ascending; those of a log lie apart.
+        intervals: by log, ascending; those of a log are apart.
         looked_at: rows.
         matches: rows for which the filter holds.
         unknown: rows for which the filter is unknown, as values are unavailable.
@@ -70,7 +70,7 @@ class FoundIntervals:
 
     @property
     def rows(self) -> int:
-        """That lie in intervals."""
+        """That are in intervals."""
         return sum(one.rows for one in self.intervals)
 
     @property

@@ -59,7 +59,7 @@ def least_distance(one: Array, other: Array, few: int = 1 << 20) -> tuple[float,
             # Of two boxes of one point each all is known.
             chosen = chosen[a.counts[chosen[:, 0]] * b.counts[chosen[:, 1]] > 1]
             between = np.maximum(np.abs(a.cells[chosen[:, 0]] - b.cells[chosen[:, 1]]) - 1, 0)
-            # A little less: a point that lies on a border may have been counted to the box beside it.
+            # A little less: a point that is on a border may have been counted to the box beside it.
             bounds = np.sqrt(np.square(between * a.side).sum(axis=1)) * (1 - 1e-9)
             order = np.argsort(bounds, kind="stable")
             for start in reversed(range(0, len(order), _PAIRS)):
@@ -87,7 +87,7 @@ def least_time(one: Ints, other: Ints) -> tuple[float, tuple[int, ...]]:
 
 
 class _Boxes:
-    """The boxes of one level that hold points, which lie in 2^level parts along each axis.
+    """The boxes of one level that hold points, which are in 2^level parts along each axis.
 
     Attributes:
         side: of a box.
@@ -99,7 +99,7 @@ class _Boxes:
 
     def __init__(self, points: Array, low: Array, side: float, level: int):
         self.side = side / 2**level
-        most = 2**level - 1  # the points furthest up lie on the last box's border
+        most = 2**level - 1  # the points furthest up are on the last box's border
         every = np.minimum(np.floor((points - low) / self.side), most).astype(np.int64)
         self.cells, self.first, own, self.counts = np.unique(
             every, axis=0, return_index=True, return_inverse=True, return_counts=True

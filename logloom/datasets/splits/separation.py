@@ -1,6 +1,6 @@
 """Count logs and rows of each split, and find the least distance (metres or seconds) between any two.
 
-Elsewhere: making splits, and the distance between two (logloom.datasets.splits.split); whether splits lie
+Elsewhere: making splits, and the distance between two (logloom.datasets.splits.split); whether splits are
 as far apart as a version's rule says (logloom.pipelines.stats.split_distances).
 """
 
@@ -34,7 +34,7 @@ class Separation:
     Attributes:
         counts: by split, its `logs` and `rows`; those of nothing, too.
         left_out: rows that are in none.
-        nearest: of any two splits with positions, their rows that lie nearest.
+        nearest: of any two splits with positions, their rows that are nearest.
         nearest_in_time: of any two splits by time, their rows that were recorded nearest.
         of_rows: whether single rows are split, not whole logs.
         guaranteed: the distance, or time, that a build kept between splits, as its recipe says it; "" for

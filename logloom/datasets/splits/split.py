@@ -1,7 +1,7 @@
 """Splits of a dataset by where and when rows were recorded, so that no split has what another one has.
 
 Here: `split`, which cuts a dataset that is there; `nearest` and `nearest_in_time`, which prove how far splits
-lie apart.
+are apart.
 Elsewhere: which split a row falls into (logloom.row_splits), splits that builds make (`split` of recipes).
 """
 
@@ -54,7 +54,7 @@ def split(
         )
 
     Rows nearer than `gap` to a cell of another split are in no split, nor are those without a position, or
-    a value. Two rows of different splits so lie at least `gap` apart, of any logs. Windows made of a split
+    a value. Two rows of different splits so are at least `gap` apart, of any logs. Windows made of a split
     stay within it. Reads, here and now, the column that decides, of all rows.
 
     Args:
@@ -174,7 +174,7 @@ def _by_value(rows: Dataset[Any], column: str, shares: Shares) -> Labels:
 
 
 class Nearest(NamedTuple):
-    """The two rows of two splits that lie nearest to each other, or were recorded nearest.
+    """The two rows of two splits that are nearest to each other, or were recorded nearest.
 
     Attributes:
         splits: their names.
@@ -193,7 +193,7 @@ class Nearest(NamedTuple):
 
 
 def nearest(parts: Mapping[str, Dataset[Any]], position: str) -> list[Nearest]:
-    """Finds, for any two splits, the rows that lie nearest to each other, whichever logs they are of.
+    """Finds, for any two splits, the rows that are nearest to each other, whichever logs they are of.
 
     Args:
         parts: datasets by name, as `split` gives them or as `open` does for each split of a version.

@@ -47,7 +47,7 @@ def merge_records(store: Store, parent: LogRecords, changes: Sequence[LogRecords
     """Write the pages of a version.
 
     Args:
-        changes: records that are new or stand for the parent's, and of logs that are `GONE`; no log in two.
+        changes: records that are new or replace the parent's, and of logs that are `GONE`; no log in two.
 
     Raises:
         DatasetError: a page that is needed is missing or damaged.

@@ -148,8 +148,8 @@ def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
                 template = unique_template(log.uris)
                 hint = f"`log_id: {template!r}` distinguishes all its files" if template else "rename one"
                 raise UsageError(
-                    f"log_id {log.log_id!r} stands for {one} and {other}, which both have {topic} at one "
-                    f"time, so they are not one recording: {hint}"
+                    f"log_id {log.log_id!r} names {one} and {other}, which both have {topic} at one time, "
+                    f"so they are not one recording: {hint}"
                 )
 
 

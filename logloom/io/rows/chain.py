@@ -89,7 +89,7 @@ class ChainedSource(RowSource):
         return joined([self])
 
     def _groups(self, positions: Ints) -> list[tuple[RowSource, Ints, Ints]]:
-        """(part, which of `positions` lie in it, their positions there) for each part that is touched."""
+        """(part, which of `positions` are in it, their positions there) for each part that is touched."""
         return [(self._parts[number], where, own) for number, where, own in grouped(self._bounds, positions)]
 
     def leaves(self) -> Sequence[RowSource]:
@@ -188,7 +188,7 @@ class UnitsSource(ChainedSource):
 
 
 def grouped(bounds: Ints, positions: Ints) -> Iterator[tuple[int, Ints, Ints]]:
-    """(number, which of `positions` lie in it, their positions there) for each stretch that is touched.
+    """(number, which of `positions` are in it, their positions there) for each stretch that is touched.
 
     Args:
         bounds: (S + 1,) where stretches begin.

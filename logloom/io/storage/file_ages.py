@@ -123,7 +123,7 @@ def remove_files(store: Store, names: Sequence[str], within: str = "") -> None:
     """Remove files; missing ones are ignored.
 
     Args:
-        within: the folder that all lie in; on a disk, it and those in it go, too, where they are empty.
+        within: the folder that all are in; on a disk, it and those in it go, too, where they are empty.
     """
     if store.local is None:
         # One by one: a list of names would be taken for patterns.

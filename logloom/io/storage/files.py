@@ -40,7 +40,7 @@ from logloom.io.storage.remote.range_requests import (
 from logloom.uris import chained, is_local
 
 _REMOTE_WINDOW = 4 << 20
-_REMOTE_HEADS = 64 << 10  # instead of a window, where headers lie further apart than `REMOTE_GAP`
+_REMOTE_HEADS = 64 << 10  # instead of a window, where headers are further apart than `REMOTE_GAP`
 _REMOTE_AT_ONCE = 64 << 20
 
 _MAX_OPEN = max(64, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 4096))

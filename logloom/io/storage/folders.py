@@ -33,7 +33,7 @@ def files_of(store: Store, suffixes: tuple[str, ...]) -> tuple[Store, list[str]]
         if len(set(uris)) < len(uris):
             raise UsageError(f"{store.uri}: names a file twice")
         if not folder or folder.endswith(":/"):
-            raise UsageError(f"{store.uri}: braces must stand behind a folder")
+            raise UsageError(f"{store.uri}: braces must follow a folder")
         return Store(folder, store.options), [uri[len(folder) + 1 :] for uri in uris]
     is_file = store.uri.lower().endswith(suffixes) and not store.names()
     return store, [""] if is_file else walk(store, suffixes)

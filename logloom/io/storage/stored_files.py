@@ -76,7 +76,7 @@ class StoredFiles:
             StorageError: the name would leave the folder.
         """
         if name.startswith("/") or ".." in name.split("/") or "\0" in name:
-            raise StorageError(f"{self.uri}: {name!r} would lie outside")
+            raise StorageError(f"{self.uri}: {name!r} would be outside the folder")
         uri = f"{self.uri}/{self.stored_name(name)}" if name else self.uri
         places = self.options.get(PLACES)
         return uri if places is None else str(places.place(uri))

@@ -267,7 +267,7 @@ def _check_reach(runner: RunnerOptions, plan: Plan) -> None:
     """Refuses files that workers are to read or write and can't: Dataflow's see object stores only.
 
     Raises:
-        UsageError: some lie on a disk of this machine.
+        UsageError: some are on a disk of this machine.
     """
     if runner.name != "dataflow":
         return

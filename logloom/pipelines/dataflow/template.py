@@ -4,7 +4,7 @@ python -m logloom.pipelines.dataflow.template --recipe gs://.../recipe.yaml --to
     --runner=DataflowRunner ...
 
 The launcher adds Beam's flags (project, staging, job name and so on); this constructs the job and submits it.
-The template's parameters for users stand in logloom/runners/dataflow/template.json.
+The template's parameters for users are in logloom/runners/dataflow/template.json.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ with beam_needed():
 
 
 def parser() -> argparse.ArgumentParser:
-    """The template's own parameters: what `logloom build` takes and a job that nobody waits for can do."""
+    """The template's own parameters: those of `logloom build` that a detached job can have."""
     found = argparse.ArgumentParser(
         prog="logloom.pipelines.dataflow.template",
         description=__doc__,
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--limit", type=int, help="use only this many logs, for a trial")
     found.add_argument("--on_error", choices=["fail", "skip", "salvage"], help="what a broken log means")
-    found.add_argument("--hash", choices=["ends", "full"], help="what tells that a log changed")
+    found.add_argument("--hash", choices=["ends", "full"], help="how a changed log is recognized")
     found.add_argument("--verify", default="new", help="new, all, sample:SHARE or none")
     found.add_argument("--allow_empty", type=_flag, default=False, help="true: a version may have no rows")
     found.add_argument("--strict", type=_flag, default=False, help="true: refuse lost or doubtful data")

@@ -38,7 +38,7 @@ class Traces:
     """What logs leave in a root: their names in files, and copies of their files' bytes."""
 
     def __init__(self, store: Store, records: Iterable[LogRecord]):
-        self._store = replace(store, fan_out=0)  # files are named as they lie
+        self._store = replace(store, fan_out=0)  # files are named as they are
         self._digests: dict[int, set[str]] = {}  # of erased files, by size
         texts = {text for record in records for text in (record.log_id, record.content_id, *record.uris)}
         forms = {form for text in texts if text for form in (_encoded(text), _as_json(text))}

@@ -85,7 +85,7 @@ def content_without(store: Store, manifest: Manifest, record: LogRecord, ranges:
 
 
 def count_rows(store: Store, manifest: Manifest, record: LogRecord, ranges: TimeRanges) -> int:
-    """How many rows of a log lie in these times; 0 where they are gone."""
+    """How many rows of a log are in these times; 0 where they are gone."""
     reading = Reading.of(Committed.of(store, manifest))
     try:
         units = read_log_part(store, record.part, brief=True) if record.part else ()

@@ -344,7 +344,7 @@ def _corners(boxes: NDArray[Any]) -> Floats:
 
 
 def _flat_outlines(value: NDArray[Any], picture: Picture) -> Iterator[tuple[float, str, str]]:
-    """(0, what it is, path) of boxes in an image that lie in it at least in part."""
+    """(0, what it is, path) of boxes in an image that are in it at least in part."""
     boxes = value.reshape(-1) if value.dtype.names else value.reshape(-1, 4)
     boxes = boxes[:MAX_CONSIDERED]
     bounds = (boxes["bbox"] if boxes.dtype.names else boxes).astype(np.float64)

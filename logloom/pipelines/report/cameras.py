@@ -1,4 +1,4 @@
-"""Where corners of boxes lie in a camera's picture: pure functions on arrays.
+"""Where corners of boxes are in a camera's picture: pure functions on arrays.
 
 Here: corners, projection with distortion, and the parts of edges that a picture shows.
 Elsewhere: which columns hold boxes and calibrations (boxes).
@@ -154,7 +154,7 @@ def _grows_until(at: Floats, values: Floats) -> float:
 
 
 def seen_edges(edges: Floats, owners: NDArray[np.int64], width: float, height: float) -> dict[int, Floats]:
-    """The parts of edges that lie within a picture.
+    """The parts of edges that are within a picture.
 
     Args:
         edges: (M, 2, 2) from pixel to pixel.
@@ -182,7 +182,7 @@ def cut(
 
     Args:
         edges: (M, 2, D); those that aren't finite are left out.
-        inside: how far (M, 2) ends lie on that side.
+        inside: how far (M, 2) ends are on that side.
     """
     depth = inside(edges)
     kept = np.isfinite(edges).all(axis=(1, 2)) & (depth >= 0).any(axis=1)

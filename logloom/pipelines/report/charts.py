@@ -135,7 +135,7 @@ def _duration(seconds: float) -> str:
 
 
 def map_of(tracks: Sequence[Track], places: Sequence[tuple[float, float] | None]) -> MapView | None:
-    """Tracks on a map that shows all of them, and other places; None where no two lie apart."""
+    """Tracks on a map that shows all of them, and other places; None where no two are apart."""
     parts = [track.points for track in tracks] + [np.array([place]) for place in places if place]
     points = np.concatenate([np.empty((0, 2)), *parts])
     if not len(points) or np.abs(points).max() > 1e12:

@@ -3,7 +3,7 @@
 Here: `croissant_of`. Its record set "logs" is what the version says of each log, in the Parquet files that
 its manifest names (one set for each file, "logs-0" and so on, where there are several), so that mlcroissant
 loads it whatever outputs there are. Outputs are named with their
-files in the version's view; which rows stand in them, the formats' own readers tell.
+files in the version's view; the formats' own readers find which rows are in them.
 Elsewhere: the page (page), those Parquet files (logloom.io.catalog.pages).
 The format: https://docs.mlcommons.org/croissant/docs/croissant-spec.html
 """
@@ -78,7 +78,7 @@ def croissant_of(store: Store, manifest: Manifest, beside: str) -> bytes:
     """The JSON-LD, as UTF-8.
 
     Args:
-        beside: the folder that it will lie in, from which a root on this machine is named.
+        beside: the folder that it will be in, from which a root on this machine is named.
 
     Raises:
         DatasetError: a file of the version's catalog is missing or damaged.

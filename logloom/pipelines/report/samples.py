@@ -152,7 +152,7 @@ def _drawn_points(value: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _reach(clouds: Sequence[NDArray[np.float32]]) -> float:
-    """How far almost all points lie from the origin along an axis, rounded up to 1, 2, 3, 5 or 8 times a
+    """How far almost all points are from the origin along an axis, rounded up to 1, 2, 3, 5 or 8 times a
     power of ten; 0 without any."""
     furthest = [np.abs(one[np.isfinite(one).all(axis=1), :2]).max(axis=1) for one in clouds]
     reaches = [float(np.quantile(one, 0.95)) for one in furthest if len(one)]

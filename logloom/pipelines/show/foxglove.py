@@ -161,7 +161,7 @@ def _cloud(column: ShownColumn, value: NDArray[Any]) -> Message:
 
 
 def packed_fields(column: ShownColumn) -> list[Message]:
-    """Where the numbers of a point lie in it; those of types that Foxglove lacks are left out."""
+    """Where the numbers of a point are in it; those of types that Foxglove lacks are left out."""
     dtype = column.ctype.dtype
     if dtype.names and dtype.fields is not None:
         found = [(name, dtype.fields[name][1], dtype.fields[name][0].str[1:]) for name in dtype.names]

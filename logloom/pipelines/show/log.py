@@ -1,4 +1,4 @@
-"""The log that rows come from, to stand beside them: `logloom show --with-log`.
+"""The log that rows come from, to be shown beside them: `logloom show --with-log`.
 
 Here: `log_of`, which opens it, and `messages_of`, its messages undecoded, so that topics of any encoding are
 there.
@@ -18,7 +18,7 @@ from logloom.io.catalog.pages import LogRecord
 from logloom.io.catalog.tombstones import Purged
 from logloom.io.logs.files.container import Channel, Chunk
 from logloom.io.logs.files.container_log import ContainerLog
-from logloom.io.logs.files.log_file import LogPart
+from logloom.io.logs.files.log_part import LogPart
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.recording_times import is_static

@@ -32,7 +32,7 @@ def write_mcap(rows: ShownRows, path: pathlib.Path, raw: Iterable[RawMessage] = 
     """Writes rows of a log to a new MCAP file; it appears whole or not at all.
 
     Args:
-        raw: messages of the log to stand beside them, about in the order of their log times.
+        raw: messages of the log to be shown beside them, about in the order of their log times.
 
     Returns:
         By column, how many values were left out because no such message can hold them: bytes among images

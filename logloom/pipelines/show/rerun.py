@@ -42,7 +42,7 @@ def save_rrd(rows: ShownRows, path: pathlib.Path, topics: LogTopics | None = Non
     """Writes rows of a log to a new recording of Rerun; it appears whole or not at all.
 
     Args:
-        topics: of the log, to stand beside them; they count themselves what can't be drawn.
+        topics: of the log, to be shown beside them; they count themselves what can't be drawn.
 
     Returns:
         By column, how many values were left out because nothing can be drawn of them.

@@ -43,7 +43,7 @@ class ShownColumn:
     """A column, or the age of one, and how it is drawn.
 
     Attributes:
-        frame: of images and clouds the frame in which they lie; of places and poses that which they are in.
+        frame: of images and clouds the frame in which they are; of places and poses that which they are in.
         child: of poses, the frame whose pose it is.
         axes: the names of a point's numbers, of clouds that aren't structured.
         turn: of places, the column that says how the thing is turned; "" without one.

@@ -30,7 +30,7 @@ class Proof:
     """The least distance, or time, between any two splits.
 
     Attributes:
-        bound: no two rows of different splits lie nearer, by the rule.
+        bound: no two rows of different splits are nearer, by the rule.
         unit: "m" or "s".
         measured: the least that was measured; infinite if no two splits have rows to measure, None if it
             wasn't measured.
@@ -57,7 +57,7 @@ class Proof:
         if self.measured is None:
             return f"{bound} wasn't measured: no output holds the rule's column as positions to compare"
         if not math.isfinite(self.measured):
-            return f"{bound} is kept: no two splits have rows that lie apart"
+            return f"{bound} is kept: no two splits have rows that are apart"
         apart = f"{self.measured:.9g} {self.unit}"
         if self.is_kept:
             return f"{bound} is kept: the nearest rows of two splits are {apart} apart"

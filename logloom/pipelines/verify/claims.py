@@ -180,7 +180,7 @@ def output_order(units: Iterable[Entry]) -> list[str]:
 
 
 def _check_log(manifest: Manifest, record: LogRecord, units: Sequence[Entry]) -> Iterator[Finding]:
-    """Whether a log's partitions lie end to end and hold what the manifest says."""
+    """Whether a log's partitions are end to end and hold what the manifest says."""
     if not record.part:
         if record.rows:
             yield Finding(

@@ -71,7 +71,7 @@ def log_warnings(
     if number >= MANY and 10 * number >= messages:
         days = (spans[-1][0] - spans[0][1]) / 86400e9
         yield BuildWarning(
-            f"{uri}: {number:,} partitions for {messages:,} messages: its log times lie {days:,.1f} days "
+            f"{uri}: {number:,} partitions for {messages:,} messages: its log times are {days:,.1f} days "
             "apart, so some are probably wrong; each costs a worker some milliseconds and a unit. "
             "`logloom doctor` says more; a larger partition.rows makes fewer"
         )

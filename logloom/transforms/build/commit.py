@@ -429,7 +429,7 @@ def create_version(
     )
     data = manifest.to_bytes()
     name = version_file(job.number)
-    # The folders that all lies in may have been made by a build that was killed.
+    # The folders that everything is in may have been made by a build that was killed.
     job.store.settle(["", UNITS, "versions", *(f"{UNITS}/{output}" for output in job.outputs)])
     if not job.store.create(name, data) and job.store.read(name) != data:
         raise was_first(job)

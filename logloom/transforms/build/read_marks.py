@@ -59,7 +59,7 @@ def leave_mark(job: Target, mark: str) -> None:
 
 
 def marks_folder(number: int) -> str:
-    """Where the marks of a version lie that is yet to be committed."""
+    """Where the marks of a version are that is yet to be committed."""
     return f"{runs_folder(number)}/read"
 
 

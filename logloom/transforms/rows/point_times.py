@@ -289,7 +289,7 @@ def are_absolute(looked_at: Sequence[CloudTimes], unit: str, within: int, reach:
         return True
     one = far[0]
     raise ValueError(
-        f", in {unit}, lie neither within {within / 1e9:g} s of 0 nor near their message "
+        f", in {unit}, are neither within {within / 1e9:g} s of 0 nor near their message "
         f"(log time {one.stamp}): a cloud has {one.low} to {one.high}. Write another `time`, its `unit`, "
         "or a longer `within`"
     )

@@ -114,7 +114,7 @@ class Choice:
         base = int(lo.min())
         length = int(hi.max()) - base + 1
         # ranges    [0, 2) [1, 3)   begin at 0 1, end at 2 3
-        # depth     1  2  1  0      how many ranges a message lies in: those begun less those ended
+        # depth     1  2  1  0      how many ranges a message is in: those begun less those ended
         depth = np.cumsum(np.bincount(lo - base, minlength=length) - np.bincount(hi - base, minlength=length))
         return np.flatnonzero(depth) + base
 

@@ -481,12 +481,12 @@ def test_a_cloud_that_lacks_the_field_is_named(tmp_path):
         (
             {"kind": "f8", "write": lambda start, times: times - start + 7e12},
             {},
-            "times of points in 't', in ns, lie neither within 1 s of 0 nor near their message",
+            "times of points in 't', in ns, are neither within 1 s of 0 nor near their message",
         ),
         (
             {},
             {"unit": "s"},
-            "times of points in 't', in s, lie neither within 1 s of 0 nor near their message",
+            "times of points in 't', in s, are neither within 1 s of 0 nor near their message",
         ),
         ({"xyz": "i2"}, {}, "points have no x, y and z that are floats; they have x, y, z, t"),
         (

@@ -82,7 +82,7 @@ class DatasetReader(ClosedAtEnd):
         self._order = {key: position for position, key in enumerate(self._spec)}
         self._sequences = frozenset(key for key, name in self._spec.items() if is_sequence(name))
         if self._sequences and not self._has_refs:
-            raise DatasetError(f"{self._folder.name}: {REFS}.bag is missing, which says where sequences lie")
+            raise DatasetError(f"{self._folder.name}: {REFS}.bag is missing, which says where sequences are")
         first = next(iter(self._spec), None)
         self._length = len(self._bag(REFS)) if self._has_refs else len(self._bag(first)) if first else 0
         # Our own folders and the third generation: record i is datapoint i, so refs need not be read.
@@ -328,7 +328,7 @@ class DatasetReader(ClosedAtEnd):
     def _rows(self, start: int, stop: int, mask: Mask | None) -> dict[str, list[Any]]:
         if self._sequences:
             raise UsageError(
-                f"{self._folder.name}: {min(self._sequences)} is a sequence, whose records need not lie side "
+                f"{self._folder.name}: {min(self._sequences)} is a sequence, whose records need not be side "
                 "by side; read such datapoints one by one"
             )
         wanted = self._wanted(mask)

@@ -24,7 +24,7 @@ from logloom.io.formats.bags.files import SPEC, ClosedAtEnd, Folder, already_the
 from logloom.io.formats.bags.spec import REFS, Codecs, check_spec, codecs_for, is_sequence
 from logloom.io.storage.filesystems import explained
 
-_AT_ONCE = 512 << 10  # larger arrays are written from where they lie; smaller ones gather into large writes
+_AT_ONCE = 512 << 10  # larger arrays are written from where they are; smaller ones gather into large writes
 
 
 class DatasetWriter(ClosedAtEnd):

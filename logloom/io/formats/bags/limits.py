@@ -93,7 +93,7 @@ class LimitsTable:
         record = start + int(np.flatnonzero(bad)[0])
         raise DatasetError(
             f"{self._file.name}: damaged limit at byte {self._at + 8 * record}: record {record} would "
-            f"lie in bytes {limits[record - start]} to {limits[record - start + 1]} of {self._bag}, whose "
+            f"be in bytes {limits[record - start]} to {limits[record - start + 1]} of {self._bag}, whose "
             f"records end at byte {self._data_end}; write the bag again"
         )
 

@@ -38,10 +38,10 @@ class MaskThresholds:
     """What ends an agent's run of good frames.
 
     Attributes:
-        agent_probability: the probability to be an agent has to lie above.
-        yaw_degrees: a turn from frame to frame has to lie below.
-        extent_ratio: a growth or shrinkage of the area from frame to frame has to lie below.
-        ego_distance_m: the distance to the vehicle has to lie below.
+        agent_probability: the probability to be an agent has to be above.
+        yaw_degrees: a turn from frame to frame has to be below.
+        extent_ratio: a growth or shrinkage of the area from frame to frame has to be below.
+        ego_distance_m: the distance to the vehicle has to be below.
     """
 
     agent_probability: float = 0.5

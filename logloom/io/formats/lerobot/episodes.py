@@ -33,7 +33,7 @@ from logloom.values import dataclass
 CHUNK_FILES = 1000  # files of a folder
 MAX_SECONDS = 1800
 _SEGMENTS = 16  # of a file, at least
-_TOLERANCE = 100_000  # ns that a frame may lie off; as much as LeRobot allows
+_TOLERANCE = 100_000  # ns that a frame may be off; as much as LeRobot allows
 _ROW_BYTES = 64  # of indices, and of what a container says of a frame
 _FILE_BYTES = 1 << 15  # of headers and footers
 
@@ -50,7 +50,7 @@ def is_gap(before: int, after: int, options: LeRobotOptions, place: str) -> bool
     apart = after - before
     if apart <= 1.5 * options.step and abs(apart - options.step) > _TOLERANCE:
         raise UsageError(
-            f"{place}: rows at {before} and {after} ns lie {apart / 1e6:g} ms apart, frames of fps: "
+            f"{place}: rows at {before} and {after} ns are {apart / 1e6:g} ms apart, frames of fps: "
             f"{options.fps} {options.step / 1e6:g} ms; say `clock: {{rate: {options.fps}}}`, or another fps"
         )
     return apart > options.gap
@@ -178,7 +178,7 @@ def make_episodes(units: Sequence[StagedUnit], options: LeRobotOptions) -> list[
     num_logs = len({episode.log_id for episode in found})
     if are_apart and num_logs < len(found) == sum(episode.rows for episode in found):
         raise UsageError(
-            f"outputs: lerobot: no two rows lie {options.step / 1e6:g} ms apart, as frames of fps: "
+            f"outputs: lerobot: no two rows are {options.step / 1e6:g} ms apart, as frames of fps: "
             f"{options.fps} do; make fps the clock's rate"
         )
     found.sort(key=lambda episode: (not episode.split, episode.split or ""))  # stable

@@ -61,7 +61,7 @@ class WriteToTable(WriteTo):
             schema: of the blocks.
 
         Raises:
-            UsageError: a pattern matches nothing, or a column can't stand in the index.
+            UsageError: a pattern matches nothing, or a column can't be in the index.
         """
         given = {"index": [index] if isinstance(index, str) else index, "groups": groups}
         given |= {"reference": reference, "compress": compress}

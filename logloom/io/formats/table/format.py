@@ -53,7 +53,7 @@ class TableOptions(ChosenColumns):
         """Plan the table before its first row.
 
         Raises:
-            UsageError: a pattern matches nothing, or a column can't stand in the index.
+            UsageError: a pattern matches nothing, or a column can't be in the index.
         """
         return make_plan(self.stored(schema), self.index, self.groups, self.compress)
 

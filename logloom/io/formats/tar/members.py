@@ -129,7 +129,7 @@ def _is_file(name: str, kind: bytes) -> bool:
         what = _KINDS.get(kind, f"of type {kind!r}")
         raise ValueError(f"member {name!r} is {what}; datasets hold plain files only")
     if not name or name[0] == "/" or "\0" in name or (".." in name and ".." in name.split("/")):
-        raise ValueError(f"member {name!r} would lie outside the dataset's folder")
+        raise ValueError(f"member {name!r} would be outside the dataset's folder")
     if len(name) > _MAX_NAME:
         raise ValueError(f"a name of {len(name)} characters, {name[:60]!r}…; {_MAX_NAME} is the most")
     return kind != b"5" and name[-1] != "/"

@@ -49,7 +49,7 @@ class Member:
     def encode(
         self, log_id: str, stamps: Array, columns: Mapping[str, RowValues]
     ) -> tuple[list[bytes], list[Buffer]]:
-        """Each row's bytes in two pieces, (heads, payloads); payloads are views where the values lie so."""
+        """Each row's bytes in two pieces, (heads, payloads); payloads are views where the values are so."""
         if self.form == "meta":
             return [b""] * len(stamps), [*write_meta(log_id, stamps, columns, self.columns)]
         ((name, ctype),) = self.columns.items()
@@ -83,7 +83,7 @@ def _fixed_bytes(values: Array) -> list[memoryview]:
 
 
 def members_of(schema: Schema, ext: Mapping[str, str]) -> list[Member]:
-    """The members of a sample, in the order in which they lie in it."""
+    """The members of a sample, in the order in which they are in it."""
     small = {name: ctype for name, ctype in schema.columns.items() if fits_meta(ctype)}
     members = [Member(META, "meta", {**small, **schema.meta})]
     for name, ctype in schema.columns.items():

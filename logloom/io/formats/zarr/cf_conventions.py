@@ -136,7 +136,7 @@ def decoding_of(array: Any, has_dimensions: bool) -> Decoding:
         has_fill = any(name in attributes for name in ("_FillValue", "missing_value"))
         packed = _packed_type(masked or stored, attributes) if counted or not has_fill else masked or stored
         if fills and packed.kind != "f":
-            raise UnfitValuesError("packed by a whole scale_factor, so that nothing can stand for missing")
+            raise UnfitValuesError("packed by a whole scale_factor, so no value can mean missing")
     result = packed or masked or stored
     if counted is not None:
         result, unit = counted[0], ""

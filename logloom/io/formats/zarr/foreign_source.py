@@ -99,7 +99,7 @@ class ArraysSource(RowSource, RawRows):
             self._opened[pid] = find_groups(self._store)
         return self._opened[pid]
 
-    # --- as they lie there ------------------------------------------------------------------------------
+    # --- as they are there ------------------------------------------------------------------------------
 
     @cached_property
     def _groups(self) -> Groups:

@@ -75,22 +75,22 @@ def indexed_chunk(buffer: Buffer, entries: Mapping[int, NDArray[Any]]) -> Chunk:
     Raises:
         ValueError: the index and the records disagree.
     """
-    lie = "the chunk's message index disagrees with its records"
+    problem = "the chunk's message index disagrees with its records"
     channel, table = _by_offset(entries)
     if len(table) and int(table["offset"].max()) > len(buffer) - MESSAGE_HEAD.itemsize:
-        raise ValueError(lie)
+        raise ValueError(problem)
     offset = table["offset"].astype(np.int64)
     chunk = chunk_at(buffer, offset)
     stops = chunk.start + chunk.length
     opcode = buffer[as_slice(offset)]
     fits = (chunk.length >= 0).all() and (stops <= len(buffer)).all() and (opcode == MESSAGE).all()
     if not (fits and (chunk.channel == channel).all() and (chunk.log_time == clipped(table["time"])).all()):
-        raise ValueError(lie)
+        raise ValueError(problem)
     edges, nexts = np.empty((2, len(offset) + 1), np.int64)
     edges[0], edges[1:], nexts[:-1], nexts[-1] = 0, stops, offset, len(buffer)
     for gap in np.flatnonzero(edges != nexts).tolist():
         if not _only_other_records(buffer, int(edges[gap]), int(nexts[gap])):
-            raise ValueError(lie)
+            raise ValueError(problem)
     return chunk
 
 

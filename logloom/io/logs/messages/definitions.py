@@ -136,7 +136,7 @@ def link(declared: Declarations, primitives: Mapping[str, Type]) -> Struct:
         if name in inside:
             raise ValueError(f"{name} contains itself")
         if len(inside) >= MAX_DEPTH:
-            raise ValueError(f"more than {MAX_DEPTH} messages lie within each other")
+            raise ValueError(f"more than {MAX_DEPTH} messages are nested")
         fields: list[Field] = []
         num_fields = num_least = 0
         for item in declared[name]:

@@ -31,8 +31,8 @@ _MAX_SEGMENTS, _MAX_CHUNKS = 10_000, 100_000
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # JPEG markers without a length
 _SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
 _END = bytes((0xFF, _EOI))
-_HEAD = 1024  # bytes in which the segments of a JPEG usually lie before its scan
-_NEAR_END = 256  # bytes in which the end of a whole JPEG usually lies
+_HEAD = 1024  # bytes in which the segments of a JPEG usually are before its scan
+_NEAR_END = 256  # bytes in which the end of a whole JPEG usually is
 _CHUNK = struct.Struct(">I4s")  # length and type
 # Bytes of a PNG's picture data whose CRCs are checked: for more, CRCs would take a tenth of a build's time.
 _CHECKED = 64 << 10

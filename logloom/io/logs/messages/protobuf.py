@@ -160,7 +160,7 @@ def _struct(root: Descriptor) -> Struct:
         if name in done:
             return done[name]
         if len(inside) >= MAX_DEPTH:
-            raise ValueError(f"more than {MAX_DEPTH} messages lie within each other")
+            raise ValueError(f"more than {MAX_DEPTH} messages are nested")
         fields = []
         for field in descriptor.fields:
             sub = field.message_type

@@ -125,7 +125,7 @@ def indexed_chunk(buffer: Buffer, entries: dict[int, NDArray[Any]]) -> Chunk:
     Raises:
         ValueError: the index and the records disagree.
     """
-    lie = "the chunk's index disagrees with its records"
+    problem = "the chunk's index disagrees with its records"
     table = np.concatenate([*entries.values(), np.empty(0, INDEX_ENTRY)])
     channel = np.repeat(np.array(list(entries), np.int64), [len(part) for part in entries.values()])
     offset, time = table["offset"].astype(np.int64), nanoseconds(table)
@@ -134,12 +134,12 @@ def indexed_chunk(buffer: Buffer, entries: dict[int, NDArray[Any]]) -> Chunk:
         offset, time, channel = offset[order], time[order], channel[order]
     chunk = chunk_at(buffer, offset)
     if not ((chunk.channel == channel).all() and (chunk.log_time == time).all()):
-        raise ValueError(lie)
+        raise ValueError(problem)
     edges = np.concatenate([[0], chunk.start + chunk.length])
     nexts = np.concatenate([offset, [len(buffer)]])
     for gap in np.flatnonzero(edges != nexts).tolist():
         if not _only_connections(buffer.data, int(edges[gap]), int(nexts[gap])):
-            raise ValueError(lie)
+            raise ValueError(problem)
     return chunk
 
 

@@ -95,7 +95,7 @@ class PagedFile:
         return units
 
     def _fetch(self, units: Iterable[int]) -> dict[int, bytes]:
-        """Units, and those that lie between neighbours."""
+        """Units, and those that are between neighbours."""
         starts = np.array(sorted(units), np.int64) * self._unit
         starts = starts[starts < self._size]
         stops = np.minimum(starts + self._unit, self._size)

@@ -223,7 +223,7 @@ class _LearntRows:
         has_stamps: whether `timestamp` orders the rows of each log.
         odd: which of `log_id` and `timestamp` are there, but are columns like any other.
         logs: all of them, by log_id.
-        runs: where the rows of their parts lie, in the order of the files.
+        runs: where the rows of their parts are, in the order of the files.
     """
 
     schema: Schema

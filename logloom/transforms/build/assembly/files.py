@@ -198,7 +198,7 @@ def _is_parents(job: Target, identity: str) -> bool:
 def _candidate(
     job: Target, planned: PlannedAssembly, written: Mapping[str, Sequence[FileEntry]]
 ) -> AssemblyCandidate:
-    """An assembled output whose chunks are written, by the folder that they lie in."""
+    """An assembled output whose chunks are written, by the folder that they are in."""
     output = planned.entry.output
     made: dict[str, PortionEntry] = {}
     portions: list[SharedPortion] = []

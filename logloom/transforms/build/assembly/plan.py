@@ -115,7 +115,7 @@ class PlannedAssembly:
         checks: the units that missing files are made of.
         tasks: the missing files.
         portions: all of them, in order.
-        files: the small files that lie in none.
+        files: the small files that are in none.
     """
 
     identity: str

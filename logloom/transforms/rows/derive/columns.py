@@ -54,9 +54,9 @@ def derive(function: Function) -> Function:
 
     Examples:
         >>> @logloom.derive
-        ... def stands(columns):
+        ... def stopped(columns):
         ...     return columns["ego.speed"] < 0.1
-        >>> stands({"ego.speed": np.array([0.0, 3.0])}).tolist()
+        >>> stopped({"ego.speed": np.array([0.0, 3.0])}).tolist()
         [True, False]
     """
     setattr(function, _MARK, True)

@@ -122,7 +122,7 @@ class _Beside:
             where = "" if os.path.realpath(other.origin) == os.path.realpath(module.path) else other.origin
         if where and module.content is not None:
             raise UsageError(
-                f"{self._given.path}: {module.name} may be {module.path}, which lies beside it, or {where}; "
+                f"{self._given.path}: {module.name} may be {module.path}, a file beside it, or {where}; "
                 "rename the first"
             )
         return bool(where)

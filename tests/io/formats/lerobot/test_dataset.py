@@ -112,7 +112,7 @@ def test_a_clock_of_another_rate_is_an_error_before_any_row(tmp_path):
 
 
 def test_rows_of_which_no_two_are_neighbours_are_an_error(tmp_path):
-    with pytest.raises(UsageError, match="no two rows lie 100 ms apart"):
+    with pytest.raises(UsageError, match="no two rows are 100 ms apart"):
         assemble(tmp_path, [make_block(5, 0, frames=range(0, 10, 2))])
 
 

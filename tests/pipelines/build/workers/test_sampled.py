@@ -377,7 +377,7 @@ def test_a_plan_warns_of_a_log_with_far_more_partitions_than_messages(archive):
     plan = planned(archive, sample=None)
     (warning,) = plan.warnings
     assert "car-3.mcap: 1,7" in warning.text
-    assert "partitions for 58 messages: its log times lie 2.0 days apart" in warning.text
+    assert "partitions for 58 messages: its log times are 2.0 days apart" in warning.text
     assert build(plan).warnings == plan.warnings  # of its workers the same
 
 

@@ -106,7 +106,7 @@ def _check_types(rows: pa.Table, names: Sequence[str], table: d.Description) -> 
         if found != wanted or rows[name].null_count:
             raise KeyError(f"column {name} is {found} with {rows[name].null_count} nulls, expected {wanted}")
         if is_text(name, table):
-            rows[name].validate(full=True)  # that no row's number lies beyond the dictionary
+            rows[name].validate(full=True)  # that no row's number is beyond the dictionary
 
 
 @contextlib.contextmanager

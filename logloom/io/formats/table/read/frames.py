@@ -107,7 +107,7 @@ class OpenFrame:
         length: rows.
         slots: the tables of the rows.
         steps: how these were merged.
-        log_ids: (N,) numbers and the texts they stand for; None if the frame has none.
+        log_ids: (N,) numbers and the texts that they number; None if the frame has none.
         stamps: (N,) timestamps; None if the frame has none.
     """
 

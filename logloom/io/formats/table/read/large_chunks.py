@@ -120,7 +120,7 @@ class LargeChunks:
         """Read the columns of many chunks, stacked.
 
         Args:
-            files, offsets, lengths: (n,) where the chunks lie, checked against the files.
+            files, offsets, lengths: (n,) where the chunks are, checked against the files.
             out: arrays by column to fill instead of fresh ones.
 
         Raises:

@@ -243,7 +243,7 @@ class RowLoader:
 
         Raises:
             RowPositionError: there is no such position.
-            UsageError: a pattern matches nothing, an array of `out` doesn't fit, or rows lie in tables that
+            UsageError: a pattern matches nothing, an array of `out` doesn't fit, or rows are in tables that
                 store them differently.
             DatasetError: what is stored is damaged or missing; names table, part, columns and row.
         """

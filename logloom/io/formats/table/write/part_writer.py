@@ -82,7 +82,7 @@ def make_plan(
         compress: a codec for all groups, or group to codec.
 
     Raises:
-        UsageError: a pattern matches nothing, a column can't stand in the index, or has a name of its own
+        UsageError: a pattern matches nothing, a column can't be in the index, or has a name of its own
             columns'.
     """
     if like_service := [name for name in schema.columns if d.SERVICE_COLUMN.fullmatch(name)]:

@@ -306,7 +306,7 @@ def _write_index(
     for entry in entries:
         for log_id in entry["logs"]:
             parts_of.setdefault(log_id, []).append(entry["part"])
-    # A log's parts lie close together, so a few open parts are enough, however many logs and parts there are.
+    # A log's parts are close together, so a few open parts are enough, however many logs and parts there are.
     opened, lock = functools.lru_cache(maxsize=8)(open_part), Lock()
 
     def write(log_id: str) -> d.LogRows:

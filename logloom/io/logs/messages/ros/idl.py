@@ -95,7 +95,7 @@ class _IdlParser:
             word = self.next()
             if word == "module":
                 if len(scope) > 16:
-                    raise ValueError("modules lie too deep in each other")
+                    raise ValueError("modules are nested too deep")
                 name = self.next()
                 self.expect("{")
                 self.definitions((*scope, name))
