@@ -30,10 +30,12 @@ _OFFERS = "|".join(re.escape(name) for names in ABSENT.values() for name in name
 _REFUSED = re.compile(
     # By logloom, by the parser of commands, and by Python for a program of a test (`python -c`).
     rf"no installed part (?:reads a log|offers [\w ]*'(?:{_OFFERS})')"
-    r"|no dataset that can be opened|neither a version of logloom nor"
     rf"|No such command '(?:{_OFFERS})'|no output '(?:{_OFFERS})'"
     rf'|File "<string>", line \d+, in <module>\n(?:.*\n)??.*No module named .*\b(?:{"|".join(ABSENT)})\b'
 )
+# By logloom for a folder that no installed part recognises, whatever wrote it.
+_UNKNOWN = re.compile(r"no dataset that can be opened \((?:it holds|a file)|neither a version of logloom nor")
+_NAME = re.compile(rf"\b(?:{'|'.join([*ABSENT, _OFFERS])})\b")
 # Of an absent output in a root; or just its name.
 _FOLDER = re.compile(rf"\b(?:parts|v0000000\d)[\"'/ ]+(?:{_OFFERS})\b|^(?:{_OFFERS})$")
 
@@ -148,9 +150,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out files that name no absent part, nor what it offers, where only those that do are to run."""
     if os.environ.get("LOGLOOM_WITHOUT_TESTS") != "naming":
         return
-    naming = re.compile(rf"\b(?:{'|'.join([*ABSENT, _OFFERS])})\b")
     chosen = {
-        path: path.parent.name == "tests" or bool(naming.search(path.read_text("utf-8")))
+        path: path.parent.name == "tests" or bool(_NAME.search(path.read_text("utf-8")))
         for path in {item.path for item in items}
     }
     config.hook.pytest_deselected(items=[item for item in items if not chosen[item.path]])
@@ -181,7 +182,7 @@ def _reason(item: pytest.Item, call: pytest.CallInfo[Any], report: Any) -> str:
     """Return what a test that failed needs of an absent part, or nothing."""
     error = call.excinfo.value if call.excinfo else None
     tests = f"{item.config.rootpath}{os.sep}tests{os.sep}"
-    if call.excinfo and (folder := _folder_named(item, call.excinfo.traceback)):
+    if call.excinfo and (folder := _folder_named(item, call.excinfo)):
         return f"needs {folder}"
     if call.excinfo and isinstance(error, ModuleNotFoundError) and in_absent_part(error.name or ""):
         *_, importer = (one for one in call.excinfo.traceback if "importlib" not in str(one.path))
@@ -196,18 +197,32 @@ def _reason(item: pytest.Item, call: pytest.CallInfo[Any], report: Any) -> str:
         shown += [
             one.decode() if isinstance(one, bytes) else one or "" for one in (error.stdout, error.stderr)
         ]
-    found = _REFUSED.search("".join(shown))
-    return found[0] if found else ""
+    if found := _REFUSED.search("".join(shown)):
+        return found[0]
+    if call.excinfo and _UNKNOWN.search("".join(shown)):
+        return _text_found(_NAME, item, call.excinfo.traceback)
+    return ""
 
 
-def _folder_named(item: pytest.Item, entries: Sequence[Any]) -> str:
-    """Return the folder of an absent output that failing functions of tests name, if logloom's don't fail."""
-    tests, code = (f"{item.config.rootpath}{os.sep}{name}{os.sep}" for name in ("tests", "logloom"))
-    if any(str(entry.path).startswith(code) for entry in entries):
+def _folder_named(item: pytest.Item, failed: pytest.ExceptionInfo[Any]) -> str:
+    """Return the folder of an absent output that failing functions of tests name, if logloom's don't fail.
+
+    A test that comes as far as comparing what it found says nothing of a folder that isn't there.
+    """
+    code = f"{item.config.rootpath}{os.sep}logloom{os.sep}"
+    if isinstance(failed.value, AssertionError) or any(
+        str(one.path).startswith(code) for one in failed.traceback
+    ):
         return ""
+    return _text_found(_FOLDER, item, failed.traceback)
+
+
+def _text_found(wanted: re.Pattern[str], item: pytest.Item, entries: Sequence[Any]) -> str:
+    """Return what is found in failing functions of tests, or in the texts that they were given."""
+    tests = f"{item.config.rootpath}{os.sep}tests{os.sep}"
     for entry in (one for one in entries if str(one.path).startswith(tests)):
         given = (value for value in entry.locals.values() if isinstance(value, str))
         for text in (inspect.getsource(entry.frame.code.raw), *given):
-            if found := _FOLDER.search(text):
+            if found := wanted.search(text):
                 return found[0]
     return ""
