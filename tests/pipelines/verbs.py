@@ -20,7 +20,7 @@ from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.verify import check_view
 from logloom.pipelines.versions.rollback import plan_drop, rollback
-from logloom.pipelines.versions.tag import tag, remove_tags
+from logloom.pipelines.versions.tag import remove_tags, tag
 from logloom.pipelines.view import copy_view, make_view
 from logloom.recipe import Keep, Recipe
 from logloom.transforms.build.unit_checks import unit_problems

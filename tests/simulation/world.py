@@ -42,7 +42,7 @@ from logloom.pipelines.gc.gc import GRACE_S, collect_garbage
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.versions.rollback import plan_drop, rollback
-from logloom.pipelines.versions.tag import tag, remove_tags
+from logloom.pipelines.versions.tag import remove_tags, tag
 from logloom.recipe import Keep, Recipe
 from logloom.transforms.build.unit_checks import assembled_problems, unit_problems
 from tests.faulty import ROOT, FaultyFiles

@@ -31,7 +31,7 @@ from logloom.pipelines.stats.stats import column_statistics
 from logloom.pipelines.versions import history
 from logloom.pipelines.versions.diff import LogChanges, compare
 from logloom.pipelines.versions.history import follow, versions
-from logloom.pipelines.versions.tag import tag, remove_tags
+from logloom.pipelines.versions.tag import remove_tags, tag
 from logloom.recipe import Keep, Recipe
 from tests.forking import command
 from tests.pipelines.conftest import build_at
