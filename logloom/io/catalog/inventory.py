@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,21 +116,23 @@ def files_named(record: LogRecord) -> set[str]:
     return {name for kind in LOG_FILES.values() for name in kind.of(record)}
 
 
-def files_beside_parts(
-    logs: LogRecords, *, is_converted: bool, without: Collection[str] = frozenset()
-) -> set[str]:
+def files_beside_parts(logs: LogRecords, *, is_converted: bool, without: Purged | None = None) -> set[str]:
     """The single files in a version's root that the records of its logs name, but for the logs' parts.
 
     Args:
         is_converted: whether the version was converted from another dataset.
-        without: parts of logs whose records don't count.
+        without: what was erased, whose records don't count.
     """
     kinds = [
         kind for name, kind in LOG_FILES.items() if name != PART and not (kind.is_copied and is_converted)
     ]
-    columns = logs.columns("part", *(kind.column for kind in kinds))
+    identity = "log_id", "content_id", "part"
+    columns = logs.columns(*identity, *(kind.column for kind in kinds))
     if without:
-        columns = columns.filter(np.array([part not in without for part in columns["part"].to_pylist()]))
+        values = (columns[name].to_pylist() for name in identity)
+        columns = columns.filter(
+            np.array([not without.has_files_of(*one) for one in zip(*values, strict=True)], bool)
+        )
     return {name for kind in kinds for name in kind.named_by(columns[kind.column].to_pylist())}
 
 

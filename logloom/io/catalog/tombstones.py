@@ -183,6 +183,10 @@ class Purged:
         """Return whether something was erased of a log of this name."""
         return bool(self._logs) and digest_of_log(log_id) in self._logs
 
+    def has_files_of(self, log_id: str, content_id: str, part: str) -> bool:
+        """Return whether files that a log's record names were erased; a log without rows has no part."""
+        return part in self.parts if part else self.has_named(log_id) and self.has_rows_of(content_id)
+
     def had_whole(self, log_id: str) -> bool:
         """Return whether a log of this name was erased as a whole."""
         stone = self._logs.get(digest_of_log(log_id)) if self._contents else None

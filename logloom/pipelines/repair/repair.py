@@ -139,9 +139,11 @@ def _announced(store: Store, manifest: Manifest) -> Announced:
 def _without_purged(store: Store, manifest: Manifest) -> Manifest:
     """A version without what was erased from it, which no repair brings back."""
     purged = Purged(store)
-    if not purged.parts.intersection(manifest.logs.column("part").to_pylist()):
+    if not len(purged):
         return manifest
-    left = [record for record in manifest.logs if record.part not in purged.parts]
+    left = [one for one in manifest.logs if not purged.has_files_of(one.log_id, one.content_id, one.part)]
+    if len(left) == len(manifest.logs):
+        return manifest
     assembled = (part for part in manifest.assembled if part.folder not in purged.folders)
     return dataclasses.replace(manifest, logs=LogRecords.of(left), assembled=tuple(assembled))
 

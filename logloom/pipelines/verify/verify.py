@@ -253,7 +253,8 @@ class _Checking:
         self, reading: Reading, record: LogRecord, units: Sequence[Entry] | None
     ) -> Iterator[Task]:
         """Check the files that a log's record names, and statistics of its units where these are known."""
-        if any(files_named(record)):
+        is_erased = self._purged.has_files_of(record.log_id, record.content_id, record.part)
+        if any(files_named(record)) and not is_erased:
             are_all = units is not None and self._has_every_log
             is_converted = "convert" in self._manifest.recipe
             yield Task(_check_log_files, (reading.store, record, tuple(units or ()), are_all, is_converted))

@@ -263,7 +263,7 @@ def missing_from(store: Store, old: Manifest, newest: Manifest) -> Iterator[str]
 
     for found in ahead(lost, parts, threads=8):
         yield from found
-    files = files_beside_parts(sound, is_converted="convert" in old.recipe, without=purged.parts)
+    files = files_beside_parts(sound, is_converted="convert" in old.recipe, without=purged)
     files -= files_beside_parts(newest.logs, is_converted="convert" in newest.recipe)
     for name, is_there in ahead(lambda name: (name, store.exists(name)), sorted(files), threads=8):
         if not is_there:

@@ -18,6 +18,7 @@ from logloom.errors import InputError, RecipeError, UsageError
 from logloom.io.catalog.inventory import LABELS, LOG_FILES, files_named
 from logloom.io.catalog.manifest import entries_of, read_manifest
 from logloom.io.storage.store import Store
+from logloom.pipelines.build.build import build
 from logloom.pipelines.gc.gc import collect_garbage
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.plan.summary import plan_summary
@@ -25,6 +26,7 @@ from logloom.pipelines.purge.purge import purge
 from logloom.pipelines.purge.rows import ErasedTime
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.verify import verify
+from logloom.pipelines.versions.rollback import plan_drop, rollback
 from logloom.recipe import Keep, Recipe
 from logloom.transforms.beam.read_logs import ReadFromLogs
 from tests.forking import command
@@ -438,6 +440,25 @@ def test_a_purge_takes_the_labels_of_its_log_and_of_its_time_along(place):
     assert purge(str(root), ["b"]).is_proven
     assert not (root / of["b"][0]).exists()
     assert (root / of["a"][0]).exists()
+
+
+@pytest.mark.parametrize("times", [[], [ErasedTime("b", START + 100 * SECOND, START + 101 * SECOND)]])
+def test_labels_of_a_dropped_log_that_was_purged_are_missed_nowhere(place, times):
+    root = place / "root"
+    build_at(recipe(place), root)
+    store = Store.at(str(root))
+    build(plan_drop(store, ["b"]))
+    (name,) = LOG_FILES[LABELS].of(read_manifest(store).logs.find("b"))
+    (root / name).rename(place / "kept")
+    assert [finding.log_id for finding in verify(str(root), num_workers=1).findings] == ["b"]
+    (place / "kept").rename(root / name)
+    assert purge(str(root), [] if times else ["b"], times).is_proven
+    assert not (root / name).exists()
+    assert verify(str(root), num_workers=1).findings == ()
+    assert repair(str(root), num_workers=1).is_sound
+    build_at(recipe(place, rows=5), root)
+    assert verify(str(root), num_workers=1).findings == ()
+    assert rollback(store, 2).manifest.version == 4
 
 
 def test_labels_of_erased_time_are_kept_nowhere(place):
