@@ -5,7 +5,9 @@ import re
 import pytest
 import typer
 
+from logloom import parts
 from logloom.cli import commands, verbs
+from logloom.cli.options.groups import ENGINE_PANELS
 from logloom.io.formats.foreign import kinds
 from logloom.io.formats.registry import format_names
 from tests.forking import command
@@ -46,6 +48,22 @@ def test_a_verb_of_another_name_is_an_error_with_the_nearest_one():
     assert done.returncode == 2
     assert "No such command 'untag'. Did you mean 'tag'?" in done.stderr
     assert f"Commands of installed parts: {', '.join(verbs())}" in done.stderr
+
+
+def test_options_of_engines_are_shown_where_these_are_installed(monkeypatch, capsys):
+    def shown():
+        build = typer.main.get_command(commands()).commands["build"]
+        build.get_help(typer.Context(build, info_name="build"))
+        return capsys.readouterr().out.partition("Examples")[0]
+
+    installed = [engine for engine in ENGINE_PANELS if engine in parts.names("engines")]
+    text = shown()
+    assert [engine for engine, panel in ENGINE_PANELS.items() if f"─ {panel} ─" in text] == installed
+    others = parts.names
+    monkeypatch.setattr(parts, "names", lambda what: ["direct"] if what == "engines" else others(what))
+    text = shown()
+    assert "--detach" in text
+    assert not re.search("flink|dataflow|--dry-run|--project", text, re.IGNORECASE)
 
 
 def test_convert_names_all_formats_and_kinds_of_installed_packages():

@@ -253,8 +253,13 @@ def test_no_module_imports_a_part_that_its_own_does_not_require():
 NAMES_OF_PARTS = {
     "annotations": {"io/labels/tools/cvat.py"},  # the root of CVAT's XML
     "bags": {"io/logs/known_logs.py"},  # ROS's
-    "dataflow": {"pipelines/build/build.py", "runners/options.py"},  # the options of engines
-    "flink": {"runners/options.py"},
+    "dataflow": {
+        "cli/options/groups.py",
+        "cli/options/jobs.py",
+        "pipelines/build/build.py",
+        "runners/options.py",
+    },
+    "flink": {"cli/options/groups.py", "cli/options/jobs.py", "runners/options.py"},  # the options of engines
     "parquet": {"io/logs/table_files/files.py"},  # the encoding of messages
     "segments": {  # of a unit of rows
         f"io/formats/lerobot/{name}.py" for name in ("episodes", "plan", "stage")

@@ -112,6 +112,8 @@ class RunnerOptions:
                 self.refuse(["log_folder"], "no process is started here, so there are no logs; leave it out")
         for name, option in DATAFLOW_OPTIONS.items() if self.name != "dataflow" else ():
             if name in self.settings:
+                if "dataflow" not in parts.names("engines"):
+                    raise UsageError(f"{option}: {parts.missing('engines', 'dataflow')}")
                 raise UsageError(f"{option}: only Dataflow takes it; say --runner dataflow, or leave it out")
 
     def refuse(self, names: Iterable[str], why: str) -> None:

@@ -18,6 +18,8 @@ from logloom import parts
 from logloom.errors import UsageError
 
 Command = Callable[..., None]
+# Panels of `--help` with the options of one engine, which are hidden where it isn't installed.
+ENGINE_PANELS = {"flink": "Flink and other clusters", "dataflow": "Dataflow"}
 
 
 def takes_groups(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
@@ -78,12 +80,17 @@ def refuse_given(options: Mapping[str, Any], why: str) -> None:
 
 
 class NamingParts(typer.core.TyperCommand):
-    """A command whose help lists offers of installed parts, as {outputs}, looked up only when shown."""
+    """A command whose help lists offers of installed parts, as {outputs}, looked up only when shown.
+
+    Options of engines that aren't installed are hidden.
+    """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        absent = {panel for engine, panel in ENGINE_PANELS.items() if engine not in parts.names("engines")}
         for parameter in self.params:
             if isinstance(parameter, typer.core.TyperOption) and parameter.help:
                 parameter.help = re.sub(r"\{(\w+)\}", self._offered, parameter.help)
+                parameter.hidden = parameter.hidden or parameter.rich_help_panel in absent
         super().format_help(ctx, formatter)
 
     @staticmethod
@@ -92,4 +99,7 @@ class NamingParts(typer.core.TyperCommand):
             from logloom.io.formats.foreign import kinds
 
             return ", ".join(kinds())
+        if found[1] == "auto":
+            is_here = "flink" in parts.names("engines")
+            return f"{'Flink if one of its options is given, else ' * is_here}this machine"
         return ", ".join(sorted({*parts.names(found[1])}))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from logloom.cli.options.groups import ENGINE_PANELS
 from logloom.cli.terminal import Json, StorageOption, Verify, print_json, print_logs, print_message
 from logloom.errors import UsageError
 from logloom.extras import without_collection
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 # Options of one panel of `--help` each.
 _engine = partial(typer.Option, rich_help_panel="Engine")
-_flink = partial(typer.Option, rich_help_panel="Flink and other clusters")
-_dataflow = partial(typer.Option, rich_help_panel="Dataflow")
+_flink = partial(typer.Option, rich_help_panel=ENGINE_PANELS["flink"])
+_dataflow = partial(typer.Option, rich_help_panel=ENGINE_PANELS["dataflow"])
 
 Workers = Annotated[
     int | None,
@@ -51,8 +52,7 @@ class EngineOptions:
         str,
         _engine(
             metavar="ENGINE",
-            help="Engine to run on: {engines} (see docs/engines.md), or auto: Flink if one of its options is "
-            "given, else this machine.",
+            help="Engine to run on: {engines} (see docs/engines.md), or auto: {auto}.",
         ),
     ] = "auto"
     runner_option: Annotated[
@@ -192,8 +192,8 @@ class JobOptions:
         typer.Option(
             "--labels",
             metavar="KEY=VALUE",
-            help="Label of this build, shown by `logloom status`; on Dataflow the job has it, too. May be "
-            "repeated.",
+            help="Label of this build, shown by `logloom status`, and of its job where the engine has labels. May "
+            "be repeated.",
         ),
     ] = None
     profile: Annotated[
