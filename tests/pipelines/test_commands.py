@@ -163,6 +163,7 @@ def test_a_build_that_is_up_to_date_prints_the_view_as_the_one_that_made_it(reci
 @pytest.fixture
 def archive(drive, tmp_path):
     """A recipe over two logs, of which the second is empty, in a folder of their own."""
+    needs("tar")
     (tmp_path / "logs").mkdir()
     shutil.copy(drive.logs[0], tmp_path / "logs")
     (tmp_path / "logs" / "empty.mcap").touch()
