@@ -192,8 +192,8 @@ class JobOptions:
         typer.Option(
             "--labels",
             metavar="KEY=VALUE",
-            help="Label of this build, shown by `logloom status`, and of its job where the engine has labels. May "
-            "be repeated.",
+            help="Label of this build, shown by `logloom status`, and of its job on engines with labels. "
+            "May be repeated.",
         ),
     ] = None
     profile: Annotated[
