@@ -247,7 +247,7 @@ def test_a_conversion_keeps_the_splits_of_rows(split_root, tmp_path):
 
 def test_what_takes_whole_files_says_that_rows_are_split(split_root):
     store = Store.at(str(split_root))
-    with pytest.raises(UsageError, match="single rows are split, and their column `split`"):
+    with pytest.raises(UsageError, match="single rows are split, by their column `split`"):
         files_of(store, read_manifest(store, 1), split="train")
 
 
