@@ -94,7 +94,7 @@ def test_files_that_import_each_other_may_be_given_in_any_order(tmp_path):
 def test_a_neighbour_that_would_hide_another_module_is_refused(name, where, tmp_path):
     file = written(tmp_path, beakers=f"import {name}\n", **{name: ""})
     with pytest.raises(
-        UsageError, match=rf"beakers\.py: {name} may be .*{name}\.py, which .*{where}.*rename"
+        UsageError, match=rf"beakers\.py: {name} may be .*{name}\.py, a file beside it, or .*{where}.*rename"
     ):
         read_files([file])
 
