@@ -18,7 +18,7 @@ from typing import Any
 from logloom.errors import LogloomError
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.catalog.version_files import version_numbers
-from logloom.io.storage import store as storage
+from logloom.io.storage import disk
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
@@ -97,8 +97,8 @@ def main(recipe: str, root: str, options: str, folder: str, number: str, count: 
                 raise TimeoutError("the other build never came to its commit")
 
     # The last moment: on a disk the version is written and only lacks its name.
-    _late(storage, "appear", lambda partial, path: path.parent.name == "versions", meet)
-    _late(storage.Store, "create", lambda s, name, *_, **_o: not s.local and name[:9] == "versions/", meet)
+    _late(disk, "appear", lambda partial, path: path.parent.name == "versions", meet)
+    _late(Store, "create", lambda s, name, *_, **_o: not s.local and name[:9] == "versions/", meet)
     try:
         plan = plan_build(Recipe.load(recipe), root, storage_options=json.loads(options))
         done = build(plan, beside=True)
