@@ -29,6 +29,7 @@ from logloom.pipelines.plan.plan import plan_build
 from logloom.runners import RunnerOptions
 from logloom.transforms.build import partition, run_note
 from logloom.transforms.build.run_note import Announced, Heartbeats
+from tests.absent import needs
 from tests.forking import command
 from tests.pipelines.conftest import build_at
 
@@ -454,6 +455,7 @@ def detached_at(plan, place):
     ],
 )
 def test_flink_is_asked_how_a_detached_job_is(answers, state, said, plan, recipe):
+    needs("flink")
     with cluster(answers) as place:
         detached_at(plan, place)
         (one,) = status.builds(plan.job.store)
