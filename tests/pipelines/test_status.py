@@ -472,6 +472,7 @@ def test_flink_is_asked_how_a_detached_job_is(answers, state, said, plan, recipe
 
 
 def test_an_engine_that_is_gone_is_said_to_be_and_waited_for_a_minute(plan, monkeypatch):
+    needs("flink")
     with cluster({}) as place:
         pass
     detached_at(plan, place)
