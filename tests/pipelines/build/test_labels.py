@@ -29,7 +29,9 @@ from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions.rollback import plan_drop, rollback
 from logloom.recipe import Keep, Recipe
 from logloom.transforms.beam.read_logs import ReadFromLogs
+from tests.cases import case
 from tests.forking import command
+from tests.once import copied
 from tests.pipelines.conftest import build_at, digests
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 
@@ -38,16 +40,35 @@ OUTPUTS = "{table: {}, tar: {columns: [speed]}}"
 OBJECTS = "objects: {table: labels/*.parquet, tolerance: 20ms}"
 
 
-@pytest.fixture
-def place(tmp_path):
-    """Three logs of four seconds and, beside them, labels of the first two and of one that isn't there."""
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A folder with logs, labels and a root, and a copy of it: roots know where logs and labels are."""
+    place = tmp_path_factory.mktemp("labels") / "place"
     for number, name in enumerate("abc"):
         shifted = START + number * 100 * SECOND
-        write_log(tmp_path / "logs" / f"{name}.mcap", {"/can": (SPEED, speeds(40, start=shifted))})
-    deliver(tmp_path, "a", range(0, 40, 2))
-    deliver(tmp_path, "b", [0, 1, 5, 99], start=START + 100 * SECOND)
-    deliver(tmp_path, "gone", [3, 4])
-    return tmp_path
+        write_log(place / "logs" / f"{name}.mcap", {"/can": (SPEED, speeds(40, start=shifted))})
+    deliver(place, "a", range(0, 40, 2))
+    deliver(place, "b", [0, 1, 5, 99], start=START + 100 * SECOND)
+    deliver(place, "gone", [3, 4])
+    build_at(recipe(place), place / "root")
+    return place, copied(place, place.with_name("copy"))
+
+
+@pytest.fixture
+def place(template):
+    """Three logs of four seconds and, beside them, labels of the first two and of one that isn't there."""
+    place, copy = template
+    shutil.rmtree(place)
+    place.mkdir()
+    for name in ("logs", "labels"):
+        copied(copy / name, place / name)
+    return place
+
+
+@pytest.fixture
+def root(place, template):
+    """A root beside them, with a version of `recipe(place)`."""
+    return copied(template[1] / "root", place / "root")
 
 
 def deliver(place, log_id, ticks, start=START, score=0.5, times=None, per_tick=2, suffix="parquet"):
@@ -68,7 +89,7 @@ def deliver(place, log_id, ticks, start=START, score=0.5, times=None, per_tick=2
     write(table, str(place / "labels" / f"{log_id}.{suffix}"))
 
 
-def recipe(place, columns=OBJECTS, rows=10, outputs=OUTPUTS, more=""):
+def recipe(place, columns=OBJECTS, rows=20, outputs=OUTPUTS, more=""):
     lines = "".join(f"  {line}\n" for line in columns.strip().splitlines())
     text = (
         f"name: t\nlogs: '{place}/logs/*.mcap'\nclock: {{rate: 10}}\npartition: {{rows: {rows}}}\n{more}"
@@ -95,9 +116,8 @@ def reasons(root, version="latest"):
     return {log.log_id: log.reasons for log in read_manifest(Store.at(str(root)), version).logs}
 
 
-def test_rows_hold_the_labels_of_their_tick_and_what_matches_nothing_is_told(place):
-    built = build_at(recipe(place), place / "root")
-    rows = logloom.datasets.open(str(place / "root@1"), output="table")
+def test_rows_hold_the_labels_of_their_tick_and_what_matches_nothing_is_told(place, root):
+    rows = logloom.datasets.open(f"{root}@1", output="table")
     assert len(rows) == 120
     found = {(row["log_id"], int(row["timestamp"])): row["objects"] for row in rows}
     first = found["a", START]
@@ -106,13 +126,13 @@ def test_rows_hold_the_labels_of_their_tick_and_what_matches_nothing_is_told(pla
     assert len(found["a", START + TICK]) == 0
     assert sum(map(len, found.values())) == 40 + 6
     b = START + 100 * SECOND
-    told = reasons(place / "root")
+    told = reasons(root)
     assert told["a"][0].startswith(f"objects: 20 of 40 rows have no label: at {START + TICK}, ")
     assert told["b"][0] == f"objects: 2 of 8 labels match no row: at {b + 99 * TICK} ns"
     assert told["b"][1].startswith("objects: 37 of 40 rows have no label")
     assert told["c"][0].startswith("objects: 40 of 40 rows have no label")
-    assert {log.status for log in built.manifest.logs} == {"whole"}
-    assert verify(str(place / "root"), against_logs=True, num_workers=1).findings == ()
+    assert {log.status for log in read_manifest(Store.at(str(root))).logs} == {"whole"}
+    assert verify(str(root), against_logs=True, num_workers=1).findings == ()
     plan = plan_build(recipe(place), str(place / "other"))
     table = f"{place}/labels/*.parquet"
     assert f"objects: 4 labels of {table} belong to 1 unknown log (gone)" in plan.notes
@@ -123,9 +143,9 @@ def test_partitions_and_workers_change_neither_rows_nor_accounts(place):
     times = [START + 5 * TICK + 9_000_000, START + 30 * TICK - 19_000_000, START + 20 * TICK + 50_000_000]
     deliver(place, "a", (), times=times)
     found = {}
-    for rows, workers in ((1000, 1), (3, 1), (7, 3)):
+    for rows, workers in ((1000, 1), (3, 1), (7, 2)):
         root = place / f"{rows}-{workers}"
-        build_at(recipe(place, rows=rows), root, num_workers=workers)
+        build_at(recipe(place, rows=rows, outputs="{table: {}}"), root, num_workers=workers)
         held = [
             (row["log_id"], int(row["timestamp"]), row["objects"].tobytes())
             for row in logloom.datasets.open(str(root), output="table")
@@ -149,9 +169,7 @@ def test_a_column_of_labels_reuses_all_other_column_groups(place):
     assert verify(str(root), against_logs=True, num_workers=1).findings == ()
 
 
-def test_labels_that_come_later_build_the_units_of_their_log_alone(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_labels_that_come_later_build_the_units_of_their_log_alone(place, root):
     first, before = units(root, 1), written(root)
     deliver(place, "c", [7], start=START + 200 * SECOND)
     plan = plan_build(recipe(place), str(root))
@@ -175,9 +193,7 @@ def test_labels_that_come_later_build_the_units_of_their_log_alone(place):
     assert verify(str(root), 1, against_logs=True, num_workers=1).findings == ()
 
 
-def test_the_same_labels_in_other_files_are_up_to_date_and_taken_back_ones_are_found(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_the_same_labels_in_other_files_are_up_to_date_and_taken_back_ones_are_found(place, root):
     whole = pa.concat_tables([pq.read_table(path) for path in sorted((place / "labels").iterdir())])
     for path in (place / "labels").iterdir():
         path.unlink()
@@ -237,39 +253,42 @@ def rewritten(place, change, name="a"):
     pq.write_table(change(pq.read_table(path)), path)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda t: t.drop_columns("log_id"), "a.parquet: on: no column 'log_id'"),
-        (lambda t: t.append_column("poly", [[[[1.0]]] * len(t)]), "unsupported name or type of poly"),
-        (
-            lambda t: t.append_column("ids", pa.array([[]] * len(t), pa.list_(pa.int64()))),
-            "write `field: ids` with `expect: one`",
-        ),
-        (lambda t: t.append_column("at", [[{"ids": [1, 2]}] * len(t)]), "at.ids has no fixed length"),
-        (lambda t: t.set_column(4, "score", pa.array([1] * len(t))), "score <i8 in"),
-        (lambda t: t.set_column(1, "timestamp", pa.array([0.5] * len(t))), "can't hold nanoseconds"),
-        (
-            lambda t: t.set_column(1, "timestamp", pa.array([None] * len(t), pa.int64())),
-            "row 0: timestamp is null",
-        ),
-        (lambda t: t.set_column(0, "log_id", pa.array([1] * len(t))), "names of logs are text"),
-        (lambda t: t.set_column(0, "log_id", pa.array(["a"] * 3 + [None] * 37)), "row 3: log_id is null"),
-        (
-            lambda t: t.set_column(2, "class", pa.array(["x" * 33] * len(t))),
-            "has 33 characters, more than `strings: 32`",
-        ),
-        (lambda t: t.set_column(2, "class", pa.array([None] * 40, pa.string())), "row 0: class is null"),
-        (lambda t: t.select(["log_id", "timestamp"]), "has no columns apart from"),
-    ],
-)
-def test_a_table_that_does_not_fit_is_an_error_that_names_it(place, change, said):
-    rewritten(place, change)
-    with pytest.raises(RecipeError) as caught:
-        plan_build(recipe(place), str(place / "root"))
-    assert said in str(caught.value)
-    assert "columns.objects" in str(caught.value)
-    assert "parquet" in str(caught.value)
+UNFIT = [
+    (lambda t: t.drop_columns("log_id"), "a.parquet: on: no column 'log_id'"),
+    (lambda t: t.append_column("poly", [[[[1.0]]] * len(t)]), "unsupported name or type of poly"),
+    (
+        lambda t: t.append_column("ids", pa.array([[]] * len(t), pa.list_(pa.int64()))),
+        "write `field: ids` with `expect: one`",
+    ),
+    (lambda t: t.append_column("at", [[{"ids": [1, 2]}] * len(t)]), "at.ids has no fixed length"),
+    (lambda t: t.set_column(4, "score", pa.array([1] * len(t))), "score <i8 in"),
+    (lambda t: t.set_column(1, "timestamp", pa.array([0.5] * len(t))), "can't hold nanoseconds"),
+    (
+        lambda t: t.set_column(1, "timestamp", pa.array([None] * len(t), pa.int64())),
+        "row 0: timestamp is null",
+    ),
+    (lambda t: t.set_column(0, "log_id", pa.array([1] * len(t))), "names of logs are text"),
+    (lambda t: t.set_column(0, "log_id", pa.array(["a"] * 3 + [None] * 37)), "row 3: log_id is null"),
+    (
+        lambda t: t.set_column(2, "class", pa.array(["x" * 33] * len(t))),
+        "has 33 characters, more than `strings: 32`",
+    ),
+    (lambda t: t.set_column(2, "class", pa.array([None] * 40, pa.string())), "row 0: class is null"),
+    (lambda t: t.select(["log_id", "timestamp"]), "has no columns apart from"),
+]
+
+
+def test_a_table_that_does_not_fit_is_an_error_that_names_it(place):
+    path = place / "labels" / "a.parquet"
+    table = pq.read_table(path)
+    for change, said in UNFIT:
+        pq.write_table(change(table), path)
+        with case(said), pytest.raises(RecipeError) as caught:
+            plan_build(recipe(place), str(place / "root"))
+        with case(str(caught.value)):
+            assert said in str(caught.value)
+            assert "columns.objects" in str(caught.value)
+            assert "parquet" in str(caught.value)
 
 
 def with_plain_lists(place):
@@ -280,15 +299,15 @@ def with_plain_lists(place):
         pq.write_table(table.set_column(3, "box", boxes), path, row_group_size=7)
 
 
-@pytest.mark.parametrize("field", ["", "field: [class, box], ", "field: box, "])
-def test_lists_of_one_length_are_arrays_though_their_type_says_no_length(place, field):
+def test_lists_of_one_length_are_arrays_though_their_type_says_no_length(place):
     with_plain_lists(place)
-    columns = f"objects: {{table: labels/*.parquet, {field}tolerance: 20ms}}"
-    build_at(recipe(place, columns), place / "root")
-    first = logloom.datasets.open(str(place / "root"), output="table")[0]["objects"]
-    boxes = first["box"] if first.dtype.names else first
-    assert boxes.dtype == np.float64
-    assert boxes.tolist() == [[0, 0, 1, 1], [1, 0, 2, 1]]
+    fields = {"whole": "", "two": "field: [class, box], ", "one": "field: box, "}
+    lines = (f"{name}: {{table: labels/*.parquet, {field}tolerance: 20ms}}" for name, field in fields.items())
+    build_at(recipe(place, "\n".join(lines), outputs="{table: {}}"), place / "root")
+    row = logloom.datasets.open(str(place / "root"), output="table")[0]
+    for boxes in (row["whole"]["box"], row["two"]["box"], row["one"]):
+        assert boxes.dtype == np.float64
+        assert boxes.tolist() == [[0, 0, 1, 1], [1, 0, 2, 1]]
 
 
 def test_a_list_of_another_length_is_an_error_that_says_which_and_one_label_a_time_holds_it(place):
@@ -331,37 +350,36 @@ def test_tables_that_are_missing_cut_or_no_tables_are_errors_before_anything_is_
     assert not (place / "root").exists()
 
 
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [
-        ("{table: a.parquet, tolerance: -1ms}", "tolerance"),
-        ("{table: a.parquet, on: [t, t]}", "can't be both the log and the time"),
-        ("{table: a.parquet, field: [timestamp]}", "is a key"),
-        ("{table: a.parquet, tolerence: 1ms}", "did you mean tolerance?"),
-        ("{table: a.parquet, expect: two}", "no such choice"),
-    ],
-)
-def test_mistakes_in_the_recipe_name_the_key(tmp_path, column, said):
-    with pytest.raises(RecipeError, match=re.escape(said)):
-        recipe(tmp_path, f"objects: {column}")
+MISTAKES = [
+    ("{table: a.parquet, tolerance: -1ms}", "tolerance"),
+    ("{table: a.parquet, on: [t, t]}", "can't be both the log and the time"),
+    ("{table: a.parquet, field: [timestamp]}", "is a key"),
+    ("{table: a.parquet, tolerence: 1ms}", "did you mean tolerance?"),
+    ("{table: a.parquet, expect: two}", "no such choice"),
+]
+
+
+def test_mistakes_in_the_recipe_name_the_key(tmp_path):
+    for column, said in MISTAKES:
+        with case(column), pytest.raises(RecipeError, match=re.escape(said)):
+            recipe(tmp_path, f"objects: {column}")
 
 
 def test_units_of_time_come_from_the_columns_name_or_type(place):
-    def as_us(table):
-        times = pa.array(np.array(table["timestamp"]) // 1000)
-        return table.set_column(1, "timestamp_us", times)
-
-    rewritten(place, as_us)
-    columns = "objects: {table: labels/a.parquet, on: [log_id, timestamp_us]}"
-    build_at(recipe(place, columns), place / "us")
-    rewritten(place, lambda t: t.set_column(1, "at", t["timestamp_us"].cast(pa.timestamp("us"))))
-    build_at(recipe(place, columns.replace("timestamp_us", "at")), place / "type")
-    found = []
-    for root in ("us", "type"):
-        rows = logloom.datasets.open(str(place / root), output="table")
-        found.append([row["objects"].tobytes() for row in rows])
-    assert found[0] == found[1]
-    assert sum(map(len, found[0]))
+    table = pq.read_table(place / "labels" / "a.parquet")
+    us = pa.array(np.array(table["timestamp"]) // 1000)
+    named = table.set_column(1, "timestamp_us", us)
+    typed = table.set_column(1, "at", us.cast(pa.timestamp("us")))
+    for name, other in (("named", named), ("typed", typed)):
+        pq.write_table(other, place / "labels" / f"{name}.parquet")
+    columns = """\
+named: {table: labels/named.parquet, on: [log_id, timestamp_us]}
+typed: {table: labels/typed.parquet, on: [log_id, at]}
+"""
+    build_at(recipe(place, columns, outputs="{table: {}}"), place / "root")
+    rows = list(logloom.datasets.open(str(place / "root"), output="table"))
+    assert all(row["named"].tobytes() == row["typed"].tobytes() for row in rows)
+    assert sum(len(row["named"]) for row in rows) == 40
 
 
 def label_files(root, version="latest"):
@@ -369,9 +387,7 @@ def label_files(root, version="latest"):
     return {name for log in read_manifest(store, version).logs for name in LOG_FILES[LABELS].of(log)}
 
 
-def test_gc_keeps_the_labels_of_versions_and_removes_those_of_builds_that_failed(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_gc_keeps_the_labels_of_versions_and_removes_those_of_builds_that_failed(place, root):
     stray = root / "logs" / f"{'0' * 64}.labels"
     stray.write_bytes(b"left behind")
     for path in root.glob("logs/*.labels"):
@@ -383,41 +399,25 @@ def test_gc_keeps_the_labels_of_versions_and_removes_those_of_builds_that_failed
     assert all((root / name).is_file() for name in label_files(root))
 
 
-def test_damaged_and_lost_labels_are_named_by_verify(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_damaged_and_lost_labels_are_named_by_verify_and_no_repair_calls_their_version_sound(root):
     damaged, lost = sorted(label_files(root))
     (root / damaged).chmod(0o644)
     (root / damaged).write_bytes(b"x")
     (root / lost).unlink()
-    said = {finding.message for finding in verify(str(root), num_workers=1).findings}
-    assert said == {
+    expected = {
         f"{root}/{damaged}: labels of the log: its bytes changed",
         f"{root}/{lost}: labels of the log: missing",
     }
-
-
-def test_a_repair_does_not_call_a_version_sound_whose_labels_are_lost(place):
-    root = place / "root"
-    build_at(recipe(place), root)
-    damaged, lost = sorted(label_files(root))
-    (root / damaged).chmod(0o644)
-    (root / damaged).write_bytes(b"x")
-    (root / lost).unlink()
+    assert {finding.message for finding in verify(str(root), num_workers=1).findings} == expected
     for done in (repair(str(root), dry_run=True, num_workers=1), repair(str(root), num_workers=1)):
         assert not done.is_sound
-        assert {finding.message for finding in done.damaged} == {
-            f"{root}/{damaged}: labels of the log: its bytes changed",
-            f"{root}/{lost}: labels of the log: missing",
-        }
+        assert {finding.message for finding in done.damaged} == expected
     assert done.repaired == ()
     assert len(done.unrepaired) == 2
     assert all("put it back from a copy" in finding.message for finding in done.unrepaired)
 
 
-def test_a_purge_takes_along_what_builds_that_never_committed_left_of_its_log(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_a_purge_takes_along_what_builds_that_never_committed_left_of_its_log(place, root):
     for log_id, first in (("a", START), ("b", START + 100 * SECOND)):
         deliver(place, log_id, [1], start=first, score=0.9)
     build_at(recipe(place), place / "killed")
@@ -433,9 +433,7 @@ def test_a_purge_takes_along_what_builds_that_never_committed_left_of_its_log(pl
     assert all((root / name).exists() for name in left["a"])
 
 
-def test_a_purge_takes_the_labels_of_its_log_and_of_its_time_along(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_a_purge_takes_the_labels_of_its_log_and_of_its_time_along(place, root):
     of = {log.log_id: LOG_FILES[LABELS].of(log) for log in read_manifest(Store.at(str(root))).logs}
     assert purge(str(root), ["b"]).is_proven
     assert not (root / of["b"][0]).exists()
@@ -443,9 +441,7 @@ def test_a_purge_takes_the_labels_of_its_log_and_of_its_time_along(place):
 
 
 @pytest.mark.parametrize("times", [[], [ErasedTime("b", START + 100 * SECOND, START + 101 * SECOND)]])
-def test_labels_of_a_dropped_log_that_was_purged_are_missed_nowhere(place, times):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_labels_of_a_dropped_log_that_was_purged_are_missed_nowhere(place, root, times):
     store = Store.at(str(root))
     build(plan_drop(store, ["b"]))
     (name,) = LOG_FILES[LABELS].of(read_manifest(store).logs.find("b"))
@@ -461,9 +457,7 @@ def test_labels_of_a_dropped_log_that_was_purged_are_missed_nowhere(place, times
     assert rollback(store, 2).manifest.version == 4
 
 
-def test_labels_of_erased_time_are_kept_nowhere(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_labels_of_erased_time_are_kept_nowhere(place, root):
     (old,) = next(LOG_FILES[LABELS].of(log) for log in read_manifest(Store.at(str(root))).logs)
     assert purge(str(root), [], [ErasedTime("a", START, START + SECOND)]).is_proven
     assert not (root / old).exists()
@@ -499,13 +493,12 @@ def test_beam_reads_rows_with_their_labels(place):
         assert_that(pipeline | source, check)
 
 
-def test_plan_build_and_head_speak_of_labels(place, monkeypatch):
+def test_plan_head_and_versions_speak_of_labels(place, root, monkeypatch):
     text = recipe(place).to_yaml()
     (place / "recipe.yaml").write_text(text)
     said = command("plan", str(place / "recipe.yaml"), "--to", str(place / "root"))
     assert said.returncode == 0, said.stderr
     assert "1 unknown log (gone)" in " ".join(said.stderr.split())
-    assert command("build", str(place / "recipe.yaml"), "--to", str(place / "root")).returncode == 0
     monkeypatch.chdir(place)
     why = command("head", str(place / "root"), "--why", "--json", "--rows", "3")
     one, none, other = (row["why"]["columns"]["objects"] for row in json.loads(why.stdout))
@@ -520,8 +513,6 @@ def test_plan_build_and_head_speak_of_labels(place, monkeypatch):
     log = command("versions", str(place / "root"), "--log", "b").stdout
     assert "2 of 8 labels match no row" in " ".join(log.split())
     assert json.loads(command("versions", str(place / "root"), "--log", "b", "--json").stdout)
-    assert digests(place / "root")
-    assert pathlib.Path(place / "root").is_dir()
 
 
 def labels_held(root, version="latest"):
@@ -553,9 +544,8 @@ LOST = {
 
 
 @pytest.mark.parametrize("lose", LOST)
-def test_labels_that_vanish_stop_a_build_before_it_writes_and_come_back_as_they_were(place, lose):
-    root, aside = place / "root", place / "aside"
-    build_at(recipe(place), root)
+def test_labels_that_vanish_stop_a_build_before_it_writes_and_come_back_as_they_were(place, root, lose):
+    aside = place / "aside"
     shutil.copytree(place / "labels", aside)
     lose(place)
     before = digests(root)
@@ -569,9 +559,8 @@ def test_labels_that_vanish_stop_a_build_before_it_writes_and_come_back_as_they_
 
 
 @pytest.mark.parametrize("lose", LOST)
-def test_labels_that_vanish_stay_where_the_recipe_keeps_them(place, lose):
-    root, keeping = place / "root", recipe(place, more="vanished: keep\n")
-    build_at(recipe(place), root)
+def test_labels_that_vanish_stay_where_the_recipe_keeps_them(place, root, lose):
+    keeping = recipe(place, more="vanished: keep\n")
     lose(place)
     plan = plan_build(keeping, str(root))
     assert plan.up_to_date
@@ -589,10 +578,9 @@ def test_labels_that_vanish_stay_where_the_recipe_keeps_them(place, lose):
 
 
 @pytest.mark.parametrize("lose", LOST)
-def test_labels_that_vanish_are_left_out_and_told_of_once_where_the_recipe_drops_them(place, lose):
+def test_labels_that_vanish_are_left_out_and_told_of_once_where_the_recipe_drops_them(place, root, lose):
     logs, left, _ = LOST[lose]
-    root, dropping = place / "root", recipe(place, more="vanished: drop\n")
-    build_at(recipe(place), root)
+    dropping = recipe(place, more="vanished: drop\n")
     lose(place)
     plan = plan_build(dropping, str(root))
     assert plan_summary(plan)["labels_gone"] == {"objects": logs}
@@ -665,9 +653,7 @@ def test_labels_that_were_corrected_or_moved_did_not_vanish(place):
     assert [log.task.log_id for log in plan_build(recipe(place), str(root)).logs] == ["a"]
 
 
-def test_a_recipe_without_its_column_of_labels_or_with_another_one_lost_none(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_a_recipe_without_its_column_of_labels_or_with_another_one_lost_none(place, root):
     shutil.rmtree(place / "labels")
     build_at(recipe(place, columns=""), root)
     deliver(place, "b", [1], start=START + 100 * SECOND)
@@ -675,9 +661,7 @@ def test_a_recipe_without_its_column_of_labels_or_with_another_one_lost_none(pla
     assert read_manifest(Store.at(str(root))).version == 3
 
 
-def test_labels_that_hold_something_else_than_before_cannot_be_kept(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_labels_that_hold_something_else_than_before_cannot_be_kept(place, root):
     file_is_lost(place)
     other = OBJECTS.replace("tolerance", "field: score, tolerance")
     with pytest.raises(UsageError, match=r"objects: labels vanished \(a\) whose values differ"):
@@ -687,9 +671,7 @@ def test_labels_that_hold_something_else_than_before_cannot_be_kept(place):
         plan_build(recipe(place, other, more="vanished: drop\n"), str(root))
 
 
-def test_a_log_whose_labels_or_time_were_purged_did_not_lose_them(place):
-    root = place / "root"
-    build_at(recipe(place), root)
+def test_a_log_whose_labels_or_time_were_purged_did_not_lose_them(place, root):
     assert purge(str(root), ["a"], [ErasedTime("b", START + 100 * SECOND, START + 150 * SECOND)]).is_proven
     file_is_lost(place)
     plan = plan_build(recipe(place), str(root))
@@ -698,7 +680,7 @@ def test_a_log_whose_labels_or_time_were_purged_did_not_lose_them(place):
 
 def test_logs_are_named_up_to_a_bound_where_many_lose_labels(place):
     root = place / "root"
-    names = [f"m{number:02}" for number in range(30)]
+    names = [f"m{number:02}" for number in range(21)]
     for number, name in enumerate(names):
         start = START + (10 + number) * 100 * SECOND
         write_log(place / "logs" / f"{name}.mcap", {"/can": (SPEED, speeds(4, start=start))})
@@ -708,11 +690,11 @@ def test_logs_are_named_up_to_a_bound_where_many_lose_labels(place):
         (place / "labels" / f"{name}.parquet").unlink()
     with pytest.raises(InputError) as caught:
         plan_build(recipe(place, outputs="{tar: {columns: [speed]}}"), str(root))
-    assert "30 logs lost labels that version 1 has (m00, m01, " in str(caught.value)
+    assert "21 logs lost labels that version 1 has (m00, m01, " in str(caught.value)
     assert "m19, …)" in str(caught.value)
 
 
-def test_build_and_plan_tell_in_json_which_labels_are_gone(place):
+def test_build_and_plan_tell_in_json_which_labels_are_gone(place, root):
     (place / "recipe.yaml").write_text(recipe(place).to_yaml() + "vanished: drop\n")
     named = str(place / "recipe.yaml"), "--to", str(place / "root"), "--json"
     assert json.loads(command("build", *named).stdout)["labels_gone"] == {}
