@@ -6,8 +6,10 @@ import shutil
 import pytest
 
 from logloom.io.catalog.manifest import read_manifest
+from logloom.io.logs.files import ranges
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
+from logloom.pipelines.plan import logs
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
@@ -20,16 +22,23 @@ PADDED = ("demo_msgs/msg/Padded", "int32 speed\nuint8[] pad")
 HURT = "car-2"
 
 
+@pytest.fixture(autouse=True)
+def _short_ends(monkeypatch):
+    """A content id reads the first and last 16 KiB of a log."""
+    monkeypatch.setattr(ranges, "MIB", 1 << 14)
+    monkeypatch.setattr(logs, "_READ", 1 << 15)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Logs of 3 MB, of which a content id reads the first and last MiB."""
+    """Logs of 64 KiB."""
     folder, rng = tmp_path_factory.mktemp("mended"), random.Random(7)
     for name in NAMES:
         messages = [
-            (START + number * SECOND // 10, {"speed": number, "pad": list(rng.randbytes(100_000))})
-            for number in range(32)
+            (START + number * SECOND // 10, {"speed": number, "pad": list(rng.randbytes(4000))})
+            for number in range(16)
         ]
-        write_log(folder / f"{name}.mcap", {"/can": (PADDED, messages)})
+        write_log(folder / f"{name}.mcap", {"/can": (PADDED, messages)}, chunk_size=5000)
     return folder
 
 
