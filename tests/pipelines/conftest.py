@@ -79,7 +79,7 @@ def restate(root: pathlib.Path, change: Callable[[LogRecord], LogRecord], **fiel
 
 @pytest.fixture(scope="session")
 def drive(logs_of) -> Drive:
-    folder = logs_of(4, 2)
+    folder = logs_of(2.5, 2)
     text = demo_recipe(folder)
     if "partition:" not in text:
         text += "\npartition: {rows: 10}\n"

@@ -6,7 +6,6 @@ import sys
 import pytest
 
 import logloom.datasets
-from logloom.demo import make_drives
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.storage.store import Store
 from logloom.pipelines.plan.plan import plan_build
@@ -21,7 +20,7 @@ clock: {{rate: 10}}
 columns:
   speed: {{topic: /odom, field: twist.twist.linear.x, resample: previous}}
   scaled: {{derive: "{module}:scaled", from: speed, dtype: float64}}
-partition: {{rows: 8}}
+partition: {{rows: 13}}
 outputs: {{tar: {{}}, table: {{}}}}
 """
 SCALED = """\
@@ -42,17 +41,10 @@ BESIDE = {
 }
 
 
-@pytest.fixture(scope="module")
-def drives(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("drives")
-    make_drives(folder, seconds=3)
-    return folder
-
-
 @pytest.fixture
-def folder(drives, tmp_path):
+def folder(drive, tmp_path):
     """A recipe beside its logs, and in code/ a function with the modules that it imports."""
-    (tmp_path / "logs").symlink_to(drives)
+    (tmp_path / "logs").symlink_to(drive.logs[0].parent)
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(module="scales"))
     for name, text in {"scales.py": SCALED, **BESIDE}.items():
         path = tmp_path / "code" / name
@@ -65,8 +57,8 @@ def logloom_in(folder, *arguments):
     return command(*arguments, "--py", "code/scales.py", cwd=folder)
 
 
-def built(folder):
-    done = logloom_in(folder, "build", "recipe.yaml", "--to", "root", "--workers", 2)
+def built(folder, workers=1):
+    done = logloom_in(folder, "build", "recipe.yaml", "--to", "root", "--workers", workers)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -74,13 +66,13 @@ def built(folder):
 def test_an_edited_module_beside_a_file_builds_rows_again_in_all_processes(folder):
     built(folder)
     edits = [
-        ("units/_base.py", "BASE = 3.0\n", 3, 0),
-        ("units/__init__.py", "from ._base import BASE\nBASE += 2\n", 5, 0),
-        ("limits.py", "def most():\n    return 1.0\n", 5, 1),
+        ("units/_base.py", "BASE = 3.0\n", 3, 0, 1),
+        ("units/__init__.py", "from ._base import BASE\nBASE += 2\n", 5, 0, 1),
+        ("limits.py", "def most():\n    return 1.0\n", 5, 1, 2),  # of the others, too, they see the edits
     ]
-    for version, (name, text, factor, more) in enumerate(edits, 2):
+    for version, (name, text, factor, more, workers) in enumerate(edits, 2):
         (folder / "code" / name).write_text(text)
-        said = built(folder)
+        said = built(folder, workers)
         module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         assert f"changed since version {version - 1}" in said
         assert f"are built again: module {module}" in said
