@@ -15,7 +15,7 @@ from tests.absent import (  # noqa: F401  # hooks
     pytest_runtest_makereport,
     pytest_runtest_protocol,
 )
-from tests.once import logs_of, once, root_of  # noqa: F401  # fixtures
+from tests.once import again, logs_of, once, root_of  # noqa: F401  # fixtures
 
 if importlib.util.find_spec("hypothesis"):  # which the environment with torch does without
     from hypothesis import HealthCheck, settings

@@ -2,7 +2,8 @@
 
 Fixtures: `once(make, ...)` gives what `make(folder, ...)` returned, `logs_of(seconds, logs)` the folder of a
 demo's logs; all processes share these files, and leave them as they are. `root_of(recipe)` gives a copy, this
-process's own, of the root that a build made; tests that change files copy it again.
+process's own, of the root that a build made; tests that change files copy it again. `again(make, ...)` gives
+tests of a module, one after another, the folder that `make(folder, ...)` filled, put back to what it was.
 """
 
 import fcntl
@@ -94,3 +95,22 @@ def root_of(
 @pytest.fixture(scope="session")
 def logs_of(once: Callable[..., Any]) -> Callable[[float, int], pathlib.Path]:
     return functools.partial(once, demo_logs)
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., pathlib.Path]:
+    """Always at the same path: roots know where their logs are."""
+    made: dict[str, tuple[pathlib.Path, pathlib.Path]] = {}
+
+    def folder(make: Callable[..., Any], *arguments: Any) -> pathlib.Path:
+        key = f"{make.__qualname__}{arguments!r}"
+        if key not in made:
+            place = tmp_path_factory.mktemp("again") / "place"
+            place.mkdir()
+            make(place, *arguments)
+            made[key] = place, copied(place, place.with_name("copy"))
+        place, copy = made[key]
+        shutil.rmtree(place)
+        return copied(copy, place)
+
+    return folder

@@ -29,18 +29,21 @@ log_id: "{stem}"
 clock: {rate: 10}
 columns:
   speed: {topic: /can, field: speed, resample: nearest, tolerance: 50ms}
-partition: {rows: 10}
+partition: {rows: 20}
 outputs: {table: {}}
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A version of three drives of forty messages."""
+def build_drives(folder):
     for name in NAMES:
-        write_drive(tmp_path, name)
-    built(tmp_path)
-    return tmp_path
+        write_drive(folder, name)
+    built(folder)
+
+
+@pytest.fixture
+def folder(again):
+    """A version of three drives of forty messages."""
+    return again(build_drives)
 
 
 def planned(folder, *more, text=TEXT, **choices):
@@ -86,8 +89,7 @@ def test_a_log_that_was_cut_is_refused_or_keeps_its_rows_whatever_on_error_says(
     assert planned(folder, *keeping).up_to_date
     assert verify(str(folder / "root"), num_workers=1).findings == ()
     write_drive(folder, "d1")
-    again = built(folder, *keeping)
-    assert again.logs.find("d1") == first.logs.find("d1")
+    assert built(folder, *keeping).logs.find("d1") == first.logs.find("d1")
 
 
 def test_what_a_cut_log_holds_now_is_built_where_the_recipe_says_so(folder):
@@ -123,11 +125,11 @@ def test_a_shorter_extent_in_the_recipe_is_no_cut_of_logs(folder):
 
 
 @pytest.mark.usefixtures("_settled_at_once")
-def test_only_logs_with_fewer_bytes_are_opened_to_see_whether_they_were_cut(folder, opened):
-    built(folder)
-    fewer(folder / "logs/d1.mcap")
+def test_only_logs_with_fewer_bytes_are_opened_to_see_whether_they_were_cut(tmp_path, opened):
+    build_drives(tmp_path)
+    fewer(tmp_path / "logs/d1.mcap")
     opened.clear()
-    assert planned(folder, "shortened: keep").shortened == ("d1",)
+    assert planned(tmp_path, "shortened: keep").shortened == ("d1",)
     assert set(opened) <= {"d0", "d1"}  # one of the others, to hold the recipe to
 
 
