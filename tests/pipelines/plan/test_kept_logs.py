@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from logloom import datasets
-from logloom.errors import UsageError
+from logloom.errors import InputError, UsageError
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
@@ -131,6 +131,14 @@ def test_rows_of_another_recipe_are_refused_with_the_command_that_leaves_them_ou
     assert shlex.split(line)[2:] == [str(folder / "root"), "d 1"]
     assert command(*shlex.split(line)[1:]).returncode == 0
     assert dict(built(folder, other).logs.statuses) == {"whole": 2, "dropped": 1}
+
+
+def test_a_log_that_is_gone_stops_the_build_unless_the_recipe_says_what_then(folder):
+    (folder / "logs/d 1.mcap").unlink()
+    with pytest.raises(InputError, match="vanished: keep"):
+        planned(folder, TEXT.replace("vanished: keep\n", ""))
+    dropping = TEXT.replace("vanished: keep", "vanished: drop")
+    assert [log.log_id for log in built(folder, dropping).logs] == ["d 0", "d 2"]
 
 
 def test_on_error_changes_rows_of_a_log_of_which_messages_were_refused(again):

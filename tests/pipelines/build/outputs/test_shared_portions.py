@@ -120,7 +120,9 @@ def small_chunks():
 def grown(small_chunks, tmp_path_factory):
     """Versions of drives 0-1, 0-2, 0-3, then without 1, then with it and 4; and what each of them wrote."""
     folder = tmp_path_factory.mktemp("grown")
-    archive = Archive(folder / "logs", folder / "root", make_drives(folder / "drives", seconds=1.2, logs=LOGS))
+    archive = Archive(
+        folder / "logs", folder / "root", make_drives(folder / "drives", seconds=1.2, logs=LOGS)
+    )
     nights = [(0, 1), (0, 1, 2), (0, 1, 2, 3), (0, 2, 3), (0, 1, 2, 3, 4)]
     return archive, [archive.build(*numbers) for numbers in nights]
 
