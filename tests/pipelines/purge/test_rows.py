@@ -146,7 +146,9 @@ def test_an_index_that_is_put_back_from_before_brings_nothing_back(drive, tmp_pa
     first = open_log(record.uris).summary.first
     shutil.copytree(root / "index", tmp_path / "backup")
     assert (tmp_path / "backup/listing").exists()
-    assert purge(str(root), [], [ErasedTime(record.log_id, first + SECOND // 2, first + 3 * SECOND // 2)]).is_proven
+    assert purge(
+        str(root), [], [ErasedTime(record.log_id, first + SECOND // 2, first + 3 * SECOND // 2)]
+    ).is_proven
     shutil.rmtree(root / "index", ignore_errors=True)
     shutil.copytree(tmp_path / "backup", root / "index")
     made = build_at(recipe, root).manifest

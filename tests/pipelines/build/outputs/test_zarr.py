@@ -13,7 +13,6 @@ from logloom.io.formats.zarr import ZarrReader
 from logloom.io.storage.store import Store
 from logloom.pipelines.verify.verify import verify
 from logloom.recipe import Recipe
-from tests.pipelines.conftest import build_at, digests
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +72,3 @@ def test_a_lost_chunk_is_found_though_zarr_reads_fill_values(root, tmp_path):
     (message,) = findings(copy)
     assert str(victim) in message
     assert "missing" in message
-
-
-def test_two_builds_give_the_same_bytes(root, recipe, tmp_path):
-    build_at(recipe, tmp_path / "again")
-    assert digests(tmp_path / "again") == digests(root)
