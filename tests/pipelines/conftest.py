@@ -94,13 +94,23 @@ def restate(root: pathlib.Path, change: Callable[[LogRecord], LogRecord], **fiel
     write_digest(store, 1, data)
 
 
-@pytest.fixture(scope="session")
-def drive(logs_of) -> Drive:
-    folder = logs_of(2.5, 2)
+def drive_of(folder: pathlib.Path) -> Drive:
+    """The demo's recipe over the logs of a folder."""
     text = demo_recipe(folder)
     if "partition:" not in text:
         text += "\npartition: {rows: 10}\n"
     return Drive(sorted(folder.iterdir()), text)
+
+
+@pytest.fixture(scope="session")
+def drive(logs_of) -> Drive:
+    return drive_of(logs_of(2.5, 2))
+
+
+@pytest.fixture(scope="session")
+def long_drive(logs_of) -> Drive:
+    """For what takes a while to happen in a drive."""
+    return drive_of(logs_of(4, 2))
 
 
 @pytest.fixture(scope="session")

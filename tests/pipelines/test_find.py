@@ -34,9 +34,23 @@ from tests.pipelines.test_commands import logloom
 FAST = "ego.speed > 11.5 for 200ms and any(objects, class == 'car')"
 
 
+COLUMNS = """columns:
+  ego.position: {topic: /odom, field: pose.pose.position, resample: linear}
+  ego.speed: {topic: /odom, field: twist.twist.linear.x, resample: mean, window: [-500ms, 0ms]}
+  camera.front: {topic: /cam/front/compressed, field: data, resample: nearest, tolerance: 50ms}
+  objects: {topic: /tracks, field: objects, strings: 16, resample: nearest}
+rows: {require: [ego.position, camera.front]}
+"""
+
+
+@pytest.fixture(scope="module")
+def drive(long_drive):
+    return long_drive
+
+
 def recipe_of(drive, rows, outputs="outputs: {table: {}, tar: {}, zarr: {}, bags: {}}"):
-    text = drive.text[: drive.text.index("outputs:")].split("partition:")[0]
-    return Recipe.from_yaml(f"{text}{outputs}\npartition: {{rows: {rows}}}\n")
+    text = drive.text[: drive.text.index("columns:")]
+    return Recipe.from_yaml(f"{text}{COLUMNS}{outputs}\npartition: {{rows: {rows}}}\n")
 
 
 @pytest.fixture(scope="module")

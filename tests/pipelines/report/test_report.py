@@ -19,7 +19,7 @@ from logloom.io.catalog.version_files import version_file
 from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
 from logloom.pipelines.purge.purge import purge
-from logloom.pipelines.report import logs
+from logloom.pipelines.report import logs, samples
 from logloom.pipelines.report import report as report_module
 from logloom.pipelines.report.card import card_of
 from logloom.pipelines.report.charts import map_of
@@ -56,6 +56,18 @@ def root(built, tmp_path):
     return copy
 
 
+@pytest.fixture(scope="module")
+def report(built):
+    """Of the built version."""
+    return report_at(built)
+
+
+@pytest.fixture
+def _few_samples(monkeypatch):
+    """Rows are read and drawn for samples that nothing is asked of."""
+    monkeypatch.setattr(samples, "MAX_SAMPLES", 2)
+
+
 def report_at(root, version="latest"):
     return report_of(*open_root(Store.at(str(root)), version))
 
@@ -71,14 +83,14 @@ def with_logs(root, count):
     write_digest(store, 1, data)
 
 
-def test_the_same_version_gives_the_same_page_wherever_it_lies(built, root):
-    assert page_of(report_at(built)) == page_of(report_at(root))
-    assert str(root.parent).encode() not in page_of(report_at(root))
+def test_the_same_version_gives_the_same_page_wherever_it_lies(report, root):
+    page = page_of(report_at(root))
+    assert page == page_of(report)
+    assert str(root.parent).encode() not in page
 
 
-def test_a_report_says_what_the_rows_are(built):
+def test_a_report_says_what_the_rows_are(built, report):
     needs("tar")  # of the outputs of the demo, the one that keeps these columns
-    report = report_at(built)
     manifest = read_manifest(Store.at(str(built)))
     assert report.totals["rows"] == manifest.totals["rows"]
     assert [one.rows for one in report.splits] == [manifest.totals["rows"]]
@@ -89,24 +101,25 @@ def test_a_report_says_what_the_rows_are(built):
         ends = [last, *(stop for _, stop in more)]
         assert sum((stop - start) // 10**8 + 1 for start, stop in line.pieces) == line.rows
         assert (first < ends[0], line.gaps) == (True, len(more))
-    samples = report.samples
-    assert samples.place == "ego.position"
-    assert len(samples.rows) == MAX_SAMPLES
-    assert [one.log_id for one in samples.tracks] == ["drive-00", "drive-01"]
-    one = samples.rows[3]
+    found = report.samples
+    assert found.place == "ego.position"
+    assert len(found.rows) == MAX_SAMPLES
+    assert [one.log_id for one in found.tracks] == ["drive-00", "drive-01"]
+    one = found.rows[3]
     assert (list(one.images), list(one.clouds)) == (["camera.front"], ["lidar.points"])
     assert one.images["camera.front"].data.startswith(b"\xff\xd8\xff")
-    assert samples.reach > 10
+    assert found.reach > 10
 
 
-def test_samples_are_the_rows_that_they_say(built):
+def test_samples_are_the_rows_that_they_say(built, report):
     rows = logloom.datasets.open(str(built), output="tar")
-    for one in report_at(built).samples.rows:
+    for one in report.samples.rows:
         row = rows[one.row]
         assert (one.log_id, one.timestamp) == (row["log_id"], row["timestamp"])
         assert one.place == pytest.approx(tuple(row["ego.position"][:2]))
 
 
+@pytest.mark.usefixtures("_few_samples")
 def test_statistics_of_splits_add_up_to_those_of_all(root):
     restate(root, lambda record: dataclasses.replace(record, split=record.log_id))
     report = report_at(root)
@@ -116,6 +129,7 @@ def test_statistics_of_splits_add_up_to_those_of_all(root):
     assert report.statistics["drive-00"] == column_statistics(str(root), split="drive-00")
 
 
+@pytest.mark.usefixtures("_few_samples")
 def test_a_gap_in_a_log_is_a_gap_on_the_time_line(drive, tmp_path):
     where = 'where: "ego.speed < 9 or ego.speed > 9.5"'
     build_at(drive.recipe(**{"rows: {require:": f"rows: {{{where}, require:"}), tmp_path / "root")
@@ -126,6 +140,7 @@ def test_a_gap_in_a_log_is_a_gap_on_the_time_line(drive, tmp_path):
         assert line.planned > line.rows == sum((b - a) // 10**8 + 1 for a, b in line.pieces)
 
 
+@pytest.mark.usefixtures("_few_samples")
 def test_of_many_partitions_none_is_opened_for_the_time_line(root, monkeypatch):
     exact = report_at(root).lines
     monkeypatch.setattr(logs, "MAX_UNITS", 1)
@@ -137,6 +152,7 @@ def test_of_many_partitions_none_is_opened_for_the_time_line(root, monkeypatch):
         assert first <= whole.pieces[0][0] < whole.pieces[-1][1] <= last
 
 
+@pytest.mark.usefixtures("_few_samples")
 def test_statistics_of_many_logs_are_of_some_unless_all_are_asked_for(root, monkeypatch):
     monkeypatch.setattr(report_module, "MAX_COUNTED", 10)
     monkeypatch.setattr(log_statistics, "MANY_LOGS", 1)
@@ -172,6 +188,7 @@ def test_a_page_of_ten_thousand_logs_is_bounded_and_says_what_it_leaves_out(root
     assert f"{10_000 - MAX_LINES:,} others not drawn" in page.decode()
 
 
+@pytest.mark.usefixtures("_few_samples")
 def test_logs_that_lost_messages_are_listed_the_worst_first(root):
     with_logs(root, MAX_TROUBLES + 10)
     restate(
@@ -187,6 +204,7 @@ def test_logs_that_lost_messages_are_listed_the_worst_first(root):
     assert b"&lt;i&gt;chunk&lt;/i&gt; at byte 7" in page_of(report)
 
 
+@pytest.mark.usefixtures("_few_samples")
 def test_a_report_tells_what_changed_since_the_parent(root):
     build(plan_drop(Store.at(str(root)), ["drive-00"]))
     report = report_at(root)
@@ -216,11 +234,11 @@ def test_damage_is_an_error_that_names_the_file(root):
         report_at(root)
 
 
-def test_the_command_writes_a_page_a_card_and_metadata(built, tmp_path):
+def test_the_command_writes_a_page_a_card_and_metadata(built, report, tmp_path):
     out = tmp_path / "page.html"
     done = command("report", str(built), "--out", str(out))
     assert (done.returncode, done.stdout.strip()) == (0, str(out))
-    assert out.read_bytes() == page_of(report_at(built))
+    assert out.read_bytes() == page_of(report)
     done = command("report", str(built), "--card")
     assert done.stdout.encode() == card_of(*open_root(Store.at(str(built))))
     both = command("report", str(built), "--card", "--croissant")
@@ -255,8 +273,7 @@ def test_a_card_marks_columns_of_which_a_sample_was_counted(built):
     assert [line for line in text.splitlines() if "a sample of each value" in line] == said
 
 
-def test_figures_of_one_have_a_noun_of_one(built):
-    report = report_at(built)
+def test_figures_of_one_have_a_noun_of_one(report):
     assert dict(_facts(report)).keys() >= {"rows", "logs", "columns", "split"}
     ones = dict.fromkeys(report.totals, 1) | {"ticks_planned": 2}
     nouns = ["row", "log", "log skipped", "columns", "split", "tick dropped", "message refused"]
@@ -304,6 +321,7 @@ def test_numbers_are_chosen_evenly():
             assert np.ptp(np.diff([-1, *found, total])[1:-1] if len(found) > 1 else [0]) <= 1
 
 
+@pytest.mark.usefixtures("_few_samples")
 def test_a_page_names_no_log_that_was_purged(root):
     restate(root, lambda record: dataclasses.replace(record, refused=1, reasons=(f"{record.log_id}: odd",)))
     build(plan_drop(Store.at(str(root)), ["drive-00"]))
@@ -315,6 +333,7 @@ def test_a_page_names_no_log_that_was_purged(root):
         assert b"drive-00" not in page_of(reasonless)
 
 
+@pytest.mark.usefixtures("_few_samples")
 def test_troubles_name_files_without_their_folders(root):
     said = ("file:///secret/plan/a.mcap, byte 7: damaged",)
     uris = ("file:///secret/plan/a.mcap",)
@@ -384,9 +403,9 @@ def test_a_place_where_no_page_can_stand_is_an_error_that_says_why(built, tmp_pa
     assert "internal" not in done.stderr
 
 
-def test_a_root_in_memory_has_the_same_page(built):
+def test_a_root_in_memory_has_the_same_page(built, report):
     store = Store.at("memory://pages/root")
     for path in built.rglob("*"):
         if path.is_file() and not path.relative_to(built).parts[0].startswith("v0"):
             store.replace(path.relative_to(built).as_posix(), path.read_bytes())
-    assert page_of(report_of(*open_root(store))) == page_of(report_at(built))
+    assert page_of(report_of(*open_root(store))) == page_of(report)
