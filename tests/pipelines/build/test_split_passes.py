@@ -159,13 +159,13 @@ def test_dropping_a_log_drops_all_its_passes(tmp_path):
     logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
     recipe, root = recipe_of(tmp_path, logs), str(tmp_path / "root")
     build(tmp_path, recipe)
-    alone = command("drop", root, "back~2")
+    alone = command("drop", "--workers", "1", root, "back~2")
     assert alone.returncode == 2
     assert "'back~2' is a pass of log 'back'" in alone.stderr
-    assert command("drop", root, "back").returncode == 0
+    assert command("drop", "--workers", "1", root, "back").returncode == 0
     assert statuses(root) == {"back": "dropped", "back~2": "dropped", "sound": "whole"}
     assert planned(tmp_path, recipe).up_to_date
-    assert command("drop", root, "back", "--undo").returncode == 0
+    assert command("drop", "--workers", "1", root, "back", "--undo").returncode == 0
     build(tmp_path, recipe)
     assert statuses(root) == {"back": "whole", "back~2": "whole", "sound": "whole"}
 
@@ -173,7 +173,7 @@ def test_dropping_a_log_drops_all_its_passes(tmp_path):
 def test_a_log_that_was_dropped_before_it_was_split_has_no_passes(tmp_path):
     logs = [write(tmp_path / "back.mcap", TWO), write(tmp_path / "sound.mcap", of("/x", *ticks(20)))]
     build(tmp_path, recipe_of(tmp_path, logs, "time: {set_back: first}"))
-    assert command("drop", str(tmp_path / "root"), "back").returncode == 0
+    assert command("drop", "--workers", "1", str(tmp_path / "root"), "back").returncode == 0
     build(tmp_path, recipe_of(tmp_path, logs))
     assert statuses(tmp_path / "root") == {"back": "dropped", "sound": "whole"}
 

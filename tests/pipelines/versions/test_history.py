@@ -461,7 +461,7 @@ def test_a_root_with_a_version_where_a_bare_root_belongs_is_told_apart(grown, tm
         done = command(verb, f"{grown.uri}@1", *rest)
         assert done.returncode == 2
         assert "the root alone is expected here, without @1" in done.stderr
-    done = command("drop", str(tmp_path / "nowhere"), "x")
+    done = command("drop", "--workers", "1", str(tmp_path / "nowhere"), "x")
     assert "no version here; `logloom build" in done.stderr
     done = command("diff", grown.uri, "1")
     assert done.returncode == 2

@@ -131,7 +131,7 @@ def test_a_drop_after_a_purge_brings_nothing_back(root):
 def test_all_logs_are_dropped_only_where_that_is_allowed(root):
     store = Store.at(str(root))
     logs = read_manifest(store).logs.column("log_id").to_pylist()
-    done = command("drop", str(root), *logs)
+    done = command("drop", "--workers", "1", str(root), *logs)
     assert done.returncode == 1
     assert "no rows at all (2 logs left out by `logloom drop`); --allow-empty commits" in done.stderr
     assert version_numbers(store) == [1, 2]
@@ -195,7 +195,7 @@ def test_the_commands_say_what_they_made(root):
     assert command("rollback", str(root)).returncode == 2
     done = command("rollback", f"{root}@1", "--json", "--reason", "x")
     assert json.loads(done.stdout)["version"] == 3, done.stderr
-    assert command("drop", str(root), gone).returncode == 2
+    assert command("drop", "--workers", "1", str(root), gone).returncode == 2
 
 
 def test_a_rollback_done_again_has_nothing_to_do_and_makes_a_lost_view_again(root):
@@ -221,14 +221,14 @@ def test_a_drop_done_again_and_one_taken_back_again_have_nothing_to_do(grown, ro
     kept, gone = (record.log_id for record in read_manifest(store, 2).logs)
 
     def again(what, *more):
-        done = command("drop", str(root), *more, gone, "--json")
+        done = command("drop", "--workers", "1", str(root), *more, gone, "--json")
         assert done.returncode == 0, done.stderr
         assert f"nothing to do: version {version_numbers(store)[-1]} of {root} {what} {gone}" in done.stderr
         said = json.loads(done.stdout)
         return said["version"], said["up_to_date"], said["changed"]
 
     assert again("doesn't leave out", "--undo") == (2, True, [])  # nobody has dropped it
-    done = command("drop", str(root), gone, "--quiet", "--json")
+    done = command("drop", "--workers", "1", str(root), gone, "--quiet", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     said, (listed, *_) = json.loads(done.stdout), json.loads(command("versions", root, "--json").stdout)
     assert (said["version"], said["logs"], said["logs_dropped"]) == (3, 1, 1)
@@ -236,7 +236,7 @@ def test_a_drop_done_again_and_one_taken_back_again_have_nothing_to_do(grown, ro
         listed[key] for key in ("version", "logs", "rows", "units")
     ]
     assert again("already leaves out") == (3, True, [])
-    assert command("drop", str(root), gone, "--undo").returncode == 0
+    assert command("drop", "--workers", "1", str(root), gone, "--undo").returncode == 0
     assert again("doesn't leave out", "--undo") == (4, True, [])  # no build has added it yet
     build_at(recipe, root)
     assert again("doesn't leave out", "--undo") == (5, True, [])
