@@ -9,6 +9,9 @@ import typer
 import logloom as ll
 from logloom.cli import commands
 from logloom.demo import demo_recipe, make_drives
+from logloom.pipelines import commands as facade
+from logloom.pipelines.build.build import build as run_build
+from logloom.pipelines.plan.plan import plan_build
 
 IN_PYTHON_ONLY = {"runner", "on_message", "storage_options"}  # the options of engines are values of `runner`
 
@@ -69,3 +72,19 @@ def test_a_value_that_the_command_would_refuse_is_refused(wrong, root, tmp_path)
     with pytest.raises(ll.UsageError, match=f"^{next(iter(wrong))}=.*; pass "):
         ll.build(log, tmp_path / "trial", **wrong)
     assert not (tmp_path / "trial").exists()
+
+
+def test_a_build_that_another_one_overtakes_plans_again_and_is_up_to_date(root, tmp_path, monkeypatch):
+    (log, *_) = sorted((root.parent / "logs").iterdir())
+    plans = []
+
+    def overtaken(*given, **options):
+        plans.append(plan_build(*given, **options))
+        if len(plans) == 1:  # another program is quicker
+            run_build(plan_build(*given, **options), view="none")
+        return plans[-1]
+
+    monkeypatch.setattr(facade, "plan_build", overtaken)
+    built = ll.build(log, tmp_path / "root", workers=1, view="none")
+    assert [one.up_to_date for one in plans] == [False, True]
+    assert (built.manifest.version, built.built, built.reused) == (1, 0, 0)
