@@ -17,6 +17,7 @@ from logloom.pipelines.build.build import build
 from logloom.pipelines.build.concurrent_builds import take_turn
 from logloom.pipelines.plan.next_version import new_run
 from logloom.pipelines.plan.plan import plan_build
+from logloom.pipelines.status import BuildState, builds
 from logloom.runners import RunnerOptions
 from logloom.transforms.build import run_note
 from logloom.transforms.build.run_note import Announced
@@ -173,5 +174,6 @@ def test_a_command_overtaken_after_it_planned_plans_again_and_is_up_to_date(driv
     assert [one.up_to_date for one in plans] == [False, True]
     assert plan is plans[-1]
     assert (built.manifest.version, built.built, built.reused) == (1, 0, 0)
+    assert [one.state for one in builds(plan.job.store)] == [BuildState.committed]  # none that failed
     with pytest.raises(OvertakenError, match="another build committed version 1 of"):
         build(plans[0], looked=True, view="none")
