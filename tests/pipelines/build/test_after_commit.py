@@ -1,8 +1,10 @@
 """What fails once a version is committed: it never looks as if nothing was."""
 
 import pytest
+import typer
 
-from logloom.errors import AfterCommitError, LogloomError, StorageError, after_commit
+from logloom.cli import commands
+from logloom.errors import AfterCommitError, DatasetError, LogloomError, StorageError, after_commit
 from logloom.io.catalog.version_files import version_numbers
 from logloom.io.storage.store import Store
 from logloom.pipelines.build import build as job
@@ -53,6 +55,26 @@ def test_a_job_that_fails_after_a_commit_whose_outcome_is_lost_says_so(drive, tm
     with pytest.raises(AfterCommitError, match=r"version 1 of .* is committed, .*: no space left"):
         build(plan_build(drive.recipe(), str(tmp_path / "root")), num_workers=1)
     assert version_numbers(Store.at(str(tmp_path / "root"))) == [1]
+
+
+def failing(error):
+    def fails(*_):
+        raise error
+
+    return fails
+
+
+def test_what_a_build_does_after_its_commit_fails_as_such(drive, tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "with_view", failing(DatasetError("v00000001.json: damaged")))
+    with pytest.raises(AfterCommitError, match=r"version 1 of .* is committed, .*: v00000001.json: damaged"):
+        build(plan_build(drive.recipe(), str(tmp_path / "root"), limit=1), num_workers=1)
+
+
+def test_a_build_that_cant_be_reported_is_committed(drive, tmp_path, monkeypatch):
+    monkeypatch.setattr("logloom.cli.build._report_build", failing(KeyError("x")))
+    build = ["build", str(drive.logs[0]), "--to", str(tmp_path / "root"), "--view", "none", "--quiet"]
+    with pytest.raises(AfterCommitError, match=r"version 1 of .* is committed, .* KeyError: 'x'"):
+        typer.main.get_command(commands("build"))(build, standalone_mode=False)
 
 
 def test_a_profile_that_cant_be_written_at_the_end_is_a_warning(tmp_path):
