@@ -73,8 +73,9 @@ def uninstall(monkeypatch):
     from logloom.transforms.suggest.recipe import _output
 
     def without(*names: str) -> None:
-        left = {name: part for name, part in parts.installed(own=True).items() if name not in names}
-        monkeypatch.setattr(parts, "installed", lambda *, own: left if own else {})
+        left = {name: part for name, part in parts.installed().items() if name not in names}
+        monkeypatch.setattr(parts, "installed", lambda: left)
+        monkeypatch.setattr(parts, "plugins", tuple)
         format_named.cache_clear()
         _output.cache_clear()
 

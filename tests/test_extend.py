@@ -51,7 +51,7 @@ def site(tmp_path, monkeypatch):
         if language == "toml":
             install(site, tomllib.loads(text)["project"])
     monkeypatch.syspath_prepend(str(site))
-    caches = (parts.installed, opening.kind_named, format_named)
+    caches = (parts.plugins, opening.kind_named, format_named)
     for cached in caches:
         cached.cache_clear()
     CHUNKS.clear()

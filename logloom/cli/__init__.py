@@ -101,12 +101,19 @@ def verbs() -> dict[str, parts.Verb]:
 
 
 def commands(*names: str) -> typer.Typer:
-    """Import the modules of these commands, or of all, and return the app with them."""
+    """Import the modules of these commands, or of all that can be imported, and return the app with them.
+
+    Raises:
+        UsageError: one of these commands is of a broken part, or several packages offer it.
+    """
     for name in names or verbs():
-        if any(name in lines for lines in GROUPS.values()):
-            importlib.import_module(f"logloom.cli.{name}")
-        else:
-            parts.load("verbs", name)
+        is_own = any(name in lines for lines in GROUPS.values())
+        with contextlib.suppress(*() if names else (UsageError,)):
+            if is_own:
+                importlib.import_module(f"logloom.cli.{name}")
+                parts.check_single("verbs", name, is_own=True)
+            else:
+                parts.load("verbs", name)
     return terminal.app
 
 
@@ -166,7 +173,9 @@ def main() -> None:
     except Exception as error:
         code = _report_unforeseen(error, debug)
         if code == terminal.BAD_USAGE and verb and verb not in (known := verbs()):
-            terminal.print_message(f"Commands of installed parts: {', '.join(known)}")
+            terminal.print_message(
+                f"Commands of installed parts: {', '.join(known)}{parts.broken_note('verbs')}"
+            )
     if code == terminal.STOPPED:  # Typer, too, makes a code of Ctrl-C
         terminal.print_message(f"logloom: stopped{_GOES_ON if verb == 'build' else ''}")
         code = terminal.TERMINATED if terminated.is_set() else terminal.STOPPED

@@ -17,9 +17,11 @@ def doctor(
 ) -> None:
     """Report what in logs is damaged, missing or strangely timed.
 
-    Reads them from end to end, and names the remedy of each finding.
+    Reads them from end to end, and names the remedy of each finding. Also lists parts of other packages that
+    can't be used.
     """
-    from logloom.pipelines.doctor.doctor import examine_all
+    from logloom.cli import GROUPS
+    from logloom.pipelines.doctor.doctor import broken_parts, examine_all
     from logloom.pipelines.doctor.findings import COLUMNS
 
     found = []
@@ -33,8 +35,12 @@ def doctor(
             )
         for line in diagnosis.lines():
             terminal.print_result(line)
+    broken = broken_parts([name for lines in GROUPS.values() for name in lines])
+    for one in () if json else broken:
+        terminal.print_result(f"broken part of another package: {one}")
     if json:
-        terminal.print_json({"logs": [diagnosis.to_json() for diagnosis in found]})
+        examined = [diagnosis.to_json() for diagnosis in found]
+        terminal.print_json({"logs": examined, "broken_parts": [one._asdict() for one in broken]})
     if not all(diagnosis.is_readable for diagnosis in found):
         raise typer.Exit(terminal.FAILED)
     if any(diagnosis.is_damaged for diagnosis in found):

@@ -85,9 +85,9 @@ def _run(
     on_message(
         f"verified {counted(report.units, 'unit')} against the logs: every value equal  [{_since(began)}]"
     )
-    for name in parts.names("pages"):
+    for name, page_of in parts.usable("pages"):
         began = time.perf_counter()
-        data = parts.load("pages", name)(*open_root(Store.at(str(root))))
+        data = page_of(*open_root(Store.at(str(root))))
         with explained(str(place / name)):
             replace_file(place / name, data)
         on_message(f"drew a page of it, {human_bytes(len(data))}  [{_since(began)}]")
@@ -108,7 +108,8 @@ def _what_next(place: pathlib.Path, car: bool) -> str:
         *([f"logloom versions {place_name}/dataset --log drive-00  # what was unavailable, and why"] * car),
     ]
     pages = "".join(
-        f"\nOpen in a browser, and show to a colleague:\n  {place / name}" for name in parts.names("pages")
+        f"\nOpen in a browser, and show to a colleague:\n  {place / name}"
+        for name, _ in parts.usable("pages")
     )
     return f"""
 The datasets   {view}

@@ -32,7 +32,7 @@ class DetachedState:
 
 def look_at(place: str) -> DetachedState | None:
     """Return the state of the job at a place; None if no engine can be asked."""
-    found = (parts.load("jobs", engine)(place) for engine in parts.names("jobs"))
+    found = (look(place) for _, look in parts.usable("jobs"))
     return next((state for state in found if state is not None), None)
 
 

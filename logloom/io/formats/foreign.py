@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from logloom import parts
 from logloom.errors import UsageError
 from logloom.io.catalog.manifest import check_not_of_root
 from logloom.io.formats.interface import FolderKind
-from logloom.io.formats.registry import format_named, format_names
+from logloom.io.formats.registry import formats
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.store import Store
 
@@ -49,13 +50,14 @@ def open_foreign(
     store = Store.at(uri, storage_options)
     found = kinds()
     if kind is not None and kind not in found:
-        raise UsageError(f"--from {kind!r}: there are {', '.join(found)}")
+        raise UsageError(f"--from {kind!r}: there are {', '.join(found)}{parts.broken_note('outputs')}")
     if kind is None:
         check_not_of_root(store)
     form = found[kind] if kind is not None else kind_of(store)
     if form is None:
         what = (
             f"neither a version of logloom nor {', '.join(found)}; if it is one of these, name it by --from"
+            f"{parts.broken_note('outputs')}"
         )
         raise UsageError(f"{store.uri}: {what if store.names() else 'there is no such dataset'}")
     return form.typed_rows(store, columns, num_workers=num_workers, on_error=on_error)
@@ -63,7 +65,7 @@ def open_foreign(
 
 def kinds() -> dict[str, FolderKind]:
     """All kinds of folders that can be opened, by name, in the order in which they are tried."""
-    found: list[FolderKind] = [*map(format_named, format_names())]
+    found: list[FolderKind] = [*formats()]
     return {form.kind or form.name: form for form in sorted(found, key=lambda form: form.is_generic)}
 
 

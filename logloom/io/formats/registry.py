@@ -1,12 +1,13 @@
 """The formats that installed packages offer, by name.
 
-Here: `format_named`, and the formats of a version's outputs.
+Here: `format_named`, `formats`, and the formats of a version's outputs.
 Elsewhere: the interface of a format (interface), finding the format of a plain folder (foreign).
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
@@ -30,12 +31,17 @@ def format_names() -> tuple[str, ...]:
     return tuple(sorted({*parts.names("outputs")}))
 
 
+def formats() -> list[Format]:
+    """The formats that installed packages offer, in name order; without broken ones (`parts.broken`)."""
+    return [form for _, form in sorted(parts.usable("outputs"), key=operator.itemgetter(0))]
+
+
 @functools.cache
 def format_named(name: str) -> Format:
     """The format of an output.
 
     Raises:
-        UsageError: no installed package offers it.
+        UsageError: no installed package offers it, several do, or that of another package is broken.
     """
     found: Format = parts.load("outputs", name)
     return found
@@ -43,23 +49,22 @@ def format_named(name: str) -> Format:
 
 def form_options() -> dict[str, str]:
     """The option of each output with the form of bytes columns; see `Format.forms_option`."""
-    formats = map(format_named, format_names())
-    return {form.name: form.forms_option for form in formats if form.forms_option}
+    return {form.name: form.forms_option for form in formats() if form.forms_option}
 
 
 def taking(key: str) -> list[Format]:
     """The formats whose datasets depend on a field of `Catalogued`; see `Format.takes`."""
-    return [form for form in map(format_named, format_names()) if form.takes == key]
+    return [form for form in formats() if form.takes == key]
 
 
 def referred_to() -> list[ReferredFormat]:
     """The formats whose units datasets elsewhere may point into."""
-    return [form for form in map(format_named, format_names()) if isinstance(form, ReferredFormat)]
+    return [form for form in formats() if isinstance(form, ReferredFormat)]
 
 
 def without_suffix(name: str) -> str:
     """The split of a folder in a view, by the folder's name; see `Format.suffix`."""
-    suffixes = {format_named(output).suffix for output in format_names()}
+    suffixes = {form.suffix for form in formats()}
     return next((name.removesuffix(end) for end in sorted(suffixes - {""}) if name.endswith(end)), name)
 
 

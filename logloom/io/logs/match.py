@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from logloom import parts
 from logloom.errors import LogloomError, UsageError
 from logloom.io.logs.folders import Folders, is_bag_file, is_metadata, parent_of
 from logloom.io.logs.interface import Log, LogSummary
@@ -313,7 +314,7 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
         known = [f"{kind.name} ({', '.join(kind.suffixes)})" for kind in kinds() if hasattr(kind, "files_in")]
         raise _NotFoundError(
             f"no installed part reads a log that is this folder; there are {', '.join(known) or 'none'}. "
-            "Name the files in it, as in folder/*.mcap"
+            f"Name the files in it, as in folder/*.mcap{parts.broken_note('logs')}"
         )
 
     as_uri = _uri_of(uri)

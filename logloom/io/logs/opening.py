@@ -62,13 +62,20 @@ class Kind(Protocol):
 
 
 def kinds() -> Iterator[Kind]:
-    """Installed kinds in name order: logloom's own, then those of other packages, read only then."""
-    return map(kind_named, parts.names("logs"))
+    """Installed kinds in name order: logloom's own, then those of other packages, read only then.
+
+    Broken ones are left out (`parts.broken`). The kind that is chosen of them is taken by `kind_named`.
+    """
+    return (kind for _, kind in parts.usable("logs"))
 
 
 @functools.cache
 def kind_named(name: str) -> Kind:
-    """An installed kind; its module is imported here, so that a log imports those of other kinds no more."""
+    """An installed kind; its module is imported here, so that a log imports those of other kinds no more.
+
+    Raises:
+        UsageError: no installed package offers it, several do, or that of another package is broken.
+    """
     kind: Kind = parts.load("logs", name)
     return kind
 
@@ -138,17 +145,19 @@ def kind_of(uri: str, options: OpenOptions) -> Kind:
 
     Raises:
         LogReadError: missing, unreadable, empty, or of no known kind.
+        UsageError: several packages offer its kind.
     """
     head = LogFile(uri, options.storage_options).head(HEAD_BYTES)
     if not head:
         raise LogReadError(f"{uri}: empty file (the writer probably crashed); exclude it")
     for kind in kinds():
         if kind.matches(uri, head):
-            return kind
+            return kind_named(kind.name)
     for kind in kinds():
         if uri.endswith(kind.suffixes):
-            return kind
+            return kind_named(kind.name)
     raise LogReadError(
         f"{uri}: no installed part reads a log that starts with {head[:12]!r}; there are "
-        f"{', '.join(kind.name for kind in kinds())}. Correct the path, or install a package that reads it."
+        f"{', '.join(kind.name for kind in kinds())}. Correct the path, or install a package that reads it"
+        f"{parts.broken_note('logs') or '.'}"
     )

@@ -10,7 +10,7 @@ Elsewhere: the state of an examination (observations), values of the answer (fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -57,6 +57,7 @@ from logloom.pipelines.doctor.times import judge_times
 from logloom.text import counted, human_time
 from logloom.transforms.rows.accounts import SET_BACK_REMEDY
 from logloom.transforms.rows.calibrations import calibration_changes, camera_topics, changes_in_words
+from logloom.transforms.rows.derive import columns as derive
 from logloom.transforms.rows.frame_notes import frame_notes, note_words
 from logloom.transforms.rows.frames import frame_topics, read_frames
 from logloom.transforms.rows.plan.row_plan import Span
@@ -90,6 +91,15 @@ def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iter
         if first := firsts.get(files.log_id):
             diagnosis = replace(diagnosis, findings=(*diagnosis.findings, _duplicate(files, first)))
         yield diagnosis
+
+
+def broken_parts(commands: Collection[str] = ()) -> list[parts.Broken]:
+    """List the entry points of other packages that can't be used; imports all that they name.
+
+    Args:
+        commands: of logloom that are of no part.
+    """
+    return [*parts.broken(commands=commands), *derive.broken()]
 
 
 def _duplicate(files: LogFiles, first: LogFiles) -> HealthFinding:

@@ -15,7 +15,7 @@ def toy(tmp_path_factory, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-decoder\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[logloom.parts]\ntoy = tests.io.logs.making:TOY_PART\n")
     monkeypatch.syspath_prepend(str(site))
-    parts.installed.cache_clear()
+    parts.plugins.cache_clear()
     CHUNKS.clear()
     yield
-    parts.installed.cache_clear()
+    parts.plugins.cache_clear()

@@ -13,12 +13,12 @@ import importlib
 import inspect
 import pathlib
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
+from logloom import parts
 from logloom.blocks import Array, Ragged, Values, take
 from logloom.digests import ColumnDigest
 from logloom.errors import LogloomError, UsageError
@@ -73,13 +73,33 @@ def check_allowed(name: str, allowed: Iterable[str]) -> None:
         UsageError: it isn't allowed; nothing was imported.
     """
     module = name.partition(":")[0]
-    installed = (point.module for point in entry_points(group=_GROUP))
-    if not any(f"{module}.".startswith(f"{package}.") for package in (*allowed, *installed)):
+    if not any(_contains(package, module) for package in allowed) and not _declaring(module):
         raise UsageError(
             f"derive {name!r}: importing {module} runs its code, which you must allow: pass its file as "
             f"--py, or --allow-derive {module.partition('.')[0]}; a package can allow itself by an entry "
             f"point in {_GROUP}"
         )
+
+
+def _contains(package: str, module: str) -> bool:
+    return f"{module}.".startswith(f"{package}.")
+
+
+def _declaring(module: str) -> str:
+    """The distribution and the entry point that allow a module; "" if none does."""
+    for package, point in parts.declared(_GROUP):
+        if not isinstance(point, str) and _contains(point.value.partition(":")[0].strip(), module):
+            return f"{package}, entry point {point.name!r} in {_GROUP}"
+    return ""
+
+
+def broken() -> Iterator[parts.Broken]:
+    """Entry points that allow modules which can't be imported; imports all of them."""
+    for package, point in parts.declared(_GROUP):
+        if isinstance(point, str):
+            yield parts.Broken(package, _GROUP, "", point)
+        elif problem := parts.imported(point.value, point.load)[1]:
+            yield parts.Broken(package, _GROUP, point.name, problem)
 
 
 def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
@@ -93,8 +113,9 @@ def load(name: str) -> Callable[[Mapping[str, Values]], Any]:
         function = getattr(importlib.import_module(module_name), function_name)
     except (Exception, SystemExit) as error:  # importing a module runs arbitrary code
         kind = "" if isinstance(error, _NOT_FOUND) else f"{type(error).__name__}: "
+        declaring = _declaring(module_name)
         raise UsageError(
-            f"derive {name!r}: {kind}{error}. "
+            f"derive {name!r}{declaring and f' ({declaring})'}: {kind}{error}. "
             "Write module:function, of an installed package or of a file given as --py."
         ) from error
     if not callable(function) or not getattr(function, _MARK, False):
