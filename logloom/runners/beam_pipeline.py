@@ -14,6 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentP
 from apache_beam.transforms import environments
 
 from logloom.errors import UsageError
+from logloom.runners.options import HEEDED, HEEDED_CLASSES, refuse_ineffective
 from logloom.text import near_to
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -60,6 +61,28 @@ def refuse_unknown(flags: Iterable[str], more: Iterable[str] = ()) -> None:
             hint = near_to(name, sorted(known), most=0)
             raise UsageError(f"runner option {name!r}: neither Beam nor the engine knows it{hint}")
     parser.parse_known_args(flags)
+
+
+def refuse_ignored(flags: Iterable[str], engine: str) -> None:
+    """Check that an engine heeds Beam's options.
+
+    Args:
+        flags: "--name" or "--name=value".
+        engine: its name.
+
+    Raises:
+        UsageError: it ignores one; names the engines that don't.
+    """
+    having = dict(HEEDED)
+    for options in PipelineOptions.__subclasses__():
+        parser = _FlagParser(add_help=False)
+        options._add_argparse_args(parser)
+        for name in (text.removeprefix("--") for action in parser._actions for text in action.option_strings):
+            if options.__name__ in HEEDED_CLASSES:
+                having.setdefault(name, HEEDED_CLASSES[options.__name__])
+    for name in (flag.removeprefix("--").partition("=")[0] for flag in flags):
+        if name in having:
+            refuse_ineffective(f"runner option {name!r}", engine, having[name])
 
 
 class _FlagParser(_BeamArgumentParser):

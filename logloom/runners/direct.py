@@ -50,13 +50,14 @@ def pipeline_options(flags: Sequence[str] = ()) -> Any:
         flags: of Beam.
 
     Raises:
-        UsageError: Beam doesn't know one of them.
+        UsageError: Beam doesn't know one of them, or its runner ignores it.
     """
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from logloom.runners.beam_pipeline import refuse_unknown
+    from logloom.runners.beam_pipeline import refuse_ignored, refuse_unknown
 
     refuse_unknown(flags)
+    refuse_ignored(flags, "direct")
     return PipelineOptions(
         ["--direct_num_workers=1", *flags], save_main_session=False, pipeline_type_check=False
     )
@@ -66,13 +67,6 @@ class Direct:
     """Runs pipelines here."""
 
     def __init__(self, options: RunnerOptions, size: Size):
-        options.refuse(
-            ["job_endpoint", "flink_master", "flink_job_server_jar", "environment"],
-            "the direct runner works on this machine only; say --runner flink",
-        )
-        options.refuse(["log_folder"], "the direct runner keeps no logs; leave it out, or say --runner flink")
-        if options.engine_settings():
-            raise UsageError(f"the direct runner has no setting {next(iter(options.engine_settings()))!r}")
         self._workers, self._options = num_workers(options, size), None
         if flags := options.beam_flags():
             if (options.workers or 1) > 1:

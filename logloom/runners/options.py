@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -29,6 +29,53 @@ DATAFLOW_OPTIONS = {
     "sdk_container_image": "--sdk-container-image",
     "service_account_email": "--service-account",
     "machine_type": "--machine-type",
+}
+ENGINES = {"direct": "the direct runner", "flink": "Flink", "dataflow": "Dataflow"}
+# Fields that some engines ignore: the engines that don't, and the value without effect.
+_FIELDS: Mapping[str, tuple[Sequence[str], object]] = {
+    "job_endpoint": (("flink",), ""),
+    "flink_master": (("flink",), ""),
+    "flink_job_server_jar": (("flink",), ""),
+    "environment": (("flink",), "local"),
+    "environment_config": (("flink",), ""),
+    "log_folder": (("flink",), ""),
+    "detach": (("flink", "dataflow"), False),
+}
+# The engines that heed the options of a class of Beam's; all heed those of the others.
+HEEDED_CLASSES: Mapping[str, Sequence[str]] = {
+    "DirectOptions": ("direct",),
+    "GoogleCloudOptions": ("dataflow",),
+    "WorkerOptions": ("dataflow",),
+    "FlinkRunnerOptions": ("flink",),
+    "PortableOptions": ("flink",),
+    "SetupOptions": ("flink", "dataflow"),
+    # Of runners, stores and steps that no pipeline here has.
+    "CrossLanguageOptions": (),
+    "JobServerOptions": (),
+    "KafkaStreamsRunnerOptions": (),
+    "PrismRunnerOptions": (),
+    "SparkRunnerOptions": (),
+    "TestOptions": (),
+    "TestDataflowOptions": (),
+    "AzureOptions": (),
+    "HadoopFileSystemOptions": (),
+    "S3Options": (),
+}
+# The same for single options, where that differs.
+HEEDED: Mapping[str, Sequence[str]] = {
+    "streaming": ("flink", "dataflow"),
+    "resource_hint": ("dataflow",),
+    "resource_hints": ("dataflow",),
+    "dataflow_job_file": ("dataflow",),
+    "number_of_worker_harness_threads": ("dataflow",),
+    "default_sdk_harness_log_level": ("flink", "dataflow"),
+    "sdk_harness_log_level_overrides": ("flink", "dataflow"),
+    "max_cache_memory_usage_mb": ("flink", "dataflow"),
+    "element_processing_timeout_minutes": ("flink", "dataflow"),
+    "pickle_library": tuple(ENGINES),
+    # Others set these for all engines, as --runner, --flink-master and --job-endpoint do.
+    **dict.fromkeys(("runner", "no_wait_until_finish", "save_main_session", "no_save_main_session"), ()),
+    **dict.fromkeys(("flink_master", "flink_job_server_jar", "flink_submit_uber_jar", "job_endpoint"), ()),
 }
 _INSTALLED = ("requirements_file", "setup_file", "extra_packages")  # by the image's own start-up program
 
@@ -74,6 +121,9 @@ class RunnerOptions:
             raise UsageError(f"environment {self.environment} needs a config: {wanted}")
         if self.environment == "process":
             self.process_command()
+        if self.environment == "local" and self.environment_config:
+            raise UsageError("--environment-config: say where workers run, like --environment external")
+        self._check_engine()
         staged = [name for name in _INSTALLED if self.settings.get(name)]
         if staged and self.environment != "docker" and self.runner != "dataflow":
             raise UsageError(
@@ -86,7 +136,7 @@ class RunnerOptions:
                 "process or docker, and a cluster (--flink-master or --job-endpoint)"
             )
         self._check_endpoints()
-        self._check_effects()
+        self._check_job_server()
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"{self.workers} workers: at least 1")
 
@@ -100,36 +150,28 @@ class RunnerOptions:
             if endpoint and not _ENDPOINT.fullmatch(endpoint):
                 raise UsageError(f"{what} at {endpoint!r}: expected host:port, like {example}")
 
-    def _check_effects(self) -> None:
-        """Refuses what would have no effect on any engine, or only on another one."""
-        if self.environment == "local":
-            self.refuse(["environment_config"], "say where workers run, like --environment external")
-        if self.job_endpoint:
-            self.refuse(
-                ["flink_job_server_jar"], "a job server is up at --job-endpoint; leave out one of them"
+    def _check_job_server(self) -> None:
+        """Refuses what would have no effect on a job server that is up."""
+        if self.job_endpoint and self.flink_job_server_jar:
+            raise UsageError(
+                "--flink-job-server-jar: a job server is up at --job-endpoint; leave out one of them"
             )
-            if self.environment != "local":
-                self.refuse(["log_folder"], "no process is started here, so there are no logs; leave it out")
-        for name, option in DATAFLOW_OPTIONS.items() if self.name != "dataflow" else ():
+        if self.job_endpoint and self.environment != "local" and self.log_folder:
+            raise UsageError("--engine-logs: no process is started here, so there are no logs; leave it out")
+
+    def _check_engine(self) -> None:
+        """Refuses what the engine ignores; what engines of other packages ignore isn't known."""
+        if self.name not in ENGINES:
+            return
+        for name, (having, unset) in _FIELDS.items():
+            if getattr(self, name) != unset:
+                option = "engine-logs (log_folder)" if name == "log_folder" else name.replace("_", "-")
+                refuse_ineffective(f"--{option}", self.name, having)
+        for name, option in DATAFLOW_OPTIONS.items():
             if name in self.settings:
-                if "dataflow" not in parts.names("engines"):
-                    raise UsageError(f"{option}: {parts.missing('engines', 'dataflow')}")
-                raise UsageError(f"{option}: only Dataflow takes it; say --runner dataflow, or leave it out")
-
-    def refuse(self, names: Iterable[str], why: str) -> None:
-        """Refuses options that would have no effect.
-
-        Args:
-            names: of attributes that hold text.
-            why: the reason and the way out.
-
-        Raises:
-            UsageError: one of them is given.
-        """
-        for name in names:
-            if getattr(self, name) not in ("", "local"):
-                option = "engine-logs" if name == "log_folder" else name.replace("_", "-")
-                raise UsageError(f"--{option}: {why}")
+                refuse_ineffective(option, self.name, ["dataflow"])
+        for name in self.engine_settings():
+            refuse_ineffective(f"runner option {name!r}", self.name, ["flink"])
 
     @property
     def name(self) -> str:
@@ -184,6 +226,30 @@ class RunnerOptions:
     def engine_settings(self) -> dict[str, str]:
         """The settings that are the engine's own."""
         return {name: str(value) for name, value in self.settings.items() if "." in name}
+
+
+def refuse_ineffective(option: str, engine: str, having: Sequence[str]) -> None:
+    """Refuse an option that an engine would ignore.
+
+    Args:
+        option: as the message names it.
+        engine: one of `ENGINES`.
+        having: the engines that have it.
+
+    Raises:
+        UsageError: the engine isn't one of them.
+    """
+    if engine in having:
+        return
+    if not having:
+        raise UsageError(
+            f"{option}: it has no effect on {ENGINES[engine]}, or any other engine; leave it out"
+        )
+    others = " and ".join(ENGINES[name] for name in having)
+    there = [name for name in having if name in parts.names("engines")]
+    remedy = f"say --runner {' or '.join(there)}, or leave it out" if there else "leave it out"
+    only = "only " if len(having) == 1 else ""
+    raise UsageError(f"{option}: it has no effect on {ENGINES[engine]}, {only}on {others}; {remedy}")
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,26 @@ import pytest
 
 from logloom.errors import LogloomError, LogReadError, StorageError, UsageError
 from logloom.runners import RunnerOptions, Size
+from logloom.runners.beam_pipeline import refuse_ignored
 from logloom.runners.direct import IN_PROCESS_BYTES, IN_PROCESS_BYTES_TRANSCODED, default_workers, num_workers
 from logloom.runners.engine import describe, own_error
 from logloom.runners.flink.cache import fetched
 from logloom.runners.flink.engine import Flink, job_server, known_settings, refuse_unknown
 from logloom.runners.flink.jars import checked_jar, class_path, java
 from logloom.runners.flink.rest import FlinkCluster
-from logloom.runners.options import engine_of, parse_labels, parse_settings
+from logloom.runners.options import (
+    _FIELDS,
+    DATAFLOW_OPTIONS,
+    ENGINES,
+    engine_of,
+    parse_labels,
+    parse_settings,
+)
 from logloom.runners.processes import Child
 from logloom.runners.scratch import engine_folders
 from tests.absent import present
+from tests.cases import case
+from tests.forking import command
 
 POOL = {"environment": "external", "environment_config": "pool:1"}
 
@@ -45,6 +55,7 @@ POOL = {"environment": "external", "environment_config": "pool:1"}
         ({"settings": {"requirements_file": "r.txt"}}, "Only workers in containers install it"),
         (
             {
+                "runner": "flink",
                 "environment": "process",
                 "environment_config": '{"command": "worker"}',
                 "settings": {"setup_file": "setup.py"},
@@ -55,7 +66,7 @@ POOL = {"environment": "external", "environment_config": "pool:1"}
         ({"workers": 0}, "at least 1"),
         ({"flink_master": "http://flink:8081"}, "expected host:port, like flink:8081"),
         ({"job_endpoint": "localhost"}, "expected host:port, like localhost:8099"),
-        ({"environment": "external", "environment_config": "pool:x"}, "like localhost:50000"),
+        ({"runner": "flink", **POOL, "environment_config": "pool:x"}, "like localhost:50000"),
         ({"environment_config": "pool:1"}, "--environment-config: say where .* --environment external"),
         (
             {"job_endpoint": "a:1", "flink_job_server_jar": "a.jar"},
@@ -65,9 +76,6 @@ POOL = {"environment": "external", "environment_config": "pool:1"}
             {"job_endpoint": "a:1", "log_folder": "l", **POOL},
             "--engine-logs: no process is started here",
         ),
-        ({"settings": {"project": "p"}}, "--project: only Dataflow takes it; say --runner dataflow"),
-        ({"runner": "direct", "settings": {"machine_type": "n2"}}, "--machine-type: only Dataflow"),
-        ({"runner": "flink", "settings": {"service_account_email": "a"}}, "--service-account: only Dataflow"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_with_what_would(options, says):
@@ -81,11 +89,6 @@ DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"runner": "direct", "flink_master": "a:1"}, "say --runner flink"),
-        ({"runner": "direct", "flink_job_server_jar": "a.jar"}, "^--flink-job-server-jar: the direct runner"),
-        ({"runner": "direct", **POOL}, "^--environment: the direct runner works on this machine only"),
-        ({"log_folder": "logs"}, "^--engine-logs: the direct runner keeps no logs; .* --runner flink"),
-        ({"runner": "direct", "settings": {"a.b": "1"}}, "no setting 'a.b'"),
         ({"runner": "flink", "flink_master": "127.0.0.1:1"}, "no Flink cluster answers"),
         (
             {"runner": "flink", "environment": "docker", "environment_config": "image", "detach": True},
@@ -111,12 +114,6 @@ DATAFLOW = {"project": "p", "region": "r", "staging": "gs://bucket/folder", "sdk
             "/nowhere/worker is no program on this machine",
         ),
         (
-            {"runner": "dataflow", "flink_job_server_jar": "a.jar", "settings": DATAFLOW},
-            "^--flink-job-server-jar: Dataflow brings its own workers; leave it out",
-        ),
-        ({"runner": "dataflow", "settings": DATAFLOW, **POOL}, "^--environment: Dataflow brings its own"),
-        ({"runner": "dataflow", "log_folder": "l", "settings": DATAFLOW}, "^--engine-logs: .*leave it out"),
-        (
             {"runner": "dataflow", "settings": DATAFLOW | {"staging": "bucket/folder"}},
             "--staging: 'bucket/folder/staging' is no folder of a bucket; expected gs://",
         ),
@@ -133,17 +130,83 @@ def test_an_engine_refuses_options_that_are_not_its_own(options, says):
         engine_of(RunnerOptions(**options), Size())
 
 
+FIELDS = {
+    "--job-endpoint": ({"job_endpoint": "a:1"}, "flink"),
+    "--flink-master": ({"flink_master": "a:1"}, "flink"),
+    "--flink-job-server-jar": ({"flink_job_server_jar": "a.jar"}, "flink"),
+    "--environment": (POOL, "flink"),
+    "--engine-logs (log_folder)": ({"log_folder": "logs"}, "flink"),
+    "--detach": ({"detach": True}, "flink dataflow"),
+    **{option: ({"settings": {name: "x"}}, "dataflow") for name, option in DATAFLOW_OPTIONS.items()},
+    "runner option 'a.b'": ({"settings": {"a.b": "1"}}, "flink"),
+}
+# Options of Beam by the engines that heed them.
+HEEDED = {
+    "job_name": "dataflow",
+    "streaming": "flink dataflow",
+    "num_workers": "dataflow",
+    "temp_location": "dataflow",
+    "number_of_worker_harness_threads": "dataflow",
+    "max_cache_memory_usage_mb": "flink dataflow",
+    "parallelism": "flink",
+    "sdk_worker_parallelism": "flink",
+    "setup_file": "flink dataflow",
+    "direct_running_mode": "direct",
+    "pickle_library": "direct flink dataflow",
+    "experiments": "direct flink dataflow",
+    "spark_master_url": "",
+    "runner": "",
+    "flink_master": "",
+}
+
+
+@pytest.mark.parametrize("engine", present(*ENGINES))
+def test_an_option_that_an_engine_ignores_is_refused_with_the_engines_that_have_it(engine):
+    assert {name for given, _ in FIELDS.values() for name in given} >= _FIELDS.keys()
+    for option, (given, having) in FIELDS.items():
+        if engine not in having.split():
+            with case(option), pytest.raises(UsageError) as raised:
+                RunnerOptions(engine, **given)
+            assert_names(str(raised.value), option, engine, having.split())
+    for name, having in HEEDED.items():
+        if engine in having.split():
+            refuse_ignored([f"--{name}=1"], engine)
+            continue
+        with case(name), pytest.raises(UsageError) as raised:
+            refuse_ignored([f"--{name}=1"], engine)
+        assert_names(str(raised.value), f"runner option {name!r}", engine, having.split())
+
+
+def assert_names(said, option, engine, having):
+    assert said.startswith(f"{option}: it has no effect on {ENGINES[engine]}, "), said
+    assert all(ENGINES[one] in said for one in having), said
+    there = [one for one in having if one in present(*having)]
+    remedy = f"say --runner {' or '.join(there)}, or leave it out" if there else "leave it out"
+    assert said.endswith(f"; {remedy}"), said
+
+
+@pytest.mark.parametrize("option", [["job_name", "nightly"], ["streaming", ""]])
+def test_a_build_refuses_options_of_beam_that_its_engine_ignores(option, logs_of, tmp_path):
+    (log, *_) = sorted(logs_of(1, 1).glob("*.mcap"))
+    done = command("build", log, "--to", tmp_path / "root", "--runner-option", "=".join(filter(None, option)))
+    assert done.returncode == 2
+    assert f"runner option {option[0]!r}: it has no effect on the direct runner, " in done.stderr
+    with pytest.raises(UsageError, match="it has no effect on the direct runner"):
+        engine_of(RunnerOptions(settings=dict([option])), Size())
+    assert not list(tmp_path.glob("root/v*"))
+
+
 def test_naming_a_cluster_or_a_job_server_means_flink():
     assert RunnerOptions().name == "direct"
     assert RunnerOptions(flink_master="a:1").name == "flink"
     assert RunnerOptions(flink_job_server_jar="a.jar").name == "flink"
     assert RunnerOptions(job_endpoint="a:1").name == "flink"
-    assert RunnerOptions("direct", job_endpoint="a:1").name == "direct"
+    assert RunnerOptions("direct", workers=2).name == "direct"
 
 
 def test_settings_with_a_dot_are_the_engines_and_others_beams():
     settings = parse_settings(["parallelism=4", "a.b=c=d", "experiments=x", "--experiments=y", "flag"])
-    options = RunnerOptions(settings=settings)
+    options = RunnerOptions("flink", settings=settings)
     assert options.engine_settings() == {"a.b": "c=d"}
     assert options.beam_flags() == ["--parallelism=4", "--experiments=x", "--experiments=y", "--flag"]
     with pytest.raises(UsageError, match="KEY=VALUE"):

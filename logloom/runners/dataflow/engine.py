@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Set
 from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
-from logloom.extras import needed
+from logloom.extras import beam_needed, needed
 from logloom.runners.dataflow.detached import place_of
 from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.options import Finished, RunnerOptions, Size, Submitted
@@ -43,18 +43,11 @@ class Dataflow:
     """Submits to Dataflow; nothing is started here."""
 
     def __init__(self, options: RunnerOptions, size: Size):
-        options.refuse(
-            ["job_endpoint", "flink_master", "flink_job_server_jar", "environment"],
-            "Dataflow brings its own workers; leave it out",
-        )
-        options.refuse(["log_folder"], "the logs are on the pages of Dataflow's job; leave it out")
         settings = dict(options.settings)
         missing = [how for name, how in _WAY_OUT.items() if not settings.get(name)]
         if missing:
             raise UsageError(f"Dataflow needs {', '.join(missing)}")
         staging = str(settings.pop("staging")).rstrip("/")
-        if options.engine_settings():
-            raise UsageError(f"Dataflow has no setting {next(iter(options.engine_settings()))!r}")
         for name in ("staging_location", "temp_location"):
             settings.setdefault(name, f"{staging}/{name.removesuffix('_location')}")
             _check_folder(str(settings[name]), name if name in options.settings else "--staging")
@@ -63,6 +56,9 @@ class Dataflow:
         if options.workers is not None:
             settings.setdefault("max_num_workers", str(options.workers))
         self._settings = RunnerOptions("dataflow", settings=settings)
+        with beam_needed():
+            from logloom.runners.beam_pipeline import refuse_ignored
+        refuse_ignored(options.beam_flags(), "dataflow")
 
     def __enter__(self) -> Self:
         return self

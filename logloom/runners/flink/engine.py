@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from logloom.errors import LogloomError, UsageError
+from logloom.runners.beam_pipeline import refuse_ignored
 from logloom.runners.engine import Construct, EngineLostError, JobFailedError, retried
 from logloom.runners.flink.jars import checked_jar, class_path, jars_of_flink, java, version_of_flink
 from logloom.runners.flink.job_service import JobServer, PortableJob
@@ -130,6 +131,7 @@ class Flink:
 
     def __init__(self, options: RunnerOptions, size: Size):
         _check(options)
+        refuse_ignored(options.beam_flags(), "flink")
         self._options = options
         wanted = "" if options.job_endpoint else version_of_flink(options.flink_job_server_jar)
         self._cluster = FlinkCluster(options.flink_master, wanted) if options.flink_master else None
