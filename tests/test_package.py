@@ -28,6 +28,7 @@ WITH_BEAM = (
     "pipelines/dataflow/template.py",
     "transforms/beam/read_logs.py",
     "runners/",
+    "io/beam/",
     "/beam.py",
 )
 # What each room may import beside itself and what is beneath it; the order is that of CONTRIBUTING.md.

@@ -13,7 +13,7 @@ FORMATS = {"annotations": "Annotations", "bags": "Bags", "l5kit": "L5Kit", "tar"
 
 @pytest.mark.parametrize("name", present(*FORMATS))
 def test_a_format_s_transform_says_that_beam_is_missing(name, monkeypatch):
-    for module in ("logloom.io.beam", f"logloom.io.formats.{name}.beam"):
+    for module in ("logloom.io.beam.read", "logloom.io.beam.write", f"logloom.io.formats.{name}.beam"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     package = importlib.import_module(f"logloom.io.formats.{name}")

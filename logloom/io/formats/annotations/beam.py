@@ -9,7 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.beam.read import ReadFrom
+from logloom.io.beam.write import WriteTo
 from logloom.io.formats.annotations.format import FORMAT
 from logloom.io.formats.annotations.options import Options
 from logloom.schema import Schema

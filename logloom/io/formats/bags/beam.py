@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from logloom.errors import UsageError
-from logloom.io.beam import ReadUnits, WriteTo
+from logloom.io.beam.read import ReadUnits
+from logloom.io.beam.write import WriteTo
 from logloom.io.formats.bags.bag import Generation
 from logloom.io.formats.bags.format import FORMAT, BagsOptions
 from logloom.io.formats.bags.row_reader import BagsReader

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from logloom.errors import UsageError
-from logloom.io.beam import ReadDataset, WriteTo
+from logloom.io.beam.read import ReadDataset
+from logloom.io.beam.write import WriteTo
 from logloom.io.formats.l5kit.format import FORMAT
 from logloom.io.formats.l5kit.options import L5KitOptions
 from logloom.schema import Schema

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.durations import Time, nanoseconds_of
-from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.beam.read import ReadFrom
+from logloom.io.beam.write import WriteTo
 from logloom.io.formats.table.format import FORMAT, TableOptions
 from logloom.io.formats.table.source import TableSource
 from logloom.io.formats.table.where import Where

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from logloom.io.beam import ReadUnits, WriteTo
+from logloom.io.beam.read import ReadUnits
+from logloom.io.beam.write import WriteTo
 from logloom.io.formats.tar.format import FORMAT, SHARD, TarOptions
 from logloom.io.formats.tar.reader import TarReader
 from logloom.schema import Schema

@@ -9,7 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from logloom.io.beam import ReadDataset, WriteTo
+from logloom.io.beam.read import ReadDataset
+from logloom.io.beam.write import WriteTo
 from logloom.io.formats.zarr.format import FORMAT
 from logloom.io.formats.zarr.layout import ZarrOptions
 from logloom.schema import Schema

@@ -1,0 +1,22 @@
+"""Connectors for any Beam pipeline: datasets and logs as blocks of rows, and blocks as datasets.
+
+`ReadFrom` and `ReadAllFrom` read datasets, `ReadFromLogs` logs by a recipe; `GroupRows` makes blocks of loose
+rows; `WriteTo` writes a dataset. Formats are given by name, or as objects.
+"""
+
+from typing import TYPE_CHECKING
+
+from logloom.extras import imported_on_use
+
+if TYPE_CHECKING:
+    from logloom.io.beam.read import ReadDataset, ReadFrom, ReadUnits
+    from logloom.io.beam.write import WriteTo
+
+__all__ = ["ReadDataset", "ReadFrom", "ReadUnits", "WriteTo"]
+
+_LAZY = {
+    ".read": ["ReadDataset", "ReadFrom", "ReadUnits"],
+    ".write": ["WriteTo"],
+}
+
+__getattr__ = imported_on_use(__name__, _LAZY)
