@@ -27,6 +27,7 @@ PURE = present(
     *[
         "logloom.io.storage.metadata",
         "logloom.blocks",
+        "logloom.io.beam.checks",
         "logloom.inference",
         "logloom.interpreter",
         "logloom.io.catalog.tombstones",
@@ -76,6 +77,7 @@ IN_A_FOLDER = present(
         "logloom.durations",
         "logloom.datasets.opening",
         "logloom.errors",
+        "logloom.io.beam.write",
         "logloom.io.formats.bags.dataset_reader",
         "logloom.io.formats.bags.dataset_writer",
         "logloom.io.formats.table.index.index",

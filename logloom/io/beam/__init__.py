@@ -10,13 +10,13 @@ from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.io.beam.read import ReadDataset, ReadFrom, ReadUnits
-    from logloom.io.beam.write import WriteTo
+    from logloom.io.beam.write import WriteTo, Written
 
-__all__ = ["ReadDataset", "ReadFrom", "ReadUnits", "WriteTo"]
+__all__ = ["ReadDataset", "ReadFrom", "ReadUnits", "WriteTo", "Written"]
 
 _LAZY = {
     ".read": ["ReadDataset", "ReadFrom", "ReadUnits"],
-    ".write": ["WriteTo"],
+    ".write": ["WriteTo", "Written"],
 }
 
 __getattr__ = imported_on_use(__name__, _LAZY)

@@ -1,26 +1,35 @@
 """Blocks into a dataset of any format: `WriteTo`.
 
-Elsewhere: formats (logloom.io.formats.interface), the transforms named after them (`beam.py` in each format's
-package), builds from recipes, whose units outlive a job (logloom.transforms.beam.build).
+Elsewhere: checks of blocks (checks), rows in the order of their timestamps (merge), stages, marks and what
+becomes of retries (place), formats (logloom.io.formats.interface), the transforms named after them (`beam.py`
+in each format's package), builds from recipes, whose units outlive a job (logloom.transforms.beam.build).
 
-`WriteTo` shuffles no rows: each block is written at once as a temporary unit, in `<path>.stage` or in
-`<path>/tmp/pieces`, and only the units' entries are shuffled. Then workers join the units of each
-partition, or write the files of one dataset from all units (assembled formats). Rows are written twice.
+`WriteTo` shuffles no rows: each block is written at once as a piece in the run's stage, and only the pieces'
+entries are shuffled. Workers join the pieces of each partition to a unit; formats that are assembled make one
+dataset of all units. Rows are written twice, or once where a partition is one block.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-import pathlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from logloom.blocks import Block
-from logloom.caching import cached_property
+from pydantic import ValidationError
+
+from logloom import metrics
+from logloom.blocks import Block, Values
 from logloom.digests import RowsDigest, digest_of
-from logloom.errors import DatasetError, UsageError
+from logloom.durations import Time, nanoseconds_of
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.extras import beam_needed
+from logloom.io.beam.checks import checked
+from logloom.io.beam.merge import merged
+from logloom.io.beam.place import Place
 from logloom.io.catalog.entries import Entry, files_of, publish_unit
 from logloom.io.formats.capabilities import ReferringFormat
 from logloom.io.formats.interface import (
@@ -31,302 +40,431 @@ from logloom.io.formats.interface import (
     UnitContext,
     closed,
 )
+from logloom.io.formats.registry import format_named
+from logloom.io.formats.stages import StageReader
 from logloom.io.rows.sources import RowSource
-from logloom.io.storage.disk import paths_below
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
+from logloom.text import counted
+from logloom.validation import describe_first
 from logloom.values import dataclass
 
 with beam_needed():
     import apache_beam as beam
-
+    from apache_beam.transforms.display import DisplayDataItem
+    from apache_beam.transforms.window import GlobalWindows
 
 _SPLIT = "all"
-_PIECES = "tmp/pieces"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_MOVES = 200  # files of an object store that one worker moves at a time
+_READ_BYTES = 16 << 20  # of a block that is read back
 
 
+class Written(NamedTuple):
+    """The result of `WriteTo`.
+
+    Attributes:
+        uri: of the dataset.
+        format: its name.
+        logs, rows: how many it has.
+        units: how many it was written in.
+        bytes: of its files.
+    """
+
+    uri: str
+    format: str
+    logs: int
+    rows: int
+    units: int
+    bytes: int
+
+
+@beam.typehints.with_input_types(Block)
+@beam.typehints.with_output_types(Written)
 class WriteTo(beam.PTransform):
-    """Writes blocks, which may come in any order, as datasets of a format.
+    """Writes blocks, which may come in any order, as one dataset; gives one `Written` once it is there.
 
-    A format whose units are assembled makes one dataset, ordered by (log_id, timestamp), whose URI is given
-    once it is whole. Others make a unit `<path>/<log_id>/<partition>` of each partition, for which {"uri",
-    "log_id", "partition", "rows", "bytes"} is given. Bytes don't depend on how rows were cut into blocks.
+    Rows are ordered by (log_id, timestamp), however they were cut into blocks, and so are bytes. Rows of a
+    log with equal timestamps and equal values count once. What is written is read back before it is shown.
+    Nothing is in the place before; a dataset that is there already is refused. A run that is repeated, in
+    part or whole, finds its own result and ends well.
+
+    Examples:
+        >>> import apache_beam as beam
+        >>> from logloom.blocks import Block
+        >>> from logloom.schema import ColumnType
+        >>> schema = Schema({"speed": ColumnType("<f4")})
+        >>> columns = {"timestamp": np.array([10, 20]), "speed": np.array([3, 4], "f4")}
+        >>> with beam.Pipeline() as pipeline:
+        ...     blocks = pipeline | beam.Create([Block("drive", "", 0, columns)])
+        ...     _ = blocks | WriteTo("speeds.zarr", "zarr", schema)
+        >>> [float(row["speed"]) for row in ll.open("speeds.zarr")]
+        [3.0, 4.0]
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        form: Format,
+        format: str | Format,
         schema: Schema,
         options: Any = None,
         *,
         period: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
         file: str = "",
+        run_id: str | None = None,
+        read_back: bool = True,
+        stale_after: Time = "24h",
     ):
         """Checks what can be checked before there are rows.
 
         Args:
-            path: path or URI of a folder.
-            form: the format.
+            path: path or URI of a new or empty folder.
+            format: its name in a recipe, or the format itself.
             schema: of the blocks.
-            options: of the format, those of its `Options` by default.
+            options: of the format, as in a recipe, or a value of its `Options`; the defaults if None.
             period: of the rows' clock, in ns, where it has one.
             storage_options: fsspec options by protocol: {"gs": {"token": "anon"}}.
-            file: what to give the URI of, within what is written; the folder by default.
+            file: the one file that is written, in a folder that may contain others.
+            run_id: what a run recognises its own result by; by default a new one for each `WriteTo`.
+                Templates, which are made once and run often, give one for each run.
+            read_back: whether to compare what was written with the blocks before it is shown.
+            stale_after: for how long nothing was written to the stage of another run into this place before
+                it is removed.
 
         Raises:
-            UsageError: the columns don't fit.
+            UsageError: the columns don't fit, or there is a dataset already.
         """
         super().__init__()
-        options = form.Options() if options is None else options
-        if problems := form.check(options, schema):
+        form = format_named(format) if isinstance(format, str) else format
+        options = _options_of(form, options)
+        problems = [*form.check(options, schema), *form.check_clock(options, period).values()]
+        if problems:
             raise UsageError("; ".join(problems))
         store = Store.at(os.fspath(path), storage_options)
+        store.check_writable()
         if isinstance(form, ReferringFormat):
             options = form.pinned(options, store.options)
-        self._dataset = _WrittenDataset(store, form, schema, options, period, file)
+        run_id = uuid.uuid4().hex if run_id is None else run_id  # noqa: TID251 - in no file of the dataset
+        if not _RUN_ID.fullmatch(run_id):
+            raise UsageError(f"WriteTo: run_id {run_id!r}: use letters, digits, '_', '-' and '.'")
+        stale = nanoseconds_of(stale_after, "WriteTo: stale_after") / 1e9
+        place = Place(store, run_id, file, form.mark_folder)
+        place.check_name()
+        place.own_mark()
+        self._dataset = _WrittenDataset(place, form, schema, options, period, read_back, stale)
 
     def expand(self, blocks: Any) -> Any:
+        if not getattr(blocks, "is_bounded", True):
+            raise UsageError("WriteTo: a dataset is whole once its rows have ended; the input is unbounded")
         dataset = self._dataset
-        staged = blocks | "HasRows" >> beam.Filter(len) | "StageBlock" >> beam.Map(dataset.stage_block)
-        if isinstance(dataset.form, AssembledFormat):
-            entries = staged | "Entries" >> beam.Values() | "ListEntries" >> beam.combiners.ToList()
-            files = (
-                entries
-                | "PlanFiles" >> beam.FlatMap(dataset.tasks)
-                | "SpreadFiles" >> beam.Reshuffle()
-                | "WriteFile" >> beam.Map(dataset.write_file)
-            )
-            written = entries | "WriteMetadata" >> beam.Map(dataset.finish, beam.pvalue.AsList(files))
-        else:
-            written = staged | "UnitsOfPartition" >> beam.GroupByKey() | "Join" >> beam.Map(dataset.join)
-        all_written = beam.pvalue.AsSingleton(written | "CountWritten" >> beam.combiners.Count.Globally())
-        removed = (
-            staged
-            | "NamePieces" >> beam.Map(_folder_of)
-            | "SpreadPieces" >> beam.Distinct()
-            | "RemovePiece" >> beam.Map(dataset.remove_piece, all_written)
-            | "CountRemoved" >> beam.combiners.Count.Globally()
+        units = (
+            blocks
+            | "IntoOneWindow" >> beam.WindowInto(GlobalWindows())
+            | "StageBlock" >> beam.FlatMap(dataset.stage_block)
+            | "PiecesOfLog" >> beam.GroupByKey()
+            | "PlanUnits" >> beam.FlatMapTuple(dataset.plan_units)
+            | "SpreadUnits" >> beam.Reshuffle()
+            | "MakeUnit" >> beam.Map(dataset.make_unit)
+            | "ListUnits" >> beam.combiners.ToList()
         )
-        _ = removed | "RemoveStage" >> beam.Map(dataset.remove_stage)
-        return written
+        files = (
+            units
+            | "PlanFiles" >> beam.FlatMap(dataset.tasks)
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "WriteFile" >> beam.Map(dataset.write_file)
+        )
+        mark = units | "Claim" >> beam.Map(dataset.claim, beam.pvalue.AsList(files))
+        moved = (
+            mark
+            | "PlanMoves" >> beam.FlatMap(dataset.moves)
+            | "SpreadMoves" >> beam.Reshuffle()
+            | "Move" >> beam.Map(dataset.place.move)
+        )
+        return mark | "Finish" >> beam.Map(dataset.finish, beam.pvalue.AsList(moved))
+
+    def display_data(self) -> dict[str, Any]:
+        dataset = self._dataset
+        return {
+            "path": DisplayDataItem(dataset.place.store.uri, label="Place"),
+            "format": DisplayDataItem(dataset.form.name, label="Format"),
+            "columns": DisplayDataItem(", ".join(dataset.schema.columns), label="Columns"),
+        }
 
 
-_Staged = tuple[int, Entry]  # the block's first row
+def _options_of(form: Format, options: Any) -> Any:
+    if options is not None and not isinstance(options, Mapping):
+        return options
+    try:
+        return form.Options.model_validate(dict(options or {}))
+    except ValidationError as error:
+        raise UsageError(f"{form.name}: options: {describe_first(error)}") from error
+
+
+_Mark = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class _WrittenDataset:
     """What is written where; its methods are what workers do. Small and picklable."""
 
-    store: Store
+    place: Place
     form: Format
     schema: Schema
     options: Any
     period: int | None
-    file: str
+    read_back: bool
+    stale_after: float
 
-    @property
-    def last(self) -> tuple[str, ...]:
-        """Files of which any one shows that a dataset is whole; () where unknown."""
-        return self.form.last or tuple(filter(None, [self.file]))
+    # --- pieces -----------------------------------------------------------------------------------------
 
-    @property
-    def stage(self) -> Store:
-        """Where blocks are as units until they are part of something whole.
+    def stage_block(self, block: Block) -> Iterator[tuple[str, Entry]]:
+        """Write a block that has rows as a piece, named by its content: a second attempt finds it."""
+        try:
+            block = checked(block, self.schema)
+            if problems := self.form.check_log(self.options, block.log_id, block.log_id):
+                raise UsageError("; ".join(problems))
+        except UsageError:
+            metrics.count(blocks_refused=1)
+            raise
+        if len(block):
+            rows = merged(block.log_id, [iter([block])])
+            yield block.log_id, self._write(block.log_id, block.partition, rows, self.schema, self.options)
 
-        A folder of units may be written by several at a time, a dataset by one.
-        """
-        beside = isinstance(self.form, AssembledFormat)
-        place = f"{self.store.uri}.stage" if beside else self.store.uri_of(_PIECES)
-        return Store(place, self.store.options)
-
-    @cached_property
-    def _writing(self) -> list[Any]:
-        """What a unit's files depend on beside its rows."""
-        form, options = self.form, self.options
-        stored = self.store.options
-        referred = form.references_digest(options, stored) if isinstance(form, ReferringFormat) else ""
-        chosen = options.model_dump(mode="json")
-        return [
-            form.name,
-            form.semantics,
-            chosen,
-            referred,
-            self.schema.to_json(),
-            self.period,
-        ]
-
-    def stage_block(self, block: Block) -> tuple[tuple[str, str], _Staged]:
-        """Writes a block as a unit, named by what its files depend on: a second attempt finds it."""
-        log_id, partition = block.log_id, f"{block.partition}~{block.first_row:012d}"
-        if problems := self.form.check_log(self.options, log_id, log_id):
-            raise UsageError("; ".join(problems))
-        digests = RowsDigest(self.schema)
-        digests.update(block)
-        with self.stage.scratch() as folder, explained(self.stage.uri):
-            writer = self.form.writer(folder, self.schema, self.options, self._context(log_id, partition))
-            writer.append(block)
-            unit, columns = closed(writer, digests)
-            if isinstance(self.form, AssembledFormat):
-                self._show(folder)
+    def _write(
+        self, log_id: str, partition: str, rows: Iterable[Mapping[str, Values]], schema: Schema, options: Any
+    ) -> Entry:
+        """Write rows as a unit of the stage."""
+        store, digests = self.place.stage, RowsDigest(schema)
+        context = UnitContext(
+            log_id, log_id, partition, _SPLIT, self.period, storage_options=self.place.store.options
+        )
+        count, span = 0, [0, 0]
+        with store.scratch() as folder, explained(store.uri):
+            writer = self.form.writer(folder, schema, options, context)
+            for columns in rows:
+                block = Block(log_id, partition, count, columns)
+                span = [span[0] if count else int(block.timestamp[0]), int(block.timestamp[-1])]
+                count += len(block)
+                digests.update(block)
+                writer.append(block)
+            unit, digest_of_column = closed(writer, digests)
             entry = Entry(
                 output=self.form.name,
-                identity=digest_of([*self._writing, log_id, partition, columns])[:32],
+                identity=digest_of([log_id, partition, digest_of_column])[:32],
                 log_id=log_id,
                 content_id="",
                 partition=partition,
-                start=int(block.timestamp[0]),
-                stop=int(block.timestamp[-1]) + 1,
-                rows=len(block),
+                start=span[0],
+                stop=span[1] + 1,
+                rows=count,
                 files=files_of(folder),
-                columns=columns,
+                columns=digest_of_column,
                 unit=unit,
                 tally={},
                 software={},
                 statistics="",
             )
-            publish_unit(self.stage, folder, entry)
-        return (log_id, block.partition), (block.first_row, entry)
+            if store.exists(entry.folder):
+                metrics.count(pieces_retried=1)
+            publish_unit(store, folder, entry)
+        return entry
 
-    def _context(self, log_id: str, partition: str) -> UnitContext:
-        stored = self.store.options
-        return UnitContext(log_id, log_id, partition, _SPLIT, self.period, storage_options=stored)
+    # --- units ------------------------------------------------------------------------------------------
 
-    def _show(self, folder: pathlib.Path) -> None:
-        """Moves to the dataset what it shows of a unit; a file that is there must hold the same."""
-        paths = {path.relative_to(folder).as_posix(): path for path in paths_below(folder) if path.is_file()}
-        for name, shown in sorted(self.form.view(0, sorted(paths)).items()):
-            data = paths[name].read_bytes()
-            if not self.store.create(shown, data) and self.store.read(shown) != data:
-                raise UsageError(
-                    f"{self.store.uri_of(shown)}: another dataset's file; remove it or choose another folder"
-                )
-            paths[name].unlink()
+    def plan_units(self, log_id: str, pieces: Iterable[Entry]) -> Iterator[Sequence[Entry]]:
+        """The pieces of each unit of a log: those of a partition, and of all partitions that overlap."""
+        distinct = {piece.identity: piece for piece in pieces}
+        partitions: dict[str, list[Entry]] = {}
+        for piece in sorted(distinct.values(), key=attrgetter("start", "stop", "identity")):
+            partitions.setdefault(piece.partition, []).append(piece)
+        unit: list[Entry] = []
+        stop: int | None = None
+        for own in partitions.values():  # by their first rows
+            if stop is not None and own[0].start >= stop:
+                yield from self._units(unit)
+                unit = []
+            unit += own
+            stop = max(piece.stop for piece in unit)
+        yield from self._units(unit)
 
-    # --- a unit for each partition ---
+    def _units(self, pieces: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+        """One unit, or one for each piece where units are stages of a dataset, and needn't be joined."""
+        reader = self._reader(pieces[0])
+        ascends = all(a.stop <= b.start for a, b in itertools.pairwise(pieces))
+        if isinstance(reader, StageReader) and ascends:
+            yield from ([piece] for piece in pieces)
+        else:
+            yield pieces
 
-    def join(self, unit: tuple[tuple[str, str], Iterable[_Staged]]) -> dict[str, Any]:
-        """Writes the unit of a partition unless it is there.
+    def make_unit(self, pieces: Sequence[Entry]) -> Entry:
+        """Join pieces, and read the unit back.
 
         Raises:
-            DatasetError: rows are missing, or there twice.
+            DatasetError: two rows have one timestamp, or what is read back differs.
         """
-        (log_id, partition), staged = unit
-        entries = _in_row_order(log_id, partition, staged)
-        name = f"{log_id}/{partition}"
-        # One that is there is left alone, pieces and all: another pipeline may have removed those they share.
-        if not any(self.store.exists(f"{name}/{last}") for last in self.last):
-            self._publish(name, log_id, partition, entries)
-        return {
-            "uri": self.store.uri_of(f"{name}/{self.file}" if self.file else name),
-            "log_id": log_id,
-            "partition": partition,
-            "rows": sum(entry.rows for entry in entries),
-            "bytes": sum(self.store.sizes(name).values()),
-        }
+        entry = pieces[0] if len(pieces) == 1 else self._joined(pieces)
+        if self.read_back and not isinstance(reader := self._reader(entry), StageReader):
+            self._check(entry, reader)
+        metrics.count(rows_written=entry.rows, bytes_written=entry.size, units_written=1)
+        return entry
 
-    def _publish(self, name: str, log_id: str, partition: str, entries: Sequence[Entry]) -> None:
-        with self.store.scratch() as folder, explained(self.store.uri_of(name)):
-            self._join(folder, log_id, partition, entries)
-            files = [path.relative_to(folder).as_posix() for path in paths_below(folder) if path.is_file()]
-            last = next((file for file in self.last if file in files), max(files))
-            if not self.store.exists(f"{name}/{last}"):
-                self.store.publish(folder, name, last)
-
-    def _join(self, folder: pathlib.Path, log_id: str, partition: str, entries: Sequence[Entry]) -> None:
-        readers = [self._reader(entry) for entry in entries]
+    def _joined(self, pieces: Sequence[Entry]) -> Entry:
+        first = pieces[0]
+        readers = [self._reader(piece) for piece in pieces]
         schema, options = self.schema, self.options
         if not self.form.keeps_columns:
             schema = readers[0].schema
             options = self.form.Options.model_validate(self.form.again(options.model_dump(mode="json")))
-        writer = self.form.writer(folder, schema, options, self._context(log_id, partition))
-        rows = 0
-        for reader in readers:
-            for block in reader.blocks():
-                writer.append(replace(block, partition=partition, first_row=rows))
-                rows += len(block)
-        writer.close()
+        share = max(1 << 20, _READ_BYTES // len(readers))
+        rows = merged(first.log_id, [reader.blocks(max_bytes=share) for reader in readers])
+        return self._write(first.log_id, first.partition, rows, schema, options)
 
     def _reader(self, entry: Entry) -> RowSource:
-        folder, stored = self.stage.uri_of(entry.folder), self.stage.options
-        return self.form.reader(folder, self.schema, self.options, entry.unit, storage_options=stored)
+        stage = self.place.stage
+        folder = stage.uri_of(entry.folder)
+        return self.form.reader(folder, self.schema, self.options, entry.unit, storage_options=stage.options)
 
-    # --- one dataset of all units ---
+    def _check(self, entry: Entry, reader: RowSource) -> None:
+        digests, rows = RowsDigest(reader.schema), 0
+        for block in reader.blocks(max_bytes=_READ_BYTES):
+            digests.update(block)
+            rows += len(block)
+        found = digests.hexdigests()
+        odd = [name for name, digest in found.items() if entry.columns.get(name, digest) != digest]
+        if rows != entry.rows or odd:
+            what = f"column {', '.join(odd)}" if odd else f"its {counted(rows, 'row')}, not {entry.rows}"
+            raise DatasetError(
+                f"{self.place.stage.uri_of(entry.folder)}: log {entry.log_id}, {entry.partition}: read back "
+                f"differs from what was written in {what}; run the pipeline again"
+            )
 
-    def plan(self, staged: Sequence[_Staged]) -> AssemblyPlan:
+    # --- the dataset ------------------------------------------------------------------------------------
+
+    def tasks(self, units: Sequence[Entry]) -> list[tuple[str, Any]]:
+        """The files to be made of all units, and the digest of their dataset; none where units are files."""
+        if not isinstance(self.form, AssembledFormat):
+            return []
+        digest = self._digest(units)
+        return [(digest, task) for task in self._plan(units).tasks]
+
+    def _digest(self, units: Sequence[Entry]) -> str:
+        return digest_of([self._description, [unit.identity for unit in _in_order(units)]])
+
+    def _plan(self, units: Sequence[Entry]) -> AssemblyPlan:
         """How all units, which come in any order, become one dataset; reads no payload."""
         assert isinstance(self.form, AssembledFormat)
-        entries = sorted((entry for _, entry in staged), key=lambda entry: (entry.log_id, entry.start))
-        units = [
+        staged = [
             StagedUnit(e.log_id, e.log_id, _SPLIT, e.partition, e.folder, e.rows, e.unit, e.columns)
-            for e in entries
-            if e.rows
+            for e in _in_order(units)
         ]
-        return self.form.plan_assembly(self.stage, units, self.schema, self.options, self.period)
+        return self.form.plan_assembly(self.place.stage, staged, self.schema, self.options, self.period)
 
-    def _marks(self, plan: AssemblyPlan) -> tuple[str, ...]:
-        return (
-            self.last
-            or tuple(plan.marks)
-            or tuple(name for name in plan.files if "/" not in name)
-            or tuple(plan.files)
-        )
+    def write_file(self, task: tuple[str, Any]) -> tuple[str, int]:
+        """Make one file of the dataset; return its name and size."""
+        assert isinstance(self.form, AssembledFormat)
+        name, data = self.form.make_chunk(self.place.stage, task[1])
+        self.place.dataset(task[0]).replace(name, data)
+        return name, len(data)
 
-    def tasks(self, staged: Sequence[_Staged]) -> Sequence[Any]:
-        """The files to be made.
+    def claim(self, units: Sequence[Entry], written: Iterable[tuple[str, int]]) -> _Mark:
+        """Finish the dataset, read it back, and claim the place for it.
+
+        Returns:
+            The mark of this run, perhaps of an earlier attempt.
 
         Raises:
-            UsageError: there is a dataset already.
+            UsageError: another dataset is there, or no rows came, and the format has no dataset without rows.
+            DatasetError: what is read back differs from what was written.
         """
-        plan = self.plan(staged)
-        marks = self._marks(plan)
-        there = [self.store.uri_of(name) for name in marks if self.store.exists(name)]
-        if there or (not marks and self.form.recognises(self.store)):
-            place = (there or [self.store.uri])[0]
-            raise UsageError(f"{place}: there is a dataset already; remove it or choose another path")
-        return plan.tasks
+        try:
+            found = self.place.own_mark()
+            return self._finished(_in_order(units), dict(written)) if found is None else found
+        except UsageError:
+            self.place.remove_stage()
+            raise
 
-    def write_file(self, task: Any) -> str:
-        """Makes one file; gives its name."""
-        assert isinstance(self.form, AssembledFormat)
-        name, data = self.form.make_chunk(self.stage, task)
-        self.store.replace(name, data)
-        return name
+    def _finished(self, units: Sequence[Entry], made: dict[str, int]) -> _Mark:
+        """See `claim`.
 
-    def finish(self, staged: Sequence[_Staged], written: Sequence[str]) -> str:
-        """Writes the metadata, the mark of a whole dataset last; waits for what was written."""
-        plan = self.plan(staged)
-        marks = self._marks(plan)
-        for name in sorted(plan.files, key=lambda name: (name in marks, name)):
-            self.store.replace(name, plan.files[name])
-        return self.store.uri_of(self.file)
+        Args:
+            made: sizes of chunks by name.
+        """
+        place, digest = self.place, self._digest(units)
+        last = self._write_metadata(units, place.dataset(digest))
+        shown = self._shown(units)
+        files = {as_shown: name for as_shown, (name, _) in shown.items()}
+        if isinstance(self.form, AssembledFormat) or place.is_local:
+            files = place.gather(digest, files, [*made, *last])
+        self._check_dataset(units, place.dataset(digest))
+        mark = {
+            "digest": digest,
+            **self._description,
+            "logs": len({unit.log_id for unit in units}),
+            "rows": sum(unit.rows for unit in units),
+            "units": len(units),
+            "bytes": sum([*made.values(), *last.values(), *(size for _, size in shown.values())]),
+        }
+        return place.claim(mark, files, list(last))
 
-    # --- once all is written ---
+    @property
+    def _description(self) -> dict[str, Any]:
+        return {
+            "format": self.form.name,
+            "schema": self.schema.to_json(),
+            "options": self.options.model_dump(mode="json"),
+            "period": self.period,
+        }
 
-    def remove_piece(self, folder: str, written: int) -> None:
-        """Removes rows that the whole dataset contains by now."""
-        self.stage.remove_all(folder)
+    def _write_metadata(self, units: Sequence[Entry], dataset: Store) -> dict[str, int]:
+        """Write what belongs to no chunk; return sizes by name, marks of a whole dataset last."""
+        if not isinstance(self.form, AssembledFormat):
+            return {}
+        plan = self._plan(units)
+        marks = {*self.form.last, *plan.marks, self.place.file}
+        for name, data in plan.files.items():
+            dataset.replace(name, data)
+        return {name: len(plan.files[name]) for name in sorted(plan.files, key=lambda n: (n in marks, n))}
 
-    def remove_stage(self, removed: int) -> None:
-        """Removes what attempts that died left beside a dataset; another's pieces may be beside units."""
-        if isinstance(self.form, AssembledFormat):
-            self.stage.remove_all("")
+    def _shown(self, units: Sequence[Entry]) -> dict[str, tuple[str, int]]:
+        """The files of units in the dataset: name in the stage, and size, by that in the dataset."""
+        found = {}
+        for number, unit in enumerate(units):
+            sizes = {file.name: file.size for file in unit.files}
+            for name, shown in self.form.view(number, sorted(sizes)).items():
+                found[shown] = f"{unit.folder}/{name}", sizes[name]
+        return found
+
+    def _check_dataset(self, units: Sequence[Entry], dataset: Store) -> None:
+        if not units:
+            try:
+                self.form.rows(dataset)
+            except LogloomError as error:
+                place, name = self.place.store.uri, self.form.name
+                raise UsageError(
+                    f"{place}: no rows came, and {name} has no dataset without rows; check the pipeline's "
+                    "filters, or write another format"
+                ) from error
+        if self.read_back and isinstance(self.form, AssembledFormat):
+            unit = self._plan(units).unit
+            problem = next(self.form.assembled_differences(dataset.uri, unit, dataset.options), None)
+            if problem is not None:
+                raise DatasetError(f"{problem}; run the pipeline again")
+
+    def moves(self, mark: _Mark) -> Iterator[Sequence[tuple[str, str]]]:
+        """What is left to be moved to the place, some files at a time."""
+        first, _ = self.place.moves(mark)
+        for start in range(0, len(first), _MOVES):
+            yield first[start : start + _MOVES]
+
+    def finish(self, mark: _Mark, moved: Iterable[Any]) -> Written:
+        """Move what shows that the dataset is whole, once all else is there; remove the stage."""
+        self.place.move(self.place.moves(mark)[1])
+        self.place.remove_stage(self.stale_after)
+        uri = self.place.store.uri_of(self.place.file)
+        return Written(uri, self.form.name, mark["logs"], mark["rows"], mark["units"], mark["bytes"])
 
 
-def _folder_of(staged: tuple[tuple[str, str], _Staged]) -> str:
-    return staged[1][1].folder
-
-
-def _in_row_order(log_id: str, partition: str, staged: Iterable[_Staged]) -> list[Entry]:
-    """The entries of a partition; a block that was staged again counts once."""
-    distinct = {(first_row, entry.identity): entry for first_row, entry in staged}
-    rows, stop, ordered = 0, None, []
-    for (first_row, _), entry in sorted(distinct.items()):
-        if first_row != rows or (stop is not None and entry.start < stop):
-            raise DatasetError(f"{log_id} {partition}: a block at row {first_row}, row {rows} comes next")
-        rows, stop = rows + entry.rows, entry.stop
-        ordered.append(entry)
-    return ordered
+def _in_order(units: Sequence[Entry]) -> list[Entry]:
+    return sorted(units, key=attrgetter("log_id", "start"))

@@ -1,40 +1,291 @@
-"""Any format in Beam: what `WriteTo` does beyond what the transforms named after formats need."""
+"""Blocks of anybody's pipeline as datasets of each format: the same contract for all.
+
+`finish` does what `WriteTo` does, step by step, so that steps can be repeated and fail; a few tests wire them
+into a real pipeline.
+"""
 
 import dataclasses
-import pathlib
-import shutil
+import itertools
+import os
+import random
 import time
-from collections import Counter
 
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.testing.test_stream import TestStream
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
-from logloom.blocks import Block
-from logloom.digests import RowsDigest, digests_of_rows
-from logloom.errors import DatasetError, UsageError
-from logloom.io.beam import ReadFrom, WriteTo
-from logloom.io.formats.interface import FolderKind
-from logloom.io.formats.table import read_index, row_loader, verify
-from logloom.io.formats.table.format import TableFormat
-from logloom.io.formats.table.unit import BlockReader
+import logloom as ll
+from logloom.blocks import Block, Ragged
+from logloom.digests import RowsDigest
+from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.beam import WriteTo
+from logloom.io.formats.registry import format_named
 from logloom.io.formats.tar.format import TarFormat, TarOptions
-from logloom.io.formats.zarr.format import ZarrFormat
-from logloom.io.formats.zarr.layout import ZarrOptions
-from logloom.io.rows.unit_rows import LoadedReader
 from logloom.io.storage.store import Store
-from logloom.schema import ColumnType, Schema
-from logloom.testing.rows import SCHEMA, cut, random_block
-from tests.absent import needs
+from logloom.schema import STRING, ColumnType, Schema
+from tests.absent import needs, present
 from tests.files import files_in
+from tests.tier import by_tier
 
-SPEED = Schema({"speed": ColumnType("<f4")})
+SCHEMA = Schema(
+    {
+        "speed": ColumnType("<f4"),
+        "pose": ColumnType("<f8", (2,)),
+        "scan": ColumnType("<f4", (None,)),
+        "name": STRING,
+    }
+)
+FORMATS = present("table", "zarr", "parquet", "tar", "bags", "lance")
+_FAILURES = by_tier(check=6, nightly=60)
+MARKS = {"bags": "000000/_written.json"}
 
 
-def speeds(first, count, start=0):
-    stamps = np.arange(start, start + count) + 1
-    return Block("drive", "p0", first, {"timestamp": stamps, "speed": stamps.astype("<f4")})
+def rows(log_id, partition, stamps, first=0):
+    """A block whose values follow from the timestamps."""
+    stamps = np.array(stamps, np.int64)
+    columns = {
+        "timestamp": stamps,
+        "speed": (stamps / 2).astype("f4"),
+        "pose": np.stack([stamps, -stamps], 1).astype("f8"),
+        "scan": Ragged(np.repeat(stamps, stamps % 3).astype("f4"), stamps % 3),
+        "name": Ragged.from_bytes([f"{log_id} {stamp}".encode() for stamp in stamps.tolist()]),
+    }
+    return Block(log_id, partition, first, columns)
+
+
+BLOCKS = [
+    rows("b", "p0", range(10, 14)),
+    rows("b", "p1", range(20, 26)),
+    rows("b", "p2", range(30, 32)),
+    rows("a/c", "p0", range(5, 8)),
+]
+
+
+def cut(blocks, at):
+    """The same rows in blocks of other sizes."""
+    for block in blocks:
+        for start, stop in itertools.pairwise([0, *(n for n in at if n < len(block)), len(block)]):
+            yield dataclasses.replace(block, columns=block.take(slice(start, stop)), first_row=start)
+
+
+def finish(written, blocks, repeat=None):
+    """What a runner does with a `WriteTo`; `repeat`: a random.Random that has steps done twice."""
+    dataset = written._dataset
+
+    def do(step, *arguments):
+        if repeat is not None and repeat.random() < 0.4:
+            step(*arguments)
+        return step(*arguments)
+
+    pieces = {}
+    for block in blocks:
+        for log_id, entry in do(lambda block=block: list(dataset.stage_block(block))):
+            pieces.setdefault(log_id, []).append(entry)
+    units = [do(dataset.make_unit, unit) for log in pieces.items() for unit in dataset.plan_units(*log)]
+    files = [do(dataset.write_file, task) for task in dataset.tasks(units)]
+    mark = do(dataset.claim, units, files)
+    for moves in do(lambda: list(dataset.moves(mark))):
+        do(dataset.place.move, moves)
+    return do(dataset.finish, mark, [])
+
+
+def stored(place):
+    """All rows of a dataset by log, in order, as `ll.open` has them."""
+    found = {}
+    for row in ll.open(place):
+        values = {name: np.asarray(row[name]).tolist() for name in ("speed", "pose", "scan")}
+        found.setdefault(row["log_id"], []).append((int(row["timestamp"]), values, row["name"]))
+    return found
+
+
+def wanted(blocks):
+    return {
+        log_id: [
+            (
+                stamp,
+                {"speed": stamp / 2, "pose": [stamp, -stamp], "scan": [stamp] * (stamp % 3)},
+                f"{log_id} {stamp}",
+            )
+            for stamp in sorted(int(s) for block in blocks if block.log_id == log_id for s in block.timestamp)
+        ]
+        for log_id in {block.log_id for block in blocks}
+    }
+
+
+def dataset_files(place, form):
+    """The files of a dataset but for the mark."""
+    return {name: data for name, data in files_in(place).items() if name != MARKS.get(form, "_written.json")}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_blocks_in_any_order_and_of_any_size_make_the_same_dataset(tmp_path, form):
+    assert finish(WriteTo(tmp_path / "one", form, SCHEMA), BLOCKS).rows == 15
+    others = list(cut(BLOCKS, [1, 3]))
+    random.Random(1).shuffle(others)
+    finish(WriteTo(tmp_path / "two", form, SCHEMA), others)
+    assert dataset_files(tmp_path / "one", form) == dataset_files(tmp_path / "two", form)
+    assert stored(tmp_path / "one") == wanted(BLOCKS)
+    assert list(stored(tmp_path / "one")) == ["a/c", "b"]
+    assert sorted(os.listdir(tmp_path)) == ["one", "two"]  # no stage
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_rows_that_were_filtered_split_and_doubled_are_ordered_by_timestamp(tmp_path, form):
+    blocks = [
+        rows("b", "", [10, 14, 18]),
+        rows("b", "", [12, 16, 18]),  # between the others; 18 is there twice
+        rows("b", "p1", [18, 20]),  # overlaps another partition
+        rows("a", "", []),
+        rows("c", "", [3]),
+        rows("c", "", [3]),
+    ]
+    written = finish(WriteTo(tmp_path / "one", form, SCHEMA), blocks)
+    assert (written.logs, written.rows) == (2, 7)
+    kept = [rows("b", "", [10, 12, 14, 16, 18, 20]), rows("c", "", [3])]
+    assert stored(tmp_path / "one") == wanted(kept)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_rows_of_one_timestamp_with_other_values_are_an_error(tmp_path, form):
+    other = dataclasses.replace(
+        rows("b", "p9", [12]), columns={**rows("b", "", [12]).columns, "speed": np.ones(1, "f4")}
+    )
+    with pytest.raises(DatasetError, match="log b, timestamp 12: two rows have different values of speed"):
+        finish(WriteTo(tmp_path / "one", form, SCHEMA), [*BLOCKS, other])
+    assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_rows_make_a_dataset_without_rows_or_an_error(tmp_path, form):
+    blocks = [rows("a", "", [])]
+    if form in ("table", "zarr"):
+        assert finish(WriteTo(tmp_path / "one", form, SCHEMA), blocks)[1:4] == (form, 0, 0)
+        assert len(ll.open(tmp_path / "one")) == 0
+    else:
+        with pytest.raises(UsageError, match=f"one: no rows came, and {form} has no dataset without rows"):
+            finish(WriteTo(tmp_path / "one", form, SCHEMA), blocks)
+        assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("place", ["disk", "objects"])
+def test_a_run_that_fails_anywhere_and_is_repeated_makes_what_an_undisturbed_one_makes(
+    tmp_path, monkeypatch, form, place
+):
+    uri = str(tmp_path / "one") if place == "disk" else f"memory://{tmp_path.name}/one"
+    expected = tmp_path / "expected"
+    blocks = list(cut(BLOCKS, [2]))
+    finish(WriteTo(expected, form, SCHEMA), blocks)
+    chance, failures = random.Random(form), [0]
+
+    def failing(method):
+        def call(store, *arguments, **named):
+            if failures[0] < _FAILURES and chance.random() < 0.1:
+                failures[0] += 1
+                raise StorageError("no answer")
+            result = method(store, *arguments, **named)
+            if failures[0] < _FAILURES and chance.random() < 0.1:  # done, but nobody knows
+                failures[0] += 1
+                raise StorageError("the answer was lost")
+            return result
+
+        return call
+
+    for name in ("create", "replace", "publish", "read", "sizes"):
+        monkeypatch.setattr(Store, name, failing(getattr(Store, name)))
+    while True:  # the whole job, as Flink's full failover has it
+        try:
+            written = WriteTo(uri, form, SCHEMA, run_id="run-1")
+            found = finish(written, blocks, repeat=chance)
+            break
+        except StorageError:
+            pass
+    assert failures[0] == _FAILURES
+    monkeypatch.undo()
+    assert (found.rows, found.logs) == (15, 2)
+    store = Store.at(uri)
+    mark = MARKS.get(form, "_written.json")
+    names = sorted(name for name in store.sizes("") if name != mark)
+    assert {name: store.read(name) for name in names} == dataset_files(expected, form)
+    assert Store.at(f"{uri}.stage").names() == []
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_run_that_meets_its_own_result_keeps_it(tmp_path, form):
+    first = finish(WriteTo(tmp_path / "one", form, SCHEMA, run_id="run-1"), BLOCKS)
+    before = files_in(tmp_path / "one")
+    changed = [dataclasses.replace(b, columns={**b.columns, "speed": b.columns["speed"] + 1}) for b in BLOCKS]
+    again = WriteTo(tmp_path / "one", form, SCHEMA, run_id="run-1")  # a step gave other values this time
+    assert finish(again, changed) == first
+    assert files_in(tmp_path / "one") == before
+    assert sorted(os.listdir(tmp_path)) == ["one"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("place", ["disk", "objects"])
+def test_of_two_pipelines_into_one_place_one_fails_and_nothing_of_the_other_is_lost(tmp_path, form, place):
+    uri = str(tmp_path / "one") if place == "disk" else f"memory://{tmp_path.name}/one"
+    one, two = (WriteTo(uri, form, SCHEMA) for _ in range(2))
+    assert finish(one, BLOCKS).rows == 15
+    with pytest.raises(UsageError, match=r"one.*: there is a dataset already, or another pipeline"):
+        finish(two, [rows("other", "", [1, 2])])
+    assert stored(uri) == wanted(BLOCKS)
+    assert Store.at(f"{uri}.stage").names() == []
+    with pytest.raises(UsageError, match="there is a dataset already"):
+        WriteTo(uri, form, SCHEMA)
+
+
+def test_what_is_there_is_refused_before_anything_is_written(tmp_path):
+    (tmp_path / "one").mkdir()
+    WriteTo(tmp_path / "one", "parquet", SCHEMA)  # an empty folder is free
+    (tmp_path / "one" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"one: there is a dataset already, or something else; choose"):
+        WriteTo(tmp_path / "one", "parquet", SCHEMA)
+    with pytest.raises(UsageError, match="a file is there"):
+        WriteTo(tmp_path / "one" / "notes.txt", "parquet", SCHEMA)
+    with pytest.raises(UsageError, match="a whole bucket; choose a folder in it"):
+        WriteTo("memory://bucket", "parquet", SCHEMA)
+    assert files_in(tmp_path) == {"one/notes.txt": b"mine"}
+
+
+def test_stages_that_others_left_are_removed_once_untouched_for_long(tmp_path):
+    finish_of = WriteTo(tmp_path / "one", "parquet", SCHEMA, stale_after="1h")
+    for run, age in (("old", 3700), ("young", 3500)):
+        file = tmp_path / "one.stage" / run / "parts" / "rows"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"")
+        os.utime(file, (time.time() - age,) * 2)
+    finish(finish_of, BLOCKS)
+    assert os.listdir(tmp_path / "one.stage") == ["young"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_read_back_is_compared(tmp_path, monkeypatch, form):
+    written = WriteTo(tmp_path / "one", form, SCHEMA)
+    kind = type(format_named(form))
+    monkeypatch.setattr(kind, "writer", lambda self, *given, real=kind.writer: Shifted(real(self, *given)))
+    with pytest.raises(DatasetError, match="run the pipeline again"):
+        finish(written, BLOCKS)
+    assert not (tmp_path / "one").exists()
+    finish(WriteTo(tmp_path / "two", form, SCHEMA, read_back=False), BLOCKS)
+
+
+class Shifted:
+    """A writer that stores other speeds than it is given."""
+
+    def __init__(self, writer):
+        self.writer = writer
+
+    def append(self, block):
+        self.writer.append(
+            dataclasses.replace(block, columns={**block.columns, "speed": block.columns["speed"] + 1})
+        )
+
+    def close(self):
+        return {**self.writer.close()}
 
 
 class Scaled(TarFormat):
@@ -68,166 +319,87 @@ class ScaledWriter:
 
 def test_a_format_that_maps_values_maps_them_once(tmp_path):
     needs("tar")
-    with beam.Pipeline() as pipeline:
-        blocks = pipeline | beam.Create([speeds(3, 2, 3), speeds(0, 3)])
-        blocks | WriteTo(tmp_path / "out", Scaled(), SPEED, file="shard.tar")
-    unit = {"rows": 5, "bytes": (tmp_path / "out/drive/p0/shard.tar").stat().st_size}
-    reader = Scaled().reader(
-        str(tmp_path / "out/drive/p0"), SPEED, Scaled.Options(), unit | {"log_id": "drive", "partition": "p0"}
-    )
-    (block,) = reader.blocks()
-    assert block.columns["speed"].tolist() == [2, 4, 6, 8, 10]
+    finish(WriteTo(tmp_path / "one", Scaled(), SCHEMA), [rows("b", "", [6, 8]), rows("b", "", [4])])
+    assert [row["speed"] for row in ll.open(tmp_path / "one")] == [4, 6, 8]
 
 
-def test_units_are_told_and_nothing_else_is_left(tmp_path):
-    with beam.Pipeline() as pipeline:
-        written = pipeline | beam.Create([speeds(0, 3)]) | WriteTo(tmp_path / "out", TarFormat(), SPEED)
-        said = written | beam.Map(lambda unit: (unit["uri"], unit["log_id"], unit["partition"]))
-        assert_that(said, equal_to([(f"{tmp_path}/out/drive/p0", "drive", "p0")]))
-    assert sorted(files_in(tmp_path)) == ["out/drive/p0/shard.tar"]
+# --- in Beam --------------------------------------------------------------------------------------------
 
 
-def test_a_unit_that_is_there_is_kept_and_needs_no_pieces(tmp_path):
-    written = WriteTo(tmp_path, TarFormat(), SPEED)._dataset
-    staged = [written.stage_block(speeds(first, 2, first))[1] for first in (0, 2)]
-    said = written.join((("drive", "p0"), staged))
-    before = (tmp_path / "drive/p0/shard.tar").read_bytes()
-    written.join((("drive", "p0"), [written.stage_block(speeds(0, 5))[1]]))
-    assert (tmp_path / "drive/p0/shard.tar").read_bytes() == before
-    shutil.rmtree(tmp_path / "tmp/pieces")  # as another pipeline with equal blocks does
-    assert written.join((("drive", "p0"), staged)) == said
-    (tmp_path / "drive/p0/shard.tar").unlink()
-    with pytest.raises(DatasetError):
-        written.join((("drive", "p0"), staged))
+def test_a_pipeline_writes_counts_and_describes(tmp_path):
+    pipeline = beam.Pipeline("DirectRunner")
+    writing = WriteTo(tmp_path / "one", "parquet", SCHEMA, {"row_group_bytes": 1000})
+    written = pipeline | beam.Create(list(cut(BLOCKS, [2]))[::-1]) | writing
+    size = 0
+    assert_that(written | beam.Map(lambda one: one[:5]), equal_to([(f"{tmp_path}/one", "parquet", 2, 15, 4)]))
+    result = pipeline.run()
+    result.wait_until_finish()
+    size = sum(len(data) for name, data in dataset_files(tmp_path / "one", "parquet").items())
+    counters = {c.key.metric.name: c.committed for c in result.metrics().query()["counters"]}
+    assert counters["rows_written"] == 15
+    assert counters["units_written"] == 4
+    assert counters["bytes_written"] == size
+    assert stored(tmp_path / "one") == wanted(BLOCKS)
+    assert {item.key: item.value for item in _display_items(writing)} == {
+        "path": f"{tmp_path}/one",
+        "format": "parquet",
+        "columns": "speed, pose, scan, name",
+    }
 
 
-def test_a_unit_in_an_object_store_is_kept():
-    store = Store.at("memory://test_beam/out")
-    found = []
-    for count in (3, 4):
-        with beam.Pipeline() as pipeline:
-            pipeline | beam.Create([speeds(0, count)]) | WriteTo(store.uri, TarFormat(), SPEED)
-        found.append(store.read("drive/p0/shard.tar"))
-    assert found[0] == found[1]
-    assert [name for name in store.sizes("") if not name.startswith("drive/")] == []
+def _display_items(transform):
+    from apache_beam.transforms.display import DisplayData
+
+    return DisplayData.create_from(transform).items
 
 
-@pytest.mark.parametrize("form", [TarFormat(), ZarrFormat()], ids=lambda form: form.name)
-def test_each_piece_that_was_left_over_is_removed_by_itself(tmp_path, monkeypatch, form):
-    removed = []
-    monkeypatch.setattr(
-        Store, "remove_all", lambda store, folder: removed.append(f"{store.uri}/{folder}".rstrip("/"))
-    )
-    with beam.Pipeline() as pipeline:
-        pipeline | beam.Create([speeds(n, 1, n) for n in range(4)]) | WriteTo(tmp_path / "out", form, SPEED)
-    stage = tmp_path / ("out.stage" if form.name == "zarr" else "out/tmp/pieces")
-    pieces = sorted(str(path.parent) for path in stage.rglob("entry.json"))
-    assert len(pieces) == 4
-    assert sorted(removed[:4]) == pieces
-    assert removed[4:] == ([str(stage)] if form.name == "zarr" else [])
-
-
-def test_two_write_to_one_folder_at_a_time(tmp_path):
-    with beam.Pipeline() as pipeline:
-        for log in ("a", "b"):
-            blocks = [dataclasses.replace(speeds(n, 1, n), log_id=log) for n in range(3)]
-            _ = (
-                pipeline
-                | log >> beam.Create(blocks)
-                | f"write {log}" >> WriteTo(tmp_path, TarFormat(), SPEED)
+def test_two_stand_in_one_pipeline_by_their_names(tmp_path):
+    with beam.Pipeline("DirectRunner") as pipeline:
+        blocks = pipeline | beam.Create(BLOCKS)
+        for name in ("one", "two"):
+            written = blocks | name >> WriteTo(tmp_path / name, "zarr", SCHEMA)
+            assert_that(
+                written | f"{name} rows" >> beam.Map(lambda one: one.rows), equal_to([15]), f"check {name}"
             )
-    assert sorted(files_in(tmp_path)) == [f"{log}/p0/shard.tar" for log in "ab"]
+    assert stored(tmp_path / "one") == stored(tmp_path / "two") == wanted(BLOCKS)
 
 
-def test_files_that_a_view_shows_of_a_unit_go_to_the_dataset(tmp_path):
-    blocks = [random_block(SCHEMA, 9, seed, log_id=log) for seed, log in enumerate(("a", "b/c"))]
-    cuts = [part for block in blocks for part in cut(block, [2, 3, 7])][::-1]
-    path = str(tmp_path / "table")
-    with beam.Pipeline() as pipeline:
-        written = pipeline | beam.Create(cuts) | WriteTo(path, TableFormat(), SCHEMA)
-        assert_that(written, equal_to([path]))
-    assert verify(path) == []
-    found = list(BlockReader(row_loader(read_index(path))).blocks())
-    assert digests_of_rows(found, SCHEMA) == digests_of_rows(blocks, SCHEMA)
-    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+def test_windowed_input_is_put_into_one_window_and_unbounded_input_refused(tmp_path):
+    with beam.Pipeline("DirectRunner") as pipeline:
+        windowed = (
+            pipeline
+            | beam.Create(BLOCKS)
+            | beam.Map(lambda block: TimestampedValue(block, int(block.timestamp[0])))
+            | beam.WindowInto(FixedWindows(2))
+        )
+        written = windowed | WriteTo(tmp_path / "one", "parquet", SCHEMA)
+        assert_that(written | beam.Map(lambda one: one.rows), equal_to([15]))
+    pipeline = beam.Pipeline("DirectRunner")
+    stream = pipeline | TestStream()
+    stream.is_bounded = False
+    with pytest.raises(UsageError, match="the input is unbounded"):
+        stream | WriteTo(tmp_path / "two", "parquet", SCHEMA)
 
 
-def test_a_format_reads_what_it_wrote(tmp_path):
-    needs("zarr")
-    blocks = [random_block(SCHEMA, 9, seed, log_id=log) for seed, log in enumerate(("a", "b"))]
-    with beam.Pipeline() as pipeline:
-        pipeline | beam.Create(blocks) | WriteTo(tmp_path / "one.zarr", ZarrFormat(), SCHEMA)
-
-    def check(found):
-        assert digests_of_rows(
-            sorted(found, key=lambda block: (block.log_id, block.first_row)), SCHEMA
-        ) == digests_of_rows(blocks, SCHEMA)
-
-    with beam.Pipeline() as pipeline:
-        assert_that(pipeline | ReadFrom(tmp_path / "one.zarr", ZarrFormat(), max_bytes=5000), check)
+def test_a_block_that_does_not_fit_ends_the_pipeline_with_its_place(tmp_path):
+    bad = dataclasses.replace(BLOCKS[0], columns={**BLOCKS[0].columns, "speed": np.zeros(4)})
+    with (
+        pytest.raises(
+            Exception, match=r"log b, partition p0, column speed: float64, the schema says float32"
+        ),
+        beam.Pipeline("DirectRunner") as pipeline,
+    ):
+        pipeline | beam.Create([bad]) | WriteTo(tmp_path / "one", "parquet", SCHEMA)
+    assert not (tmp_path / "one").exists()
 
 
-class Loaded(LoadedReader):
-    """A unit that is loaded whole: a file with its first row's number."""
-
-    def __init__(self, place, loads):
-        self.place, self._loads = place, loads
-
-    def load(self):
-        (self._loads / f"{time.monotonic_ns()}-{pathlib.Path(self.place).name}").touch()
-        return SPEED, speeds(0, 3, int(pathlib.Path(self.place).read_text()))
-
-
-class LoadedFormat(FolderKind):
-    name = "loaded"
-
-    def __init__(self, loads):
-        self.loads = loads
-
-    def units(self, store):
-        return [Loaded(f"{store.uri}/{name}", self.loads) for name in store.names()]
-
-
-def test_units_that_are_loaded_whole_are_loaded_once_to_list_them_and_once_to_read_them(tmp_path):
-    for folder in ("units", "loads"):
-        (tmp_path / folder).mkdir()
-    for number in range(6):
-        (tmp_path / "units" / f"{number}").write_text(str(10 * number))
-    with beam.Pipeline() as pipeline:
-        rows = pipeline | ReadFrom(tmp_path / "units", LoadedFormat(tmp_path / "loads"))
-        stamps = rows | beam.FlatMap(lambda block: block.timestamp.tolist())
-        assert_that(stamps, equal_to([10 * n + row + 1 for n in range(6) for row in range(3)]))
-    loads = Counter(path.name.rpartition("-")[2] for path in (tmp_path / "loads").iterdir())
-    assert loads == {str(number): 2 for number in range(6)}
-
-
-def test_a_dataset_is_never_written_over_and_what_that_left_serves_no_other_options(tmp_path):
-    schema = Schema({"a": ColumnType("<f4"), "b": ColumnType("<f4")})
-    values = {name: np.arange(4, dtype="<f4") + 10 * n for n, name in enumerate(("a", "b"))}
-    block = Block("drive", "p0", 0, {"timestamp": np.arange(4), **values})
-    path = tmp_path / "one.zarr"
-
-    def write(options):
-        with beam.Pipeline() as pipeline:
-            pipeline | beam.Create([block]) | WriteTo(path, ZarrFormat(), schema, options)
-
-    write(ZarrOptions())
-    before = files_in(path)
-    with pytest.raises(UsageError, match="there is a dataset already"):
-        write(ZarrOptions())  # leaves its stage
-    assert files_in(path) == before
-    assert path.with_name("one.zarr.stage").exists()
-    shutil.rmtree(path)
-    write(ZarrOptions(columns=["b"]))
-    (found,) = ZarrFormat().rows(Store.at(str(path))).blocks()
-    assert sorted(found.columns) == ["b", "timestamp"]
-    assert found.columns["b"].tolist() == values["b"].tolist()
-
-
-def test_columns_and_logs_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no column 'acceleration'"):
-        WriteTo(tmp_path / "out", TarFormat(), SPEED, TarOptions(ext={"acceleration": "npy"}))
-    block = dataclasses.replace(speeds(0, 3), log_id="../up")
-    with pytest.raises(UsageError, match="can't name tar members"), beam.Pipeline() as pipeline:
-        pipeline | beam.Create([block]) | WriteTo(tmp_path / "out", TarFormat(), SPEED)
-    assert not (tmp_path / "up").exists()
+def test_mistakes_show_when_the_pipeline_is_made(tmp_path):
+    with pytest.raises(UsageError, match="parquett"):
+        WriteTo(tmp_path / "one", "parquett", SCHEMA)
+    with pytest.raises(UsageError, match="row_group_byte"):
+        WriteTo(tmp_path / "one", "parquet", SCHEMA, {"row_group_byte": 1})
+    with pytest.raises(UsageError, match="run_id"):
+        WriteTo(tmp_path / "one", "parquet", SCHEMA, run_id="../up")
+    if present("tar"):
+        with pytest.raises(UsageError, match="no column 'acceleration'"):
+            WriteTo(tmp_path / "out", TarFormat(), SCHEMA, TarOptions(ext={"acceleration": "npy"}))

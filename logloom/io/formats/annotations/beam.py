@@ -30,10 +30,9 @@ class ReadFromAnnotations(ReadFrom):
 
 
 class WriteToAnnotations(WriteTo):
-    """Writes blocks as one annotation file with the files it refers to; returns its URI once it is complete.
+    """Writes blocks as one annotation file with the files it refers to, ordered by (log_id, timestamp).
 
-    Files go to `folder` as they come; data infos are staged in `<folder>.stage`, so that no payload crosses a
-    shuffle. Infos are ordered by (log_id, timestamp).
+    The folder may contain other annotation files, which may refer to the same files (see `WriteTo`).
     """
 
     def __init__(

@@ -27,11 +27,7 @@ class ReadFromBags(ReadUnits):
 
 
 class WriteToBags(WriteTo):
-    """Writes blocks to `<root>/<log_id>/<partition>/`, a folder of bags, and gives what was written.
-
-    No payload is shuffled. Gives {"uri", "log_id", "partition", "rows", "bytes"} for each folder, whose bytes
-    don't depend on how rows were cut into blocks.
-    """
+    """Writes blocks as the shards of one dataset, one for each partition: 000000/, … (see `WriteTo`)."""
 
     def __init__(
         self,
@@ -43,7 +39,7 @@ class WriteToBags(WriteTo):
     ):
         """
         Args:
-            root: path or URI of a folder.
+            root: path or URI of a new or empty folder.
             types, generation: as for `BagsWriter`.
 
         Raises:

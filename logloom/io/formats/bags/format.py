@@ -61,6 +61,7 @@ class BagsFormat(Format):
     compares_files = True
     forms_option = "types"
     kind = "granular"
+    mark_folder = "000000"  # beside shards there is nothing else
 
     def check(self, options: BagsOptions, schema: Schema) -> list[str]:
         """List what can't be stored, one line each."""

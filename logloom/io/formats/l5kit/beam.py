@@ -27,7 +27,7 @@ class ReadFromL5Kit(ReadDataset):
 
 
 class WriteToL5Kit(WriteTo):
-    """Writes blocks as one dataset and returns its path, once it is complete (see `WriteTo`)."""
+    """Writes blocks as one dataset (see `WriteTo`)."""
 
     def __init__(
         self,

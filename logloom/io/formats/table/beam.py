@@ -42,7 +42,7 @@ class ReadFromTable(ReadFrom):
 
 
 class WriteToTable(WriteTo):
-    """Writes blocks as one table and gives its URI, once it is whole (see `WriteTo`)."""
+    """Writes blocks as one table (see `WriteTo`)."""
 
     def __init__(
         self,

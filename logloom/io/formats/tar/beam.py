@@ -10,7 +10,7 @@ from typing import Any
 
 from logloom.io.beam.read import ReadUnits
 from logloom.io.beam.write import WriteTo
-from logloom.io.formats.tar.format import FORMAT, SHARD, TarOptions
+from logloom.io.formats.tar.format import FORMAT, TarOptions
 from logloom.io.formats.tar.reader import TarReader
 from logloom.schema import Schema
 
@@ -22,11 +22,7 @@ class ReadFromTar(ReadUnits):
 
 
 class WriteToTar(WriteTo):
-    """Writes blocks to `<root>/<log_id>/<partition>/shard.tar` and gives what was written.
-
-    No payload is shuffled. Gives {"uri", "log_id", "partition", "rows", "bytes"} for each shard; its bytes
-    don't depend on how rows were cut into blocks.
-    """
+    """Writes blocks as a folder of shards, one for each partition: 000000.tar, … (see `WriteTo`)."""
 
     def __init__(
         self,
@@ -37,11 +33,11 @@ class WriteToTar(WriteTo):
     ):
         """
         Args:
-            root: path or URI of a folder.
+            root: path or URI of a new or empty folder.
             ext: what a column's members are called, by column.
 
         Raises:
             UsageError: the columns or extensions don't fit.
         """
         options = TarOptions(ext=dict(ext or {}))
-        super().__init__(root, FORMAT, schema, options, storage_options=storage_options, file=SHARD)
+        super().__init__(root, FORMAT, schema, options, storage_options=storage_options)

@@ -23,7 +23,7 @@ class ReadFromZarr(ReadDataset):
 
 
 class WriteToZarr(WriteTo):
-    """Writes blocks as one dataset and returns its path, once it is complete (see `WriteTo`)."""
+    """Writes blocks as one dataset (see `WriteTo`)."""
 
     def __init__(
         self,

@@ -25,8 +25,9 @@ def test_blocks_in_any_order_make_the_file_that_a_build_makes(tmp_path):
     folder = tmp_path / "written"
     with beam.Pipeline(runner="DirectRunner") as pipeline:
         written = pipeline | beam.Create(blocks) | WriteToAnnotations(folder, SCHEMA, options())
-        assert_that(written, equal_to([str(folder / "annotations/all.json")]))
+        assert_that(written | beam.Map(lambda one: one.uri), equal_to([str(folder / "annotations/all.json")]))
     found = files_in(folder)
+    assert found.pop("_written-annotations-all.json")
     assert found.pop("annotations/all.json") == files_in(expected)["annotations/all.json"]
     assert len(found) == 40
     staged = {
@@ -67,7 +68,7 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path, transform):
 )
 def test_braces_in_names_stay(tmp_path, file, split, name):
     writing = WriteToAnnotations(tmp_path, SCHEMA, options(file=file), split)
-    assert writing._dataset.plan([]).unit["file"] == writing._dataset.file == name
+    assert writing._dataset._plan([]).unit["file"] == writing._dataset.place.file == name
 
 
 def test_a_file_of_no_rows_is_named_after_all(tmp_path):
@@ -78,7 +79,9 @@ def test_a_file_of_no_rows_is_named_after_all(tmp_path):
 def test_an_image_of_another_dataset_is_not_passed_off_as_ours(tmp_path):
     with beam.Pipeline("DirectRunner") as pipeline:
         pipeline | beam.Create([make_block(3)]) | WriteToAnnotations(tmp_path / "one", SCHEMA, options())
-    image = next(name for name in files_in(tmp_path / "one") if not name.startswith("annotations/"))
+    image = next(
+        name for name in files_in(tmp_path / "one") if not name.startswith(("annotations/", "_written"))
+    )
     other = tmp_path / "two" / image
     other.parent.mkdir(parents=True)
     other.write_bytes(b"another")

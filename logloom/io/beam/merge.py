@@ -1,0 +1,91 @@
+"""Rows of one log from several pieces, in the order of their timestamps.
+
+Here: `merged`, which holds a block of each piece at a time.
+Elsewhere: what the pieces are (logloom.io.beam.write).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from logloom.blocks import Array, Block, Ragged, Values, concatenate, take
+from logloom.errors import DatasetError
+
+_Columns = Mapping[str, Values]
+
+
+def merged(log_id: str, pieces: Sequence[Iterator[Block]]) -> Iterator[_Columns]:
+    """Merge the rows of pieces by timestamp; rows of equal timestamps and values count once.
+
+    Args:
+        log_id: of all rows, for messages.
+        pieces: the blocks of each, by timestamp, all of the same columns.
+
+    Yields:
+        Columns of some rows; timestamps ascend strictly, from one mapping to the next as well.
+
+    Raises:
+        DatasetError: rows of equal timestamps have different values; names the column.
+    """
+    heads = {number: rows for number, piece in enumerate(pieces) if (rows := _next_rows(piece))}
+    last: _Columns | None = None
+    while heads:
+        limit = min(int(_stamps(rows)[-1]) for rows in heads.values())
+        parts = [] if last is None else [last]
+        for number, rows in list(heads.items()):
+            count = int(np.searchsorted(_stamps(rows), limit, "right"))
+            if count:
+                parts.append(_taken(rows, slice(0, count)))
+            rest = _taken(rows, slice(count, None)) if count < len(_stamps(rows)) else None
+            if rest := rest or _next_rows(pieces[number]):
+                heads[number] = rest
+            else:
+                del heads[number]
+        found = _in_order(log_id, parts)
+        new = _taken(found, slice(last is not None, None))
+        if len(_stamps(new)):
+            yield new
+        last = _taken(found, slice(len(_stamps(found)) - 1, None))
+
+
+def _next_rows(piece: Iterator[Block]) -> _Columns | None:
+    return next((block.columns for block in piece if len(block)), None)
+
+
+def _stamps(rows: _Columns) -> Array:
+    stamps = rows["timestamp"]
+    assert isinstance(stamps, np.ndarray)
+    return stamps
+
+
+def _taken(rows: _Columns, which: Array | slice) -> _Columns:
+    return {name: take(values, which) for name, values in rows.items()}
+
+
+def _in_order(log_id: str, parts: Sequence[_Columns]) -> _Columns:
+    """All rows by timestamp, each once."""
+    rows: _Columns = {name: concatenate([part[name] for part in parts]) for name in parts[0]}
+    stamps = _stamps(rows)
+    if (stamps[1:] <= stamps[:-1]).any():
+        rows = _taken(rows, np.argsort(stamps, kind="stable"))
+        stamps = _stamps(rows)
+    doubles = np.flatnonzero(stamps[1:] == stamps[:-1])
+    if not len(doubles):
+        return rows
+    for name, values in rows.items():
+        for row in doubles.tolist():
+            if not _are_equal(values, row, row + 1):
+                raise DatasetError(
+                    f"log {log_id}, timestamp {stamps[row]}: two rows have different values of {name}; leave "
+                    "one out before WriteTo, or give each a timestamp of its own"
+                )
+    return _taken(rows, np.delete(np.arange(len(stamps)), doubles + 1))
+
+
+def _are_equal(values: Values, one: int, other: int) -> bool:
+    if isinstance(values, Ragged) and (values.shapes[one] != values.shapes[other]).any():
+        return False
+    a, b = (np.asarray(values[row]) for row in (one, other))
+    return a.tobytes() == b.tobytes()
