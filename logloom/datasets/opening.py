@@ -28,20 +28,75 @@ from logloom.errors import DatasetError, StorageError, UsageError
 from logloom.io.catalog.manifest import Manifest, check_not_of_root, no_version_at, open_root, split_root
 from logloom.io.catalog.version_files import version_numbers
 from logloom.io.formats.foreign import kind_of, kinds
+from logloom.io.formats.interface import FolderKind
 from logloom.io.formats.registry import without_suffix
+from logloom.io.rows.chain import UnitsSource
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.filesystems import absolute_uri, check_named
 from logloom.io.storage.known_files import UncheckedWarning, with_check
+from logloom.io.storage.metadata import parsed
 from logloom.io.storage.store import Store
 from logloom.query.where import parse
 from logloom.row_splits import COLUMN, has_row_splits
+from logloom.schema import Schema
 from logloom.text import near_to, some_of
+from logloom.values import dataclass
 
+WRITTEN = "_written.json"  # what the connectors for Beam write about a folder
 _OWN = ("log_id", "partition", "row", "split", "timestamp")  # what filters name beside columns
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
 _IN_VIEW = re.compile(r"(?P<root>.+)/v(?P<version>\d{8})(/(?P<output>[^/]+)(/(?P<split>[^/]+))?)?")
+
+
+@dataclass(frozen=True)
+class PlainFolders:
+    """How to open plain folders.
+
+    Attributes:
+        form: of their datasets; None recognizes it by the files.
+        schema: of their rows, for formats whose files don't define types; None reads the one that the
+            connectors for Beam wrote beside the files, if any.
+        is_typed: whether to infer types that files don't define from all values, so that rows are blocks.
+    """
+
+    form: FolderKind | None = None
+    schema: Schema | None = None
+    is_typed: bool = False
+
+    def source(
+        self, place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]
+    ) -> RowSource | None:
+        """Open the dataset at a place; None if no known kind recognizes its files.
+
+        Raises:
+            UsageError: it has another schema than this.
+        """
+        store = Store.at(place, options)
+        form = self.form or kind_of(store)
+        if form is None:
+            return None
+        names = [columns] if isinstance(columns, str) else columns
+        schema = self.schema or _written_schema(store)
+        units = None if schema is None else form.declared_units(store, schema)
+        if units is not None:
+            return UnitsSource(store, form.kind or form.name, units)
+        source = form.typed_rows(store, names) if self.is_typed else form.rows(store, names)
+        if self.schema is not None and source.schema != self.schema:
+            raise UsageError(f"{place}: has other columns than schema=; leave schema= out")
+        return source
+
+
+def _written_schema(store: Store) -> Schema | None:
+    """The schema that the connectors for Beam wrote beside a dataset's files."""
+    if not store.exists(WRITTEN):
+        return None
+    place = store.uri_of(WRITTEN)
+    try:
+        return Schema.from_json(parsed(store.read(WRITTEN), place)["schema"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"{place}: no description of a dataset ({error!r}); write it again") from error
 
 
 def open(
@@ -97,7 +152,7 @@ def open(
         True
     """
     options = storage_options or {}
-    read = _read(columns, where)
+    read = columns_read(columns, where)
     source, rows = open_rows(os.fspath(uri), version, output, split, read, options, check, where)
     if check and source.unknown:
         warnings.warn(_unchecked(source), UncheckedWarning, stacklevel=2)
@@ -106,8 +161,8 @@ def open(
     return Dataset(source, rows, names_of(columns, source.schema, None, source.place))
 
 
-def _read(columns: str | Sequence[str] | None, where: str | None) -> Sequence[str] | None:
-    """The columns that are read, the filter's among them; None for all."""
+def columns_read(columns: str | Sequence[str] | None, where: str | None) -> Sequence[str] | None:
+    """The columns that are read, those of a filter included; None for all."""
     if columns is None:
         return None
     given = given_names(columns, "columns")
@@ -130,30 +185,34 @@ def open_rows(
     options: Mapping[str, Any],
     check: bool,
     where: str | None,
+    plain: PlainFolders | None = None,
 ) -> tuple[RowSource, Rows]:
     """Open the rows that `open` filters, and their positions.
 
     Args:
         where: needn't be applied; may leave out logs that it excludes.
+        plain: how to open what isn't of a root.
     """
+    plain = plain or PlainFolders()
     splits = None if split is None else given_names(split, "split")
     check_named(uri)
     place = absolute_uri(uri).rstrip("/")
     found = _IN_VIEW.fullmatch(place)
-    if found and version_numbers(store := Store.at(found["root"], options)):
+    if found and plain.form is None and version_numbers(store := Store.at(found["root"], options)):
         store, manifest = open_root(store, int(found["version"]))
         inside = [without_suffix(found["split"])] if found["split"] else None
         return open_version(store, manifest, output or found["output"], splits or inside, check, where)
     if at := root_at(uri, version, options):
+        output = output or getattr(plain.form, "name", None)
         return open_version(*at, output, splits, check, where)
     for name, value in (("version", version), ("output", output)):
         if value is not None:
             _check_there(Store.at(place, options))
             raise UsageError(f"{place}: no root of logloom, so it has no {name}; leave {name}= out")
     options = with_check(options) if check else options
-    source = _dataset_at(place, columns, options)
+    source = plain.source(place, columns, options)
     if source is None:
-        return _open_splits(place, splits, columns, options)
+        return _open_splits(place, splits, columns, options, plain)
     if has_row_splits(source.schema):
         source.find_splits = functools.partial(labels_of_column, source)
     if splits is None:
@@ -192,7 +251,11 @@ def root_at(uri: str, version: int | str | None, options: Mapping[str, Any]) -> 
 
 
 def _open_splits(
-    place: str, splits: Sequence[str] | None, columns: str | Sequence[str] | None, options: Mapping[str, Any]
+    place: str,
+    splits: Sequence[str] | None,
+    columns: str | Sequence[str] | None,
+    options: Mapping[str, Any],
+    plain: PlainFolders,
 ) -> tuple[RowSource, Rows]:
     """The datasets in the folders of a folder, such as a copy of a version's view, each of which is a split.
 
@@ -214,7 +277,7 @@ def _open_splits(
         if inside.names("versions"):
             raise UsageError(f"{place}: no dataset, but the folder of the root {inside.uri}; open that")
         check_not_of_root(inside)
-    parts = {split: _dataset_at(f"{place}/{folders[split]}", columns, options) for split in wanted}
+    parts = {split: plain.source(f"{place}/{folders[split]}", columns, options) for split in wanted}
     found = {split: part for split, part in parts.items() if part is not None}
     if len(found) < len(parts) or not found:
         if "versions" in names:
@@ -262,14 +325,3 @@ def _by_log(source: RowSource) -> Ints:
     bounds = stretches.bounds.tolist()
     pieces = [np.arange(bounds[number], bounds[number + 1], dtype=np.int64) for number in order]
     return np.concatenate([np.empty(0, np.int64), *pieces])
-
-
-def _dataset_at(
-    place: str, columns: str | Sequence[str] | None, options: Mapping[str, Any]
-) -> RowSource | None:
-    """The source of the dataset at a place, recognized by its files; None where none is known."""
-    store = Store.at(place, options)
-    form = kind_of(store)
-    if form is None:
-        return None
-    return form.rows(store, [columns] if isinstance(columns, str) else columns)

@@ -111,6 +111,21 @@ class FolderKind(Protocol):
         """
         raise UsageError(f"{store.uri}: {self.name} opens no plain folders as units; open the root")
 
+    def declared_units(self, store: Store, schema: Schema) -> Sequence[RowSource] | None:
+        """Open the sources of a plain folder whose rows have a known schema.
+
+        Args:
+            store: the folder, or a unit.
+            schema: of the rows.
+
+        Returns:
+            The sources, in row order; None if files define the types of their rows, which is the default.
+
+        Raises:
+            DatasetError: there are no units.
+        """
+        return None
+
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> RowSource:

@@ -11,14 +11,23 @@ from logloom.extras import imported_on_use
 if TYPE_CHECKING:
     from logloom.io.formats.annotations.beam import ReadFromAnnotations, WriteToAnnotations
     from logloom.io.formats.annotations.files import AnnotationError
+    from logloom.io.formats.annotations.format import FORMAT
     from logloom.io.formats.annotations.options import Options
     from logloom.io.formats.annotations.reader import AnnotationReader
 
-__all__ = ["AnnotationError", "AnnotationReader", "Options", "ReadFromAnnotations", "WriteToAnnotations"]
+__all__ = [
+    "FORMAT",
+    "AnnotationError",
+    "AnnotationReader",
+    "Options",
+    "ReadFromAnnotations",
+    "WriteToAnnotations",
+]
 
 _LAZY = {
     ".beam": ["ReadFromAnnotations", "WriteToAnnotations"],
     ".files": ["AnnotationError"],
+    ".format": ["FORMAT"],
     ".options": ["Options"],
     ".reader": ["AnnotationReader"],
 }

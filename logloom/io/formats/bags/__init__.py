@@ -19,10 +19,12 @@ from logloom.io.formats.bags.shards import ShardedDatasetReader, ShardedDatasetW
 if TYPE_CHECKING:
     from logloom.datasets.loader.loader import Loader
     from logloom.io.formats.bags.beam import ReadFromBags, WriteToBags
+    from logloom.io.formats.bags.format import FORMAT
     from logloom.io.formats.bags.row_reader import BagsReader
     from logloom.io.formats.bags.row_writer import BagsWriter
 
 __all__ = [
+    "FORMAT",
     "BagReader",
     "BagWriter",
     "BagsReader",
@@ -41,6 +43,7 @@ __all__ = [
 _LAZY = {  # Beam, and what granular's users don't need
     "logloom.datasets.loader.loader": ["Loader"],
     "logloom.io.formats.bags.beam": ["ReadFromBags", "WriteToBags"],
+    "logloom.io.formats.bags.format": ["FORMAT"],
     "logloom.io.formats.bags.row_reader": ["BagsReader"],
     "logloom.io.formats.bags.row_writer": ["BagsWriter"],
 }

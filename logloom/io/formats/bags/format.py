@@ -93,6 +93,11 @@ class BagsFormat(Format):
         names = store.names()
         return SPEC in names or ("000000" in names and store.exists(f"000000/{SPEC}"))
 
+    def declared_units(self, store: Store, schema: Schema) -> Sequence[RowSource]:
+        """Folders of bags."""
+        names = [""] if store.exists(SPEC) else [name for name in store.names() if name.isdecimal()]
+        return [BagsReader(store.uri_of(name), schema, storage_options=store.options) for name in names]
+
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None
     ) -> DatapointsSource:

@@ -19,9 +19,11 @@ from logloom.io.formats.l5kit.dtypes import (
 if TYPE_CHECKING:
     from logloom.io.formats.l5kit.beam import ReadFromL5Kit, WriteToL5Kit
     from logloom.io.formats.l5kit.chunked_dataset import ChunkedDataset
+    from logloom.io.formats.l5kit.format import FORMAT
 
 __all__ = [
     "AGENT_DTYPE",
+    "FORMAT",
     "FORMAT_VERSION",
     "FRAME_DTYPE",
     "LABELS",
@@ -33,6 +35,10 @@ __all__ = [
     "WriteToL5Kit",
 ]
 
-_LAZY = {".beam": ["ReadFromL5Kit", "WriteToL5Kit"], ".chunked_dataset": ["ChunkedDataset"]}
+_LAZY = {
+    ".beam": ["ReadFromL5Kit", "WriteToL5Kit"],
+    ".chunked_dataset": ["ChunkedDataset"],
+    ".format": ["FORMAT"],
+}
 
 __getattr__ = imported_on_use(__name__, _LAZY)

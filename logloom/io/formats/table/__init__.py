@@ -14,6 +14,7 @@ from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.io.formats.table.beam import ReadFromTable, WriteToTable
+    from logloom.io.formats.table.format import FORMAT
     from logloom.io.formats.table.index.index import read_index
     from logloom.io.formats.table.read.loader import RowLoader, RowPositionError, row_loader
     from logloom.io.formats.table.read.merge import merge
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     ".beam": ["ReadFromTable", "WriteToTable"],
+    ".format": ["FORMAT"],
     ".index.index": ["read_index"],
     ".read.loader": ["RowLoader", "RowPositionError", "row_loader"],
     ".read.merge": ["merge"],
@@ -36,6 +38,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "FORMAT",
     "BlockReader",
     "Cost",
     "ReadFromTable",

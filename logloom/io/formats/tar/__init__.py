@@ -8,11 +8,17 @@ from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.io.formats.tar.beam import ReadFromTar, WriteToTar
+    from logloom.io.formats.tar.format import FORMAT
     from logloom.io.formats.tar.reader import TarReader
     from logloom.io.formats.tar.writer import TarWriter
 
-__all__ = ["ReadFromTar", "TarReader", "TarWriter", "WriteToTar"]
+__all__ = ["FORMAT", "ReadFromTar", "TarReader", "TarWriter", "WriteToTar"]
 
-_LAZY = {".beam": ["ReadFromTar", "WriteToTar"], ".reader": ["TarReader"], ".writer": ["TarWriter"]}
+_LAZY = {
+    ".beam": ["ReadFromTar", "WriteToTar"],
+    ".format": ["FORMAT"],
+    ".reader": ["TarReader"],
+    ".writer": ["TarWriter"],
+}
 
 __getattr__ = imported_on_use(__name__, _LAZY)

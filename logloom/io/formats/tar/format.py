@@ -20,6 +20,7 @@ from logloom.io.formats.unit_summary import Closed, check_unit
 from logloom.io.rows.log_ranges import Stretches
 from logloom.io.rows.sources import RowSource
 from logloom.io.storage.braces import braceexpand
+from logloom.io.storage.folders import files_of
 from logloom.io.storage.metadata import ChosenColumns, Count
 from logloom.io.storage.store import Store
 from logloom.schema import ColumnType, Schema, check_column_name
@@ -101,6 +102,14 @@ class TarFormat(Format):
 
         names = store.names() or braceexpand(store.uri)[:1]
         return any(name.lower().endswith(SUFFIXES) for name in names)
+
+    def declared_units(self, store: Store, schema: Schema) -> Sequence[RowSource]:
+        """Shards."""
+        from logloom.io.formats.tar.reader import TarReader
+        from logloom.io.formats.tar.stream import SUFFIXES
+
+        folder, names = files_of(store, SUFFIXES)
+        return [TarReader(folder.uri_of(name), schema, storage_options=store.options) for name in names]
 
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None

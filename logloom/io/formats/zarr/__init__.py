@@ -9,11 +9,17 @@ from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.io.formats.zarr.beam import ReadFromZarr, WriteToZarr
+    from logloom.io.formats.zarr.format import FORMAT
     from logloom.io.formats.zarr.layout import ZarrOptions
     from logloom.io.formats.zarr.reader import ZarrReader
 
-__all__ = ["ReadFromZarr", "WriteToZarr", "ZarrOptions", "ZarrReader"]
+__all__ = ["FORMAT", "ReadFromZarr", "WriteToZarr", "ZarrOptions", "ZarrReader"]
 
-_LAZY = {".beam": ["ReadFromZarr", "WriteToZarr"], ".layout": ["ZarrOptions"], ".reader": ["ZarrReader"]}
+_LAZY = {
+    ".beam": ["ReadFromZarr", "WriteToZarr"],
+    ".format": ["FORMAT"],
+    ".layout": ["ZarrOptions"],
+    ".reader": ["ZarrReader"],
+}
 
 __getattr__ = imported_on_use(__name__, _LAZY)
