@@ -126,7 +126,7 @@ NAMES = {
     "beam": (
         "In pipelines of Beam",
         "These are transforms of Apache Beam, which must be installed.",
-        {"logloom.io.beam": ["ReadFrom", "ReadDataset", "ReadUnits", "WriteTo"]},
+        {"logloom.io.beam": ["ReadFrom", "ReadAllFrom", "ReadDataset", "ReadUnits", "WriteTo"]},
     ),
 }
 NAME_OPTIONS = "    options: {show_root_heading: true, heading_level: 3, inherited_members: true}"

@@ -9,6 +9,7 @@ own source); what a manifest says (logloom.io.catalog.manifest).
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from logloom.io.formats.interface import AssembledFormat
 from logloom.io.formats.registry import by_preference, format_named, options_of
 from logloom.io.rows.chain import ChainedSource, grouped
 from logloom.io.rows.log_ranges import Ints, Stretches
-from logloom.io.rows.sources import RowSource
+from logloom.io.rows.sources import RowSource, Share
 from logloom.io.storage.known_files import check_all, with_check
 from logloom.io.storage.lru_cache import LruCache
 from logloom.io.storage.store import Store
@@ -305,7 +306,7 @@ class LogsSource(ChainedSource):
         return self.stretches.bounds
 
     def _every_part(self) -> Iterator[Callable[[], RowSource]]:
-        for log, found in ahead(lambda log: (log, self._units_of(log)), range(len(self._logs))):
+        for log, found in self._every_log():
             for number in range(len(found.numbers)):
                 yield functools.partial(self._unit, log, number)
 
@@ -315,6 +316,23 @@ class LogsSource(ChainedSource):
             for log, where, rows in grouped(self._bounds, positions)
             for number, chosen, own in grouped(self._units_of(log).bounds, rows)
         ]
+
+    def shares(self) -> Sequence[Share]:
+        """See `RowSource.shares`: the units, with their sizes."""
+        shares, first = list[Share](), 0
+        logs = zip(self.stretches.log_ids, self._every_log(), strict=True)
+        for log_id, (_, found) in logs:
+            numbered: Counter[str] = Counter()
+            for number in found.numbers.tolist():
+                entry = found.part[number]
+                rows = numbered[entry.partition], first, first + entry.rows
+                shares.append(Share(None, entry.partition, log_id, *rows, entry.size))
+                numbered[entry.partition] += entry.rows
+                first += entry.rows
+        return shares
+
+    def _every_log(self) -> Iterator[tuple[int, _Units]]:
+        return ahead(lambda log: (log, self._units_of(log)), range(len(self._logs)))
 
     def _units_of(self, log: int) -> _Units:
         """

@@ -5,16 +5,17 @@ Elsewhere: which folders these are (logloom.datasets.opening), the datasets (log
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from logloom.blocks import Array
+from logloom.blocks import Array, Block
 from logloom.caching import cached_property
 from logloom.errors import UsageError
 from logloom.inference import wider
 from logloom.io.rows.batches import Batch, stacked_rows
 from logloom.io.rows.chain import ChainedSource
 from logloom.io.rows.log_ranges import Ints, Stretches
-from logloom.io.rows.sources import RowSource
+from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share
 from logloom.schema import Schema
 from logloom.text import some_of
 
@@ -34,6 +35,14 @@ class MixedSource(ChainedSource):
             for name, ctype in types.items()
             for own in [part.schema.columns[name]]
         )
+
+    def scan(
+        self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None
+    ) -> Iterator[Block]:
+        """See `RowSource.scan`; of the common types, as `take` gives them."""
+        if self._is_uniform:
+            return super().scan(names, max_bytes, start, stop)
+        return RowSource.scan(self, names, max_bytes, start, stop)
 
     def leaves(self) -> Sequence[RowSource]:
         return super().leaves() if self._is_uniform else [self]
@@ -65,6 +74,22 @@ class SplitsSource(MixedSource):
                 for own, split in found
             ]
         )
+
+    def shares(self) -> Sequence[Share]:
+        """See `RowSource.shares`: those of the splits, whose names their partitions begin with."""
+        found = []
+        for split, part, first in zip(self._splits, self._parts, self._bounds.tolist()[:-1], strict=True):
+            for share in part.shares():
+                partition = f"{split}.{share.partition}".rstrip(".")
+                if share.source is None:
+                    own = {"start": first + share.start, "stop": first + (share.stop or 0)}
+                    found.append(replace(share, partition=partition, **own))
+                    continue
+                source = share.source
+                if not self._is_uniform:
+                    source = MixedSource(source.place, [source], self.schema, None)
+                found.append(replace(share, partition=partition, source=source))
+        return found
 
 
 def _common_schema(place: str, splits: Mapping[str, RowSource]) -> Schema:

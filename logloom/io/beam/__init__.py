@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
-    from logloom.io.beam.read import ReadDataset, ReadFrom, ReadUnits
+    from logloom.io.beam.read import ReadAllFrom, ReadDataset, ReadFrom, ReadUnits
     from logloom.io.beam.write import WriteTo, Written
 
-__all__ = ["ReadDataset", "ReadFrom", "ReadUnits", "WriteTo", "Written"]
+__all__ = ["ReadAllFrom", "ReadDataset", "ReadFrom", "ReadUnits", "WriteTo", "Written"]
 
 _LAZY = {
-    ".read": ["ReadDataset", "ReadFrom", "ReadUnits"],
+    ".read": ["ReadAllFrom", "ReadDataset", "ReadFrom", "ReadUnits"],
     ".write": ["WriteTo", "Written"],
 }
 

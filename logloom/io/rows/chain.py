@@ -150,8 +150,8 @@ class UnitsSource(ChainedSource):
         self._store, self._files = store, files
 
     def shares(self) -> Sequence[Share]:
-        """See `RowSource.shares`: the units, so that a worker opens no other."""
-        return [(unit, 0, None) for unit in self._parts]
+        """See `RowSource.shares`: the units, so that a worker opens no other; none is opened for this."""
+        return [Share(unit, f"{number:06}") for number, unit in enumerate(self._parts)]
 
     def scan(
         self, names: Sequence[str], max_bytes: int = BLOCK_BYTES, start: int = 0, stop: int | None = None

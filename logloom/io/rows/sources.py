@@ -15,6 +15,7 @@ import abc
 import functools
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 64 << 20
 Columns = Sequence[str] | None  # names or globs; the meaning of None is that of each function
 Run = tuple[Sequence[str], Array, Mapping[str, Values]]  # log_ids, timestamps and columns of some rows
-Share = tuple["RowSource | None", int, int | None]  # [start, stop) of a unit, or of all rows; None: the end
 _FIRST_ROWS = 64  # of a block, before anything is known of the size of a row
 
 
@@ -58,6 +58,31 @@ class About:
     recipe: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     hints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Consecutive rows that a worker reads alone.
+
+    Attributes:
+        source: contains them, and pickles small; None for the source that lists its shares, which a worker
+            opens again.
+        partition: of the rows within their log.
+        log_id: of all rows; None if only their source records it.
+        first_row: the number of the first row within its partition.
+        start, stop: positions in the source; None for the end.
+        size: about how many bytes they take in storage; 0 if unknown.
+        is_stream: whether rows in the middle can only be read from the start.
+    """
+
+    source: RowSource | None
+    partition: str
+    log_id: str | None = None
+    first_row: int = 0
+    start: int = 0
+    stop: int | None = None
+    size: int = 0
+    is_stream: bool = False
 
 
 class RowSource(abc.ABC):
@@ -322,8 +347,8 @@ class RowSource(abc.ABC):
     # --- for workers ------------------------------------------------------------------------------------
 
     def shares(self) -> Sequence[Share]:
-        """What workers may read apart, found without reading any row."""
-        return [(None, 0, None)]
+        """List what workers may read alone, in row order; by default the partitions of logs."""
+        return shares_of(self.stretches.by_partition)
 
     def logs(self) -> Sequence[SourceLog]:
         """All logs to convert, by log_id.
@@ -348,8 +373,20 @@ class RowSource(abc.ABC):
         return {key: value for key, value in self.__dict__.items() if key not in made}
 
 
+def shares_of(stretches: Stretches) -> list[Share]:
+    """A share for each stretch of a source; rows of one partition are numbered across its stretches."""
+    numbered: Counter[tuple[str, str]] = Counter()
+    shares = []
+    spans = zip(stretches.spans(), stretches.partitions, strict=True)
+    for (log_id, start, stop), partition in spans:
+        first_row = numbered[log_id, partition]
+        shares.append(Share(None, partition, log_id, first_row, start, stop))
+        numbered[log_id, partition] += stop - start
+    return shares
+
+
 class DatasetSource(RowSource):
-    """The rows of a dataset whose files describe them in full; each log is a worker's share."""
+    """The rows of a dataset whose files describe them in full."""
 
     def __init__(
         self,
@@ -382,10 +419,6 @@ class DatasetSource(RowSource):
     @property
     def stretches(self) -> Stretches:
         return self._own if self._known is None else self._known
-
-    def shares(self) -> Sequence[Share]:
-        """See `RowSource.shares`: the logs."""
-        return [(None, first, stop) for _, first, stop in self.stretches.spans()]
 
 
 def check_count(place: str, rows: int, known: Stretches | None) -> None:

@@ -6,27 +6,20 @@ Elsewhere: the implementation that formats share (logloom.io.beam).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from logloom.io.beam.read import ReadFrom
+from logloom.io.beam.read import ReadDataset
 from logloom.io.beam.write import WriteTo
 from logloom.io.formats.annotations.format import FORMAT
 from logloom.io.formats.annotations.options import Options
 from logloom.schema import Schema
 
 
-class ReadFromAnnotations(ReadFrom):
-    """Reads annotation files as blocks of data infos (see `AnnotationReader`); each is read by one worker."""
+class ReadFromAnnotations(ReadDataset):
+    """Reads annotation files as blocks of data infos (see `AnnotationReader`)."""
 
-    def __init__(
-        self,
-        uris: str | Sequence[str],
-        columns: Sequence[str] | None = None,
-        max_bytes: int = 64 << 20,
-        storage_options: Mapping[str, Any] | None = None,
-    ):
-        super().__init__(uris, FORMAT, columns, max_bytes, storage_options)
+    form = FORMAT
 
 
 class WriteToAnnotations(WriteTo):

@@ -15,15 +15,14 @@ from logloom.io.beam.read import ReadUnits
 from logloom.io.beam.write import WriteTo
 from logloom.io.formats.bags.bag import Generation
 from logloom.io.formats.bags.format import FORMAT, BagsOptions
-from logloom.io.formats.bags.row_reader import BagsReader
 from logloom.schema import Schema
 from logloom.validation import describe_first
 
 
 class ReadFromBags(ReadUnits):
-    """The rows of folders of bags as blocks; each folder is read by one worker."""
+    """Reads the rows of folders of bags as blocks."""
 
-    form, units = FORMAT, BagsReader
+    form = FORMAT
 
 
 class WriteToBags(WriteTo):

@@ -171,6 +171,10 @@ class DatapointsSource(RowSource, RawRows):
         self.has_stamps = self.spec.get("log_id") == "utf8" and self.spec.get("timestamp") == "i64"
         self._keys = ("log_id", "timestamp") if self.has_stamps else ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        sampled = {name: value for name, value in vars(self).items() if name == "_sampled"}
+        return {**super().__getstate__(), **sampled}  # finding it again would open all folders
+
     @cached_property
     def schema(self) -> Schema:
         columns = {key: self._type(key) for key in self.names() if key not in self._keys}

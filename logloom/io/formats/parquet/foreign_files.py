@@ -7,6 +7,7 @@ Elsewhere: Arrow's types as column types (logloom.io.arrow.columns), files that 
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -70,6 +71,11 @@ class ParquetFiles(RawRows):
                 for group in range(groups)
             ]
         return found
+
+    def part(self, piece: DatasetPiece) -> ParquetFiles:
+        part = copy.copy(self)
+        part._files = [piece.where[0]]
+        return part
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         name, group = piece.where

@@ -5,18 +5,18 @@ Elsewhere: the implementation that formats share (logloom.io.beam).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.durations import Time, nanoseconds_of
+from logloom.errors import UsageError
 from logloom.io.beam.read import ReadFrom
 from logloom.io.beam.write import WriteTo
 from logloom.io.formats.table.format import FORMAT, TableOptions
-from logloom.io.formats.table.source import TableSource
 from logloom.io.formats.table.where import Where
 from logloom.io.formats.table.write.write import Patterns
 from logloom.io.storage.filesystems import absolute_uri
+from logloom.query.where import all_of
 from logloom.schema import Schema
 
 
@@ -31,14 +31,19 @@ class ReadFromTable(ReadFrom):
         max_bytes: int = 64 << 20,
         storage_options: Mapping[str, Any] | None = None,
     ):
-        """See `read_index` for `where`.
+        """See `ReadFrom`.
 
         Args:
-            columns: names or globs; None is all columns, ages and availabilities included.
-            max_bytes: of a block, about.
+            where: a text, or tuples (column, operator, constant) that must all hold.
+
+        Raises:
+            UsageError: `where` is an expression of pyarrow, which only `read_index` takes.
         """
-        rows = functools.partial(TableSource, where=where)
-        super().__init__(absolute_uri(uri), FORMAT, columns, max_bytes, storage_options, rows=rows)
+        if where is not None and not isinstance(where, str):
+            if not isinstance(where, list | tuple):
+                raise UsageError("ReadFromTable: where= takes no expression of pyarrow; write it as a text")
+            where = all_of(where).text
+        super().__init__(uri, FORMAT, columns, max_bytes, storage_options, where=where)
 
 
 class WriteToTable(WriteTo):

@@ -105,9 +105,13 @@ class TableSource(BlockReader):
         return None if loader is None else BlockReader(loader)
 
     def shares(self) -> Sequence[Share]:
-        """See `RowSource.shares`: the logs."""
+        """See `RowSource.shares`.
+
+        Raises:
+            UsageError: rows have no log_id and timestamp.
+        """
         self._check_keys()
-        return [(None, first, stop) for _, first, stop in self.stretches.spans()]
+        return super().shares()
 
     def _check_keys(self) -> None:
         if tuple(self._table.keys) != d.KEYS:

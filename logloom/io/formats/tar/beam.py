@@ -10,15 +10,14 @@ from typing import Any
 
 from logloom.io.beam.read import ReadUnits
 from logloom.io.beam.write import WriteTo
-from logloom.io.formats.tar.format import FORMAT, TarOptions
-from logloom.io.formats.tar.reader import TarReader
+from logloom.io.formats.tar.format import FORMAT, SHARD, TarOptions
 from logloom.schema import Schema
 
 
 class ReadFromTar(ReadUnits):
-    """The rows of tar shards as blocks; each shard is read by one worker."""
+    """Reads the rows of tar shards as blocks."""
 
-    form, units = FORMAT, TarReader
+    form = FORMAT
 
 
 class WriteToTar(WriteTo):

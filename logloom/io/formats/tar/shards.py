@@ -260,6 +260,9 @@ class ShardsSource(RowSource, RawRows):
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         return [DatasetPiece(uri, uri, *content_of(Store(uri, self._storage), [""])) for uri in self._uris]
 
+    def part(self, piece: DatasetPiece) -> ShardsSource:
+        return ShardsSource(self.place, [piece.where], self._storage)
+
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
         rows: list[dict[str, Any]] = []
         size = 0

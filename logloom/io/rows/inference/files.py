@@ -72,6 +72,10 @@ class RawRows(Protocol):
             DatasetError: damage; names file and place.
         """
 
+    def part(self, piece: DatasetPiece) -> RawRows:
+        """These rows for a worker that reads one piece of them; may be smaller to pickle."""
+        return self
+
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
         """Encodings of bytes by column, if known from names or files: jpg, png, msgpack, …"""
         return {}

@@ -11,6 +11,7 @@ ordered by name, since versions order rows by log, and rows keep their order.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ from logloom.io.rows.inference.types import (
     stacked,
 )
 from logloom.io.rows.log_ranges import DAMAGE, Ints, LogRange, SourceLog, Stretches
-from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run
+from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run, Share
 from logloom.io.storage.folders import short_name
 from logloom.schema import NO_AGE, STRING, TIMESTAMP, ColumnType, Schema, base_of
 from logloom.text import some_of
@@ -95,6 +96,20 @@ class SurveyedSource(RowSource):
 
     def logs(self) -> Sequence[SourceLog]:
         return self._learnt.logs
+
+    def shares(self) -> Sequence[Share]:
+        """See `RowSource.shares`: the runs of rows, with the inferred types, so that workers infer none."""
+        return [
+            Share(self._part(run), run.name, run.log_id, 0, 0, run.rows, run.size, is_stream=True)
+            for run in self._learnt.runs
+        ]
+
+    def _part(self, run: _PartRun) -> SurveyedSource:
+        """The rows of one run."""
+        part = copy.copy(self)
+        part._raw = self._raw.part(run.piece)
+        part._learnt = replace(self._learnt, logs=(), runs=(run,))
+        return part
 
     @cached_property
     def stretches(self) -> Stretches:
@@ -204,6 +219,7 @@ class _PartRun:
     Attributes:
         first: of the rows, in the piece.
         start: of the part; of the first row, where rows are timed by their number.
+        size: about how many bytes they take in storage.
     """
 
     log_id: str
@@ -212,6 +228,7 @@ class _PartRun:
     piece: DatasetPiece
     first: int
     start: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -366,7 +383,7 @@ def _cut(
             size = piece.size * run.rows // surveys[number].rows
             part = LogRange(f"{number:06}", start, stop, run.rows, identity, position, size)
             parts.append(part)
-            runs.append(_PartRun(log_id, part.name, run.rows, piece, first, start))
+            runs.append(_PartRun(log_id, part.name, run.rows, piece, first, start, size))
             position += run.rows
         logs.append(SourceLog.of(log_id, place, parts))
     return logs, runs
