@@ -78,7 +78,7 @@ class PlainFolders:
         if form is None:
             return None
         names = [columns] if isinstance(columns, str) else columns
-        schema = self.schema or _written_schema(store)
+        schema = self.schema or _written_schema(store, form)
         units = None if schema is None else form.declared_units(store, schema)
         if units is not None:
             return UnitsSource(store, form.kind or form.name, units)
@@ -88,13 +88,15 @@ class PlainFolders:
         return source
 
 
-def _written_schema(store: Store) -> Schema | None:
+def _written_schema(store: Store, form: FolderKind) -> Schema | None:
     """The schema that the connectors for Beam wrote beside a dataset's files."""
-    if not store.exists(WRITTEN):
+    name = f"{form.mark_folder}/{WRITTEN}".lstrip("/")
+    data = store.read_if_there(name)
+    if data is None:
         return None
-    place = store.uri_of(WRITTEN)
+    place = store.uri_of(name)
     try:
-        return Schema.from_json(parsed(store.read(WRITTEN), place)["schema"])
+        return Schema.from_json(parsed(data, place)["schema"])
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(f"{place}: no description of a dataset ({error!r}); write it again") from error
 

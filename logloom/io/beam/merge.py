@@ -32,6 +32,14 @@ def merged(log_id: str, pieces: Sequence[Iterator[Block]]) -> Iterator[_Columns]
     heads = {number: rows for number, piece in enumerate(pieces) if (rows := _next_rows(piece))}
     last: _Columns | None = None
     while heads:
+        if len(heads) == 1:  # nothing needs to be put between its rows
+            ((number, rows),) = heads.items()
+            stamps = _stamps(rows)
+            if (stamps[1:] > stamps[:-1]).all() and (last is None or _stamps(last)[-1] < stamps[0]):
+                yield rows
+                last = _taken(rows, slice(len(stamps) - 1, None))
+                heads = {number: rest} if (rest := _next_rows(pieces[number])) else {}
+                continue
         limit = min(int(_stamps(rows)[-1]) for rows in heads.values())
         parts = [] if last is None else [last]
         for number, rows in list(heads.items()):

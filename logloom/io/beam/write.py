@@ -1,17 +1,16 @@
 """Blocks into a dataset of any format: `WriteTo`.
 
-Elsewhere: checks of blocks (checks), rows in the order of their timestamps (merge), stages, marks and what
-becomes of retries (place), formats (logloom.io.formats.interface), the transforms named after them (`beam.py`
-in each format's package), builds from recipes, whose units outlive a job (logloom.transforms.beam.build).
+Elsewhere: checks of blocks (checks), their files (pieces), rows in the order of their timestamps (merge),
+stages, marks and what becomes of retries (place), formats (logloom.io.formats.interface), the transforms
+named after them (`beam.py` in each format's package), builds (logloom.transforms.beam.build).
 
 `WriteTo` shuffles no rows: each block is written at once as a piece in the run's stage, and only the pieces'
-entries are shuffled. Workers join the pieces of each partition to a unit; formats that are assembled make one
-dataset of all units. Rows are written twice, or once where a partition is one block.
+names are shuffled. Workers write the pieces of each partition as a unit; formats that are assembled make one
+dataset of all units.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import uuid
@@ -22,13 +21,14 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from logloom import metrics
-from logloom.blocks import Block, Values
+from logloom.blocks import Block
 from logloom.digests import RowsDigest, digest_of
 from logloom.durations import Time, nanoseconds_of
 from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.extras import beam_needed
 from logloom.io.beam.checks import checked
 from logloom.io.beam.merge import merged
+from logloom.io.beam.pieces import Piece, PieceStore, end_to_end
 from logloom.io.beam.place import Place
 from logloom.io.catalog.entries import Entry, files_of, publish_unit
 from logloom.io.formats.capabilities import ReferringFormat
@@ -42,7 +42,6 @@ from logloom.io.formats.interface import (
 )
 from logloom.io.formats.registry import format_named
 from logloom.io.formats.stages import StageReader
-from logloom.io.rows.sources import RowSource
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
@@ -217,10 +216,12 @@ class _WrittenDataset:
     read_back: bool
     stale_after: float
 
-    # --- pieces -----------------------------------------------------------------------------------------
+    @property
+    def _pieces(self) -> PieceStore:
+        return PieceStore(self.place.stage, self.schema)
 
-    def stage_block(self, block: Block) -> Iterator[tuple[str, Entry]]:
-        """Write a block that has rows as a piece, named by its content: a second attempt finds it."""
+    def stage_block(self, block: Block) -> Iterator[tuple[str, Piece]]:
+        """Write a block as a piece, unless it has no rows."""
         try:
             block = checked(block, self.schema)
             if problems := self.form.check_log(self.options, block.log_id, block.log_id):
@@ -229,104 +230,72 @@ class _WrittenDataset:
             metrics.count(blocks_refused=1)
             raise
         if len(block):
-            rows = merged(block.log_id, [iter([block])])
-            yield block.log_id, self._write(block.log_id, block.partition, rows, self.schema, self.options)
+            yield block.log_id, self._pieces.write(block)
 
-    def _write(
-        self, log_id: str, partition: str, rows: Iterable[Mapping[str, Values]], schema: Schema, options: Any
-    ) -> Entry:
-        """Write rows as a unit of the stage."""
-        store, digests = self.place.stage, RowsDigest(schema)
-        context = UnitContext(
-            log_id, log_id, partition, _SPLIT, self.period, storage_options=self.place.store.options
-        )
-        count, span = 0, [0, 0]
-        with store.scratch() as folder, explained(store.uri):
-            writer = self.form.writer(folder, schema, options, context)
-            for columns in rows:
-                block = Block(log_id, partition, count, columns)
-                span = [span[0] if count else int(block.timestamp[0]), int(block.timestamp[-1])]
-                count += len(block)
+    # --- units ------------------------------------------------------------------------------------------
+
+    def plan_units(self, log_id: str, pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+        """The pieces of each unit of a log: those of a partition, and of all partitions that overlap."""
+        partitions: dict[str, list[Piece]] = {}
+        for piece in sorted({*pieces}, key=attrgetter("start", "stop", "name")):
+            partitions.setdefault(piece.partition, []).append(piece)
+        unit: list[Piece] = []
+        for own in partitions.values():  # by their first rows
+            if unit and own[0].start >= max(piece.stop for piece in unit):
+                yield unit
+                unit = []
+            unit += own
+        yield unit
+
+    def make_unit(self, pieces: Sequence[Piece]) -> Entry:
+        """Write the rows of pieces as a unit, and read it back.
+
+        Raises:
+            DatasetError: two rows have one timestamp, or what is read back differs.
+        """
+        stage, log_id, partition = self.place.stage, pieces[0].log_id, pieces[0].partition
+        digests, rows, span = RowsDigest(self.schema), 0, (0, 0)
+        stored = self.place.store.options
+        context = UnitContext(log_id, log_id, partition, _SPLIT, self.period, storage_options=stored)
+        with stage.scratch() as folder, explained(stage.uri):
+            writer = self.form.writer(folder, self.schema, self.options, context)
+            for columns in merged(log_id, [self._pieces.read(run) for run in end_to_end(pieces)]):
+                block = Block(log_id, partition, rows, columns)
+                span = span[0] if rows else int(block.timestamp[0]), int(block.timestamp[-1]) + 1
+                rows += len(block)
                 digests.update(block)
                 writer.append(block)
-            unit, digest_of_column = closed(writer, digests)
+            unit, of_columns = closed(writer, digests)
             entry = Entry(
                 output=self.form.name,
-                identity=digest_of([log_id, partition, digest_of_column])[:32],
+                identity=digest_of([log_id, partition, of_columns])[:32],
                 log_id=log_id,
                 content_id="",
                 partition=partition,
                 start=span[0],
-                stop=span[1] + 1,
-                rows=count,
+                stop=span[1],
+                rows=rows,
                 files=files_of(folder),
-                columns=digest_of_column,
+                columns=of_columns,
                 unit=unit,
                 tally={},
                 software={},
                 statistics="",
             )
-            if store.exists(entry.folder):
-                metrics.count(pieces_retried=1)
-            publish_unit(store, folder, entry)
+            publish_unit(stage, folder, entry)
+        self._check(entry)
+        metrics.count(rows_written=rows, bytes_written=entry.size, units_written=1)
         return entry
 
-    # --- units ------------------------------------------------------------------------------------------
-
-    def plan_units(self, log_id: str, pieces: Iterable[Entry]) -> Iterator[Sequence[Entry]]:
-        """The pieces of each unit of a log: those of a partition, and of all partitions that overlap."""
-        distinct = {piece.identity: piece for piece in pieces}
-        partitions: dict[str, list[Entry]] = {}
-        for piece in sorted(distinct.values(), key=attrgetter("start", "stop", "identity")):
-            partitions.setdefault(piece.partition, []).append(piece)
-        unit: list[Entry] = []
-        stop: int | None = None
-        for own in partitions.values():  # by their first rows
-            if stop is not None and own[0].start >= stop:
-                yield from self._units(unit)
-                unit = []
-            unit += own
-            stop = max(piece.stop for piece in unit)
-        yield from self._units(unit)
-
-    def _units(self, pieces: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-        """One unit, or one for each piece where units are stages of a dataset, and needn't be joined."""
-        reader = self._reader(pieces[0])
-        ascends = all(a.stop <= b.start for a, b in itertools.pairwise(pieces))
-        if isinstance(reader, StageReader) and ascends:
-            yield from ([piece] for piece in pieces)
-        else:
-            yield pieces
-
-    def make_unit(self, pieces: Sequence[Entry]) -> Entry:
-        """Join pieces, and read the unit back.
-
-        Raises:
-            DatasetError: two rows have one timestamp, or what is read back differs.
-        """
-        entry = pieces[0] if len(pieces) == 1 else self._joined(pieces)
-        if self.read_back and not isinstance(reader := self._reader(entry), StageReader):
-            self._check(entry, reader)
-        metrics.count(rows_written=entry.rows, bytes_written=entry.size, units_written=1)
-        return entry
-
-    def _joined(self, pieces: Sequence[Entry]) -> Entry:
-        first = pieces[0]
-        readers = [self._reader(piece) for piece in pieces]
-        schema, options = self.schema, self.options
-        if not self.form.keeps_columns:
-            schema = readers[0].schema
-            options = self.form.Options.model_validate(self.form.again(options.model_dump(mode="json")))
-        share = max(1 << 20, _READ_BYTES // len(readers))
-        rows = merged(first.log_id, [reader.blocks(max_bytes=share) for reader in readers])
-        return self._write(first.log_id, first.partition, rows, schema, options)
-
-    def _reader(self, entry: Entry) -> RowSource:
+    def _check(self, entry: Entry) -> None:
+        """Read a unit back, unless it is a stage, whose dataset is read back."""
         stage = self.place.stage
         folder = stage.uri_of(entry.folder)
-        return self.form.reader(folder, self.schema, self.options, entry.unit, storage_options=stage.options)
-
-    def _check(self, entry: Entry, reader: RowSource) -> None:
+        reader = self.form.reader(
+            folder, self.schema, self.options, entry.unit, storage_options=stage.options
+        )
+        if not self.read_back or isinstance(reader, StageReader):
+            return
         digests, rows = RowsDigest(reader.schema), 0
         for block in reader.blocks(max_bytes=_READ_BYTES):
             digests.update(block)
@@ -336,8 +305,8 @@ class _WrittenDataset:
         if rows != entry.rows or odd:
             what = f"column {', '.join(odd)}" if odd else f"its {counted(rows, 'row')}, not {entry.rows}"
             raise DatasetError(
-                f"{self.place.stage.uri_of(entry.folder)}: log {entry.log_id}, {entry.partition}: read back "
-                f"differs from what was written in {what}; run the pipeline again"
+                f"{folder}: log {entry.log_id}, {entry.partition}: what is read back differs in {what} from "
+                "what was written; run the pipeline again"
             )
 
     # --- the dataset ------------------------------------------------------------------------------------
@@ -410,9 +379,10 @@ class _WrittenDataset:
 
     @property
     def _description(self) -> dict[str, Any]:
+        stored = self.form.columns_of(self.options, self.schema) or self.schema
         return {
             "format": self.form.name,
-            "schema": self.schema.to_json(),
+            "schema": stored.to_json(),
             "options": self.options.model_dump(mode="json"),
             "period": self.period,
         }

@@ -86,11 +86,13 @@ class FolderKind(Protocol):
         name: of the format.
         kind: the value of `--from` for its folders; "" for its name.
         is_generic: whether it recognises everything with its suffix, so that others are tried first.
+        mark_folder: the folder within a dataset that may contain a file of ours which no client expects.
     """
 
     name: str
     kind: str = ""
     is_generic: bool = False
+    mark_folder: str = ""
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder, or the files that a URI names, are a plain folder of this format.
@@ -193,7 +195,6 @@ class Format(FolderKind, Protocol):
             takes: the field of `Catalogued` that its datasets depend on; "" for none. takes_for_option:
             whether that field replaces the option of the same name. media_type: of its files. hub_files: a
             glob of the files in a split's folder that the viewer of Hugging Face's hub opens; "" for none.
-        mark_folder: the folder within a dataset that may hold a file of ours which no client expects.
         last: the file of a plain unit or dataset that is written last and marks it as complete; of several
             names, for versions of the format, one.
     """
@@ -214,7 +215,6 @@ class Format(FolderKind, Protocol):
     takes_for_option: bool = False
     media_type: str = "application/octet-stream"
     hub_files: str = ""
-    mark_folder: str = ""
     last: tuple[str, ...] = ()
 
     def check(self, options: Any, schema: Schema) -> list[str]:

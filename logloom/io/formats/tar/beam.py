@@ -10,7 +10,7 @@ from typing import Any
 
 from logloom.io.beam.read import ReadUnits
 from logloom.io.beam.write import WriteTo
-from logloom.io.formats.tar.format import FORMAT, SHARD, TarOptions
+from logloom.io.formats.tar.format import FORMAT, TarOptions
 from logloom.schema import Schema
 
 
