@@ -35,7 +35,7 @@ from logloom.io.formats.registry import format_named, format_names
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share, values_of
 from logloom.io.rows.unit_rows import uris_of
-from logloom.io.storage.filesystems import absolute_uri
+from logloom.io.storage.filesystems import absolute_uri, check_named
 from logloom.io.storage.lru_cache import LruCache
 from logloom.query.where import Mask
 from logloom.schema import Schema, base_of
@@ -438,7 +438,7 @@ def _rows_of(block: Block, rows: Ints | slice) -> Block:
     return replace(block, columns=block.take(rows))
 
 
-class _ReadNumbered(beam.PTransform):
+class _ReadPlaces(beam.PTransform):
     """Reads places, each of which comes with what the partitions of its plain folders begin with."""
 
     def __init__(self, reader: PlaceReader):
@@ -482,7 +482,7 @@ class ReadAllFrom(beam.PTransform):
         self._reader = PlaceReader(format, columns, max_bytes, options, where, splits, output, schema)
 
     def expand(self, places: Any) -> Any:
-        return places | "NamePlaces" >> beam.Map(_named) | "Read" >> _ReadNumbered(self._reader)
+        return places | "NamePlaces" >> beam.Map(_named) | "Read" >> _ReadPlaces(self._reader)
 
     def display_data(self) -> dict[str, Any]:
         return _shown(self._reader)
@@ -490,8 +490,13 @@ class ReadAllFrom(beam.PTransform):
 
 def _named(place: Place) -> tuple[str, str]:
     """A place, and a name for it that is no other's."""
-    uri = absolute_uri(os.fspath(place))
+    uri = _uri_of(place)
     return digest_of([uri])[:8], uri
+
+
+def _uri_of(place: Place) -> str:
+    check_named(os.fspath(place))
+    return absolute_uri(os.fspath(place))
 
 
 def _shown(reader: PlaceReader, places: Iterable[str] = ()) -> dict[str, Any]:
@@ -560,7 +565,7 @@ class ReadFrom(beam.PTransform):
             ...     _ = pipeline | rows | beam.Map(lambda block: block.columns["ego.speed"].max())
         """
         super().__init__()
-        self._places = [absolute_uri(uri) for uri in uris_of(places)]
+        self._places = [_uri_of(place) for place in uris_of(places)]
         if not self._places:
             raise UsageError("ReadFrom: no places; name one at least")
         options = dict(storage_options or {})
@@ -570,9 +575,11 @@ class ReadFrom(beam.PTransform):
         self._reader = replace(reader, expected=self.schema)
 
     def expand(self, begin: Any) -> Any:
+        return begin | "NamePlaces" >> beam.Create(self._named_places()) | "Read" >> _ReadPlaces(self._reader)
+
+    def _named_places(self) -> list[tuple[str, str]]:
         many = len(self._places) > 1
-        named = [(f"{number:06}" if many else "", uri) for number, uri in enumerate(self._places)]
-        return begin | "NamePlaces" >> beam.Create(named) | "Read" >> _ReadNumbered(self._reader)
+        return [(f"{number:06}" if many else "", uri) for number, uri in enumerate(self._places)]
 
     def display_data(self) -> dict[str, Any]:
         return _shown(self._reader, self._places)
