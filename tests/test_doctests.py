@@ -30,6 +30,7 @@ PURE = present(
         "logloom.io.beam.checks",
         "logloom.inference",
         "logloom.interpreter",
+        "logloom.io.beam.rows",
         "logloom.io.catalog.tombstones",
         "logloom.io.catalog.commit_times",
         "logloom.io.formats.lerobot.video_encoder",

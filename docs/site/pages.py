@@ -126,7 +126,12 @@ NAMES = {
     "beam": (
         "In pipelines of Beam",
         "These are transforms of Apache Beam, which must be installed.",
-        {"logloom.io.beam": ["ReadFrom", "ReadAllFrom", "ReadDataset", "ReadUnits", "WriteTo"]},
+        {
+            "logloom.io.beam": [
+                *("ReadFrom", "ReadAllFrom", "ReadDataset", "ReadUnits", "GroupRows", "to_rows", "field_of"),
+                *("WriteTo", "Written"),
+            ]
+        },
     ),
 }
 NAME_OPTIONS = "    options: {show_root_heading: true, heading_level: 3, inherited_members: true}"

@@ -1,7 +1,7 @@
 """Connectors for any Beam pipeline: datasets and logs as blocks of rows, and blocks as datasets.
 
 `ReadFrom` and `ReadAllFrom` read datasets, `ReadFromLogs` logs by a recipe; `GroupRows` makes blocks of loose
-rows; `WriteTo` writes a dataset. Formats are given by name, or as objects.
+rows, and `to_rows` rows of blocks; `WriteTo` writes a dataset. Formats are given by name, or as objects.
 """
 
 from typing import TYPE_CHECKING
@@ -10,12 +10,24 @@ from logloom.extras import imported_on_use
 
 if TYPE_CHECKING:
     from logloom.io.beam.read import ReadAllFrom, ReadDataset, ReadFrom, ReadUnits
+    from logloom.io.beam.rows import GroupRows, field_of, to_rows
     from logloom.io.beam.write import WriteTo, Written
 
-__all__ = ["ReadAllFrom", "ReadDataset", "ReadFrom", "ReadUnits", "WriteTo", "Written"]
+__all__ = [
+    "GroupRows",
+    "ReadAllFrom",
+    "ReadDataset",
+    "ReadFrom",
+    "ReadUnits",
+    "WriteTo",
+    "Written",
+    "field_of",
+    "to_rows",
+]
 
 _LAZY = {
     ".read": ["ReadAllFrom", "ReadDataset", "ReadFrom", "ReadUnits"],
+    ".rows": ["GroupRows", "field_of", "to_rows"],
     ".write": ["WriteTo", "Written"],
 }
 

@@ -1,6 +1,6 @@
-"""Logs as a source of blocks for any pipeline, and grouping of loose rows into blocks.
+"""Logs as a source of blocks for any pipeline.
 
-Here: `ReadFromLogs` and `GroupRows`, wiring only.
+Here: `ReadFromLogs`, wiring only.
 Elsewhere: whole builds, with finished units and a commit (logloom.pipelines.build.build).
 """
 
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from logloom.blocks import Block, Ragged, Values
+from logloom.blocks import Block
 from logloom.extras import beam_needed
 from logloom.io.catalog.labels import LogLabels
 from logloom.io.logs.interface import OpenOptions
@@ -20,7 +18,6 @@ from logloom.io.logs.opening import open_log, with_passes
 from logloom.recipe import Recipe
 from logloom.recipe.labels import RecipeLabels
 from logloom.recipe.logs import expand_logs, open_options
-from logloom.schema import ColumnType, Schema
 from logloom.transforms.beam.shuffle import composite, spread_by_key
 from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span
@@ -101,55 +98,3 @@ def _make_rows(piece: Piece, plan: RowPlan, options: OpenOptions, max_bytes: int
     log_id, uris, labels, span = piece
     log, how = open_log(uris, options, log_id), options.on_error
     return build_blocks(log, log_id, plan, span, max_bytes=max_bytes, labels=labels, on_error=how)
-
-
-class GroupRows(beam.PTransform):
-    """Loose rows to blocks, ordered within each log's spans. The rows themselves cross a shuffle.
-
-    A row is a dict of log_id, timestamp and every column of the schema, ages and availabilities too.
-    """
-
-    def __init__(self, schema: Schema, span_ns: int = 60 * 10**9):
-        """Chooses the blocks.
-
-        Args:
-            span_ns: rows of one log within one such span, counted from the epoch, make a block.
-        """
-        super().__init__()
-        self._schema = schema
-        self._span = span_ns
-
-    def expand(self, rows: Any) -> Any:
-        return (
-            rows
-            | "KeyBySpan" >> beam.Map(_with_span, self._span)
-            | "GroupRows" >> beam.GroupByKey()
-            | "MakeBlock" >> beam.Map(_to_block, self._schema, self._span)
-        )
-
-
-def _with_span(row: Mapping[str, Any], span_ns: int) -> tuple[tuple[str, int], Mapping[str, Any]]:
-    return (str(row["log_id"]), int(row["timestamp"]) // span_ns), row
-
-
-def _to_block(
-    grouped: tuple[tuple[str, int], Iterable[Mapping[str, Any]]], schema: Schema, span_ns: int
-) -> Block:
-    (log_id, span), rows = grouped
-    ordered = sorted(rows, key=lambda row: int(row["timestamp"]))
-    columns: dict[str, Values] = {"timestamp": np.array([row["timestamp"] for row in ordered], np.int64)}
-    for name, ctype in schema.all.items():
-        columns[name] = stack([row[name] for row in ordered], ctype)
-    return Block(log_id, f"{span * span_ns}-{(span + 1) * span_ns}", 0, columns)
-
-
-def stack(values: list[Any], ctype: ColumnType) -> Values:
-    """Row values of one column, as users see them, laid together."""
-    if ctype.kind == "string":
-        return Ragged.from_bytes([value.encode() for value in values])
-    if ctype.kind == "bytes":
-        return Ragged.from_bytes(values)
-    arrays = [np.asarray(value, ctype.dtype) for value in values]
-    if ctype.is_ragged:
-        return Ragged.from_rows(arrays, ctype)
-    return np.stack(arrays) if arrays else np.empty((0, *ctype.tail), ctype.dtype)
