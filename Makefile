@@ -160,7 +160,7 @@ bench-training: .venv/.installed .venv-l5kit/.installed ## compare L5Kit views a
 
 interop: ## make the environments of the original clients that tests/interop runs
 ifneq ($(PYTHON311),)
-interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed .venv-mmengine/.installed .venv-datasets/.installed .venv-kiss/.installed .cache/tf2/.installed
+interop: .venv-zarr2/.installed .venv-granular17/.installed .venv-granular24/.installed .venv-mmengine/.installed .venv-datasets/.installed .venv-kiss/.installed .cache/pandas2/.installed .cache/tf2/.installed
 else
 	@echo "no Python 3.11 on PATH (or in PYTHON311=...): the tests against the original clients are skipped"
 endif
@@ -248,6 +248,12 @@ python:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium \
 			fonts-dejavu-core >/dev/null; \
 	else echo "no chromium on PATH, and only root can install Debian's: pages are not looked at in tests"; fi
+	touch $@
+
+# Beam's dataframes need a pandas before 2.4; for Python's path, before the one in .venv.
+.cache/pandas2/.installed: tests/interop/requirements-pandas2.txt | .venv/.installed
+	rm -rf $(@D)
+	$(BIN)/python $(PIP) install --require-hashes --no-deps --target $(@D) -r $<
 	touch $@
 
 # ROS's own tf2 and message_filters as Debian packs them, unpacked and not installed. Elsewhere, and where Debian's

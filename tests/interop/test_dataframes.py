@@ -1,0 +1,94 @@
+"""Beam's dataframes over rows of blocks, and blocks of their rows; `make interop` fetches their pandas."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from logloom.blocks import Ragged
+from logloom.schema import BYTES, STRING, ColumnType, Schema
+from logloom.testing.rows import random_block
+from tests.interop.conftest import REPOSITORY
+
+SCHEMA = Schema(
+    {
+        "ego.speed": ColumnType("<f8"),
+        "count": ColumnType("u1"),
+        "half": ColumnType("<f2"),
+        "note": STRING,
+        "image": BYTES,
+        "pose": ColumnType("<f4", (2, 3)),
+        "points": ColumnType("<f4", (None, 2)),
+        "box": ColumnType([("x", "<f4"), ("ids", "<i2", (2,))], (None,)),
+    },
+    ("ego.speed",),
+)
+SCRIPT = """
+import json, pickle, sys
+import apache_beam as beam
+from apache_beam.dataframe.convert import to_dataframe, to_pcollection
+from apache_beam.testing.util import assert_that
+from logloom.io.beam import GroupRows, to_rows
+
+schema, blocks = pickle.load(open(sys.argv[1], "rb"))
+
+def save(found):
+    pickle.dump({block.log_id: block.columns for block in found}, open(sys.argv[2], "wb"))
+
+def show(means):
+    print(json.dumps([means.log_id, means.ego__speed, means.count]))
+
+with beam.Pipeline() as pipeline:
+    frame = to_dataframe(pipeline | beam.Create(blocks) | to_rows(schema))
+    means = frame.groupby("log_id")[["ego__speed", "count"]].mean()
+    to_pcollection(means, include_indexes=True) | beam.Map(show)
+    assert_that(to_pcollection(frame) | GroupRows(schema), save)
+"""
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory):
+    """The blocks, the means by log, and the columns of blocks of the dataframe's rows."""
+    folder = tmp_path_factory.mktemp("dataframes")
+    packages = REPOSITORY / ".cache/pandas2"
+    if not (packages / "pandas").exists():
+        pytest.skip(f"no pandas for Beam's dataframes here ({packages}); `make interop` fetches it")
+    blocks = [random_block(SCHEMA, 30, seed, log_id) for seed, log_id in enumerate("ab")]
+    for block in blocks:
+        speeds = np.random.default_rng(5).normal(size=len(block))
+        speeds[7] = np.nan
+        block.columns["ego.speed"][:] = speeds
+    (folder / "given").write_bytes(pickle.dumps((SCHEMA, blocks)))
+    env = os.environ | {"PYTHONPATH": f"{packages}{os.pathsep}{REPOSITORY}"}
+    command = [sys.executable, "-c", SCRIPT, str(folder / "given"), str(folder / "found")]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    means = {log: numbers for log, *numbers in map(json.loads, done.stdout.splitlines())}
+    return blocks, means, pickle.loads((folder / "found").read_bytes())
+
+
+def test_means_by_log_are_those_of_numpy(computed):
+    blocks, means, _ = computed
+    assert means.keys() == {"a", "b"}
+    for block in blocks:
+        speed, count = block.columns["ego.speed"], block.columns["count"]
+        np.testing.assert_allclose(means[block.log_id], [np.nanmean(speed), np.mean(count)], rtol=1e-12)
+
+
+def test_rows_of_a_dataframe_become_the_blocks_that_they_came_from(computed):
+    blocks, _, found = computed
+    for block in blocks:
+        columns = found[block.log_id]
+        assert columns.keys() == block.columns.keys()
+        for name, values in block.columns.items():
+            other = columns[name]
+            assert type(other) is type(values), name
+            if isinstance(values, Ragged):
+                assert other.shapes.tolist() == values.shapes.tolist(), name
+                other, values = other.values, values.values
+            assert (other.dtype, other.shape) == (values.dtype, values.shape), name
+            assert repr(other.tolist()) == repr(values.tolist()), name  # NaN is equal to NaN
