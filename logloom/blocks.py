@@ -131,12 +131,14 @@ class Ragged:
     def __iter__(self) -> Iterator[Array]:
         return (self[row] for row in range(len(self)))
 
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> Ragged:
+    def take(self, rows: NDArray[np.integer[Any] | np.bool] | slice) -> Ragged:
         """Select the given rows in the given order; rows may repeat.
 
         Args:
-            rows: (n,) numbers of rows, or a slice of them.
+            rows: (n,) numbers of rows, a slice of them, or (N,) whether each is wanted.
         """
+        if isinstance(rows, np.ndarray) and rows.dtype == bool:
+            rows = np.arange(len(self))[rows]
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1 and self._rows is None:
@@ -153,7 +155,7 @@ class Ragged:
             return taken
         return Ragged(self._gathered(rows), self.shapes[rows])
 
-    def _gathered(self, rows: NDArray[np.integer[Any]]) -> Array:
+    def _gathered(self, rows: NDArray[Any]) -> Array:
         """(total, *tail) copies of some rows, concatenated."""
         lengths, starts = self.lengths[rows], self.offsets[:-1][rows]
         total = int(lengths.sum())
@@ -209,19 +211,19 @@ def run_indices(starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[An
     return indices
 
 
-def take(values: Values, rows: NDArray[np.integer[Any]] | slice) -> Values:
+def take(values: Values, rows: NDArray[np.integer[Any] | np.bool] | slice) -> Values:
     """Select rows of a fixed or ragged column; all of them in order are not copied.
 
     Args:
         values: a column, of fixed shape or ragged.
-        rows: (n,) numbers of rows, or a slice of them.
+        rows: (n,) numbers of rows, a slice of them, or whether each is wanted.
     """
     if isinstance(rows, np.ndarray) and len(rows) == len(values) and _counts_up(rows):
         return values
     return values.take(rows) if isinstance(values, Ragged) else values[rows]
 
 
-def _counts_up(rows: NDArray[np.integer[Any]]) -> bool:
+def _counts_up(rows: NDArray[np.integer[Any] | np.bool]) -> bool:
     return rows.dtype.kind in "iu" and bool((rows == np.arange(len(rows))).all())
 
 
@@ -338,11 +340,11 @@ class Block:
         """Of the values of all columns."""
         return sum(values.nbytes for values in self.columns.values())
 
-    def take(self, rows: NDArray[np.integer[Any]] | slice) -> dict[str, Values]:
+    def take(self, rows: NDArray[np.integer[Any] | np.bool] | slice) -> dict[str, Values]:
         """Return the columns of the given rows.
 
         Args:
-            rows: (n,) numbers of rows, or a slice of them.
+            rows: (n,) numbers of rows, a slice of them, or (N,) whether each is wanted.
         """
         return {name: take(values, rows) for name, values in self.columns.items()}
 

@@ -80,6 +80,12 @@ def test_taken_rows_are_the_rows_in_the_order_asked_for(made, data):
         positions = data.draw(st.lists(st.integers(-len(rows), len(rows) - 1), max_size=9))
         dtype = data.draw(st.sampled_from([np.int64, np.int32, np.intp]))
         check(found.take(np.array(positions, dtype)), [rows[p] for p in positions], ctype)
+    wanted = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+    check(
+        found.take(np.array(wanted, bool)), [r for r, want in zip(rows, wanted, strict=True) if want], ctype
+    )
+    with pytest.raises(IndexError):
+        found.take(np.ones(len(rows) + 1, bool))
     np.testing.assert_equal(
         [row.tobytes() for row in take(found, np.arange(len(rows)))], [r.tobytes() for r in rows]
     )
