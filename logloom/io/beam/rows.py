@@ -417,9 +417,12 @@ def _beam_type(name: str, ctype: ColumnType) -> Any:
 
 
 def _rows_of(block: Block, schema: Schema, fields: Sequence[str]) -> Iterator[beam.Row]:
+    where = f"to_rows: block of log {block.log_id}"
     if missing := [name for name in schema.all if name not in block.columns]:
-        where = f"to_rows: block of log {block.log_id}"
         raise UsageError(f"{where}: no column {some_of(missing)}; leave it out with schema.part")
+    for name, ctype in schema.all.items():
+        if (found := block.columns[name].dtype) != ctype.dtype:
+            raise UsageError(f"{where}, column {name}: {found}, the schema says {ctype}; convert the values")
     columns = [_python_values(block.columns[name], ctype) for name, ctype in schema.all.items()]
     for stamp, *values in zip(block.timestamp.tolist(), *columns, strict=True):
         yield beam.Row(**dict(zip(fields, (block.log_id, stamp, *values), strict=True)))

@@ -186,9 +186,16 @@ def test_columns_that_rows_of_beam_cannot_have_are_refused_by_name(columns, mess
         to_rows(Schema(columns))
 
 
-def test_a_block_without_a_column_is_refused_by_name():
-    block = Block("drive", "", 0, {"timestamp": np.array([1])})
-    with pytest.raises(Exception, match="block of log drive: no column speed"), beam.Pipeline() as pipeline:
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({}, "block of log drive: no column speed; leave it out"),
+        ({"speed": np.array([1e300])}, "block of log drive, column speed: float64, the schema says float32"),
+    ],
+)
+def test_a_block_that_is_not_of_the_schema_is_refused_by_name(columns, message):
+    block = Block("drive", "", 0, {"timestamp": np.array([1]), **columns})
+    with pytest.raises(UsageError, match=message), beam.Pipeline() as pipeline:
         pipeline | beam.Create([block]) | to_rows(SPEED)
 
 
