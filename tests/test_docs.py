@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from logloom.cli import commands
+from logloom.datasets import open as open_dataset
 from logloom.demo import make_drives
-from tests.absent import present
+from tests.absent import needs, present
 from tests.forking import pages_environment
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
@@ -86,6 +87,25 @@ def test_a_page_with_a_program_runs_from_top_to_bottom(page, tmp_path):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
     (program,) = blocks(page, "python")
     assert PRINTED[page] in run([sys.executable, "-c", program], tmp_path)
+
+
+@pytest.mark.pages
+def test_the_page_on_beam_runs_from_top_to_bottom(tmp_path):
+    needs("parquet", "zarr")
+    for text in blocks("docs/beam.md", "sh"):
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    printed = run([sys.executable, "-c", "\n".join(blocks("docs/beam.md", "python"))], tmp_path)
+    assert re.search(r"Written\(uri='.*/demo/fast', format='parquet', logs=2, rows=227,", printed)
+    assert {"84", "366", "drive-00 130", "drive-01 97"} <= {*printed.splitlines()}
+    rows = open_dataset(f"{tmp_path}/demo/fast")
+    assert [rows[row]["weather"] for row in (0, 226)] == ["rain", "dry"]
+    assert min(row["ego.speed"] for row in rows.select(["ego.speed"])) > 10
+    bench = open_dataset(f"{tmp_path}/demo/bench")
+    assert [(row["speed"], row["points"].shape) for row in bench] == [
+        (0.5, (1, 2)),
+        (1, (2, 2)),
+        (1.5, (3, 2)),
+    ]
 
 
 def test_the_index_has_one_row_for_each_page():

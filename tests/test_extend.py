@@ -18,7 +18,8 @@ import logloom.datasets
 from logloom import parts
 from logloom.demo import demo_recipe, make_drives
 from logloom.digests import digests_of_rows
-from logloom.errors import DatasetError, TruncatedLogError, UsageError
+from logloom.errors import TruncatedLogError, UsageError
+from logloom.io.beam import ReadFrom, WriteTo
 from logloom.io.formats.registry import format_named
 from logloom.io.logs import opening
 from logloom.io.logs.files.container import CHUNKS
@@ -150,32 +151,26 @@ def test_the_page_s_contract_tests_pass(site):
     assert re.search(r"\d{2} passed", said), said
 
 
-def test_the_page_s_pipelines_write_blocks_and_read_them_again(site, tmp_path):
-    pipeline = importlib.import_module("acme_tests.pipeline")
+def test_the_page_s_formats_are_written_and_read_in_pipelines(site, tmp_path):
     blocks = [random_block(SCHEMA, 9, seed, log_id=log) for seed, log in enumerate(("a", "b/c"))]
     cuts = [part for block in blocks for part in cut(block, [2, 3, 7])][::-1]
     units, lines = tmp_path / "units", tmp_path / "lines"
-    uris = [f"{units}/{block.log_id}/{block.partition}" for block in blocks]
+    form = importlib.import_module("acme_lines.format").FORMAT
     with beam.Pipeline() as p:
-        written = pipeline.write_units(p, cuts, SCHEMA, units)
         assert_that(
-            written | beam.Map(lambda unit: (unit["uri"], unit["rows"])), equal_to([(u, 9) for u in uris])
+            p | beam.Create(cuts) | WriteTo(units, "npz", SCHEMA) | beam.Map(counts), equal_to([(2, 18)])
         )
     with beam.Pipeline() as p:
-        assert_that(pipeline.units_to_lines(p, uris, SCHEMA, lines), equal_to([str(lines)]))
-    form = importlib.import_module("acme_lines.format").FORMAT
+        p | ReadFrom(units) | WriteTo(lines, form, SCHEMA)
     found = [block for reader in form.units(Store.at(str(lines))) for block in reader.blocks()]
     assert digests_of_rows(found, SCHEMA) == digests_of_rows(blocks, SCHEMA)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "site", "units"]
-    with pytest.raises(UsageError, match="there is a dataset already"), beam.Pipeline() as p:
-        pipeline.units_to_lines(p, uris, SCHEMA, lines)
+    with pytest.raises(UsageError, match="there is a dataset already"):
+        WriteTo(lines, form, SCHEMA)
 
 
-def test_a_row_that_is_missing_stops_the_page_s_pipeline(site, tmp_path):
-    pipeline = importlib.import_module("acme_tests.pipeline")
-    first, _, last = cut(random_block(SCHEMA, 9, 0), [2, 3])
-    with pytest.raises(DatasetError, match="a block at row 3, row 2 comes next"), beam.Pipeline() as p:
-        pipeline.write_units(p, [first, last], SCHEMA, tmp_path / "units")
+def counts(written):
+    return written.logs, written.rows
 
 
 def values_of(rows, names):

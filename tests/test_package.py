@@ -81,6 +81,8 @@ PARTS_OF_ONE = re.compile(r"^(io/storage|io/logs(?=/(?:files|messages))|io/forma
 UPWARDS = {
     # Who knows granular looks for its Loader beside its bags.
     ("logloom.io.formats.bags", "logloom.datasets.loader.loader"),
+    # Who writes a pipeline finds all connectors in one place.
+    ("logloom.io.beam", "logloom.transforms.beam.read_logs"),
     # A connector opens and filters what users name, as `logloom.open` does.
     ("logloom.io.beam.read", "logloom.datasets.opening"),
     ("logloom.io.beam.read", "logloom.datasets.search.log_matches"),

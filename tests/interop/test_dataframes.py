@@ -3,16 +3,18 @@
 import json
 import os
 import pickle
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 from logloom.blocks import Ragged
+from logloom.datasets import open as open_dataset
 from logloom.schema import BYTES, STRING, ColumnType, Schema
 from logloom.testing.rows import random_block
+from tests.forking import pages_environment
 from tests.interop.conftest import REPOSITORY
+from tests.test_docs import blocks, run
 
 SCHEMA = Schema(
     {
@@ -51,37 +53,40 @@ with beam.Pipeline() as pipeline:
 
 
 @pytest.fixture(scope="module")
-def computed(tmp_path_factory):
-    """The blocks, the means by log, and the columns of blocks of the dataframe's rows."""
-    folder = tmp_path_factory.mktemp("dataframes")
+def env():
+    """The environment of processes with a pandas that Beam's dataframes take."""
     packages = REPOSITORY / ".cache/pandas2"
     if not (packages / "pandas").exists():
         pytest.skip(f"no pandas for Beam's dataframes here ({packages}); `make interop` fetches it")
-    blocks = [random_block(SCHEMA, 30, seed, log_id) for seed, log_id in enumerate("ab")]
-    for block in blocks:
+    return {**pages_environment(), "PYTHONPATH": f"{packages}{os.pathsep}{REPOSITORY}"}
+
+
+@pytest.fixture(scope="module")
+def computed(env, tmp_path_factory):
+    """The blocks, the means by log, and the columns of blocks of the dataframe's rows."""
+    folder = tmp_path_factory.mktemp("dataframes")
+    given = [random_block(SCHEMA, 30, seed, log_id) for seed, log_id in enumerate("ab")]
+    for block in given:
         speeds = np.random.default_rng(5).normal(size=len(block))
         speeds[7] = np.nan
         block.columns["ego.speed"][:] = speeds
-    (folder / "given").write_bytes(pickle.dumps((SCHEMA, blocks)))
-    env = os.environ | {"PYTHONPATH": f"{packages}{os.pathsep}{REPOSITORY}"}
-    command = [sys.executable, "-c", SCRIPT, str(folder / "given"), str(folder / "found")]
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
-    means = {log: numbers for log, *numbers in map(json.loads, done.stdout.splitlines())}
-    return blocks, means, pickle.loads((folder / "found").read_bytes())
+    (folder / "given").write_bytes(pickle.dumps((SCHEMA, given)))
+    printed = run([sys.executable, "-c", SCRIPT, "given", "found"], folder, env)
+    means = {log: numbers for log, *numbers in map(json.loads, printed.splitlines())}
+    return given, means, pickle.loads((folder / "found").read_bytes())
 
 
 def test_means_by_log_are_those_of_numpy(computed):
-    blocks, means, _ = computed
+    given, means, _ = computed
     assert means.keys() == {"a", "b"}
-    for block in blocks:
+    for block in given:
         speed, count = block.columns["ego.speed"], block.columns["count"]
         np.testing.assert_allclose(means[block.log_id], [np.nanmean(speed), np.mean(count)], rtol=1e-12)
 
 
 def test_rows_of_a_dataframe_become_the_blocks_that_they_came_from(computed):
-    blocks, _, found = computed
-    for block in blocks:
+    given, _, found = computed
+    for block in given:
         columns = found[block.log_id]
         assert columns.keys() == block.columns.keys()
         for name, values in block.columns.items():
@@ -92,3 +97,14 @@ def test_rows_of_a_dataframe_become_the_blocks_that_they_came_from(computed):
                 other, values = other.values, values.values
             assert (other.dtype, other.shape) == (values.dtype, values.shape), name
             assert repr(other.tolist()) == repr(values.tolist()), name  # NaN is equal to NaN
+
+
+def test_the_example_of_the_page_prints_the_mean_of_each_log(env, tmp_path):
+    for text in blocks("docs/beam.md", "sh"):
+        run(["bash", "-euo", "pipefail", "-c", text], tmp_path)
+    (program,) = blocks("docs/beam.md", "py")
+    printed = dict(line.split() for line in run([sys.executable, "-c", program], tmp_path, env).splitlines())
+    rows = open_dataset(f"{tmp_path}/demo/dataset", columns=["ego.speed"])
+    for log in ("drive-00", "drive-01"):
+        speeds = [row["ego.speed"] for row in rows if row["log_id"] == log]
+        np.testing.assert_allclose(float(printed[log]), np.mean(speeds))

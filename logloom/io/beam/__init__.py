@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from logloom.io.beam.read import ReadAllFrom, ReadDataset, ReadFrom, ReadUnits
     from logloom.io.beam.rows import GroupRows, field_of, to_rows
     from logloom.io.beam.write import WriteTo, Written
+    from logloom.transforms.beam.read_logs import ReadFromLogs
 
 __all__ = [
     "GroupRows",
     "ReadAllFrom",
     "ReadDataset",
     "ReadFrom",
+    "ReadFromLogs",
     "ReadUnits",
     "WriteTo",
     "Written",
@@ -29,6 +31,7 @@ _LAZY = {
     ".read": ["ReadAllFrom", "ReadDataset", "ReadFrom", "ReadUnits"],
     ".rows": ["GroupRows", "field_of", "to_rows"],
     ".write": ["WriteTo", "Written"],
+    "logloom.transforms.beam.read_logs": ["ReadFromLogs"],
 }
 
 __getattr__ = imported_on_use(__name__, _LAZY)
