@@ -9,10 +9,12 @@ import pytest
 
 import logloom as ll
 from logloom.blocks import Block
-from logloom.io.beam import ReadFrom, WriteTo
+from logloom.io.beam import GroupRows, ReadFrom, WriteTo, to_rows
 from logloom.runners import RunnerOptions
 from logloom.runners.engine import Size, run
 from logloom.schema import ColumnType, Schema
+from logloom.testing.rows import SCHEMA as ALL_KINDS
+from logloom.testing.rows import cut, random_block, rows_in
 
 pytestmark = pytest.mark.engines
 SCHEMA = Schema({"speed": ColumnType("<f4"), "attempt": ColumnType("<i4")})
@@ -66,3 +68,19 @@ def test_a_job_that_fails_on_the_way_and_after_its_end_meets_its_own_result(tmp_
         name="connectors",
     )
     assert [row["speed"] for row in ll.open(copy)] == [row["speed"] for row in found]
+
+
+def test_rows_of_beam_pass_through_java_and_become_the_blocks_that_they_came_from(tmp_path):
+    blocks = [random_block(ALL_KINDS, 30, seed, log_id) for seed, log_id in enumerate("ab")]
+    parts = [part for block in blocks for part in cut(block, [5, 11])]
+
+    def construct(pipeline):
+        rows = pipeline | beam.Create(parts) | to_rows(ALL_KINDS) | beam.Reshuffle()
+        return rows | GroupRows(ALL_KINDS) | WriteTo(tmp_path / "rows", "zarr", ALL_KINDS)
+
+    run(construct, RunnerOptions("flink", workers=2), Size(), name="connectors")
+    names = list(ALL_KINDS.all)
+    found = ll.open(tmp_path / "rows", columns=names)
+    for one, other in zip(found, rows_in(blocks, ALL_KINDS, names), strict=True):
+        for name, value in other.items():
+            assert repr(np.asarray(one[name]).tolist()) == repr(np.asarray(value).tolist()), name

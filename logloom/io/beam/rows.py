@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -395,7 +395,7 @@ def _beam_type(name: str, ctype: ColumnType) -> Any:
         return str
     if ctype.kind == "bytes":
         # Beam's dataframes make numpy's S of bytes, which has no zeros at the end; of these, objects.
-        return bytes | None
+        return Optional[bytes]  # noqa: UP045 - Beam takes `bytes | None` for any object
     dtype = ctype.dtype
     if dtype.names is not None:
         inner = []

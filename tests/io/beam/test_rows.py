@@ -7,9 +7,11 @@ import typing
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.portability.api import schema_pb2
 from apache_beam.testing import test_stream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.typehints.schemas import schema_from_element_type
 
 from logloom.blocks import Block, Ragged
 from logloom.errors import DatasetError, UsageError
@@ -164,6 +166,15 @@ def test_rows_have_a_schema_of_beam_and_values_of_python():
         assert_that(few, equal_to([["log_id", "timestamp", "image"]]), label="few")
     assert list(types) == list(expected._asdict())
     assert typing.get_args(types["ego__position"]) == (np.float32,)
+    proto = {field.name: field.type for field in schema_from_element_type(rows.element_type).fields}
+    assert (proto["image"].atomic_type, proto["image"].nullable) == (schema_pb2.BYTES, True)
+    assert proto["ego__position"].array_type.element_type.atomic_type == schema_pb2.FLOAT
+    assert {
+        name: one.atomic_type for name, one in proto.items() if name in ("timestamp", "class__available")
+    } == {
+        "timestamp": schema_pb2.INT64,
+        "class__available": schema_pb2.BOOLEAN,
+    }
     assert [types[name] for name in ("log_id", "timestamp", "class_", "class__available")] == [
         *(str, np.int64, str, bool)
     ]
