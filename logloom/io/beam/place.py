@@ -162,7 +162,8 @@ class Place:
         if self.store.local is not None and not self.file:
             self.dataset(made["digest"]).replace(self.mark, data)
             return made if self._rename(made["digest"]) else self._after_another()
-        self._check_shared(files)
+        if self.file:
+            self._check_shared(files)
         first = [name for name in sorted(files) if name not in last]
         moves = [[files[name], name] for name in [*first, *last]]
         self.stage.replace(_moves_of(made), json.dumps([len(first), moves]).encode())

@@ -92,10 +92,10 @@ def finish(written, blocks, repeat=None):
     return do(dataset.finish, mark, [])
 
 
-def stored(place):
+def stored(place, **options):
     """All rows of a dataset by log, in order, as `ll.open` has them."""
     found = {}
-    for row in ll.open(place):
+    for row in ll.open(place, **options):
         values = {name: np.asarray(row[name]).tolist() for name in ("speed", "pose", "scan")}
         found.setdefault(row["log_id"], []).append((int(row["timestamp"]), values, row["name"]))
     return found
