@@ -94,6 +94,7 @@ IN_A_FOLDER = present(
         "logloom.pipelines.verify.verify",
         "logloom.recipe.model",
         "logloom.schema",
+        "logloom.transforms.beam.read_logs",
         "logloom.transforms.rows.derive.columns",
     ]
 )
@@ -118,6 +119,7 @@ CALLED = present(
         "logloom.pipelines.plan.plan.plan_build",
         "logloom.pipelines.stats.stats.column_statistics",
         "logloom.pipelines.verify.verify.verify",
+        "logloom.transforms.beam.read_logs.ReadFromLogs",
     ]
 )
 

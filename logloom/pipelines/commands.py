@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from logloom.errors import UsageError
 from logloom.io.catalog.manifest import read_manifest, split_root
+from logloom.io.logs.log_list import SAMPLE
 from logloom.io.rows.sources import RowSource
 from logloom.pipelines.build.build import build as run_build
 from logloom.pipelines.build.result import Built, plan_and_run
@@ -23,7 +24,6 @@ from logloom.pipelines.convert.plain_folder import PlainFolder, can_copy, copy_o
 from logloom.pipelines.convert.plan import plan_convert
 from logloom.pipelines.convert.sources import VersionSource, open_source
 from logloom.pipelines.plan.build_plan import BuildPlan, Plan
-from logloom.pipelines.plan.logs import SAMPLE
 from logloom.pipelines.plan.plan import load_recipe, plan_build
 from logloom.pipelines.verify.verify import Report
 from logloom.pipelines.verify.verify import verify as run_verify

@@ -10,8 +10,8 @@ import shutil
 import pytest
 
 from logloom.demo import demo_recipe, make_drives
+from logloom.io.logs.log_list import SAMPLE
 from logloom.pipelines.build.build import build
-from logloom.pipelines.plan.logs import SAMPLE
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from logloom.runners import RunnerOptions

@@ -116,7 +116,7 @@ def plan_recipe(
         quiet: hide progress and notes.
     """
     with without_collection():
-        from logloom.pipelines.plan.logs import SAMPLE
+        from logloom.io.logs.log_list import SAMPLE
         from logloom.pipelines.plan.plan import load_recipe, plan_build
     from logloom.pipelines.build.progress import steps
     from logloom.pipelines.stats.splits import planned_warnings

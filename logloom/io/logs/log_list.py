@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from logloom.io.logs.bag_metadata import METADATA
 from logloom.io.logs.listings import SIZE, size_in
 from logloom.io.storage.filesystems import file_name_of
+from logloom.text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 PRINT = np.dtype([("high", ">u8"), ("low", ">u8")])
 _TEXTS = ("uris", "stamps", "given")
 _OPTIONAL = ("split", "catalogue")
+SAMPLE = 64  # logs that are opened to check a recipe, if there are more to read
 _BATCH = 4096  # logs that are Python objects at a time
 _ANY = "surrogatepass"  # names of files may be invalid UTF-8
 
@@ -233,3 +235,20 @@ def _schema() -> pa.Schema:
 
     texts = [(name, pa.list_(pa.binary())) for name in _TEXTS]
     return pa.schema([("log_id", pa.string()), *texts, *((name, pa.string()) for name in _OPTIONAL)])
+
+
+def spread_evenly(rows: NDArray[np.int64], most: int | None) -> NDArray[np.int64]:
+    """Select this many positions, including the first and the last; all if there are no more."""
+    if most is None or len(rows) <= most:
+        return rows
+    return rows[np.arange(most) * (len(rows) - 1) // max(most - 1, 1)]
+
+
+def list_failures(failed: Iterable[str], total: int) -> str:
+    """Explain in one text why logs can't be built."""
+    lines = list(failed)
+    if len(lines) == 1:
+        return lines[0]
+    return f"{len(lines)} of {counted(total, 'log')} can't be read:\n" + "\n".join(
+        f"  {line}" for line in lines
+    )

@@ -24,7 +24,14 @@ from logloom.io.logs.files.sidecars import Sidecars
 from logloom.io.logs.folders import Folders
 from logloom.io.logs.interface import known_by, unfinished_words
 from logloom.io.logs.known_logs import CONTENT_LENGTH, Memory, RememberedLog
-from logloom.io.logs.log_list import LogFiles, LogList, print_of
+from logloom.io.logs.log_list import (
+    SAMPLE,
+    LogFiles,
+    LogList,
+    list_failures,
+    print_of,
+    spread_evenly,
+)
 from logloom.io.logs.match import NOT, access_to, check_files, has_settled, size_of_files, waiting_threads
 from logloom.io.logs.messages import point_clouds
 from logloom.io.logs.opening import open_log, with_passes
@@ -51,7 +58,6 @@ if TYPE_CHECKING:
     from logloom.pipelines.plan.duplicates import Duplicate
 
 OnOpened = Callable[[int, int], None]
-SAMPLE = 64  # logs that the driver opens to check the recipe, if there are more to build
 _READ = 2 * MIB  # of a file for its content id, which includes all of a small one
 _WHOLES = "duplicates"  # the file of a root's index folder
 _SETTLING = 64  # threads that request when files changed
@@ -194,7 +200,7 @@ class PlanLogs(Mapping[str, Outline]):
         names = sorted(self.unsettled)
         known = self._found.rows_of(before.having([*names, *self.shortened]))
         known = known[known >= 0]  # without later passes
-        found = {log.log_id: self.open_one(log) for log in self._found.at(_spread(known, SAMPLE))}
+        found = {log.log_id: self.open_one(log) for log in self._found.at(spread_evenly(known, SAMPLE))}
         self._waiting = {name: log for name, log in found.items() if not isinstance(log, str)}
         if self._waiting:
             return
@@ -360,7 +366,7 @@ class PlanLogs(Mapping[str, Outline]):
         Raises:
             LogReadError: see `open`.
         """
-        chosen = _spread(rows, self._sample)
+        chosen = spread_evenly(rows, self._sample)
         if len(self.tombstones):
             # The content shows whether a purged one is back under any name.
             may_have = self.tombstones.may_have
@@ -430,7 +436,7 @@ class PlanLogs(Mapping[str, Outline]):
             except OF_CONTENT:
                 if (self.opened or self.num_remembered) and not self._topics - self._seen():
                     raise
-            self.open(_spread(self.rows(State.LEFT), max(self._sample or 1, len(self.opened))))
+            self.open(spread_evenly(self.rows(State.LEFT), max(self._sample or 1, len(self.opened))))
         return self._resolve(allow_derive)
 
     @property
@@ -540,13 +546,6 @@ def _changing(found: LogList, before_ns: int, access: Mapping[str, Any]) -> set[
     return {log_id for log_id, is_settled in settled if not is_settled}
 
 
-def _spread(rows: Ints, most: int | None) -> Ints:
-    """Select this many positions, including the first and the last; all if there are no more."""
-    if most is None or len(rows) <= most:
-        return rows
-    return rows[np.arange(most) * (len(rows) - 1) // max(most - 1, 1)]
-
-
 def save_memory(memory: Memory | None, wholes: Mapping[str, str], store: Store) -> None:
     """Save the cache for the next plan; a read-only root has its logs opened again.
 
@@ -561,13 +560,3 @@ def save_memory(memory: Memory | None, wholes: Mapping[str, str], store: Store) 
             Sidecars.of(store).save(_WHOLES, dict(sorted(wholes.items())))
     except (LogloomError, OSError):
         return
-
-
-def list_failures(failed: Iterable[str], total: int) -> str:
-    """Explain in one text why logs can't be built."""
-    lines = list(failed)
-    if len(lines) == 1:
-        return lines[0]
-    return f"{len(lines)} of {counted(total, 'log')} can't be read:\n" + "\n".join(
-        f"  {line}" for line in lines
-    )

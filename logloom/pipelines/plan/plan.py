@@ -21,7 +21,7 @@ from logloom.io.catalog.version_files import check_root
 from logloom.io.formats.capabilities import ReferringFormat
 from logloom.io.formats.registry import format_named
 from logloom.io.logs.known_logs import topic_kinds
-from logloom.io.logs.log_list import LogFiles
+from logloom.io.logs.log_list import SAMPLE, LogFiles, list_failures
 from logloom.io.logs.outline import Outline
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.storage.filesystems import absolute_uri, file_name_of, folder_of
@@ -36,7 +36,7 @@ from logloom.pipelines.plan.current_records import (
 from logloom.pipelines.plan.duplicates import duplicate_warnings, marks, settle_duplicates
 from logloom.pipelines.plan.kept_logs import check_index, kept_notes, kept_records, waiting_records
 from logloom.pipelines.plan.log_tasks import ListedTasks
-from logloom.pipelines.plan.logs import SAMPLE, PlanLogs, State, list_failures
+from logloom.pipelines.plan.logs import PlanLogs, State
 from logloom.pipelines.plan.next_version import (
     Before,
     is_unchanged,

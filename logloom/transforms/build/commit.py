@@ -154,7 +154,7 @@ def _record_of_log(
             *notes_on_frames(job.plan, tallies),
             *(line for one in account(job.plan, job.labels_of(log), tallies) for line in one.lines),
             *of_turns,
-            *_reasons(job.store, [_line_of(each) for each in refusals]),
+            *_reasons(job.store, [line_of(each) for each in refusals]),
         ),
         verified=job.settings.read_share,
         statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
@@ -216,14 +216,14 @@ def _listing(lines: Iterable[str]) -> tuple[str, bytes]:
 
 def restore_refusal_list(job: LogJob, log: LogTask, entries: Sequence[Entry], name: str) -> str:
     """Writes the file that lists what was refused of a log again; says why it couldn't, or ""."""
-    found, data = _listing(map(_line_of, _tallied(job, log, entries)[2]))
+    found, data = _listing(map(line_of, _tallied(job, log, entries)[2]))
     if name != found:
         return "listed again it has other bytes"
     job.store.replace(name, data, read_only=True)
     return ""
 
 
-def _line_of(refusal: Refusal) -> str:
+def line_of(refusal: Refusal) -> str:
     """Where something was refused, and why."""
     place = f"{refusal.uri}, {refusal.place.removeprefix('at ')}" if refusal.offset >= 0 else refusal.uri
     return f"{place}: {refusal.topic}{': ' if refusal.topic else ''}{refusal.reason}"
