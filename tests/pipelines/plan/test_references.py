@@ -7,18 +7,17 @@ from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
 from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions.tag import tag
-from logloom.recipe import Recipe
-from tests.pipelines.conftest import build_at, digests
+from tests.pipelines.conftest import build_at, digests, quick_recipe
 
 
 @pytest.mark.parametrize("version", ["", "@latest", "@gold"])
 def test_what_is_committed_there_meanwhile_changes_nothing(drive, tmp_path, version):
-    text = drive.text[: drive.text.index("outputs:")]
-    first = Recipe.from_yaml(f"{text}outputs: {{table: {{}}}}\n")
+    logs = drive.logs[0].parent
+    first = quick_recipe(logs, outputs="{table: {}}")
     held = str(tmp_path / "held")
     build(plan_build(first, held, limit=1))
     tag(Store.at(held), 1, ["gold"])
-    pointing = Recipe.from_yaml(f"{text}outputs: {{table: {{reference: '{held}{version}'}}}}\n")
+    pointing = quick_recipe(logs, outputs=f"{{table: {{reference: '{held}{version}'}}}}")
     build_at(pointing, tmp_path / "before")
     plan = plan_build(pointing, str(tmp_path / "late"))
     build(plan_build(first, held))  # a second version, which holds the chunks of all logs
