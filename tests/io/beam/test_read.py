@@ -355,6 +355,14 @@ def test_pipelines_show_what_is_read(root, plain):
     assert sums["units_read"] == 2 * 6
 
 
+@pytest.mark.parametrize("name", present("annotations", *FORMATS))
+def test_each_package_has_its_format_and_a_reader_by_its_name(name):
+    package = importlib.import_module(f"logloom.io.formats.{name}")
+    assert package.FORMAT is format_named(name)
+    reader = f"ReadFrom{'L5Kit' if name == 'l5kit' else name.title()}"
+    assert issubclass(getattr(package, reader), ReadFrom)
+
+
 def test_many_places_make_no_larger_pipeline(plain):
     needs("zarr")
 
