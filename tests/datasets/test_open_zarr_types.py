@@ -13,6 +13,9 @@ import zarr
 
 import logloom.datasets
 from logloom.errors import DatasetError, UsageError
+from tests.absent import needs
+
+needs("zarr")
 
 STAMPS = np.array(["2026-01-01T00:00:00.000000001", "NaT", "2026-01-03", "1969-12-31"], "M8[ns]")
 TEXTS = ["a", "Straße 7", "", "東京"]
