@@ -16,7 +16,7 @@ from logloom.io.storage.store import Store
 from logloom.recipe import Recipe
 from logloom.schema import BYTES, ColumnType, Schema
 from tests.browser.looks import image_widths, serious_findings, width_of
-from tests.pipelines.conftest import built, drive  # noqa: F401  # fixtures
+from tests.pipelines.conftest import FULL_OUTPUT, built, drive  # noqa: F401  # fixtures
 
 HACK = "window.hacked=1"
 HOSTILE = f"'\"></td></table></script><script>{HACK}</script><img src=x onerror={HACK}>\u202e\x1b[31m"
@@ -58,7 +58,7 @@ def notebook(path, *shown):
 def page(built, drive, tmp_path_factory):  # noqa: F811
     """A notebook on the demo's drives."""
     manifest = read_manifest(Store.at(str(built)))
-    rows = logloom.datasets.open(str(built), output="tar")
+    rows = logloom.datasets.open(str(built), output=FULL_OUTPUT)
     shown = (rows, Schema.from_json(manifest.schema), drive.recipe(), manifest)
     return notebook(tmp_path_factory.mktemp("notebook") / "page.html", *shown)
 

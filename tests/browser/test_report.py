@@ -12,7 +12,6 @@ from logloom.pipelines.report.page import page_of
 from logloom.pipelines.report.report import report_of
 from logloom.pipelines.stats.stats import column_statistics
 from logloom.recipe import Recipe
-from tests.absent import needs
 from tests.browser.looks import image_widths, serious_findings, unfold, width_of
 from tests.pipelines.conftest import build_at, built, drive  # noqa: F401  # fixtures
 from tests.transforms.ros2_logs import COMPRESSED, SPEED, header, speeds, write_log
@@ -73,7 +72,6 @@ def any_page(request):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_page_says_nothing_on_the_console_asks_for_nothing_and_shows_its_images(any_page, dark, open_page):
-    needs("tar")  # of the demo's outputs, the one with images
     opened = open_page(any_page, dark=dark)
     images = image_widths(opened.page)
     assert len(images) > 4

@@ -12,12 +12,12 @@ from logloom.errors import UsageError
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.storage.store import Store
 from logloom.schema import NO_AGE, ColumnType, Schema
-from tests.pipelines.conftest import built, drive  # noqa: F401  # fixtures
+from tests.pipelines.conftest import FULL_OUTPUT, built, drive  # noqa: F401  # fixtures
 
 
 @pytest.fixture
 def rows(built):  # noqa: F811
-    return logloom.datasets.open(str(built), output="tar")
+    return logloom.datasets.open(str(built), output=FULL_OUTPUT)
 
 
 class Tags(html.parser.HTMLParser):

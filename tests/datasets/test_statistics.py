@@ -8,12 +8,12 @@ import pytest
 import logloom.datasets
 from logloom.errors import UsageError
 from logloom.pipelines.stats.stats import column_statistics
-from tests.pipelines.conftest import built, drive  # noqa: F401  # fixtures
+from tests.pipelines.conftest import FULL_OUTPUT, built, drive  # noqa: F401  # fixtures
 
 
 @pytest.fixture
 def rows(built):  # noqa: F811
-    return logloom.datasets.open(str(built), output="tar")
+    return logloom.datasets.open(str(built), output=FULL_OUTPUT)
 
 
 def test_what_builds_counted_is_told_without_reading_a_row(rows, built, monkeypatch):  # noqa: F811

@@ -23,8 +23,11 @@ from logloom.pipelines.plan import logs as plan_logs
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
 from tests import faulty
+from tests.absent import present
 from tests.pipelines.verbs import one_at_a_time, two_versions  # noqa: F401  # fixtures
 from tests.transforms.ros2_logs import SECOND
+
+FULL_OUTPUT = present("tar", "bags")[0]  # of `built`, the output that has all columns
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ def restate(root: pathlib.Path, change: Callable[[LogRecord], LogRecord], **fiel
 def drive_of(folder: pathlib.Path) -> Drive:
     """The demo's recipe over the logs of a folder."""
     text = demo_recipe(folder)
+    if FULL_OUTPUT != "tar":
+        text += f"  {FULL_OUTPUT}: {{types: {{camera.front: jpg}}}}\n"
     if "partition:" not in text:
         text += "\npartition: {rows: 10}\n"
     return Drive(sorted(folder.iterdir()), text)

@@ -43,7 +43,6 @@ from logloom.transforms.build import commit, partition
 from logloom.transforms.build.outcomes import merge_outcomes, write_outcomes
 from logloom.transforms.build.partition_results import Failure
 from logloom.transforms.build.settings import BuildSettings
-from tests.absent import needs
 from tests.files import flip
 from tests.forking import command
 from tests.once import copied
@@ -299,7 +298,6 @@ def test_a_damaged_entry_of_an_unfinished_build_is_no_entry_and_progress_does_no
 
 
 def test_head_shows_rows_and_where_they_come_from(built):
-    needs("tar")  # whose columns are as they were built
     rows = head(str(built), count=12, why=True)
     assert len(rows) == 12
     stamps = [int(row.values["timestamp"]) for row in rows]

@@ -35,7 +35,7 @@ from logloom.transforms.build import outcomes
 from logloom.transforms.build.job import Target
 from tests.absent import needs, present
 from tests.forking import command as logloom
-from tests.pipelines.conftest import digests
+from tests.pipelines.conftest import FULL_OUTPUT, digests
 
 NUMBERS = itertools.count()
 
@@ -72,7 +72,7 @@ def digested(root):
 
 @pytest.mark.slow
 def test_a_ring_of_conversions_through_all_formats_keeps_every_columns_digest(built, tmp_path):
-    expected = columns_of(built, output="tar")
+    expected = columns_of(built, output=FULL_OUTPUT)
     before = built
     for number, output in enumerate(present("bags", "zarr", "tar", "parquet", "lance", "table", "bags")):
         root = tmp_path / f"{number}-{output}"
@@ -84,7 +84,7 @@ def test_a_ring_of_conversions_through_all_formats_keeps_every_columns_digest(bu
     assert verify(str(before), num_workers=1).findings == ()
     with pytest.raises(UsageError, match="was converted from"):
         verify(str(before), against_logs=True, num_workers=1)
-    shown, first = head(str(before), count=3), head(str(built), output="tar", count=3)
+    shown, first = head(str(before), count=3), head(str(built), output=FULL_OUTPUT, count=3)
     assert [row.lines() for row in shown] == [row.lines() for row in first]
     for row, other in zip(shown, first, strict=True):
         assert {n: row.values[n] for n in row.schema.meta} == {n: other.values[n] for n in row.schema.meta}
@@ -105,21 +105,21 @@ def test_a_second_conversion_is_up_to_date_and_one_of_another_source_makes_a_ver
     assert not more.up_to_date
     assert [log.task.log_id for log in more.logs] == ["drive-01"]  # the first log is kept
     assert convert(more).manifest.version == 2
-    assert columns_of(root) == columns_of(built, output="tar")
+    assert columns_of(root) == columns_of(built, output=FULL_OUTPUT)
 
 
 @pytest.mark.slow
 def test_the_same_bytes_come_of_one_process_and_of_two(built, tmp_path):
-    converted(built, tmp_path / "a", "tar")
-    converted(built, tmp_path / "b", "tar", runner=RunnerOptions("direct", workers=2))
+    converted(built, tmp_path / "a", FULL_OUTPUT)
+    converted(built, tmp_path / "b", FULL_OUTPUT, runner=RunnerOptions("direct", workers=2))
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
 
 def test_a_source_or_root_on_this_disk_is_refused_before_dataflow_is_asked(built, tmp_path):
     dataflow = RunnerOptions("dataflow")
     with pytest.raises(UsageError, match=r"/root \(and 1 more\): Dataflow's workers don't see this disk"):
-        converted(built, tmp_path / "root", "tar", runner=dataflow)
-    plan = plan_convert(open_source(str(built)), str(tmp_path / "root"), "tar")
+        converted(built, tmp_path / "root", FULL_OUTPUT, runner=dataflow)
+    plan = plan_convert(open_source(str(built)), str(tmp_path / "root"), FULL_OUTPUT)
     elsewhere = {"convert": {**plan.job.recipe["convert"], "from": "gs://bucket/root"}}
     plan = dataclasses.replace(plan, job=dataclasses.replace(plan.job, recipe=plan.job.recipe | elsewhere))
     with pytest.raises(UsageError, match=rf"{tmp_path}/root: Dataflow's workers don't see this disk"):
@@ -145,14 +145,14 @@ def test_parts_that_go_together_give_the_same_bytes_and_are_found_finished_one_b
 
 
 def test_very_many_parts_go_to_workers_by_files_and_give_the_same_bytes(built, tmp_path, monkeypatch):
-    plan = plan_convert(open_source(str(built)), str(tmp_path / "graph"), "tar")
+    plan = plan_convert(open_source(str(built)), str(tmp_path / "graph"), FULL_OUTPUT)
     convert(plan)
     for module in (build_module, outcomes):
         monkeypatch.setattr(module, "GROUP", 1)
     staged = []
     plain = build_module.stage_packed
     monkeypatch.setattr(build_module, "stage_packed", lambda *told: staged.extend(plain(*told)) or (*staged,))
-    converted(built, tmp_path / "files", "tar")
+    converted(built, tmp_path / "files", FULL_OUTPUT)
     assert len(staged) == plan.num_partitions
     assert digests(tmp_path / "graph") == digests(tmp_path / "files")
 
@@ -175,7 +175,7 @@ def test_columns_that_are_chosen_bring_their_ages_and_no_others(built, tmp_path)
     names = {column["name"] for column in done.manifest.schema["columns"]}
     assert names
     assert all(name.startswith("ego.") for name in names)
-    expected = columns_of(built, output="tar")
+    expected = columns_of(built, output=FULL_OUTPUT)
     for where, found in columns_of(tmp_path / "root").items():
         assert found.items() <= expected[where].items()
         assert not found or any(name.endswith(".age") for name in found)  # no rows, no columns
@@ -220,6 +220,7 @@ def test_a_source_that_changed_since_it_was_built_is_an_error_that_names_the_col
 
 @pytest.mark.slow
 def test_a_version_in_an_object_store_becomes_plain_folders_by_copying(built, tmp_path):
+    needs("tar")
     there = f"memory://convert-{next(NUMBERS)}/root"
     fs = fsspec.filesystem("memory")
     for name in digests(built):
@@ -319,7 +320,7 @@ def test_plain_folders_give_the_digests_of_the_version_that_they_came_from(built
 def test_our_own_shards_and_bags_read_as_others_keep_logs_times_ages_and_values(built, tmp_path):
     view = built / "v00000001" / "tar" / "all"
     converted(view, tmp_path / "from-tar", "bags")
-    first = columns_of(built, output="tar")
+    first = columns_of(built, output=FULL_OUTPUT)
     expected = digested(built)
     found = digested(tmp_path / "from-tar")
     assert found.keys() == expected.keys()
@@ -474,7 +475,6 @@ def test_a_dataset_of_damaged_files_alone_is_an_error_whatever_is_skipped(tmp_pa
 
 @pytest.mark.slow
 def test_the_command_makes_a_plain_folder_and_refuses_one_that_is_there(built, tmp_path):
-    needs("tar")  # of the demo's outputs, the one with these columns
     done = logloom("convert", built, tmp_path / "out", "--format", "bags", "--plain", "-c", "ego.*", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -557,6 +557,6 @@ def test_a_conversion_is_seen_while_it_runs(built, tmp_path, monkeypatch):
         return run(*told, **choices)
 
     monkeypatch.setattr(build_module, "run", running)
-    converted(built, tmp_path / "root", "tar")
+    converted(built, tmp_path / "root", FULL_OUTPUT)
     assert seen == [(1, "running", "direct")]
     assert [one.state for one in builds(Store.at(str(tmp_path / "root")))] == ["committed"]

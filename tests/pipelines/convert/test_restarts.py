@@ -28,6 +28,7 @@ from logloom.transforms.build.job import PartitionTask
 from logloom.transforms.build.journal import Journal, JournalReader
 from logloom.transforms.build.quarantine import Suspect, build_bundle
 from logloom.transforms.build.run_note import Announced
+from tests.pipelines.conftest import FULL_OUTPUT
 from tests.pipelines.convert.test_convert import flip_largest_shard, logloom
 
 
@@ -90,7 +91,7 @@ class Deadly(VersionSource):
 
 
 def test_a_part_that_workers_die_of_is_left_out_where_damage_is_skipped(built, tmp_path):
-    source = open_source(str(built), output="tar")
+    source = open_source(str(built), output=FULL_OUTPUT)
     source.__class__ = Deadly
     plan = plan_convert(source, str(tmp_path / "root"), "bags", on_error="skip")
     job, (log, parts) = plan.job, plan.logs[0]
@@ -117,7 +118,7 @@ def test_a_plan_starts_with_its_parts_in_bundles(built, tmp_path):
 def test_the_logs_of_a_version_are_listed_once_however_often_its_rows_are_read(built, monkeypatch):
     asked = []
     entries_of = sources.entries_of
-    source = open_source(str(built), output="tar")
+    source = open_source(str(built), output=FULL_OUTPUT)
     monkeypatch.setattr(sources, "entries_of", lambda *told: asked.append(told) or entries_of(*told))
     first = [block.log_id for block in source.blocks(())]
     assert [block.log_id for block in source.blocks(())] == first != []

@@ -13,6 +13,7 @@ from logloom.io.catalog.manifest import read_manifest
 from logloom.io.storage.store import Store
 from logloom.pipelines.head.head import head
 from logloom.recipe import Recipe
+from tests.absent import outputs_present, present
 from tests.pipelines.conftest import build_at
 from tests.pipelines.test_commands import logloom
 
@@ -45,6 +46,11 @@ COLUMNS = {
     "empty": ("mean", None, (0, 1 * MS), 3 * MS, "/odom"),
     "static": ("static", None, None, 0, "/odom"),
 }
+OUTPUTS = """
+outputs:
+  tar: {}
+  table: {}
+"""
 
 
 def raw_messages(path):
@@ -127,7 +133,7 @@ def traced(tmp_path_factory):
     (folder / "logs").mkdir()
     shutil.copy(log, folder / "logs")
     (folder / "doubling.py").write_text(DERIVED)
-    recipe = Recipe.from_yaml(recipe_text(folder / "logs") + "\noutputs: {tar: {}, table: {}}\n")
+    recipe = Recipe.from_yaml(recipe_text(folder / "logs") + outputs_present(OUTPUTS))
     build_at(recipe, folder / "root", py_files=[str(folder / "doubling.py")])
     rows = head(str(folder / "root"), count=1000, why=True)
     assert len(rows) > 50
@@ -264,4 +270,4 @@ def test_head_and_open_choose_the_same_output(traced, built):
         assert repr(rows) == repr(logloom.datasets.open(str(root), output=row.origin.entry.output))
         assert row.origin.entry.output in repr(rows)
         assert rows[0]["timestamp"] == row.values["timestamp"]
-    assert head(str(traced[0]), count=1)[0].origin.entry.output == "table"
+    assert head(str(traced[0]), count=1)[0].origin.entry.output == present("table", "tar")[0]

@@ -20,6 +20,7 @@ from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.status import builds
 from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.view import make_view
+from tests.absent import needs
 from tests.files import flip
 from tests.pipelines.conftest import build_at, digests
 
@@ -126,6 +127,7 @@ def test_a_sound_version_is_left_alone(root):
 
 
 def test_what_cant_be_repaired_is_said_with_the_reason_and_nothing_wrong_takes_its_place(drive, tmp_path):
+    needs("tar")
     root, logs = tmp_path / "root", tmp_path / "logs"
     shutil.copytree(drive.logs[0].parent, logs)
     build_at(drive.recipe(**{str(drive.logs[0].parent): str(logs)}), root)

@@ -45,7 +45,7 @@ from logloom.pipelines.versions.rollback import plan_drop
 from logloom.schema import ColumnType
 from tests.absent import needs
 from tests.forking import command
-from tests.pipelines.conftest import build_at, restate
+from tests.pipelines.conftest import FULL_OUTPUT, build_at, restate
 
 
 @pytest.fixture
@@ -90,7 +90,6 @@ def test_the_same_version_gives_the_same_page_wherever_it_lies(report, root):
 
 
 def test_a_report_says_what_the_rows_are(built, report):
-    needs("tar")  # of the outputs of the demo, the one that keeps these columns
     manifest = read_manifest(Store.at(str(built)))
     assert report.totals["rows"] == manifest.totals["rows"]
     assert [one.rows for one in report.splits] == [manifest.totals["rows"]]
@@ -112,7 +111,7 @@ def test_a_report_says_what_the_rows_are(built, report):
 
 
 def test_samples_are_the_rows_that_they_say(built, report):
-    rows = logloom.datasets.open(str(built), output="tar")
+    rows = logloom.datasets.open(str(built), output=FULL_OUTPUT)
     for one in report.samples.rows:
         row = rows[one.row]
         assert (one.log_id, one.timestamp) == (row["log_id"], row["timestamp"])
@@ -173,7 +172,6 @@ def test_statistics_are_the_same_however_many_processes_read_them(root, monkeypa
 
 
 def test_a_page_of_ten_thousand_logs_is_bounded_and_says_what_it_leaves_out(root, monkeypatch):
-    needs("tar")  # of the outputs of the demo, the one that keeps these columns
     monkeypatch.setattr(report_module, "MAX_COUNTED", 60)  # charts are as large of how many logs ever
     with_logs(root, 10_000)
     report = report_at(root)
@@ -248,7 +246,7 @@ def test_the_command_writes_a_page_a_card_and_metadata(built, report, tmp_path):
 
 
 def test_the_head_of_a_card_says_which_files_are_of_which_split(built):
-    needs("tar")  # of the outputs of the demo, the one that keeps these columns
+    needs("tar")  # which a card names
     text = card_of(*open_root(Store.at(str(built)))).decode()
     _, head, body = re.split(r"^---$", text, maxsplit=2, flags=re.MULTILINE)
     said = yaml.safe_load(head)

@@ -29,7 +29,7 @@ from logloom.pipelines.verify.verify import verify
 from logloom.pipelines.versions.rollback import plan_drop
 from logloom.statistics.columns import Statistics
 from tests.forking import command
-from tests.pipelines.conftest import build_at, digests, restate
+from tests.pipelines.conftest import FULL_OUTPUT, build_at, digests, restate
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_statistics_are_those_that_numpy_has_of_all_rows(built):
     sampled = [name for name, one in said.items() if "left_out" in one]
     assert sampled == ["lidar.points"]
     said |= {name: every_value[name] for name in sampled}
-    rows = logloom.datasets.open(str(built), output="tar", columns=[".*", "*.age", "*.available"])
+    rows = logloom.datasets.open(str(built), output=FULL_OUTPUT, columns=[".*", "*.age", "*.available"])
     every = [rows[number] for number in range(len(rows))]
     for name in ("ego.position", "ego.speed", "imu", "lidar.points", "intrinsics"):
         usable = [row[name] for row in every if row[f"{name}.available"]]

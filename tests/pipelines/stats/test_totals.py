@@ -23,7 +23,7 @@ from logloom.pipelines.stats.totals import MERGED, Counted, has_merged, read_mer
 from logloom.pipelines.versions.rollback import plan_drop
 from logloom.recipe import Keep, Recipe
 from logloom.statistics.columns import Statistics
-from tests.pipelines.conftest import build_at
+from tests.pipelines.conftest import FULL_OUTPUT, build_at
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def nights(drive, tmp_path):
     """A root of two versions: of one log, and of two; and what builds the next."""
     logs = tmp_path / "logs"
     logs.mkdir()
-    text = drive.text[: drive.text.index("outputs:")] + "outputs: {tar: {}}\nvanished: keep\n"
+    text = drive.text[: drive.text.index("outputs:")] + f"outputs: {{{FULL_OUTPUT}: {{}}}}\nvanished: keep\n"
     recipe = json.loads(json.dumps(Recipe.from_yaml(text, source="drive.yaml").model_dump(mode="json")))
     recipe["logs"] = [str(logs / "*.mcap")]
     for path in drive.logs[:2]:

@@ -17,6 +17,7 @@ from logloom.recipe import Recipe
 from logloom.transforms.rows.accounts import Tally
 from logloom.transforms.rows.plan.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.rows.plan.resolve import resolve
+from tests.absent import present
 from tests.forking import command as logloom
 from tests.tier import by_tier
 from tests.transforms.ros2_logs import POSE, SECOND, START, header, write_log
@@ -147,8 +148,8 @@ log_id: "{{parent}}"
 clock: {{rate: 10}}
 columns:
   car.heading: {{topic: /car, field: heading, resample: linear, tolerance: 60ms}}
-outputs: {{tar: {{}}}}
-"""
+outputs: {{OUTPUT: {{}}}}
+""".replace("OUTPUT", present("tar", "bags")[0])
 
 
 def test_plan_and_build_warn_of_the_one_log_in_which_values_jump(tmp_path):
