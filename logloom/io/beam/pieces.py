@@ -1,7 +1,7 @@
 """Pieces: blocks in a stage, from which units are written.
 
-Here: `Piece`, and `PieceStore`, which writes and reads them; `end_to_end`, which pieces can be read one after
-the other.
+Here: `StagedBlock`, and `StagedBlocks`, which writes and reads them; `end_to_end`, which of them can be read
+one after the other.
 Elsewhere: which pieces make a unit (logloom.io.beam.write).
 
 A piece is a file: the values of each column as they are in memory, little-endian, `timestamp` first and the
@@ -26,7 +26,7 @@ from logloom.schema import TIMESTAMP, ColumnType, Schema
 from logloom.values import dataclass
 
 
-class Piece(NamedTuple):
+class StagedBlock(NamedTuple):
     """A block in a stage.
 
     Attributes:
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PieceStore:
+class StagedBlocks:
     """The pieces of a run.
 
     Attributes:
@@ -54,7 +54,7 @@ class PieceStore:
     store: Store
     schema: Schema
 
-    def write(self, block: Block) -> Piece:
+    def write(self, block: Block) -> StagedBlock:
         """Write a block of this schema that has rows; a second attempt finds it."""
         digests = digests_of_rows([block], self.schema)
         name = f"pieces/{digest_of([block.log_id, block.partition, digests])[:32]}"
@@ -64,13 +64,13 @@ class PieceStore:
             parts = [part for name in self._types for part in _buffers(block.columns[name])]
             self.store.replace(name, b"".join(parts), durable=False)
         start, stop = int(block.timestamp[0]), int(block.timestamp[-1]) + 1
-        return Piece(name, block.log_id, block.partition, start, stop, len(block))
+        return StagedBlock(name, block.log_id, block.partition, start, stop, len(block))
 
     @property
     def _types(self) -> dict[str, ColumnType]:
         return {"timestamp": TIMESTAMP, **self.schema.all}
 
-    def read(self, pieces: Iterable[Piece]) -> Iterator[Block]:
+    def read(self, pieces: Iterable[StagedBlock]) -> Iterator[Block]:
         """The blocks of pieces, one after the other.
 
         Raises:
@@ -83,7 +83,7 @@ class PieceStore:
             except MISSING:
                 raise DatasetError(f"{place}: removed while this pipeline ran; run it again") from None
             try:
-                cursor = _Cursor(data)
+                cursor = _StoredColumns(data)
                 columns = {name: cursor.column(ctype, piece.rows) for name, ctype in self._types.items()}
                 cursor.end()
             except ValueError as error:
@@ -97,7 +97,7 @@ def _buffers(values: Values) -> list[bytes | memoryview]:
     return [bytes_of(values.shapes), bytes_of(values.values)]
 
 
-class _Cursor:
+class _StoredColumns:
     """The values in a piece's bytes."""
 
     def __init__(self, data: bytes):
@@ -124,14 +124,14 @@ class _Cursor:
             raise ValueError(f"{len(self._data)} bytes, should be {self._at}")
 
 
-def end_to_end(pieces: Iterable[Piece]) -> list[list[Piece]]:
+def end_to_end(pieces: Iterable[StagedBlock]) -> list[list[StagedBlock]]:
     """Sort pieces into as few lists as possible, so that those of each list follow each other in time.
 
-    >>> first, second, third = (Piece("", "a", "", start, start + 5, 1) for start in (0, 3, 5))
+    >>> first, second, third = (StagedBlock("", "a", "", start, start + 5, 1) for start in (0, 3, 5))
     >>> [[piece.start for piece in run] for run in end_to_end([third, first, second])]
     [[0, 5], [3]]
     """
-    runs: list[list[Piece]] = []
+    runs: list[list[StagedBlock]] = []
     for piece in sorted(pieces, key=lambda piece: (piece.start, piece.stop, piece.name)):
         run = next((run for run in runs if run[-1].stop <= piece.start), None)
         if run is None:

@@ -28,7 +28,7 @@ from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.extras import beam_needed
 from logloom.io.beam.checks import checked
 from logloom.io.beam.merge import merged
-from logloom.io.beam.pieces import Piece, PieceStore, end_to_end
+from logloom.io.beam.pieces import StagedBlock, StagedBlocks, end_to_end
 from logloom.io.beam.place import Place
 from logloom.io.catalog.entries import Entry, files_of, publish_unit
 from logloom.io.formats.capabilities import ReferringFormat
@@ -217,10 +217,10 @@ class _WrittenDataset:
     stale_after: float
 
     @property
-    def _pieces(self) -> PieceStore:
-        return PieceStore(self.place.stage, self.schema)
+    def _pieces(self) -> StagedBlocks:
+        return StagedBlocks(self.place.stage, self.schema)
 
-    def stage_block(self, block: Block) -> Iterator[tuple[str, Piece]]:
+    def stage_block(self, block: Block) -> Iterator[tuple[str, StagedBlock]]:
         """Write a block as a piece, unless it has no rows."""
         try:
             block = checked(block, self.schema)
@@ -234,12 +234,12 @@ class _WrittenDataset:
 
     # --- units ------------------------------------------------------------------------------------------
 
-    def plan_units(self, log_id: str, pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    def plan_units(self, log_id: str, pieces: Iterable[StagedBlock]) -> Iterator[list[StagedBlock]]:
         """The pieces of each unit of a log: those of a partition, and of all partitions that overlap."""
-        partitions: dict[str, list[Piece]] = {}
+        partitions: dict[str, list[StagedBlock]] = {}
         for piece in sorted({*pieces}, key=attrgetter("start", "stop", "name")):
             partitions.setdefault(piece.partition, []).append(piece)
-        unit: list[Piece] = []
+        unit: list[StagedBlock] = []
         for own in partitions.values():  # by their first rows
             if unit and own[0].start >= max(piece.stop for piece in unit):
                 yield unit
@@ -247,7 +247,7 @@ class _WrittenDataset:
             unit += own
         yield unit
 
-    def make_unit(self, pieces: Sequence[Piece]) -> Entry:
+    def make_unit(self, pieces: Sequence[StagedBlock]) -> Entry:
         """Write the rows of pieces as a unit, and read it back.
 
         Raises:
