@@ -16,7 +16,8 @@ from logloom.io.storage.store import Store
 from logloom.recipe import Recipe
 from logloom.schema import BYTES, ColumnType, Schema
 from tests.browser.looks import image_widths, serious_findings, width_of
-from tests.pipelines.conftest import FULL_OUTPUT, built, drive  # noqa: F401  # fixtures
+from tests.pipelines.conftest import FULL_OUTPUT, built  # noqa: F401  # a fixture
+from tests.pipelines.conftest import long_drive as drive  # noqa: F401  # a fixture
 
 HACK = "window.hacked=1"
 HOSTILE = f"'\"></td></table></script><script>{HACK}</script><img src=x onerror={HACK}>\u202e\x1b[31m"

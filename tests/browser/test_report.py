@@ -13,7 +13,8 @@ from logloom.pipelines.report.report import report_of
 from logloom.pipelines.stats.stats import column_statistics
 from logloom.recipe import Recipe
 from tests.browser.looks import image_widths, serious_findings, unfold, width_of
-from tests.pipelines.conftest import build_at, built, drive  # noqa: F401  # fixtures
+from tests.pipelines.conftest import build_at, built  # noqa: F401  # a fixture
+from tests.pipelines.conftest import long_drive as drive  # noqa: F401  # a fixture
 from tests.transforms.ros2_logs import COMPRESSED, SPEED, header, speeds, write_log
 
 HACK = "window.hacked=1"

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from tests.pipelines.conftest import built, drive  # noqa: F401
+from tests.pipelines.conftest import built  # noqa: F401
+from tests.pipelines.conftest import long_drive as drive  # noqa: F401
 from tests.pipelines.verbs import two_versions  # noqa: F401
 from tests.runners.conftest import engines_cache, quick_java  # noqa: F401
 from tests.stores.servers import ObjectStore, gcs_emulator, s3_emulator
