@@ -235,6 +235,11 @@ def test_an_object_store_that_says_nothing_is_given_up(monkeypatch):
                 ask()
 
 
+def test_an_upload_has_a_limit_that_grows_with_its_size():
+    limits = [Patience.of("gs", {}).for_sending(size)["timeout"] for size in (0, timeouts._SLOWEST)]
+    assert limits == [GIVE_UP_AFTER, GIVE_UP_AFTER + 1]
+
+
 def test_a_store_that_takes_no_upload_is_given_up(monkeypatch):
     with listening(lambda connection: None) as host:
         own = {"endpoint_url": f"http://{host}", "key": "k", "secret": "s", "give_up_after": 2}
