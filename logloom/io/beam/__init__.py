@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from logloom.io.beam.read import ReadAllFrom, ReadDataset, ReadFrom, ReadUnits
     from logloom.io.beam.rows import GroupRows, field_of, to_rows
     from logloom.io.beam.write import WriteTo, Written
-    from logloom.transforms.beam.read_logs import ReadFromLogs
+    from logloom.transforms.beam.log_rows import IncompleteLog
+    from logloom.transforms.beam.read_logs import ReadFromLogs, ReadLogs
 
 __all__ = [
     "GroupRows",
+    "IncompleteLog",
     "ReadAllFrom",
     "ReadDataset",
     "ReadFrom",
     "ReadFromLogs",
+    "ReadLogs",
     "ReadUnits",
     "WriteTo",
     "Written",
@@ -31,7 +34,8 @@ _LAZY = {
     ".read": ["ReadAllFrom", "ReadDataset", "ReadFrom", "ReadUnits"],
     ".rows": ["GroupRows", "field_of", "to_rows"],
     ".write": ["WriteTo", "Written"],
-    "logloom.transforms.beam.read_logs": ["ReadFromLogs"],
+    "logloom.transforms.beam.log_rows": ["IncompleteLog"],
+    "logloom.transforms.beam.read_logs": ["ReadFromLogs", "ReadLogs"],
 }
 
 __getattr__ = imported_on_use(__name__, _LAZY)

@@ -14,7 +14,7 @@ import numpy as np
 from logloom.blocks import Array, Block, Ragged, Values
 from logloom.errors import UsageError
 from logloom.schema import TIMESTAMP, ColumnType, Schema
-from logloom.text import near_to, some_of
+from logloom.text import near_to, shortened, some_of
 
 
 def checked(block: Block, schema: Schema) -> Block:
@@ -37,6 +37,9 @@ def checked(block: Block, schema: Schema) -> Block:
         >>> checked(block, Schema({"speed": ColumnType("<f8")})).columns["speed"]
         array([1., 2.])
     """
+    if not isinstance(block, Block):
+        given = f"{shortened(repr(block))}: a {type(block).__name__}"
+        raise UsageError(f"WriteTo: {given}; write blocks, which GroupRows makes of rows")
     _check_log_id(block.log_id)
     wanted = {"timestamp": TIMESTAMP, **schema.all}
     missing = [name for name in wanted if name not in block.columns]
@@ -46,7 +49,10 @@ def checked(block: Block, schema: Schema) -> Block:
     if unknown:
         near = near_to(unknown[0], wanted)
         _refuse(block, f"the schema has no column {unknown[0]!r}{near}; leave it out of the block")
-    rows = len(block.columns["timestamp"])
+    stamps = block.columns["timestamp"]
+    if not isinstance(stamps, np.ndarray):
+        _refuse(block, f"a {type(stamps).__name__}, must be an array of int64", "timestamp")
+    rows = len(stamps)
     columns = {name: _column(block, name, ctype, rows) for name, ctype in wanted.items()}
     stamps = columns["timestamp"]
     assert isinstance(stamps, np.ndarray)
@@ -56,16 +62,20 @@ def checked(block: Block, schema: Schema) -> Block:
         _refuse(
             block, f"timestamp {stamps[row]} comes after {stamps[row - 1]}; sort the block's rows", row=row
         )
-    return replace(block, columns=columns)
+    return replace(block, log_id=str(block.log_id), partition=str(block.partition or ""), columns=columns)
 
 
 def _check_log_id(log_id: Any) -> None:
     if not isinstance(log_id, str):
         raise UsageError(f"block of log {log_id!r}: a log_id is a text, not {type(log_id).__name__}")
-    if any(part in ("", ".", "..") for part in log_id.split("/")) or "\0" in log_id:
+    if (
+        any(part in ("", ".", "..") for part in log_id.split("/"))
+        or not log_id.isprintable()
+        or "\\" in log_id
+    ):
         raise UsageError(
-            f"block of log {log_id!r}: a log_id is one or more names joined by /, none of them '.' or '..'; "
-            "rename the log"
+            f"block of log {log_id!r}: a log_id is one or more names joined by /, none of them '.' or '..', "
+            "without backslashes and control characters; rename the log"
         )
 
 
@@ -79,8 +89,8 @@ def _refuse(block: Block, problem: str, name: str = "", row: int | None = None) 
 def _column(block: Block, name: str, ctype: ColumnType, rows: int) -> Values:
     values = block.columns[name]
     if not isinstance(values, np.ndarray | Ragged):
-        kind = "Ragged" if ctype.is_ragged else "array"
-        _refuse(block, f"a {type(values).__name__}, the schema says {ctype}; give an {kind}", name)
+        kind = "a Ragged" if ctype.is_ragged else "an array"
+        _refuse(block, f"a {type(values).__name__}, the schema says {ctype}; give {kind}", name)
     if len(values) != rows:
         _refuse(block, f"{len(values)} rows, timestamp has {rows}", name)
     if isinstance(values, Ragged) != ctype.is_ragged:
@@ -98,32 +108,68 @@ def _ragged(block: Block, name: str, ctype: ColumnType, values: Ragged) -> Ragge
     if (values.shapes < 0).any():
         row = int(np.flatnonzero((values.shapes < 0).any(axis=1))[0])
         _refuse(block, f"a length of {values.shapes[row].min()}", name, row)
-    if values.dtype == ctype.dtype:
-        if values.is_joined and len(values.values) != values.offsets[-1]:
-            _refuse(block, f"{len(values.values)} values for rows of {values.offsets[-1]} in all", name)
-        return values
-    return Ragged(_cast(block, name, ctype, values, values.values, values.offsets), values.shapes)
+    if not values.is_joined:  # rows may have other types than the column that was made of them
+        rows = [_row(block, name, ctype, row, number) for number, row in enumerate(values)]
+        if any(row is not given for row, given in zip(rows, values, strict=True)):
+            values = Ragged.from_rows(rows, ctype)
+    elif len(values.values) != values.offsets[-1]:
+        _refuse(block, f"{len(values.values)} values for rows of {values.offsets[-1]} in all", name)
+    elif values.dtype != ctype.dtype:
+        values = Ragged(_cast(block, name, ctype, values, values.values, values.offsets), values.shapes)
+    if ctype.kind == "string":
+        _check_text(block, name, values)
+    return values
+
+
+def _row(block: Block, name: str, ctype: ColumnType, row: Array, number: int) -> Array:
+    """A row of a ragged column as the type of the column."""
+    if row.shape[ctype.num_ragged :] != ctype.tail or not _can_cast(row.dtype, ctype.dtype):
+        _refuse(block, f"{ColumnType(row.dtype, row.shape)}, the schema says {ctype}", name, number)
+    return _cast(block, name, ctype, row, row, np.array([0, len(row)]), number)
+
+
+def _check_text(block: Block, name: str, values: Ragged) -> None:
+    data, starts = values.values, values.offsets[:-1][values.lengths > 0]
+    try:
+        data.tobytes().decode("utf-8")
+        is_text = not ((data[starts] & 0xC0) == 0x80).any()  # no row begins within a character
+    except UnicodeDecodeError:
+        is_text = False
+    if not is_text:
+        for row, text in enumerate(values):
+            try:
+                text.tobytes().decode("utf-8")
+            except UnicodeDecodeError as error:
+                _refuse(block, f"no text in UTF-8 ({error}); encode it, or make the column bytes", name, row)
 
 
 def _cast(
-    block: Block, name: str, ctype: ColumnType, given: Values, values: Array, offsets: Array | None
+    block: Block,
+    name: str,
+    ctype: ColumnType,
+    given: Values,
+    values: Array,
+    offsets: Array | None,
+    first_row: int = 0,
 ) -> Array:
     """Values as the type of a column.
 
     Args:
         given: the column, for messages.
         offsets: where each row starts in `values`; None if they have an entry a row.
+        first_row: the number of the first row in the block.
     """
     if values.dtype == ctype.dtype:
         return values
     if not _can_cast(values.dtype, ctype.dtype):
         _refuse(block, f"{_shown(given)}, the schema says {ctype}; convert the values", name)
     found = values.astype(ctype.dtype)
-    if values.dtype.kind in "iu" and ctype.dtype.kind in "fc":  # which numpy calls safe
+    if values.size and values.dtype.kind in "iu" and ctype.dtype.kind in "fc":  # which numpy calls safe
         changed = np.flatnonzero((found.astype(values.dtype) != values).reshape(len(values), -1).any(axis=1))
         if len(changed):
             at = int(changed[0])
-            row = at if offsets is None else int(np.searchsorted(offsets, at, "right")) - 1
+            within = at if offsets is None else int(np.searchsorted(offsets, at, "right")) - 1
+            row = first_row + max(within, 0)
             problem = f"{values.reshape(len(values), -1)[at].max()} has no exact value in {ctype}"
             _refuse(block, f"{problem}, the block has {_shown(given)}", name, row)
     return found

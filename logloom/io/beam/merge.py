@@ -83,17 +83,27 @@ def _in_order(log_id: str, parts: Sequence[_Columns]) -> _Columns:
     if not len(doubles):
         return rows
     for name, values in rows.items():
-        for row in doubles.tolist():
-            if not _are_equal(values, row, row + 1):
-                raise DatasetError(
-                    f"log {log_id}, timestamp {stamps[row]}: two rows have different values of {name}; leave "
-                    "one out before WriteTo, or give each a timestamp of its own"
-                )
+        if len(other := doubles[_differ(values, doubles)]):
+            raise DatasetError(
+                f"log {log_id}, timestamp {stamps[other[0]]}: two rows have different values of {name}; "
+                "leave one out before WriteTo, or give each a timestamp of its own"
+            )
     return _taken(rows, np.delete(np.arange(len(stamps)), doubles + 1))
 
 
-def _are_equal(values: Values, one: int, other: int) -> bool:
-    if isinstance(values, Ragged) and (values.shapes[one] != values.shapes[other]).any():
-        return False
-    a, b = (np.asarray(values[row]) for row in (one, other))
-    return a.tobytes() == b.tobytes()
+def _differ(values: Values, rows: Array) -> Array:
+    """(n,) whether some rows differ from the rows after them, by their bits."""
+    if isinstance(values, Ragged):
+        return np.array(
+            [
+                (values.shapes[row] != values.shapes[row + 1]).any()
+                or values[row].tobytes() != values[row + 1].tobytes()
+                for row in rows.tolist()
+            ],
+            bool,
+        )
+    one, other = (
+        np.ascontiguousarray(values[at]).reshape(len(rows), -1).view(np.uint8) for at in (rows, rows + 1)
+    )
+    differ: Array = (one != other).any(axis=1)
+    return differ

@@ -18,8 +18,10 @@ import pathlib
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from logloom.errors import DatasetError, StorageError, UsageError
+from logloom.io.beam.places import STAGES
 from logloom.io.storage import disk
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.file_ages import listed, now_of
@@ -51,7 +53,7 @@ class Place:
     @property
     def stages(self) -> Store:
         """The stages of all runs that write to this place."""
-        return Store(f"{self.store.uri}.stage", self.store.options)
+        return Store(f"{self.store.uri}{STAGES}", self.store.options)
 
     @property
     def stage(self) -> Store:
@@ -72,11 +74,15 @@ class Place:
         return self.store.local is not None
 
     @property
-    def mark(self) -> str:
-        """The name of the mark within the place."""
-        of_file = self.file.removesuffix(".json").replace("/", "-")
-        name = f"{MARK}-{of_file}.json" if self.file else f"{MARK}.json"
-        return f"{self.mark_folder}/{name}" if self.mark_folder else name
+    def claim_name(self) -> str:
+        """The name of the mark within the place, until the dataset is whole."""
+        of_file = quote(self.file.removesuffix(".json"), safe="")
+        return f"{MARK}-{of_file}.json" if self.file else f"{MARK}.json"
+
+    @property
+    def mark_name(self) -> str:
+        """The name of the mark within the place, afterwards."""
+        return f"{self.mark_folder}/{self.claim_name}".lstrip("/")
 
     def check_name(self) -> None:
         """
@@ -96,25 +102,33 @@ class Place:
             UsageError: another dataset, or anything else, is there.
         """
         uri = self.store.uri
-        data = self.store.read_if_there(self.mark)
-        if data is not None:
-            found = _parsed(data, self.store.uri_of(self.mark))
-            if found["run"] == self.run_id:
-                return found
+        found = self._read_mark()
+        if found is None and self._is_taken():
+            found = self._read_mark()  # another attempt of this run may have left it just now
+            if found is None:
+                place = self.store.uri_of(self.file)
+                raise UsageError(
+                    f"{place}: there is a dataset already, or something else; remove it, or choose another "
+                    "path"
+                )
+        if found is not None and found["run"] != self.run_id:
             raise UsageError(
                 f"{uri}: there is a dataset already, or another pipeline (run {found['run']}) is writing it; "
                 "remove the folder, or choose another path"
             )
-        if self.file and self.store.exists(self.file):
-            place = self.store.uri_of(self.file)
-            raise UsageError(f"{place}: there is a dataset already; remove it or choose another path")
-        if self.store.local is not None and self.store.local.is_file():
-            raise UsageError(f"{uri}: a file is there; choose another path")
-        if not self.file and self.store.names():
-            raise UsageError(
-                f"{uri}: there is a dataset already, or something else; choose a new or empty folder"
-            )
+        return found
+
+    def _read_mark(self) -> dict[str, Any] | None:
+        for name in dict.fromkeys([self.claim_name, self.mark_name]):
+            data = self.store.read_if_there(name)
+            if data is not None:
+                return _parsed(data, self.store.uri_of(name))
         return None
+
+    def _is_taken(self) -> bool:
+        if self.store.local is not None and self.store.local.is_file():
+            raise UsageError(f"{self.store.uri}: a file is there; choose another path")
+        return self.store.exists(self.file) if self.file else bool(self.store.names())
 
     def gather(self, digest: str, files: Mapping[str, str], others: Sequence[str]) -> dict[str, str]:
         """Put files of the stage into a dataset, too.
@@ -154,24 +168,29 @@ class Place:
             UsageError: another run was faster; this run's stage is removed.
             DatasetError: a file is there with other bytes.
         """
-        found = self.own_mark()
-        if found is not None:
-            return found
         made = {"run": self.run_id, **mark}
         data = canonical(made) + b"\n"
-        if self.store.local is not None and not self.file:
-            self.dataset(made["digest"]).replace(self.mark, data)
+        if self.is_local and not self.file:
+            self.dataset(made["digest"]).replace(self.mark_name, data)
             return made if self._rename(made["digest"]) else self._after_another()
         if self.file:
             self._check_shared(files)
         first = [name for name in sorted(files) if name not in last]
         moves = [[files[name], name] for name in [*first, *last]]
         self.stage.replace(_moves_of(made), json.dumps([len(first), moves]).encode())
-        return made if self.store.create(self.mark, data) else self._after_another()
+        if not self.store.create(self.claim_name, data):
+            return self._after_another()
+        if not self.file and set(self.store.names()) != {
+            self.claim_name
+        }:  # of another format, which was faster
+            self.store.remove(self.claim_name)
+            return self._after_another()
+        return made
 
     def _after_another(self) -> dict[str, Any]:
         found = self.own_mark()
-        assert found is not None
+        if found is None:
+            raise UsageError(f"{self.store.uri}: another pipeline wrote there; run this one again")
         return found
 
     def _rename(self, digest: str) -> bool:
@@ -194,15 +213,14 @@ class Place:
     def _check_shared(self, files: Mapping[str, str]) -> None:
         """Make sure that files of other datasets that have the name of one of these have its bytes, too."""
         there = self.store.sizes("") if files and self.store.names() else {}
-        for shown in sorted(there.keys() & files.keys()):
-            if self.store.read(shown) != self._staged(files[shown], shown):
-                raise UsageError(
-                    f"{self.store.uri_of(shown)}: another dataset's file; remove it or choose another folder"
-                )
+        in_threads(lambda shown: self._check_same(files[shown], shown), sorted(there.keys() & files.keys()))
 
-    def _staged(self, name: str, shown: str) -> bytes:
+    def _check_same(self, name: str, shown: str) -> None:
         data = self.stage.read_if_there(name)
-        return self.store.read(shown) if data is None else data
+        if data is not None and self.store.read(shown) != data:
+            raise UsageError(
+                f"{self.store.uri_of(shown)}: another dataset's file; remove it or choose another folder"
+            )
 
     def moves(self, mark: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """The moves from the stage to the place that are left after `claim`: all, then the last ones.
@@ -219,23 +237,44 @@ class Place:
 
     def move(self, moves: Sequence[tuple[str, str]]) -> None:
         """Move files from the stage to the place, where they aren't yet."""
-        for folder in {self.store.path_of(shown).parent for _, shown in moves} if self.is_local else ():
-            disk.make_folder(folder)
         in_threads(self._move, list(moves))
-        self.store.settle_names(shown for _, shown in moves)
 
     def _move(self, names: tuple[str, str]) -> None:
         name, shown = names
         try:
             with explained(self.store.uri_of(shown), MISSING):
-                if self.is_local:
-                    self.stage.path_of(name).rename(self.store.path_of(shown))
+                if self.file:  # beside datasets of others, whose files stay as they are
+                    if not self.store.create(shown, self.stage.read(name)):
+                        self._check_same(name, shown)
                 else:
                     self.stage.fs.cp_file(self.stage.fs_path(name), self.store.fs_path(shown))
         except MISSING:
-            if not self.store.exists(shown):  # an earlier attempt moved it
-                place = self.stage.uri_of(name)
-                raise DatasetError(f"{place}: removed while this pipeline ran; run it again") from None
+            if not self.store.exists(shown):
+                raise self._gone(self.stage.uri_of(name)) from None
+
+    def _gone(self, place: str) -> DatasetError:
+        return DatasetError(
+            f"{place}: removed before all of {self.store.uri} was moved there; remove that folder, and run "
+            "the pipeline again"
+        )
+
+    def finish(self, mark: Mapping[str, Any]) -> None:
+        """Make sure that all that was claimed is there.
+
+        Raises:
+            DatasetError: files are missing.
+        """
+        if self.file:
+            if not self.store.exists(self.file):
+                raise self._gone(self.stage.uri)
+            return
+        sizes = self.store.sizes("")
+        own = [size for name, size in sizes.items() if name not in (self.claim_name, self.mark_name)]
+        if (len(own), sum(own)) != (mark["files"], mark["bytes"]):
+            raise self._gone(self.stage.uri)
+        if self.mark_folder and self.claim_name in sizes:
+            self.store.replace(self.mark_name, canonical(dict(mark)) + b"\n")
+            self.store.remove(self.claim_name)
 
     def remove_stage(self, stale_after: float | None = None) -> None:
         """Remove this run's stage, and those of others that were left long ago.

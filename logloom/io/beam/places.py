@@ -1,4 +1,4 @@
-"""Places of datasets, as users name them: globs of datasets, and of the files of one."""
+"""Places and formats of datasets, as users name them: globs of datasets, and of the files of one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logloom.errors import DatasetError, UsageError
-from logloom.io.formats.foreign import kind_of
+from logloom.io.formats.foreign import kind_of, kinds
+from logloom.io.formats.interface import FolderKind
+from logloom.io.formats.registry import format_named, format_names
 from logloom.io.storage.filesystems import absolute_uri
 from logloom.io.storage.store import Store
+from logloom.text import near_to
 
+STAGES = ".stage"  # how folders end in which `WriteTo` works
 _MAGIC = frozenset("*?[")
+
+
+def format_of(given: str | FolderKind | None) -> FolderKind | None:
+    """The format that users name, as an output of a recipe or as a kind of folders; None for none.
+
+    Raises:
+        UsageError: there is none of this name; names the nearest.
+    """
+    if not isinstance(given, str) and (given is None or hasattr(given, "recognises")):
+        return given
+    found: dict[str, FolderKind] = {**kinds(), **{name: format_named(name) for name in format_names()}}
+    if not isinstance(given, str) or given not in found:
+        raise UsageError(f"no installed part offers the format {given!r}{near_to(str(given), found)}")
+    return found[given]
 
 
 def datasets_at(place: str, storage_options: Mapping[str, Any]) -> Sequence[str]:
@@ -42,7 +60,9 @@ def datasets_at(place: str, storage_options: Mapping[str, Any]) -> Sequence[str]
             f"{parent}/{name}"
             for parent in found
             for name in Store.at(parent or "/", storage_options).names()
-            if fnmatch.fnmatchcase(name, step) and (not name.startswith((".", "_")) or step[0] == name[0])
+            if fnmatch.fnmatchcase(name, step)
+            and (not name.startswith((".", "_")) or step[0] == name[0])
+            and not (name.endswith(STAGES) and step.endswith("*"))
         ]
     if not found:
         raise DatasetError(f"{place}: nothing matches; check the path")

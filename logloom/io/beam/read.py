@@ -28,18 +28,18 @@ from logloom.datasets.views.column_choice import names_of
 from logloom.digests import digest_of
 from logloom.errors import DatasetError, UsageError
 from logloom.extras import beam_needed
-from logloom.io.beam.places import datasets_at
-from logloom.io.formats.foreign import kinds
+from logloom.io.beam.places import datasets_at, format_of
 from logloom.io.formats.interface import FolderKind
-from logloom.io.formats.registry import format_named, format_names
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import BLOCK_BYTES, RowSource, Share, values_of
 from logloom.io.rows.unit_rows import uris_of
-from logloom.io.storage.filesystems import absolute_uri, check_named
+from logloom.io.storage.filesystems import absolute_uri, check_named, with_credentials
 from logloom.io.storage.lru_cache import LruCache
-from logloom.query.where import Mask
+from logloom.io.storage.store import Store
+from logloom.query.where import Mask, parse
 from logloom.schema import Schema, base_of
-from logloom.text import near_to, some_of
+from logloom.text import some_of
+from logloom.uris import shown
 from logloom.values import dataclass
 
 with beam_needed():
@@ -102,8 +102,11 @@ class PlaceReader:
     token: str = field(default_factory=lambda: f"{os.getpid()}-{time.perf_counter_ns()}")
 
     def __post_init__(self) -> None:
-        if self.max_bytes < 1:
-            raise UsageError(f"max_bytes={self.max_bytes}: a block has one byte at least")
+        if not isinstance(self.max_bytes, int) or self.max_bytes < 1:
+            raise UsageError(f"max_bytes={self.max_bytes!r}: must be a number of bytes, one at least")
+        format_of(self.format)
+        if self.where is not None:
+            parse(self.where)
 
     def opened(self, place: str) -> OpenedPlace:
         """Open a place, or return it from the cache of this process.
@@ -128,7 +131,7 @@ class PlaceReader:
         return OpenedPlace(source, chosen, _part_of(source, self.columns))
 
     def _rows_at(self, place: str) -> tuple[RowSource, Any]:
-        plain = PlainFolders(_format_of(self.format), self.schema, is_typed=True)
+        plain = PlainFolders(format_of(self.format), self.schema, is_typed=True)
         where = self.where
         read = columns_read(self.columns, where)
         return open_rows(
@@ -138,7 +141,10 @@ class PlaceReader:
     def pinned(self, place: str) -> str:
         """Name the version of a root that is the latest now, so that all workers read one."""
         at = root_at(place, None, self.storage_options)
-        return place if at is None else f"{at[0].uri}@{at[1].version}"
+        if at is None:
+            return place
+        path, query, rest = with_credentials(at[0].uri, at[0].options).partition("?")
+        return f"{path}@{at[1].version}{query}{rest}"
 
     # --- what workers do --------------------------------------------------------------------------------
 
@@ -157,7 +163,7 @@ class PlaceReader:
         if self.expected is not None:
             _check_columns(place, opened.schema, self.expected)
         is_of_version = opened.source.intervals is not None
-        shares = opened.source.shares()
+        shares = self._with_sizes(place, opened)
         rows, is_filtered = self._rows_of_units(opened, shares)
         first = 0
         for share in shares:
@@ -172,8 +178,28 @@ class PlaceReader:
                 if not len(own):
                     continue
             has_rows = own is not None and share.source is not None
-            row_bytes = _row_bytes(opened.schema, share)
-            yield PlacedShare(place, share, row_bytes, own if has_rows else None, is_filtered and has_rows)
+            yield PlacedShare(
+                place, share, _least_bytes(opened.schema), own if has_rows else None, is_filtered and has_rows
+            )
+
+    def _with_sizes(self, place: str, opened: OpenedPlace) -> list[Share]:
+        """The shares of a place with their sizes; 0 where all rows have the same size.
+
+        Where nothing has recorded the sizes, all bytes of the place are divided.
+        """
+        shares = list(opened.source.shares())
+        if not any(ctype.is_ragged for ctype in opened.schema.columns.values()):
+            return [replace(share, size=0) for share in shares]
+        if any(share.size for share in shares) or not shares:
+            return shares
+        total = sum(Store.at(place, self.storage_options).sizes("").values())
+        counts = [None if share.stop is None else share.stop - share.start for share in shares]
+        parts = [count or 0 for count in counts]
+        if None in counts or not any(parts):
+            parts = [1] * len(shares)
+        return [
+            replace(share, size=total * part // sum(parts)) for share, part in zip(shares, parts, strict=True)
+        ]
 
     def _rows_of_units(self, opened: OpenedPlace, shares: Sequence[Share]) -> tuple[Ints | None, bool]:
         """The positions that units are read at, None for all, and whether these pass the filter.
@@ -235,27 +261,16 @@ class PlacedShare:
     """A share of a place.
 
     Attributes:
-        row_bytes: about how many bytes a row has.
+        least_bytes: about how many bytes a row has whose ragged values are short.
         rows: of the share's own source that are read, ascending; None for all.
         is_filtered: whether `rows` are those that pass the filter.
     """
 
     place: str
     share: Share
-    row_bytes: int
+    least_bytes: int
     rows: Ints | None = None
     is_filtered: bool = False
-
-
-def _format_of(given: str | FolderKind | None) -> FolderKind | None:
-    if not isinstance(given, str):
-        return given
-    if given in format_names():
-        return format_named(given)
-    found = kinds()
-    if given not in found:
-        raise UsageError(f"format={given!r}: no installed part offers it{near_to(given, format_names())}")
-    return found[given]
 
 
 def _part_of(source: RowSource, columns: str | Sequence[str] | None) -> Schema:
@@ -291,15 +306,11 @@ def _check_columns(place: str, found: Schema, expected: Schema) -> None:
         )
 
 
-def _row_bytes(schema: Schema, share: Share) -> int:
-    """About how many bytes a row has."""
-    rows = (share.stop or 0) - share.start
+def _least_bytes(schema: Schema) -> int:
+    """About how many bytes a row has whose ragged values are short."""
     types = schema.all.values()
     fixed = sum(int(np.prod(c.tail)) * c.dtype.itemsize for c in types if not c.is_ragged)
-    ragged = sum(c.is_ragged for c in types)
-    if ragged and share.size and rows > 0:
-        return max(1, fixed, share.size // rows)
-    return max(1, fixed + ragged * _RAGGED_BYTES)
+    return max(1, fixed + sum(c.is_ragged for c in types) * _RAGGED_BYTES)
 
 
 _RANGE = beam.DoFn.RestrictionParam()  # of the DoFn itself
@@ -317,18 +328,26 @@ class _ReadShare(beam.DoFn, RestrictionProvider):
         stop = len(self._reader.source_of(placed)) if share.stop is None else share.stop
         return OffsetRange(share.start, stop)
 
+    def _row_bytes(self, placed: PlacedShare) -> int:
+        """About how many bytes a row has."""
+        if not placed.share.size:
+            return placed.least_bytes
+        whole = self.initial_restriction(placed)
+        rows: int = whole.stop - whole.start
+        return max(placed.least_bytes, placed.share.size // max(1, rows))
+
     def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
         return OffsetRestrictionTracker(restriction)
 
     def split(self, placed: PlacedShare, restriction: OffsetRange) -> Iterator[OffsetRange]:
         if placed.share.is_stream:
             return iter([restriction])
-        rows = max(self._reader.max_bytes, _SPLIT_BYTES) // placed.row_bytes
+        rows = max(self._reader.max_bytes, _SPLIT_BYTES) // self._row_bytes(placed)
         return iter(restriction.split(max(1, rows)))
 
     def restriction_size(self, placed: PlacedShare, restriction: OffsetRange) -> int:
         rows: int = restriction.stop - restriction.start
-        return rows * placed.row_bytes
+        return rows * self._row_bytes(placed)
 
     def process(self, placed: PlacedShare, tracker: Any = _RANGE) -> Iterator[Block]:
         restriction = tracker.current_restriction()
@@ -490,6 +509,8 @@ class ReadAllFrom(beam.PTransform):
 
 def _named(place: Place) -> tuple[str, str]:
     """A place, and a name for it that is no other's."""
+    if not isinstance(place, str | os.PathLike):
+        raise UsageError(f"ReadAllFrom: {place!r}: must be a path or a URI; give names of datasets")
     uri = _uri_of(place)
     return digest_of([uri])[:8], uri
 
@@ -501,14 +522,14 @@ def _uri_of(place: Place) -> str:
 
 def _shown(reader: PlaceReader, places: Iterable[str] = ()) -> dict[str, Any]:
     form = reader.format
-    shown = {
-        "place": some_of([*places]) if places else None,
+    items = {
+        "place": some_of([shown(place) for place in places]) if places else None,
         "format": form if isinstance(form, str) else getattr(form, "name", None),
         "columns": None if reader.columns is None else ", ".join(uris_of(reader.columns)),
         "where": reader.where,
         "output": reader.output,
     }
-    return {name: value for name, value in shown.items() if value}
+    return {name: value for name, value in items.items() if value}
 
 
 class ReadFrom(beam.PTransform):
@@ -552,8 +573,8 @@ class ReadFrom(beam.PTransform):
                 the writer, or inferred by reading each file once.
 
         Raises:
-            UsageError: there is no such place, column, split or output; names the nearest.
-            DatasetError: the first place is damaged.
+            UsageError: there is no such column, split, output or format; names the nearest.
+            DatasetError: nothing is at the first place, or it is damaged.
 
         Examples:
             >>> import apache_beam as beam

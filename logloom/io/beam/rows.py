@@ -106,6 +106,8 @@ class GroupRows(beam.PTransform):
             [1. 2.]
         """
         super().__init__()
+        if not isinstance(schema, Schema):
+            raise UsageError(f"GroupRows: {schema!r}: must be a Schema, such as Schema({{'speed': …}})")
         self._schema, self._span = schema, nanoseconds_of(span, "GroupRows: span")
         if not self._span:
             raise UsageError("GroupRows: span: not positive; pass a length of time such as '1min'")
@@ -185,7 +187,7 @@ def _read_row(row: Any, known: Mapping[str, str]) -> tuple[str, int, dict[str, A
         if known[name] in given:
             raise UsageError(f"{where}: column {known[name]} is there twice, also as {name}; leave one out")
         given[known[name]] = value
-    return log_id, int(stamp), given
+    return str(log_id), int(stamp), given  # not numpy's
 
 
 def _packed(value: Any, ctype: ColumnType) -> _Value:

@@ -24,13 +24,14 @@ from logloom import metrics
 from logloom.blocks import Block
 from logloom.digests import RowsDigest, digest_of
 from logloom.durations import Time, nanoseconds_of
-from logloom.errors import DatasetError, LogloomError, UsageError
+from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.extras import beam_needed
 from logloom.io.beam.checks import checked
 from logloom.io.beam.merge import merged
 from logloom.io.beam.pieces import StagedBlock, StagedBlocks, end_to_end
 from logloom.io.beam.place import Place
-from logloom.io.catalog.entries import Entry, files_of, publish_unit
+from logloom.io.beam.places import format_of
+from logloom.io.catalog.entries import Entry, files_of
 from logloom.io.formats.capabilities import ReferringFormat
 from logloom.io.formats.interface import (
     AssembledFormat,
@@ -40,9 +41,9 @@ from logloom.io.formats.interface import (
     UnitContext,
     closed,
 )
-from logloom.io.formats.registry import format_named
 from logloom.io.formats.stages import StageReader
-from logloom.io.storage.filesystems import explained
+from logloom.io.storage.faults import MISSING
+from logloom.io.storage.filesystems import check_named, explained
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
 from logloom.text import counted
@@ -136,23 +137,31 @@ class WriteTo(beam.PTransform):
             UsageError: the columns don't fit, or there is a dataset already.
         """
         super().__init__()
-        form = format_named(format) if isinstance(format, str) else format
+        form: Any = format_of(format)
+        if form is None or not isinstance(schema, Schema):
+            raise UsageError(
+                f"WriteTo: format {format!r}, schema of type {type(schema).__name__}; pass "
+                "WriteTo(path, format, schema)"
+            )
         options = _options_of(form, options)
         problems = [*form.check(options, schema), *form.check_clock(options, period).values()]
         if problems:
             raise UsageError("; ".join(problems))
+        check_named(os.fspath(path))
         store = Store.at(os.fspath(path), storage_options)
+        if store.local is not None and store.local.is_symlink():
+            store = Store.at(os.path.realpath(store.local), storage_options)
         store.check_writable()
         if isinstance(form, ReferringFormat):
             options = form.pinned(options, store.options)
         run_id = uuid.uuid4().hex if run_id is None else run_id  # noqa: TID251 - in no file of the dataset
-        if not _RUN_ID.fullmatch(run_id):
+        if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
             raise UsageError(f"WriteTo: run_id {run_id!r}: use letters, digits, '_', '-' and '.'")
         stale = nanoseconds_of(stale_after, "WriteTo: stale_after") / 1e9
         place = Place(store, run_id, file, form.mark_folder)
         place.check_name()
-        place.own_mark()
         self._dataset = _WrittenDataset(place, form, schema, options, period, read_back, stale)
+        self._dataset.own_mark()
 
     def expand(self, blocks: Any) -> Any:
         if not getattr(blocks, "is_bounded", True):
@@ -165,14 +174,14 @@ class WriteTo(beam.PTransform):
             | "PiecesOfLog" >> beam.GroupByKey()
             | "PlanUnits" >> beam.FlatMapTuple(dataset.plan_units)
             | "SpreadUnits" >> beam.Reshuffle()
-            | "MakeUnit" >> beam.Map(dataset.make_unit)
+            | "MakeUnit" >> beam.FlatMap(dataset.make_unit)
             | "ListUnits" >> beam.combiners.ToList()
         )
         files = (
             units
             | "PlanFiles" >> beam.FlatMap(dataset.tasks)
             | "SpreadFiles" >> beam.Reshuffle()
-            | "WriteFile" >> beam.Map(dataset.write_file)
+            | "WriteFile" >> beam.FlatMap(dataset.write_file)
         )
         mark = units | "Claim" >> beam.Map(dataset.claim, beam.pvalue.AsList(files))
         moved = (
@@ -193,8 +202,10 @@ class WriteTo(beam.PTransform):
 
 
 def _options_of(form: Format, options: Any) -> Any:
-    if options is not None and not isinstance(options, Mapping):
+    if isinstance(options, form.Options):
         return options
+    if not isinstance(options, Mapping | None):
+        raise UsageError(f"{form.name}: options {options!r}: must be a mapping, as in a recipe")
     try:
         return form.Options.model_validate(dict(options or {}))
     except ValidationError as error:
@@ -240,19 +251,28 @@ class _WrittenDataset:
         for piece in sorted({*pieces}, key=attrgetter("start", "stop", "name")):
             partitions.setdefault(piece.partition, []).append(piece)
         unit: list[StagedBlock] = []
+        stop = 0
         for own in partitions.values():  # by their first rows
-            if unit and own[0].start >= max(piece.stop for piece in unit):
+            if unit and own[0].start >= stop:
                 yield unit
                 unit = []
+            stop = max([*([stop] if unit else []), *(piece.stop for piece in own)])
             unit += own
         yield unit
 
-    def make_unit(self, pieces: Sequence[StagedBlock]) -> Entry:
-        """Write the rows of pieces as a unit, and read it back.
+    def make_unit(self, pieces: Sequence[StagedBlock]) -> Iterator[Entry]:
+        """Write the rows of pieces as a unit, and read it back; none where another attempt was faster.
 
         Raises:
             DatasetError: two rows have one timestamp, or what is read back differs.
         """
+        try:
+            yield self._unit_of(pieces)
+        except (DatasetError, StorageError, *MISSING):
+            if not self._is_written():  # and the stage removed
+                raise
+
+    def _unit_of(self, pieces: Sequence[StagedBlock]) -> Entry:
         stage, log_id, partition = self.place.stage, pieces[0].log_id, pieces[0].partition
         digests, rows, span = RowsDigest(self.schema), 0, (0, 0)
         stored = self.place.store.options
@@ -282,7 +302,8 @@ class _WrittenDataset:
                 software={},
                 statistics="",
             )
-            publish_unit(stage, folder, entry)
+            if entry.files:
+                stage.publish(folder, entry.folder, entry.files[-1].name, durable=False)
         self._check(entry)
         metrics.count(rows_written=rows, bytes_written=entry.size, units_written=1)
         return entry
@@ -305,7 +326,7 @@ class _WrittenDataset:
         if rows != entry.rows or odd:
             what = f"column {', '.join(odd)}" if odd else f"its {counted(rows, 'row')}, not {entry.rows}"
             raise DatasetError(
-                f"{folder}: log {entry.log_id}, {entry.partition}: what is read back differs in {what} from "
+                f"{folder}: log {entry.log_id}: what is read back differs in {what} from "
                 "what was written; run the pipeline again"
             )
 
@@ -313,7 +334,7 @@ class _WrittenDataset:
 
     def tasks(self, units: Sequence[Entry]) -> list[tuple[str, Any]]:
         """The files to be made of all units, and the digest of their dataset; none where units are files."""
-        if not isinstance(self.form, AssembledFormat):
+        if not isinstance(self.form, AssembledFormat) or self._is_written():
             return []
         digest = self._digest(units)
         return [(digest, task) for task in self._plan(units).tasks]
@@ -330,12 +351,16 @@ class _WrittenDataset:
         ]
         return self.form.plan_assembly(self.place.stage, staged, self.schema, self.options, self.period)
 
-    def write_file(self, task: tuple[str, Any]) -> tuple[str, int]:
-        """Make one file of the dataset; return its name and size."""
+    def write_file(self, task: tuple[str, Any]) -> Iterator[tuple[str, int]]:
+        """Make one file of the dataset; give its name and size, nothing where another attempt was faster."""
         assert isinstance(self.form, AssembledFormat)
-        name, data = self.form.make_chunk(self.place.stage, task[1])
-        self.place.dataset(task[0]).replace(name, data)
-        return name, len(data)
+        try:
+            name, data = self.form.make_chunk(self.place.stage, task[1])
+            self.place.dataset(task[0]).replace(name, data)
+            yield name, len(data)
+        except (DatasetError, StorageError, *MISSING):
+            if not self._is_written():
+                raise
 
     def claim(self, units: Sequence[Entry], written: Iterable[tuple[str, int]]) -> _Mark:
         """Finish the dataset, read it back, and claim the place for it.
@@ -348,8 +373,32 @@ class _WrittenDataset:
             DatasetError: what is read back differs from what was written.
         """
         try:
-            found = self.place.own_mark()
+            found = self.own_mark()
             return self._finished(_in_order(units), dict(written)) if found is None else found
+        except UsageError:
+            self.place.remove_stage()
+            raise
+
+    def own_mark(self) -> _Mark | None:
+        """The mark of this run, if it is there.
+
+        Raises:
+            UsageError: something else is there.
+        """
+        found = self.place.own_mark()
+        if found is not None:
+            given = {key: found.get(key) for key in self._description}
+            if digest_of(given) != digest_of(self._description):
+                raise UsageError(
+                    f"{self.place.store.uri}: run {self.place.run_id} wrote another dataset there, as "
+                    f"{found.get('format')}; pass a new run_id, and choose another path"
+                )
+        return found
+
+    def _is_written(self) -> bool:
+        """Whether this run's dataset is there already, so that nothing is left to do, nor to read."""
+        try:
+            return self.own_mark() is not None
         except UsageError:
             self.place.remove_stage()
             raise
@@ -373,6 +422,7 @@ class _WrittenDataset:
             "logs": len({unit.log_id for unit in units}),
             "rows": sum(unit.rows for unit in units),
             "units": len(units),
+            "files": len({*made, *last, *shown}),
             "bytes": sum([*made.values(), *last.values(), *(size for _, size in shown.values())]),
         }
         return place.claim(mark, files, list(last))
@@ -431,6 +481,7 @@ class _WrittenDataset:
     def finish(self, mark: _Mark, moved: Iterable[Any]) -> Written:
         """Move what shows that the dataset is whole, once all else is there; remove the stage."""
         self.place.move(self.place.moves(mark)[1])
+        self.place.finish(mark)
         self.place.remove_stage(self.stale_after)
         uri = self.place.store.uri_of(self.place.file)
         return Written(uri, self.form.name, mark["logs"], mark["rows"], mark["units"], mark["bytes"])

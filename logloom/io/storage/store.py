@@ -196,7 +196,7 @@ class Store(StoredFiles):
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
-    def publish(self, folder: pathlib.Path, name: str, last: str) -> None:
+    def publish(self, folder: pathlib.Path, name: str, last: str, *, durable: bool = True) -> None:
         """Make a scratch folder's files visible under `name`, the file `last` after all others.
 
         An existing folder stays as it is: it has the same bytes. One that lacks `last` is filled again.
@@ -205,13 +205,15 @@ class Store(StoredFiles):
             folder: the scratch folder.
             name: what it is called in the root.
             last: the file that marks the others as complete.
+            durable: it is on the disk afterwards, even if the power fails.
         """
         with self._explained(name):
             if self.local is None:
                 self._restore_all(folder, name, last)
                 return
             paths = [*disk.paths_below(folder), folder]
-            disk.sync_all(paths)
+            if durable:
+                disk.sync_all(paths)
             for path in paths:
                 if path.is_file():
                     path.chmod(0o444)
@@ -224,7 +226,8 @@ class Store(StoredFiles):
                     raise
                 if not (target / last).exists():
                     self._restore_all(folder, name, last)
-            disk.sync(target.parent)
+            if durable:
+                disk.sync(target.parent)
 
     def _restore_all(self, folder: pathlib.Path, name: str, last: str) -> None:
         files = [path for path in disk.paths_below(folder) if path.is_file()]

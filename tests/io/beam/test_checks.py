@@ -72,6 +72,7 @@ UNFIT = [
     ({"point": WRONG_POINT}, "column point: struct, the schema says struct"),
     ({"timestamp": np.array([10, 30, 20])}, "row 7: timestamp 20 comes after 30"),
     ({"timestamp": np.array([1.0, 2, 3])}, "column timestamp: float64, the schema says int64"),
+    ({"timestamp": [10, 20, 30]}, "column timestamp: a list, must be an array"),
 ]
 
 
@@ -81,6 +82,56 @@ def test_what_does_not_fit_is_reported_with_log_column_and_types(changes, proble
         checked(block(**changes), SCHEMA)
 
 
+LISTS = ColumnType("<i4", (None,))
+
+
+def rows_of(*arrays):
+    """A ragged column of arrays that may have other types than it says."""
+    return Ragged.from_rows([np.asarray(array) for array in arrays], LISTS)
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (rows_of([1], [2**40], [3]), r"row 5: int64\[1\], the schema says int32\[\?\]"),
+        (rows_of(np.ones(1, "i4"), [1.5], np.ones(2, "i2")), r"row 6: float64\[1\], the schema says"),
+        (rows_of(*(np.ones((2, 2), "i4"),) * 3), r"row 5: int32\[2, 2\], the schema says int32"),
+    ],
+)
+def test_rows_of_a_ragged_column_are_checked_one_by_one(values, problem):
+    with pytest.raises(UsageError, match=rf"column lists, {problem}"):
+        checked(block(lists=values), Schema({**SCHEMA.columns, "lists": LISTS}))
+
+
+def test_rows_of_narrower_types_are_cast():
+    values = rows_of(np.array([1, 2], "i2"), np.array([], "i4"), np.array([3], "u1"))
+    found = checked(block(lists=values), Schema({**SCHEMA.columns, "lists": LISTS})).columns["lists"]
+    assert [row.tolist() for row in found] == [[1, 2], [], [3]]
+    assert {row.dtype for row in found} == {np.dtype("i4")}
+
+
+@pytest.mark.parametrize("texts", [[b"a", b"\xff", b""], [b"a", b"", "\u00e4".encode()[:1]]])
+def test_text_that_is_none_is_refused(texts):
+    with pytest.raises(UsageError, match=r"column name, row [67]: no text in UTF-8"):
+        checked(block(name=Ragged.from_bytes(texts)), SCHEMA)
+    split = ["\u00e4".encode()[:1], "\u00e4".encode()[1:], b""]  # valid where rows are joined
+    with pytest.raises(UsageError, match="column name, row 5: no text in UTF-8"):
+        checked(block(name=Ragged.from_bytes(split)), SCHEMA)
+
+
+def test_a_block_without_rows_fits():
+    columns = {**block().take(slice(0, 0)), "pose": np.zeros((0, 3, 4), "i8")}
+    found = checked(replace(block(), columns=columns), SCHEMA)
+    assert len(found) == 0
+    assert found.columns["pose"].dtype == np.float64
+
+
+@pytest.mark.parametrize("given", [{"log_id": "a"}, None])
+def test_what_is_no_block_is_refused(given):
+    with pytest.raises(UsageError, match="write blocks, which GroupRows makes of rows"):
+        checked(given, SCHEMA)
+
+
 def test_lengths_that_do_not_add_up_are_refused():
     scan = Ragged(np.zeros((4, 2), "f4"), [1, 0, 3])
     scan.shapes[2] = -3
@@ -88,7 +139,7 @@ def test_lengths_that_do_not_add_up_are_refused():
         checked(block(scan=scan), SCHEMA)
 
 
-@pytest.mark.parametrize("log_id", ["", ".", "..", "a/../b", "/a", "a//b", "a/", "a\0b", 7])
+@pytest.mark.parametrize("log_id", ["", ".", "..", "a/../b", "/a", "a//b", "a/", "a\0b", "a\nb", "a\\b", 7])
 def test_a_log_id_stays_inside_the_place(log_id):
     with pytest.raises(UsageError, match="a log_id is"):
         checked(replace(block(), log_id=log_id), SCHEMA)

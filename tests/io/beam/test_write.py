@@ -6,6 +6,7 @@ into a real pipeline.
 
 import dataclasses
 import itertools
+import json
 import os
 import random
 import time
@@ -84,8 +85,11 @@ def finish(written, blocks, repeat=None):
     for block in blocks:
         for log_id, entry in do(lambda block=block: list(dataset.stage_block(block))):
             pieces.setdefault(log_id, []).append(entry)
-    units = [do(dataset.make_unit, unit) for log in pieces.items() for unit in dataset.plan_units(*log)]
-    files = [do(dataset.write_file, task) for task in dataset.tasks(units)]
+    planned = [unit for log in pieces.items() for unit in dataset.plan_units(*log)]
+    units = [made for unit in planned for made in do(lambda unit=unit: list(dataset.make_unit(unit)))]
+    files = [
+        made for task in dataset.tasks(units) for made in do(lambda task=task: list(dataset.write_file(task)))
+    ]
     mark = do(dataset.claim, units, files)
     for moves in do(lambda: list(dataset.moves(mark))):
         do(dataset.place.move, moves)
@@ -242,13 +246,91 @@ def test_what_is_there_is_refused_before_anything_is_written(tmp_path):
     (tmp_path / "one").mkdir()
     WriteTo(tmp_path / "one", "parquet", SCHEMA)  # an empty folder is free
     (tmp_path / "one" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"one: there is a dataset already, or something else; choose"):
+    with pytest.raises(UsageError, match=r"one: there is a dataset already, or something else; remove it"):
         WriteTo(tmp_path / "one", "parquet", SCHEMA)
     with pytest.raises(UsageError, match="a file is there"):
         WriteTo(tmp_path / "one" / "notes.txt", "parquet", SCHEMA)
     with pytest.raises(UsageError, match="a whole bucket; choose a folder in it"):
         WriteTo("memory://bucket", "parquet", SCHEMA)
     assert files_in(tmp_path) == {"one/notes.txt": b"mine"}
+
+
+def test_a_run_whose_stage_was_removed_before_all_was_moved_does_not_end_well():
+    place = "memory://gone/one"
+    writing = WriteTo(place, "parquet", SCHEMA, run_id="run-1")
+    dataset = writing._dataset
+    pieces = [piece for block in BLOCKS for piece in dataset.stage_block(block)]
+    units = [made for piece in pieces for made in dataset.make_unit([piece[1]])]
+    dataset.claim(units, [])
+    dataset.place.remove_stage()
+    again = WriteTo(place, "parquet", SCHEMA, run_id="run-1")
+    with pytest.raises(DatasetError, match="removed before all of memory://gone/one was moved there"):
+        finish(again, BLOCKS)
+
+
+def test_an_attempt_that_meets_another_of_its_run_meanwhile_leaves_the_stage_alone(monkeypatch):
+    place = "memory://meanwhile/one"
+    first, second = (WriteTo(place, "parquet", SCHEMA, run_id="run-1")._dataset.place for _ in range(2))
+    first.stage.replace("kept", b"")
+    mark = {"run": "run-1", "digest": "d"}
+    read = type(second)._read_mark
+
+    def read_late(own):
+        found = read(own)
+        if found is None:
+            first.store.create(first.claim_name, json.dumps(mark).encode())
+        return found
+
+    monkeypatch.setattr(type(second), "_read_mark", read_late)
+    assert second.own_mark() == mark
+    assert second.stage.exists("kept")
+
+
+def test_another_dataset_of_the_same_run_id_is_refused(tmp_path):
+    finish(WriteTo(tmp_path / "one", "parquet", SCHEMA, run_id="nightly"), BLOCKS)
+    with pytest.raises(UsageError, match="run nightly wrote another dataset there, as parquet"):
+        WriteTo(tmp_path / "one", "zarr", SCHEMA, run_id="nightly")
+
+
+def test_runs_of_formats_with_marks_elsewhere_refuse_each_other():
+    needs("bags", "zarr")
+    for number, forms in enumerate([("bags", "zarr"), ("zarr", "bags")]):
+        place = f"memory://formats/{number}"
+        one, two = (WriteTo(place, form, SCHEMA) for form in forms)
+        assert finish(one, BLOCKS).rows == 15
+        with pytest.raises(UsageError, match="there is a dataset already"):
+            finish(two, BLOCKS)
+        assert stored(place) == wanted(BLOCKS)
+
+
+def test_steps_that_run_once_more_after_the_end_do_nothing(tmp_path):
+    needs("zarr")
+    writing = WriteTo(tmp_path / "one", "zarr", SCHEMA, run_id="run-1")
+    dataset = writing._dataset
+    pieces = [piece for _, piece in dataset.stage_block(BLOCKS[0])]
+    units = list(dataset.make_unit(pieces))
+    tasks = dataset.tasks(units)
+    assert finish(writing, [BLOCKS[0]]).rows == 4
+    assert [*dataset.make_unit(pieces), *dataset.tasks(units), *dataset.write_file(tasks[0])] == []
+
+
+def test_a_piece_that_was_cut_short_is_written_again(tmp_path):
+    dataset = WriteTo(tmp_path / "one", "parquet", SCHEMA)._dataset
+    ((_, piece),) = dataset.stage_block(BLOCKS[0])
+    path = dataset.place.stage.path_of(piece.name)
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    with pytest.raises(DatasetError, match="damaged"):
+        list(dataset.make_unit([piece]))
+    assert list(dataset.stage_block(BLOCKS[0])) == [("b", piece)]
+    assert path.read_bytes() == data
+
+
+def test_a_link_to_an_empty_folder_is_followed(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "one").symlink_to(tmp_path / "there")
+    finish(WriteTo(tmp_path / "one", "parquet", SCHEMA), BLOCKS)
+    assert stored(tmp_path / "one") == stored(tmp_path / "there") == wanted(BLOCKS)
 
 
 def test_stages_that_others_left_are_removed_once_untouched_for_long(tmp_path):
@@ -394,8 +476,12 @@ def test_a_block_that_does_not_fit_ends_the_pipeline_with_its_place(tmp_path):
 
 
 def test_mistakes_show_when_the_pipeline_is_made(tmp_path):
-    with pytest.raises(UsageError, match="parquett"):
+    with pytest.raises(UsageError, match="no installed part offers the format 'parquett'; did you mean parq"):
         WriteTo(tmp_path / "one", "parquett", SCHEMA)
+    with pytest.raises(UsageError, match=r"pass WriteTo\(path, format, schema\)"):
+        WriteTo(tmp_path / "one", "parquet", {"speed": "f4"})
+    with pytest.raises(UsageError, match="must be a mapping, as in a recipe"):
+        WriteTo(tmp_path / "one", "parquet", SCHEMA, "images")
     with pytest.raises(UsageError, match="row_group_byte"):
         WriteTo(tmp_path / "one", "parquet", SCHEMA, {"row_group_byte": 1})
     with pytest.raises(UsageError, match="run_id"):

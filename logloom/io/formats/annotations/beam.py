@@ -35,12 +35,14 @@ class WriteToAnnotations(WriteTo):
         options: Options,
         split: str = "all",
         storage_options: Mapping[str, Any] | None = None,
+        **how: Any,
     ):
         """Checks what can be checked before there are rows.
 
         Args:
             schema: of the blocks.
             split: names the file, by `options.file`.
+            how: run_id, read_back, stale_after: see `WriteTo`.
 
         Raises:
             UsageError: the columns don't fit.
@@ -49,4 +51,4 @@ class WriteToAnnotations(WriteTo):
         options = options.model_copy(
             update={"file": file.replace("{", "{{").replace("}", "}}")}
         )  # a template
-        super().__init__(folder, FORMAT, schema, options, storage_options=storage_options, file=file)
+        super().__init__(folder, FORMAT, schema, options, storage_options=storage_options, file=file, **how)

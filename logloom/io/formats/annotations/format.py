@@ -65,8 +65,15 @@ class AnnotationsFormat(StagedFormat):
         return AnnotationStageWriter(directory, schema, options, context)
 
     def units(self, store: Store) -> list[AnnotationReader]:
-        """The data infos of an annotation file, which the store's URI names."""
-        return [AnnotationReader(store.uri, store.options)]
+        """The data infos of an annotation file, which the store's URI names.
+
+        Raises:
+            UsageError: it names a folder, or a file of another kind.
+        """
+        try:
+            return [AnnotationReader(store.uri, store.options)]
+        except TypeError as error:  # as OpenMMLab's loaders have it
+            raise UsageError(f"{store.uri}: {error}; name the file") from error
 
     def rows(
         self, store: Store, columns: Sequence[str] | None = None, known: Stretches | None = None

@@ -35,11 +35,13 @@ class WriteToBags(WriteTo):
         types: Mapping[str, str] | None = None,
         generation: Generation = 1,
         storage_options: Mapping[str, Any] | None = None,
+        **how: Any,
     ):
         """
         Args:
             root: path or URI of a new or empty folder.
             types, generation: as for `BagsWriter`.
+            how: run_id, read_back, stale_after: see `WriteTo`.
 
         Raises:
             UsageError: the columns or types don't fit, or there is no such generation.
@@ -48,4 +50,4 @@ class WriteToBags(WriteTo):
             options = BagsOptions(types=dict(types or {}), generation=generation)
         except ValidationError as error:
             raise UsageError(describe_first(error)) from error
-        super().__init__(root, FORMAT, schema, options, storage_options=storage_options)
+        super().__init__(root, FORMAT, schema, options, storage_options=storage_options, **how)

@@ -36,16 +36,18 @@ class WriteToL5Kit(WriteTo):
         options: L5KitOptions,
         period: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        **how: Any,
     ):
         """Checks what can be checked before there are rows.
 
         Args:
             schema: of the blocks.
             period: of the rows' clock, in ns, if it has one.
+            how: run_id, read_back, stale_after: see `WriteTo`.
 
         Raises:
             UsageError: the columns don't fit, or the host needs a log's URI, which blocks don't have.
         """
         if any(f"{{{name}}}" in options.host for name in ("stem", "parent", "path")):
             raise UsageError(f"host {options.host!r}: blocks have no URI; use {{log_id}} or a fixed name")
-        super().__init__(path, FORMAT, schema, options, period=period, storage_options=storage_options)
+        super().__init__(path, FORMAT, schema, options, period=period, storage_options=storage_options, **how)

@@ -60,11 +60,13 @@ class WriteToTable(WriteTo):
         compress: str | Mapping[str, str] | None = None,
         max_gap: Time | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        **how: Any,
     ):
         """See `write_table`.
 
         Args:
             schema: of the blocks.
+            how: run_id, read_back, stale_after: see `WriteTo`.
 
         Raises:
             UsageError: a pattern matches nothing, or a column can't be in the index.
@@ -73,4 +75,4 @@ class WriteToTable(WriteTo):
         given |= {"reference": reference, "compress": compress}
         options = TableOptions.model_validate({key: value for key, value in given.items() if value})
         options._max_gap = None if max_gap is None else nanoseconds_of(max_gap, "WriteToTable: max_gap")
-        super().__init__(absolute_uri(uri), FORMAT, schema, options, storage_options=storage_options)
+        super().__init__(absolute_uri(uri), FORMAT, schema, options, storage_options=storage_options, **how)

@@ -29,14 +29,16 @@ class WriteToTar(WriteTo):
         schema: Schema,
         ext: Mapping[str, str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        **how: Any,
     ):
         """
         Args:
             root: path or URI of a new or empty folder.
             ext: what a column's members are called, by column.
+            how: run_id, read_back, stale_after: see `WriteTo`.
 
         Raises:
             UsageError: the columns or extensions don't fit.
         """
         options = TarOptions(ext=dict(ext or {}))
-        super().__init__(root, FORMAT, schema, options, storage_options=storage_options)
+        super().__init__(root, FORMAT, schema, options, storage_options=storage_options, **how)

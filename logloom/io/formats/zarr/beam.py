@@ -31,13 +31,15 @@ class WriteToZarr(WriteTo):
         schema: Schema,
         options: ZarrOptions | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        **how: Any,
     ):
         """Checks what can be checked before there are rows.
 
         Args:
             schema: of the blocks.
+            how: run_id, read_back, stale_after: see `WriteTo`.
 
         Raises:
             UsageError: a column can't be an array.
         """
-        super().__init__(path, FORMAT, schema, options, storage_options=storage_options)
+        super().__init__(path, FORMAT, schema, options, storage_options=storage_options, **how)

@@ -27,7 +27,7 @@ def test_blocks_in_any_order_make_the_file_that_a_build_makes(tmp_path):
         written = pipeline | beam.Create(blocks) | WriteToAnnotations(folder, SCHEMA, options())
         assert_that(written | beam.Map(lambda one: one.uri), equal_to([str(folder / "annotations/all.json")]))
     found = files_in(folder)
-    assert found.pop("_written-annotations-all.json")
+    assert found.pop("_written-annotations%2Fall.json")
     assert found.pop("annotations/all.json") == files_in(expected)["annotations/all.json"]
     assert len(found) == 40
     staged = {
@@ -90,6 +90,24 @@ def test_an_image_of_another_dataset_is_not_passed_off_as_ours(tmp_path):
         beam.Pipeline("DirectRunner") as p,
     ):
         p | beam.Create([make_block(3)]) | WriteToAnnotations(tmp_path / "two", SCHEMA, options())
+
+
+def test_two_files_at_once_never_overwrite_each_other_s_images(tmp_path):
+    one, two = (WriteToAnnotations(tmp_path / "at", SCHEMA, options(), split) for split in ("train", "val"))
+    marks = []
+    for writing, seed in ((one, 1), (two, 2)):
+        dataset = writing._dataset
+        pieces = [piece for _, piece in dataset.stage_block(make_block(3, seed))]
+        units = list(dataset.make_unit(pieces))
+        files = [made for task in dataset.tasks(units) for made in dataset.write_file(task)]
+        marks.append(dataset.claim(units, files))  # neither has moved a file yet
+    for moves in one._dataset.moves(marks[0]):
+        one._dataset.place.move(moves)
+    before = files_in(tmp_path / "at")
+    (moves,) = two._dataset.moves(marks[1])
+    with pytest.raises(UsageError, match="another dataset's file"):
+        two._dataset.place.move(moves)
+    assert before.items() <= files_in(tmp_path / "at").items()
 
 
 def test_columns_that_do_not_fit_are_refused_at_once(tmp_path):
