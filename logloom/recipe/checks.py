@@ -124,8 +124,9 @@ def _catalogued(data: Mapping[str, Any], names: list[str]) -> Iterator[Mistake]:
     for key in filter(logs.get, _TAKEN):
         takers = {form.name: form.takes_for_option for form in taking(key)}
         if takers.keys().isdisjoint(outputs) and not (key == "index" and splits):
-            words = " or ".join(takers)
-            yield Mistake(("logs", key), f"is for the output {words}, which this recipe doesn't have")
+            words = f"the output {' or '.join(takers)}, which" if takers else "an output of a part that"
+            lacks = "this recipe doesn't have" if takers else "isn't installed"
+            yield Mistake(("logs", key), f"is for {words} {lacks}")
         for name, for_option in takers.items():
             if for_option and _mapping(outputs, name).get(key):
                 why = f"the table of `logs` has a `{key}`; leave out one of the two"
