@@ -18,6 +18,8 @@ from logloom.io.storage.store import Store
 from logloom.schema import Schema
 from logloom.values import dataclass
 
+USERS = "referenced-by"  # the folder of a root, or of a split in a view, with notes of datasets elsewhere
+
 
 @dataclass(frozen=True)
 class Portion:

@@ -42,7 +42,7 @@ from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.stored_files import UNITS
 from logloom.pipelines.gc.areas import Aging, Area, area_folders, area_of
 from logloom.pipelines.gc.removal import Collected, Removal
-from logloom.pipelines.gc.retention import check_found, check_versions, kept_versions, view_users
+from logloom.pipelines.gc.retention import check_found, check_users, check_versions, kept_versions, view_users
 from logloom.pipelines.status import builds
 from logloom.pipelines.versions.rollback import missing_from
 from logloom.pipelines.view import COPIED
@@ -160,6 +160,7 @@ class _Collection(Removal):
         store, done = self._store, self.done
         numbers, before, lost = all_versions(store)
         check_found(store, lost)
+        check_users(store)
         rule = keep
         if rule is None and numbers:
             setting = read_manifest(store, numbers[-1]).recipe.get("keep")

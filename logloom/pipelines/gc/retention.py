@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.manifest import Manifest, manifest_at
-from logloom.io.catalog.version_files import lost_manifest
+from logloom.io.catalog.version_files import lost_manifest, view_folder
+from logloom.io.formats.capabilities import USERS
 from logloom.io.formats.registry import referred_to
 from logloom.io.storage.store import Store
 from logloom.recipe import Keep
@@ -44,8 +45,32 @@ def kept_versions(times: Mapping[int, float | None], tagged: Iterable[int], keep
     return kept
 
 
+def check_users(store: Store, number: int | None = None) -> None:
+    """Check that the needs of datasets elsewhere that point into a root, or into a view of it, can be known.
+
+    Raises:
+        UsageError: they left notes, and no installed part reads those.
+    """
+    if referred_to():
+        return
+    view = None if number is None else view_folder(number)
+    outputs = [] if view is None else [f"{view}/{output}" for output in store.names(view)]
+    splits = [f"{output}/{split}/" for output in outputs for split in store.names(output)]
+    for folder in splits if number is not None else [""]:
+        if store.names(f"{folder}{USERS}"):
+            raise UsageError(
+                f"{store.uri_of(f'{folder}{USERS}')}: no installed part reads notes of datasets elsewhere "
+                "that need files of this root; install the part that wrote them, or remove the notes"
+            )
+
+
 def view_users(store: Store, number: int) -> list[str]:
-    """The notes of datasets elsewhere that point into the view of a version."""
+    """The notes of datasets elsewhere that point into the view of a version.
+
+    Raises:
+        UsageError: no installed part reads them.
+    """
+    check_users(store, number)
     return [note for form in referred_to() for note in form.notes(store, number)]
 
 

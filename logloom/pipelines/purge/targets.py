@@ -21,7 +21,7 @@ from logloom.io.storage.file_ages import FoundFile
 from logloom.io.storage.metadata import parsed
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
-from logloom.pipelines.gc.retention import check_found
+from logloom.pipelines.gc.retention import check_found, check_users
 from logloom.pipelines.plan.next_version import check_whole, passes_of
 from logloom.pipelines.purge.proof import Traces
 from logloom.pipelines.purge.rows import ErasedTime, content_without, count_rows
@@ -178,11 +178,16 @@ class Found:
         return sorted({*named, *(page_file(page) for page in inside)})
 
     def users(self) -> list[str]:
-        """URIs of tables and roots that point into units or views of this root."""
+        """URIs of tables and roots that point into units or views of this root.
+
+        Raises:
+            UsageError: no installed part reads their notes.
+        """
         store, found = self._store, set()
-        for form in referred_to():
-            notes = [note for place in (None, *self.records) for note in form.notes(store, place)]
-            found |= {form.user_of(store, note) for note in notes}
+        for place in (None, *self.records):
+            check_users(store, place)
+            for form in referred_to():
+                found |= {form.user_of(store, note) for note in form.notes(store, place)}
         return sorted(found)
 
 

@@ -405,6 +405,17 @@ def test_no_unit_of_a_table_goes_while_nobody_knows_what_a_table_elsewhere_needs
     assert finished_unit(store, kept)
 
 
+@pytest.mark.parametrize("place", ["", "v00000001/table/all/"])
+def test_nothing_goes_where_no_installed_part_reads_the_notes_of_datasets_elsewhere(store, uninstall, place):
+    commit_version(store, 1, ["a"])
+    commit_version(store, 2, ["a"])
+    store.create(f"{place}referenced-by/x.json", b"{}")
+    uninstall("table")
+    with pytest.raises(UsageError, match=f"/{place}referenced-by: no installed part reads notes"):
+        collect_garbage(str(store.local), keep=LAST)
+    assert version_numbers(store) == [1, 2]
+
+
 def test_what_a_table_elsewhere_points_to_stays_until_its_note_goes(drive, tmp_path):
     table = "outputs:\n  table: {reference: 'R'}\npartition: {rows: 40}\n"
     text = drive.text[: drive.text.index("outputs:")]

@@ -373,6 +373,18 @@ def test_a_note_alone_has_no_other_root_erased(store, tmp_path):
     assert "none of its versions names it" in done.others[0].left[0]
 
 
+@pytest.mark.parametrize("place", ["", "v00000001/table/all/"])
+def test_nothing_is_purged_where_no_installed_part_reads_the_notes_of_datasets_elsewhere(
+    store, uninstall, place
+):
+    store.replace(f"{place}referenced-by/x.json", b"{}")
+    before = contents(store.local)
+    uninstall("table")
+    with pytest.raises(UsageError, match=f"/{place}referenced-by: no installed part reads notes"):
+        purge(str(store.local), ["b"])
+    assert contents(store.local) == before
+
+
 @pytest.mark.parametrize("note", [{"x": "y"}, ["/elsewhere"], {"table": 1}])
 def test_a_damaged_note_of_who_points_here_is_named_before_anything_goes(store, note):
     store.replace("referenced-by/x.json", canonical(note))

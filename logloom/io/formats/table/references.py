@@ -19,7 +19,7 @@ from logloom.errors import DatasetError, LogloomError, StorageError, UsageError
 from logloom.io.catalog.entries import unit_folder
 from logloom.io.catalog.manifest import read_manifest
 from logloom.io.catalog.version_files import version_numbers, view_folder
-from logloom.io.formats.capabilities import Users
+from logloom.io.formats.capabilities import USERS, Users
 from logloom.io.formats.table.blobs import Place
 from logloom.io.formats.table.description import Description
 from logloom.io.formats.table.index.index import read_log
@@ -27,8 +27,6 @@ from logloom.io.formats.table.versions import OUTPUT, open_table
 from logloom.io.storage.metadata import Text, checked, parsed
 from logloom.io.storage.store import Store
 from logloom.io.storage.stored_files import UNITS
-
-USERS = "referenced-by"
 
 
 class References:
