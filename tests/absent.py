@@ -4,7 +4,7 @@ There a test is skipped if the test itself uses what is absent: a name from a mo
 that the part offers, named in a recipe, a command or a call, which ends with the error that users get, or the
 folder of an output in a root. If the code asks for what is absent, the test fails.
 
-Here: `needs`, `present`, `outputs_present`, `ABSENT`, and what tests/conftest.py registers.
+Here: `needs`, `present`, `outputs_present`, `ABSENT`, `said`, and what tests/conftest.py registers.
 Elsewhere: the copy of the project (tests/without.py).
 """
 
@@ -29,7 +29,7 @@ ABSENT: dict[str, list[str]] = {
 _OFFERS = "|".join(re.escape(name) for names in ABSENT.values() for name in names if name) or "(?!)"
 _REFUSED = re.compile(
     # By logloom, by the parser of commands, and by Python for a program of a test (`python -c`).
-    rf"no installed part (?:reads a log|offers [\w ]*'(?:{_OFFERS})')"
+    rf"no installed part (?:reads a log|reads notes|offers [\w ]*'(?:{_OFFERS})')"
     rf"|No such command '(?:{_OFFERS})'|no output '(?:{_OFFERS})'"
     rf'|File "<string>", line \d+, in <module>\n(?:.*\n)??.*No module named .*\b(?:{"|".join(ABSENT)})\b'
 )
@@ -76,6 +76,7 @@ def in_absent_part(module: str) -> bool:
 # --- names that tests import ----------------------------------------------------------------------------
 
 _running: list[pytest.Item] = []  # the test that runs
+said: list[str] = []  # on stderr by the commands that it ran (tests.forking)
 
 
 class Absent:
@@ -165,6 +166,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         _running.clear()
+        said.clear()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -192,7 +194,7 @@ def _reason(item: pytest.Item, call: pytest.CallInfo[Any], report: Any) -> str:
         path = os.path.relpath(error.filename or "", item.config.rootpath)
         if not path.startswith(os.pardir) and bears_name(path):
             return f"needs {path}"
-    shown = [report.longreprtext, report.capstderr, report.capstdout]
+    shown = [report.longreprtext, report.capstderr, report.capstdout, *said]
     if isinstance(error, subprocess.CalledProcessError):
         shown += [
             one.decode() if isinstance(one, bytes) else one or "" for one in (error.stdout, error.stderr)

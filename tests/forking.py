@@ -36,13 +36,17 @@ def module(
     import subprocess
     import tempfile
 
+    from tests.absent import said
+
     words = tuple(map(str, words))
     with open(os.devnull, "rb") as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         streams = [stream.fileno() for stream in (given, out, err)]
         code = ask(f"{folder()}/socket", words, streams, cwd or os.getcwd(), env or os.environ)
         for stream in (out, err):
             stream.seek(0)
-        return subprocess.CompletedProcess(words, code, out.read().decode(), err.read().decode())
+        done = subprocess.CompletedProcess(words, code, out.read().decode(), err.read().decode())
+    said.append(done.stderr)
+    return done
 
 
 def ask(
