@@ -17,7 +17,7 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.repair.repair import repair
 from logloom.pipelines.verify.claims import manifest_state
 from logloom.pipelines.verify.verify import verify
-from tests.absent import needs
+from tests.absent import needs, present
 from tests.files import flip
 from tests.forking import command
 from tests.pipelines.conftest import restate
@@ -146,7 +146,8 @@ def test_a_log_that_was_taken_out_of_the_manifest_is_found(root):
     overwrite(root, replace(manifest, logs=write_records(store, stay)).to_bytes())
     messages = findings(root)
     assert any("its logs add up to" in message for message in messages)
-    assert any(f"l5kit of split {gone.split}: units hold" in message for message in messages)
+    if present("l5kit"):
+        assert any(f"l5kit of split {gone.split}: units hold" in message for message in messages)
 
 
 @pytest.mark.parametrize(
