@@ -28,6 +28,7 @@ PURE = present(
         "logloom.io.storage.metadata",
         "logloom.blocks",
         "logloom.io.beam.checks",
+        "logloom.io.beam.pieces",
         "logloom.inference",
         "logloom.interpreter",
         "logloom.io.beam.rows",

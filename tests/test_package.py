@@ -82,6 +82,7 @@ UPWARDS = {
     # Who knows granular looks for its Loader beside its bags.
     ("logloom.io.formats.bags", "logloom.datasets.loader.loader"),
     # Who writes a pipeline finds all connectors in one place.
+    ("logloom.io.beam", "logloom.transforms.beam.log_rows"),
     ("logloom.io.beam", "logloom.transforms.beam.read_logs"),
     # A connector opens and filters what users name, as `logloom.open` does.
     ("logloom.io.beam.read", "logloom.datasets.opening"),

@@ -192,7 +192,11 @@ class PlaceReader:
             return [replace(share, size=0) for share in shares]
         if any(share.size for share in shares) or not shares:
             return shares
-        total = sum(Store.at(place, self.storage_options).sizes("").values())
+        store = Store.at(place, self.storage_options)
+        if store.local is not None and not store.local.is_dir():
+            total = store.size("") or 0
+        else:
+            total = sum(store.sizes("").values())
         counts = [None if share.stop is None else share.stop - share.start for share in shares]
         parts = [count or 0 for count in counts]
         if None in counts or not any(parts):

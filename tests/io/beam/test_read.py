@@ -244,7 +244,7 @@ def test_mistakes_show_when_the_pipeline_is_made(root, plain, tmp_path):
         (lambda: ReadFrom(f"{root}@7"), "7"),
         (lambda: ReadFrom(plain("zarr"), splits="train"), "leave split= out"),
         (lambda: ReadFrom(plain("zarr"), output="zarr"), "leave output= out"),
-        (lambda: ReadFrom(plain("zarr"), "zart"), "format='zart'"),
+        (lambda: ReadFrom(plain("zarr"), "zart"), "the format 'zart'; did you mean zarr"),
         (lambda: ReadFrom(plain("zarr"), schema=other), "leave schema= out"),
         (lambda: ReadFrom(plain("zarr"), max_bytes=0), "max_bytes=0"),
         (lambda: ReadAllFrom(max_bytes=0), "max_bytes=0"),
@@ -270,7 +270,8 @@ def test_types_come_from_the_writer_or_from_the_caller(root, plain, tmp_path, na
     schema = open_rows(str(root), None, name, None, None, {}, False, None)[0].schema
     folder = tmp_path / name
     shutil.copytree(plain(name), folder)
-    (folder / "_written.json").write_text(json.dumps({"format": name, "schema": schema.to_json()}))
+    mark = folder / format_named(name).mark_folder / "_written.json"
+    mark.write_text(json.dumps({"format": name, "schema": schema.to_json()}))
     assert open_foreign(str(plain(name))).schema != schema  # not all is in the files
     units = sorted(plain(name).iterdir())
     variant = getattr(importlib.import_module(f"logloom.io.formats.{name}"), f"ReadFrom{name.title()}")
@@ -281,7 +282,7 @@ def test_types_come_from_the_writer_or_from_the_caller(root, plain, tmp_path, na
         assert digests_of_rows(blocks, schema) == wanted
         assert len(set(map(numbered, blocks))) == len(blocks)
     assert logloom.open(folder).schema == schema
-    (folder / "_written.json").write_text("{}")
+    mark.write_text("{}")
     with pytest.raises(DatasetError, match="no description of a dataset"):
         ReadFrom(folder)
 

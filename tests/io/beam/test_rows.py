@@ -270,7 +270,7 @@ def read(given):
         {"box": [{"x": 1, "ids": [1, 2]}, beam.Row(x=2.5, ids=(3, 4)), Box(1.0, [5, 6])]},
         {"word": ""},
     ],
-    ids=str,
+    ids=lambda given: f"{given}".partition(" at 0x")[0],
 )
 def test_values_that_the_types_hold_are_taken(given):
     (name,) = given

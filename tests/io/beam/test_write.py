@@ -14,7 +14,7 @@ import time
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.testing.test_stream import TestStream
+from apache_beam.testing import test_stream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
@@ -457,7 +457,7 @@ def test_windowed_input_is_put_into_one_window_and_unbounded_input_refused(tmp_p
         written = windowed | WriteTo(tmp_path / "one", "parquet", SCHEMA)
         assert_that(written | beam.Map(lambda one: one.rows), equal_to([15]))
     pipeline = beam.Pipeline("DirectRunner")
-    stream = pipeline | TestStream()
+    stream = pipeline | test_stream.TestStream()
     stream.is_bounded = False
     with pytest.raises(UsageError, match="the input is unbounded"):
         stream | WriteTo(tmp_path / "two", "parquet", SCHEMA)
