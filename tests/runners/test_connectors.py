@@ -15,6 +15,7 @@ from logloom.runners.engine import Size, run
 from logloom.schema import ColumnType, Schema
 from logloom.testing.rows import SCHEMA as ALL_KINDS
 from logloom.testing.rows import cut, random_block, rows_in
+from tests.io.beam.test_write import FORMATS
 
 pytestmark = pytest.mark.engines
 SCHEMA = Schema({"speed": ColumnType("<f4"), "attempt": ColumnType("<i4")})
@@ -37,7 +38,7 @@ def fail_once(element, folder, name):
     os._exit(1)
 
 
-@pytest.mark.parametrize("form", ["zarr", "parquet"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_job_that_fails_on_the_way_and_after_its_end_meets_its_own_result(tmp_path, form):
     deaths, place = tmp_path / "deaths", tmp_path / "one"
     deaths.mkdir()

@@ -20,7 +20,7 @@ from logloom.text import near_to, shortened, some_of
 def checked(block: Block, schema: Schema) -> Block:
     """Return a block whose columns have the types of a schema.
 
-    Numbers are cast where no value changes. Rows with the timestamp of the one before them may be there; see
+    Numbers are cast where no value changes. A row may have the timestamp of the one before it; see
     `logloom.io.beam.merge.merged`.
 
     Args:
