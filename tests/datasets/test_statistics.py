@@ -46,8 +46,8 @@ def test_normalized_columns_have_zero_mean_and_unit_deviation(rows):
     assert positions.mean(axis=0) == pytest.approx([0, 0, 0], abs=1e-5)
     assert positions.std(axis=0) == pytest.approx([1, 1, 0], abs=1e-5)
     points = np.concatenate([row["lidar.points"] for row in scaled])
-    assert points.mean(axis=0) == pytest.approx(np.zeros(4), abs=0.1)
-    assert points.std(axis=0) == pytest.approx(np.ones(4), abs=0.1)
+    assert points.mean(axis=0) == pytest.approx(np.zeros(4), abs=0.2)  # of a sample
+    assert points.std(axis=0) == pytest.approx(np.ones(4), abs=0.2)
     assert scaled[0]["objects"].dtype == rows[0]["objects"].dtype
 
 
