@@ -96,8 +96,11 @@ def _written_schema(store: Store, form: FolderKind) -> Schema | None:
         return None
     place = store.uri_of(name)
     try:
-        return Schema.from_json(parsed(data, place)["schema"])
-    except (KeyError, TypeError, ValueError) as error:
+        mark = parsed(data, place)
+        if mark.get("whole") is False:
+            raise DatasetError(f"{store.uri}: a pipeline is still writing it, or was ended; run it again")
+        return Schema.from_json(mark["schema"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DatasetError(f"{place}: no description of a dataset ({error!r}); write it again") from error
 
 

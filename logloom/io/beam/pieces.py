@@ -56,8 +56,7 @@ class StagedBlocks:
 
     def write(self, block: Block) -> StagedBlock:
         """Write a block of this schema that has rows; a second attempt finds it."""
-        digests = digests_of_rows([block], self.schema)
-        name = f"pieces/{digest_of([block.log_id, block.partition, digests])[:32]}"
+        name = self._name_of(block)
         data = b"".join(part for column in self._types for part in _buffers(block.columns[column]))
         if self.store.size(name) == len(data):  # of an earlier attempt, and not cut short
             metrics.count(pieces_retried=1)
@@ -65,6 +64,10 @@ class StagedBlocks:
             self.store.replace(name, data, durable=False)
         start, stop = int(block.timestamp[0]), int(block.timestamp[-1]) + 1
         return StagedBlock(name, block.log_id, block.partition, start, stop, len(block))
+
+    def _name_of(self, block: Block) -> str:
+        digests = digests_of_rows([block], self.schema)
+        return f"pieces/{digest_of([block.log_id, block.partition, digests])[:32]}"
 
     @property
     def _types(self) -> dict[str, ColumnType]:
@@ -88,7 +91,10 @@ class StagedBlocks:
                 cursor.end()
             except ValueError as error:
                 raise DatasetError(f"{place}: damaged ({error}); run the pipeline again") from error
-            yield Block(piece.log_id, piece.partition, 0, columns)
+            block = Block(piece.log_id, piece.partition, 0, columns)
+            if self._name_of(block) != piece.name:
+                raise DatasetError(f"{place}: damaged, its rows changed; run the pipeline again")
+            yield block
 
 
 def _buffers(values: Values) -> list[bytes | memoryview]:
@@ -101,7 +107,7 @@ class _StoredColumns:
     """The values in a piece's bytes."""
 
     def __init__(self, data: bytes):
-        self._data, self._at = data, 0
+        self._data, self._at = memoryview(data), 0
 
     def column(self, ctype: ColumnType, rows: int) -> Values:
         if not ctype.is_ragged:
@@ -113,7 +119,7 @@ class _StoredColumns:
 
     def _array(self, ctype: ColumnType, count: int) -> Array:
         size = count * math.prod(ctype.tail) * ctype.dtype.itemsize
-        data = self._data[self._at : self._at + size] if size else b""
+        data = self._data[self._at : self._at + size]
         self._at += size
         if len(data) < size:
             raise ValueError(f"{len(self._data)} bytes, {self._at} at least are needed")

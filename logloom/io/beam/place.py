@@ -5,7 +5,7 @@ Elsewhere: what is written (logloom.io.beam.write), files that appear whole (log
 
 A run works in `<place>.stage/<run id>`. A local folder appears by one rename, mark and all. In an object
 store, and beside datasets in the same folder, the mark is created first; then files are moved one by one,
-those that make readers recognise the dataset last.
+those that make readers recognise the dataset last; then the mark records that all are there.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from logloom.io.storage.faults import MISSING
 from logloom.io.storage.file_ages import listed, now_of
 from logloom.io.storage.filesystems import explained
 from logloom.io.storage.metadata import canonical
-from logloom.io.storage.store import Store
+from logloom.io.storage.store import TEMPORARY, Store
 from logloom.io.storage.threads import in_threads
 from logloom.values import dataclass
 
 MARK = "_written"
+WHOLE = "whole"  # of a mark: whether all files are there
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Place:
     @property
     def stage(self) -> Store:
         """What isn't in the place yet."""
-        return Store(f"{self.stages.uri}/{self.run_id}", self.store.options)
+        of_file = f"-{quote(self.file, safe='')}" if self.file else ""
+        return Store(f"{self.stages.uri}/{self.run_id}{of_file}", self.store.options)
 
     def dataset(self, digest: str) -> Store:
         """A finished dataset, before it is moved.
@@ -118,8 +120,13 @@ class Place:
             )
         return found
 
+    def left_by_own_run(self) -> dict[str, Any] | None:
+        """The mark, if this run left it; None for everything else."""
+        found = self._read_mark()
+        return found if found is not None and found["run"] == self.run_id else None
+
     def _read_mark(self) -> dict[str, Any] | None:
-        for name in dict.fromkeys([self.claim_name, self.mark_name]):
+        for name in dict.fromkeys([self.mark_name, self.claim_name]):
             data = self.store.read_if_there(name)
             if data is not None:
                 return _parsed(data, self.store.uri_of(name))
@@ -129,6 +136,12 @@ class Place:
         if self.store.local is not None and self.store.local.is_file():
             raise UsageError(f"{self.store.uri}: a file is there; choose another path")
         return self.store.exists(self.file) if self.file else bool(self.store.names())
+
+    def write(self, digest: str, name: str, data: bytes) -> None:
+        """Write a file of a dataset; what is unfinished is elsewhere in the stage."""
+        if self.stage.local is not None:
+            disk.make_folder(self.stage.local / TEMPORARY)
+        self.stage.replace(f"{_folder_of(digest)}/{name}", data)
 
     def gather(self, digest: str, files: Mapping[str, str], others: Sequence[str]) -> dict[str, str]:
         """Put files of the stage into a dataset, too.
@@ -150,8 +163,22 @@ class Place:
             disk.make_folder(folder)
         for shown, name in files.items():
             with explained(target.uri_of(shown)):
-                _link(self.stage.path_of(name), target.path_of(shown))
+                self._link(self.stage.path_of(name), target.path_of(shown))
         return found
+
+    def _link(self, path: pathlib.Path, new: pathlib.Path) -> None:
+        """Give a file a second name, if this is free; a copy where a disk has no links."""
+        path.chmod(0o644)  # the user's own
+        try:
+            os.link(path, new)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            if error.errno not in disk.NO_LINKS:
+                raise
+            partial = self.stage.path_of(disk.own_name())
+            shutil.copyfile(path, partial)
+            partial.replace(new)
 
     def claim(self, mark: Mapping[str, Any], files: Mapping[str, str], last: Sequence[str]) -> dict[str, Any]:
         """Show the dataset, or start to: see `moves`.
@@ -168,10 +195,11 @@ class Place:
             UsageError: another run was faster; this run's stage is removed.
             DatasetError: a file is there with other bytes.
         """
-        made = {"run": self.run_id, **mark}
-        data = canonical(made) + b"\n"
-        if self.is_local and not self.file:
-            self.dataset(made["digest"]).replace(self.mark_name, data)
+        by_rename = self.is_local and not self.file
+        made = {"run": self.run_id, **mark, WHOLE: by_rename}
+        data = _bytes_of(made)
+        if by_rename:
+            self.write(made["digest"], self.mark_name, data)
             return made if self._rename(made["digest"]) else self._after_another()
         if self.file:
             self._check_shared(files)
@@ -227,10 +255,18 @@ class Place:
 
         Args:
             mark: the result of `claim`.
+
+        Raises:
+            DatasetError: the stage was removed before all was moved.
         """
-        data = self.stage.read_if_there(_moves_of(mark))
-        if data is None:  # nothing was left to move, or all was moved and the stage removed
+        if mark[WHOLE]:
             return [], []
+        data = self.stage.read_if_there(_moves_of(mark))
+        if data is None:
+            found = self.own_mark()
+            if found is not None and found[WHOLE]:  # another attempt was faster
+                return [], []
+            raise self._gone(self.stage.uri)
         count, moves = json.loads(data)
         pairs = [(name, shown) for name, shown in moves]
         return pairs[:count], pairs[count:]
@@ -259,22 +295,11 @@ class Place:
         )
 
     def finish(self, mark: Mapping[str, Any]) -> None:
-        """Make sure that all that was claimed is there.
-
-        Raises:
-            DatasetError: files are missing.
-        """
-        if self.file:
-            if not self.store.exists(self.file):
-                raise self._gone(self.stage.uri)
-            return
-        sizes = self.store.sizes("")
-        own = [size for name, size in sizes.items() if name not in (self.claim_name, self.mark_name)]
-        if (len(own), sum(own)) != (mark["files"], mark["bytes"]):
-            raise self._gone(self.stage.uri)
-        if self.mark_folder and self.claim_name in sizes:
-            self.store.replace(self.mark_name, canonical(dict(mark)) + b"\n")
-            self.store.remove(self.claim_name)
+        """Record that all that was claimed is there."""
+        if not mark[WHOLE]:
+            self.store.replace(self.mark_name, _bytes_of({**mark, WHOLE: True}))
+            if self.mark_name != self.claim_name:
+                self.store.remove(self.claim_name)
 
     def remove_stage(self, stale_after: float | None = None) -> None:
         """Remove this run's stage, and those of others that were left long ago.
@@ -282,17 +307,24 @@ class Place:
         Args:
             stale_after: seconds since the last file was written; None leaves others alone.
         """
-        before = None if stale_after is None else now_of(self.stage) - stale_after
+        before = None
+        if stale_after is not None:
+            with contextlib.suppress(StorageError):  # an object store that doesn't date files
+                before = now_of(self.stage) - stale_after
         self.stage.remove_all("")
         if before is not None:
             for run in self.stages.names():
-                with contextlib.suppress(StorageError):  # an object store that doesn't date files
+                with contextlib.suppress(StorageError):
                     changed = [file.changed for file in listed(self.stages, run)]
                     if changed and max(changed) < before:
                         self.stages.remove_all(run)
         if self.stages.local is not None:
             with contextlib.suppress(OSError):  # another run is at work
                 self.stages.local.rmdir()
+
+
+def _bytes_of(mark: Mapping[str, Any]) -> bytes:
+    return canonical(dict(mark)) + b"\n"
 
 
 def _folder_of(digest: str) -> str:
@@ -306,23 +338,12 @@ def _moves_of(mark: Mapping[str, Any]) -> str:
 def _parsed(data: bytes, place: str) -> dict[str, Any]:
     try:
         found = json.loads(data)
-        if isinstance(found, dict) and isinstance(found.get("run"), str) and "digest" in found:
+        if (
+            isinstance(found, dict)
+            and isinstance(found.get("run"), str)
+            and {"digest", WHOLE} <= found.keys()
+        ):
             return found
     except ValueError:
         pass
     raise DatasetError(f"{place}: damaged; remove the folder, or choose another path")
-
-
-def _link(path: pathlib.Path, new: pathlib.Path) -> None:
-    """Give a file a second name, if this is free; a copy where a disk has no links."""
-    path.chmod(0o644)  # the user's own
-    try:
-        os.link(path, new)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        if error.errno not in disk.NO_LINKS:
-            raise
-        partial = new.with_name(f"{new.name}{disk.PARTIAL}")
-        shutil.copyfile(path, partial)
-        partial.replace(new)

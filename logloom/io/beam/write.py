@@ -288,7 +288,7 @@ class _WrittenDataset:
             unit, of_columns = closed(writer, digests)
             entry = Entry(
                 output=self.form.name,
-                identity=digest_of([log_id, partition, of_columns])[:32],
+                identity=digest_of([self._description, log_id, partition, of_columns])[:32],
                 log_id=log_id,
                 content_id="",
                 partition=partition,
@@ -302,6 +302,9 @@ class _WrittenDataset:
                 software={},
                 statistics="",
             )
+            there = stage.sizes(entry.folder)
+            if there and there != {file.name: file.size for file in entry.files}:
+                stage.remove_all(entry.folder)  # of an attempt that was cut short
             if entry.files:
                 stage.publish(folder, entry.folder, entry.files[-1].name, durable=False)
         self._check(entry)
@@ -356,7 +359,7 @@ class _WrittenDataset:
         assert isinstance(self.form, AssembledFormat)
         try:
             name, data = self.form.make_chunk(self.place.stage, task[1])
-            self.place.dataset(task[0]).replace(name, data)
+            self.place.write(task[0], name, data)
             yield name, len(data)
         except (DatasetError, StorageError, *MISSING):
             if not self._is_written():
@@ -375,8 +378,12 @@ class _WrittenDataset:
         try:
             found = self.own_mark()
             return self._finished(_in_order(units), dict(written)) if found is None else found
-        except UsageError:
-            self.place.remove_stage()
+        except (LogloomError, *MISSING) as error:
+            found = self.place.left_by_own_run()  # by another attempt, meanwhile
+            if found is not None:
+                return found
+            if isinstance(error, UsageError):
+                self.place.remove_stage()
             raise
 
     def own_mark(self) -> _Mark | None:
@@ -410,7 +417,7 @@ class _WrittenDataset:
             made: sizes of chunks by name.
         """
         place, digest = self.place, self._digest(units)
-        last = self._write_metadata(units, place.dataset(digest))
+        last = self._write_metadata(units, digest)
         shown = self._shown(units)
         files = {as_shown: name for as_shown, (name, _) in shown.items()}
         if isinstance(self.form, AssembledFormat) or place.is_local:
@@ -422,10 +429,9 @@ class _WrittenDataset:
             "logs": len({unit.log_id for unit in units}),
             "rows": sum(unit.rows for unit in units),
             "units": len(units),
-            "files": len({*made, *last, *shown}),
             "bytes": sum([*made.values(), *last.values(), *(size for _, size in shown.values())]),
         }
-        return place.claim(mark, files, list(last))
+        return place.claim(mark, files, self._last(units, last, files))
 
     @property
     def _description(self) -> dict[str, Any]:
@@ -437,15 +443,26 @@ class _WrittenDataset:
             "period": self.period,
         }
 
-    def _write_metadata(self, units: Sequence[Entry], dataset: Store) -> dict[str, int]:
-        """Write what belongs to no chunk; return sizes by name, marks of a whole dataset last."""
+    def _write_metadata(self, units: Sequence[Entry], digest: str) -> dict[str, int]:
+        """Write what belongs to no chunk; return sizes by name."""
         if not isinstance(self.form, AssembledFormat):
             return {}
-        plan = self._plan(units)
-        marks = {*self.form.last, *plan.marks, self.place.file}
-        for name, data in plan.files.items():
-            dataset.replace(name, data)
-        return {name: len(plan.files[name]) for name in sorted(plan.files, key=lambda n: (n in marks, n))}
+        files = self._plan(units).files
+        for name, data in files.items():
+            self.place.write(digest, name, data)
+        return {name: len(data) for name, data in files.items()}
+
+    def _last(self, units: Sequence[Entry], others: Iterable[str], names: Iterable[str]) -> list[str]:
+        """Files that are moved after all others: those that show that a dataset is there at the end.
+
+        Args:
+            others: files that belong to no chunk.
+            names: of all files.
+        """
+        if not isinstance(self.form, AssembledFormat):
+            return []
+        marks = {*self.form.last, *self._plan(units).marks, self.place.file} & {*names}
+        return [*sorted({*others} - marks), *sorted(marks)]
 
     def _shown(self, units: Sequence[Entry]) -> dict[str, tuple[str, int]]:
         """The files of units in the dataset: name in the stage, and size, by that in the dataset."""

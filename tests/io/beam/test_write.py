@@ -10,6 +10,7 @@ import json
 import os
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import apache_beam as beam
 import numpy as np
@@ -261,18 +262,41 @@ def test_a_run_whose_stage_was_removed_before_all_was_moved_does_not_end_well():
     dataset = writing._dataset
     pieces = [piece for block in BLOCKS for piece in dataset.stage_block(block)]
     units = [made for piece in pieces for made in dataset.make_unit([piece[1]])]
-    dataset.claim(units, [])
+    (moves,) = dataset.moves(dataset.claim(units, []))
+    dataset.place.move(moves[:2])
+    with pytest.raises(DatasetError, match="a pipeline is still writing it, or was ended"):
+        ll.open(place)
     dataset.place.remove_stage()
     again = WriteTo(place, "parquet", SCHEMA, run_id="run-1")
     with pytest.raises(DatasetError, match="removed before all of memory://gone/one was moved there"):
         finish(again, BLOCKS)
 
 
+def test_a_run_whose_code_was_mended_uses_no_unit_that_was_written_before(tmp_path):
+    first = WriteTo(tmp_path / "one", "parquet", SCHEMA, {"row_group_bytes": 1}, run_id="run-1")
+    for block in BLOCKS:
+        for _, piece in first._dataset.stage_block(block):
+            assert len(list(first._dataset.make_unit([piece]))) == 1  # and then it died
+    finish(WriteTo(tmp_path / "one", "parquet", SCHEMA, run_id="run-1"), BLOCKS)
+    finish(WriteTo(tmp_path / "two", "parquet", SCHEMA), BLOCKS)
+    assert dataset_files(tmp_path / "one", "parquet") == dataset_files(tmp_path / "two", "parquet")
+
+
+def test_attempts_of_one_run_at_once_end_well_with_one_result(tmp_path):
+    for number in range(by_tier(3, 30)):
+        place = tmp_path / f"{number}"
+        runs = [WriteTo(place, "zarr", SCHEMA, run_id="run-1") for _ in range(3)]
+        with ThreadPoolExecutor(3) as pool:
+            ends = list(pool.map(lambda run: finish(run, BLOCKS), runs))
+        assert len(set(ends)) == 1
+        assert stored(place) == wanted(BLOCKS)
+
+
 def test_an_attempt_that_meets_another_of_its_run_meanwhile_leaves_the_stage_alone(monkeypatch):
     place = "memory://meanwhile/one"
     first, second = (WriteTo(place, "parquet", SCHEMA, run_id="run-1")._dataset.place for _ in range(2))
     first.stage.replace("kept", b"")
-    mark = {"run": "run-1", "digest": "d"}
+    mark = {"run": "run-1", "digest": "d", "whole": True}
     read = type(second)._read_mark
 
     def read_late(own):
@@ -322,6 +346,10 @@ def test_a_piece_that_was_cut_short_is_written_again(tmp_path):
     path.write_bytes(data[:-1])
     with pytest.raises(DatasetError, match="damaged"):
         list(dataset.make_unit([piece]))
+    path.write_bytes(data[:-1] + b"?")
+    with pytest.raises(DatasetError, match="its rows changed"):
+        list(dataset.make_unit([piece]))
+    path.write_bytes(data[:-1])
     assert list(dataset.stage_block(BLOCKS[0])) == [("b", piece)]
     assert path.read_bytes() == data
 

@@ -110,6 +110,12 @@ def test_two_files_at_once_never_overwrite_each_other_s_images(tmp_path):
     assert before.items() <= files_in(tmp_path / "at").items()
 
 
+def test_two_files_of_one_run_have_stages_of_their_own(tmp_path):
+    splits = ("train", "val")
+    writings = [WriteToAnnotations(tmp_path, SCHEMA, options(), split, run_id="nightly") for split in splits]
+    assert len({writing._dataset.place.stage.uri for writing in writings}) == 2
+
+
 def test_columns_that_do_not_fit_are_refused_at_once(tmp_path):
     with pytest.raises(UsageError, match="no column 'camera'"):
         WriteToAnnotations(tmp_path, SCHEMA, options(images={"img_path": "camera"}))
