@@ -129,7 +129,7 @@ NAMES = {
         {
             "logloom.io.beam": [
                 *("ReadFrom", "ReadAllFrom", "ReadDataset", "ReadUnits", "GroupRows", "to_rows", "field_of"),
-                *("WriteTo", "Written"),
+                *("WriteTo", "Written", "ReadFromLogs", "ReadLogs", "IncompleteLog"),
             ]
         },
     ),

@@ -102,3 +102,4 @@ class AnnotationsFormat(StagedFormat):
 
 
 FORMAT = AnnotationsFormat()
+"""The format of the output `annotations`, for functions that take a format as an object."""

@@ -132,3 +132,4 @@ def _problems(stored: Schema, types: Mapping[str, str]) -> list[str]:
 
 
 FORMAT = BagsFormat()
+"""The format of the output `bags`, for functions that take a format as an object."""

@@ -126,3 +126,4 @@ class L5KitFormat(StagedFormat):
 
 
 FORMAT = L5KitFormat()
+"""The format of the output `l5kit`, for functions that take a format as an object."""

@@ -187,3 +187,4 @@ def _unfit(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> Iterator[str]:
 
 
 FORMAT = LanceFormat()
+"""The format of the output `lance`, for functions that take a format as an object."""

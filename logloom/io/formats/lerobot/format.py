@@ -102,3 +102,4 @@ class LeRobotFormat(StagedFormat):
 
 
 FORMAT = LeRobotFormat()
+"""The format of the output `lerobot`, for functions that take a format as an object."""

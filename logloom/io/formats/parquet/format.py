@@ -134,3 +134,4 @@ def _has_layout(unit: ParquetReader, skips: bool) -> bool:
 
 
 FORMAT = ParquetFormat()
+"""The format of the output `parquet`, for functions that take a format as an object."""

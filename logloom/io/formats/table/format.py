@@ -224,3 +224,4 @@ class TableFormat(AssembledFormat):
 
 
 FORMAT = TableFormat()
+"""The format of the output `table`, for functions that take a format as an object."""

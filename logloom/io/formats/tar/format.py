@@ -164,3 +164,4 @@ def _extension_problems(name: str, extension: str, ctype: ColumnType) -> list[st
 
 
 FORMAT = TarFormat()
+"""The format of the output `tar`, for functions that take a format as an object."""

@@ -86,3 +86,4 @@ class ZarrFormat(StagedFormat):
 
 
 FORMAT = ZarrFormat()
+"""The format of the output `zarr`, for functions that take a format as an object."""
