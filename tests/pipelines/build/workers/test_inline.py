@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from logloom.errors import LogloomError, UsageError
+from logloom.io.storage.remote import retries
 from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
 from logloom.runners import RunnerOptions
@@ -17,6 +18,7 @@ BEAMS = {"direct_running_mode": "in_memory"}  # an option of Beam's has Beam run
 
 def test_bytes_and_counters_are_those_of_beams_runner(drive, tmp_path):
     built = {}
+    retries.take()  # those of tests before, in this process
     for name, workers, settings in ("beam", 1, BEAMS), ("inline", 1, {}), ("workers", 3, {}):
         plan = plan_build(drive.recipe(), str(tmp_path / name))
         built[name] = build(plan, runner=RunnerOptions("direct", workers=workers, settings=settings))
