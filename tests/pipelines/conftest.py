@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import pathlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +106,13 @@ def drive_of(folder: pathlib.Path) -> Drive:
     if "partition:" not in text:
         text += "\npartition: {rows: 10}\n"
     return Drive(sorted(folder.iterdir()), text)
+
+
+def with_outputs(text: str, outputs: str) -> str:
+    """The text of a recipe of a drive with more outputs, each once."""
+    known = re.findall(r"^  (\w+):", text[text.index("outputs:") :], re.MULTILINE)
+    more = [line for line in outputs.splitlines() if line.split(":")[0].strip() not in known]
+    return text.replace("\npartition:", "\n".join([*more, "", "partition:"]))
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from logloom.transforms.build.read_back import differences
 from tests import faulty
 from tests.absent import outputs_present, present
 from tests.io.formats.table.making import drive as table_rows
-from tests.pipelines.conftest import build_at
+from tests.pipelines.conftest import build_at, with_outputs
 
 ALWAYS = 1 << 30
 OUTPUTS = outputs_present("""
@@ -41,7 +41,7 @@ def faults(monkeypatch):
 @pytest.fixture(scope="module")
 def everything(drive, root_of):
     """A version in every format, on a disk."""
-    return root_of(Recipe.from_yaml(drive.text.replace("\npartition:", f"{OUTPUTS}\npartition:")))
+    return root_of(Recipe.from_yaml(with_outputs(drive.text, OUTPUTS)))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.verify.verify import reading_of, verify
 from logloom.recipe import Recipe
 from tests.absent import outputs_present, present
-from tests.pipelines.conftest import build_at
+from tests.pipelines.conftest import build_at, with_outputs
 from tests.pipelines.nights.test_real_logs import example
 
 LOG = "drive-01"
@@ -33,7 +33,7 @@ OUTPUTS = outputs_present("""
 @pytest.fixture(scope="module")
 def every(drive, root_of):
     """A version of the demo in every format that keeps columns as they are."""
-    root = root_of(Recipe.from_yaml(drive.text.replace("\npartition:", f"{OUTPUTS}\npartition:")))
+    root = root_of(Recipe.from_yaml(with_outputs(drive.text, OUTPUTS)))
     return root, root / "v00000001"
 
 
