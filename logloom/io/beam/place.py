@@ -120,11 +120,6 @@ class Place:
             )
         return found
 
-    def left_by_own_run(self) -> dict[str, Any] | None:
-        """The mark, if this run left it; None for everything else."""
-        found = self._read_mark()
-        return found if found is not None and found["run"] == self.run_id else None
-
     def _read_mark(self) -> dict[str, Any] | None:
         for name in dict.fromkeys([self.mark_name, self.claim_name]):
             data = self.store.read_if_there(name)
@@ -208,12 +203,16 @@ class Place:
         self.stage.replace(_moves_of(made), json.dumps([len(first), moves]).encode())
         if not self.store.create(self.claim_name, data):
             return self._after_another()
-        if not self.file and set(self.store.names()) != {
-            self.claim_name
-        }:  # of another format, which was faster
+        if not self.file and self._is_of_another(files):
             self.store.remove(self.claim_name)
             return self._after_another()
         return made
+
+    def _is_of_another(self, files: Mapping[str, str]) -> bool:
+        """Whether another run wrote to the place; an attempt of this one may have moved files."""
+        mark = self._read_mark()
+        own = {self.claim_name, *(shown.partition("/")[0] for shown in files)}
+        return (mark is not None and mark["run"] != self.run_id) or not own.issuperset(self.store.names())
 
     def _after_another(self) -> dict[str, Any]:
         found = self.own_mark()

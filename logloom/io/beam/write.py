@@ -45,7 +45,7 @@ from logloom.io.formats.stages import StageReader
 from logloom.io.storage.faults import MISSING
 from logloom.io.storage.filesystems import check_named, explained
 from logloom.io.storage.store import Store
-from logloom.schema import Schema
+from logloom.schema import MIN_TIME, Schema
 from logloom.text import counted
 from logloom.validation import describe_first
 from logloom.values import dataclass
@@ -251,12 +251,12 @@ class _WrittenDataset:
         for piece in sorted({*pieces}, key=attrgetter("start", "stop", "name")):
             partitions.setdefault(piece.partition, []).append(piece)
         unit: list[StagedBlock] = []
-        stop = 0
+        stop = MIN_TIME
         for own in partitions.values():  # by their first rows
             if unit and own[0].start >= stop:
                 yield unit
                 unit = []
-            stop = max([*([stop] if unit else []), *(piece.stop for piece in own)])
+            stop = max(stop, *(piece.stop for piece in own))
             unit += own
         yield unit
 
@@ -379,8 +379,7 @@ class _WrittenDataset:
             found = self.own_mark()
             return self._finished(_in_order(units), dict(written)) if found is None else found
         except (LogloomError, *MISSING) as error:
-            found = self.place.left_by_own_run()  # by another attempt, meanwhile
-            if found is not None:
+            if self._is_written() and (found := self.own_mark()) is not None:  # by another attempt, meanwhile
                 return found
             if isinstance(error, UsageError):
                 self.place.remove_stage()

@@ -310,10 +310,42 @@ def test_an_attempt_that_meets_another_of_its_run_meanwhile_leaves_the_stage_alo
     assert second.stage.exists("kept")
 
 
+def test_a_claim_stays_where_another_attempt_of_its_run_moves_files_meanwhile(monkeypatch):
+    place = "memory://moved/one"
+    dataset = WriteTo(place, "parquet", SCHEMA, run_id="run-1")._dataset
+    units = [
+        made
+        for block in BLOCKS
+        for _, piece in dataset.stage_block(block)
+        for made in dataset.make_unit([piece])
+    ]
+    create = Store.create
+
+    def create_late(store, name, data, **how):
+        made = create(store, name, data, **how)
+        if name == dataset.place.claim_name and made:
+            for moves in dataset.moves(dataset.claim(units, [])):  # of the other attempt
+                dataset.place.move(moves)
+        return made
+
+    monkeypatch.setattr(Store, "create", create_late)
+    mark = dataset.claim(units, [])
+    assert dataset.finish(mark, []).rows == 15
+    assert stored(place) == wanted(BLOCKS)
+
+
 def test_another_dataset_of_the_same_run_id_is_refused(tmp_path):
     finish(WriteTo(tmp_path / "one", "parquet", SCHEMA, run_id="nightly"), BLOCKS)
     with pytest.raises(UsageError, match="run nightly wrote another dataset there, as parquet"):
         WriteTo(tmp_path / "one", "zarr", SCHEMA, run_id="nightly")
+
+
+def test_of_two_datasets_with_one_run_id_the_second_is_refused_at_its_end_too(tmp_path):
+    needs("zarr")
+    one, two = (WriteTo(tmp_path / "one", form, SCHEMA, run_id="nightly") for form in ("zarr", "parquet"))
+    assert finish(one, BLOCKS).format == "zarr"
+    with pytest.raises(UsageError, match="run nightly wrote another dataset there, as zarr"):
+        finish(two, BLOCKS)
 
 
 def test_runs_of_formats_with_marks_elsewhere_refuse_each_other():
