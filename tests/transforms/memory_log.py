@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +38,7 @@ class MemoryTopic:
     log_times: np.ndarray
     positions: np.ndarray
     fields: Mapping[str, tuple[ColumnType, Values]]
+    without: Mapping[str, np.ndarray] = field(default_factory=dict)  # by field, messages that lack it
 
 
 @dataclass
@@ -59,6 +60,10 @@ class MemoryMessages:
     def take(self, spec: FieldSpec, rows: np.ndarray) -> Values:
         assert len(rows) == 0 or (np.diff(rows) > 0).all()
         return take(self.source.fields[spec.paths[0]][1], self.rows[rows])
+
+    def has_value(self, spec: FieldSpec) -> np.ndarray | None:
+        without = self.source.without.get(spec.paths[0]) if spec.paths else None
+        return None if without is None else ~without[self.rows]
 
 
 @dataclass
@@ -145,9 +150,11 @@ class MemoryLog:
         rows = np.flatnonzero(usable & _within(topic.stamps, request))
         return MemoryMessages(topic, name, rows, refused)
 
-    def last_message(self, topic: str) -> MemoryMessages:
+    def last_message(self, topic: str, spec: FieldSpec | None = None) -> MemoryMessages:
         found = self.topics[topic]
-        return MemoryMessages(found, topic, np.arange(len(found.stamps))[-1:], ())
+        messages = MemoryMessages(found, topic, np.arange(len(found.stamps)), ())
+        has_value = None if spec is None else messages.has_value(spec)
+        return replace(messages, rows=(messages.rows if has_value is None else messages.rows[has_value])[-1:])
 
 
 def _within(times, request):

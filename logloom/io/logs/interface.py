@@ -242,6 +242,17 @@ class Messages(Protocol):
             LogReadError: a message doesn't fit its definition; names file, topic and byte offset.
         """
 
+    def has_value(self, spec: FieldSpec) -> NDArray[np.bool_] | None:
+        """(N,) whether each message has a value for the column; None if all have one by their definition.
+
+        A message without a value is whole, and lacks what the column takes: a property, a joint, a picture, a
+        cell. It doesn't count for the column. Messages that can't be decoded count as having one, so that
+        `take` refuses them.
+
+        Args:
+            spec: the values to take from a message.
+        """
+
 
 class Log(Protocol):
     """One recording. Opens its files on first use; pickles as its arguments."""
@@ -293,11 +304,12 @@ class Log(Protocol):
             LogReadError: the log can't be read there.
         """
 
-    def last_message(self, topic: str) -> Messages:
+    def last_message(self, topic: str, spec: FieldSpec | None = None) -> Messages:
         """Return the topic's last message by position, regardless of its stamps (one message, or none).
 
         Args:
             topic: its name.
+            spec: a column; messages without a value for it don't count.
         """
 
 

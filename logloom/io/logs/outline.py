@@ -51,8 +51,8 @@ class Outline:
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         return self.unopened.places(topic, positions)
 
-    def last_message(self, topic: str) -> Messages:
-        return self.unopened.last_message(topic)
+    def last_message(self, topic: str, spec: FieldSpec | None = None) -> Messages:
+        return self.unopened.last_message(topic, spec)
 
 
 def outlines() -> Callable[[Log], Outline]:

@@ -80,10 +80,16 @@ class RedactedMessages:
     def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
         return self._messages.take(spec, self._rows[rows])
 
-    def last(self) -> RedactedMessages:
-        """Return the last message by position; none if there is none."""
+    def has_value(self, spec: FieldSpec) -> NDArray[np.bool_] | None:
+        found = self._messages.has_value(spec)
+        return None if found is None else found[self._rows]
+
+    def last(self, spec: FieldSpec | None) -> RedactedMessages:
+        """Return the last message by position with a value for a column; none if there is none."""
         one = copy.copy(self)
-        one._choose(self._rows[np.argsort(self.position)[-1:]])
+        found = None if spec is None else self.has_value(spec)
+        rows = np.arange(len(self)) if found is None else np.flatnonzero(found)
+        one._choose(self._rows[rows[np.argsort(self.position[rows])[-1:]]])
         return one
 
 
@@ -137,13 +143,13 @@ class RedactedLog:
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         return self._log.places(topic, positions)
 
-    def last_message(self, topic: str) -> Messages:
-        last = self._log.last_message(topic)
+    def last_message(self, topic: str, spec: FieldSpec | None = None) -> Messages:
+        last = self._log.last_message(topic, spec)
         if not len(last) or not lie_in(last.log_time, self.ranges)[0]:
             return last
-        return self._last_before(topic, int(last.log_time[0]))
+        return self._last_before(topic, int(last.log_time[0]), spec)
 
-    def _last_before(self, topic: str, time: int) -> Messages:
+    def _last_before(self, topic: str, time: int, spec: FieldSpec | None) -> Messages:
         """Search for the last message before the range with a log time, going back in growing steps."""
         stop = next(start for start, end in self.ranges if start <= time < end)
         first, reach = self._log.summary.topics[topic].first, _FIRST_REACH
@@ -151,8 +157,9 @@ class RedactedLog:
             start = max(MIN_TIME, stop - reach)
             request = TopicRequest(start, stop, ("log",))
             found = RedactedMessages(self._log.read({topic: request})[topic], self.ranges)
-            if len(found) or start <= first:
-                return found.last()
+            last = found.last(spec)
+            if len(last) or start <= first:
+                return last
             reach *= 4
 
 

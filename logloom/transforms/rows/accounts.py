@@ -47,12 +47,14 @@ class ColumnTally:
         used_outside: positions of messages that it uses but does not own, ascending.
         unused_edge: positions of messages that it owns and does not use, but other spans may; ascending.
         refused: messages of the span that only this column can't use.
+        without_value: messages that the span owns and that have no value for the column.
     """
 
     used: int = 0
     used_outside: tuple[int, ...] = ()
     unused_edge: tuple[int, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    without_value: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,9 @@ class Tally:
         for name in ("purged", "lacking", "notes", "labels", "splits", "last_at", "turns", "tried"):
             if not fields[name]:
                 del fields[name]
+        for column in fields["columns"].values():
+            if not column["without_value"]:
+                del column["without_value"]
         return fields
 
     @classmethod
@@ -156,6 +161,7 @@ class Seen:
     outside: tuple[Times, Times]
     edge: tuple[Times, Times]
     refused: tuple[Refusal, ...] = ()
+    without_value: int = 0
 
 
 def within(times: Times, span: Span) -> Mask:
@@ -198,6 +204,7 @@ def add_up(seen: Sequence[Seen], sampling: Sampling, span: Span) -> ColumnTally:
         tuple(np.unique(outside[foreign]).tolist()),
         tuple(np.unique(edge[open_edge]).tolist()),
         _distinct(refusal for s in seen for refusal in s.refused),
+        sum(s.without_value for s in seen),
     )
 
 
@@ -208,11 +215,16 @@ def _joined(parts: Sequence[tuple[Times, Times]]) -> tuple[Times, Times]:
 
 @dataclass(frozen=True)
 class ColumnAccount:
-    """Use of a column's topic: used + not_chosen + refused are all remaining messages."""
+    """Use of a column's topic: used + not_chosen + refused are all remaining messages.
+
+    Attributes:
+        without_value: of those not chosen, messages that have no value for the column.
+    """
 
     used: int
     not_chosen: int
     refused: int
+    without_value: int = 0
 
 
 @dataclass(frozen=True)
@@ -361,7 +373,8 @@ def _topic_account(
                 f"{place}: column {column.name!r} uses {used} and refuses {len(own)} messages of {topic}, "
                 f"which has {usable} usable ones. This build is not safe to use; please report it."
             )
-        columns[column.name] = ColumnAccount(used, not_chosen, refused + len(own))
+        lacking = sum(part.without_value for part in parts)
+        columns[column.name] = ColumnAccount(used, not_chosen, refused + len(own), lacking)
     return TopicAccount(messages, messages if is_unfit else refused + len(unusable), columns)
 
 

@@ -102,9 +102,9 @@ def _trace(
     if topic not in log.summary.topics:
         return Lineage(column, (), f"the log has no topic {topic}")
     if sampling.rules.uses == "topic":
-        last = log.last_message(topic)
+        last = log.last_message(topic, column.spec)
         if not len(last):
-            return Lineage(column, (), f"{topic} has no message")
+            return Lineage(column, (), f"{topic} has no message with a value")
         log_time = int(last.log_time[0])
         place = log.places(topic, last.position)[0]
         return Lineage(column, (Source(log_time, log_time, tick - log_time, place),))

@@ -79,7 +79,8 @@ def read_statics(log: Log, plan: RowPlan, on_error: OnError = "fail") -> dict[st
 
 
 def _read_static(log: Log, column: ColumnPlan, on_error: OnError) -> Static:
-    messages = log.last_message(column.topic) if column.topic in log.summary.topics else None
+    known = column.topic in log.summary.topics
+    messages = log.last_message(column.topic, column.spec) if known else None
     if messages is None:
         return Static(empty(column.ctype))
     refused = tuple(messages.refused)
@@ -238,10 +239,13 @@ class Sampled:
         self._lacking: Counter[str] = Counter()
         none = np.empty(0, np.int64)
         self._times = none if messages is None else messages.time
-        self.usable = np.arange(len(self._times))  # messages that are usable at all
+        held = messages.has_value(column.spec) if messages is not None and len(messages) else None
+        is_lacking = np.zeros(len(self._times), np.bool_) if held is None else ~held
+        self._without_value = int((is_lacking & within(self._times, span)).sum())
+        self.usable = np.flatnonzero(~is_lacking)  # messages that are usable at all
         self._refused: tuple[Refusal, ...] = ()
         rotates = column.sampling.rules.takes == "quaternions" or _adapter(column) is not None
-        if rotates and not column.message_type.is_ragged and messages is not None and len(messages):
+        if rotates and not column.message_type.is_ragged and messages is not None and len(self.usable):
             self._refuse_zero_norms(messages)
         if video is not None and messages is not None and len(messages):
             self._refuse_packets(messages, video)
@@ -361,14 +365,14 @@ class Sampled:
     def seen(self) -> Seen:
         positions = np.empty(0, np.int64) if self._messages is None else self._messages.position
         seen = see(self._column.sampling, self._span, self._times, positions, self._used)
-        return replace(seen, refused=self._refused)
+        return replace(seen, refused=self._refused, without_value=self._without_value)
 
     def _refuse_packets(self, messages: Messages, video: VideoValues) -> None:
         """Remove packets without a right picture, before neighbours are chosen."""
         reasons = video.refusals(messages.position)
         refused = np.array([bool(reason) for reason in reasons])
         own = np.flatnonzero(refused & within(self._times, self._span)).tolist()
-        self.usable = np.flatnonzero(~refused)
+        self.usable = self.usable[~refused[self.usable]]
         self._refused = _refusals(self._uri, self._column, messages, {i: reasons[i] for i in own})
 
     def _lose(self, messages: Messages, reasons: Mapping[int, str]) -> None:

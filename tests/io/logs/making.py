@@ -176,6 +176,9 @@ class ToyDecoder:
     def take(self, raw: RawMessages, spec: FieldSpec) -> Ragged:
         return Ragged.from_bytes([payload[8:] for payload in payloads_of(raw)])
 
+    def has_value(self, raw: RawMessages, spec: FieldSpec) -> None:
+        return None
+
 
 def payloads_of(raw: RawMessages) -> list[bytes]:
     """The payload of each message."""

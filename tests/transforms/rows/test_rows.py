@@ -483,6 +483,39 @@ def test_a_topic_that_the_log_lacks_is_unavailable_everywhere():
     assert "/cam" not in reconcile(plan, log.summary, tallies)
 
 
+@pytest.mark.parametrize("policy", ["previous", "next", "nearest", "linear", "mean", "count", "static"])
+def test_messages_without_a_value_dont_count_for_their_column(policy):
+    """Rows are those of a log without these messages; another column of the topic still uses them."""
+    plan = RowPlan(
+        RateClock(Decimal(10)),
+        (
+            column("speed", "/odom", "speed", SPEED, policy, window=(-250_000_000, 0)),
+            column("x", "/odom", "x", SPEED),
+        ),
+        (),
+        ("speed", "x"),
+        rows=3,
+    )
+    log, other = a_log(), a_log()
+    for one in (log, other):
+        one.topics["/odom"].fields["x"] = (SPEED, np.arange(20.0))
+    without = np.arange(20) % 3 != 0
+    log.topics["/odom"].without = {"speed": without}
+    rows, tallies = built(log, plan, plan_spans(log.summary, plan), 10**6)
+    odom, kept = other.topics["/odom"], np.flatnonzero(~without)
+    odom.stamps, odom.log_times, odom.positions = (
+        part[kept] for part in (odom.stamps, odom.log_times, odom.positions)
+    )
+    odom.fields = {name: (ctype, values[kept]) for name, (ctype, values) in odom.fields.items()}
+    expected, _ = built(other, plan, plan_spans(log.summary, plan), 10**6)
+    for name in ("speed", "speed.age", "speed.available"):
+        np.testing.assert_array_equal(rows[name], expected[name])
+    accounts = reconcile(plan, log.summary, tallies)["/odom"].columns
+    assert accounts["x"].without_value == 0
+    assert accounts["speed"].without_value == (0 if policy == "static" else without.sum())
+    assert [Tally.from_json(json.loads(json.dumps(tally.to_json()))) for tally in tallies] == tallies
+
+
 def test_a_quaternion_of_norm_zero_is_refused_by_its_column_alone():
     log = a_log()
     turns = np.tile([0.0, 0.0, 0.0, 1.0], (20, 1))

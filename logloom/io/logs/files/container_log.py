@@ -76,6 +76,9 @@ class DecodedMessages:
         is_all = len(rows) == len(self) and bool((np.asarray(rows) == np.arange(len(self))).all())
         return self.decoder.take(self.raw if is_all else self.raw.take(rows), spec)
 
+    def has_value(self, spec: FieldSpec) -> NDArray[np.bool_] | None:
+        return self.decoder.has_value(self.raw, spec)
+
 
 @dataclass
 class Wanted:
@@ -296,7 +299,7 @@ class ContainerLog:
         """See `Log.places`."""
         return [place_of(self.parts, topic, position) for position in positions.tolist()]
 
-    def last_message(self, topic: str) -> Messages:
+    def last_message(self, topic: str, spec: FieldSpec | None = None) -> Messages:
         """See `Log.last_message`."""
         decoder = self.decoder(topic)
         source = decoder.time_source(("header", "log")) or "log"
@@ -311,7 +314,7 @@ class ContainerLog:
                 found.add(chunk, rows, part.origin(number), is_sparse=True)
                 raw = found.raw()
                 damage += _damage_of(part, number, chunk, topic)
-                last, reasons = _last_usable(raw, decoder, are_pictures)
+                last, reasons = _last_usable(raw, decoder, are_pictures, spec)
                 refused += _refusals(
                     found, raw, np.isin(np.arange(len(raw)), list(reasons)), reasons.__getitem__
                 )
@@ -572,10 +575,11 @@ def _select(want: Wanted, facts: RecordedTime) -> DecodedMessages:
 
 
 def _last_usable(
-    raw: RawMessages, decoder: Decoder, are_pictures: bool
+    raw: RawMessages, decoder: Decoder, are_pictures: bool, spec: FieldSpec | None
 ) -> tuple[NDArray[np.intp], dict[int, str]]:
-    """Return a stretch's last usable message, if any, and the refusals after it."""
+    """Return a stretch's last usable message with a value, if any, and the refusals after it."""
     fits = decoder.check(raw)
+    has_value = None if spec is None else decoder.has_value(raw, spec)
     reasons: dict[int, str] = {}
     for row in range(len(raw) - 1, -1, -1):
         at = np.array([row])
@@ -583,7 +587,7 @@ def _last_usable(
             reasons[row] = misfit_words(raw, row)
         elif are_pictures and (problems := picture_problems(raw, decoder, at)):
             reasons |= problems
-        else:
+        elif has_value is None or has_value[row]:
             return at, reasons
     return np.empty(0, np.intp), reasons
 

@@ -49,12 +49,16 @@ class Adapter:
         ctype: the column's type; raises a UsageError if the spec is invalid.
         convert: from the fields of n messages to the column.
         takes_words: whether it may have a list of names, as in points[x,y,z].
+        has_value: which messages have a value; None if all have one.
+        value_words: the fields that `has_value` needs, as far as the messages have them.
     """
 
     shapes: tuple[Mapping[str, str], ...]
     ctype: Callable[[FieldSpec], ColumnType]
     convert: Callable[[FieldSpec, Found], Values]
     takes_words: bool = False
+    has_value: Callable[[FieldSpec, Found], NDArray[np.bool_]] | None = None
+    value_words: tuple[str, ...] = ()
 
 
 def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
@@ -111,6 +115,20 @@ def take(spec: FieldSpec, root: Struct, read: Read) -> Values:
     words = paths(spec, root)
     found = read(list(words.values()), text_width(spec))
     return convert(spec, dict(zip(words, found, strict=True)))
+
+
+def may_lack_value(spec: FieldSpec) -> bool:
+    """Return whether messages of the definition may lack what a column takes, by its adapter."""
+    return spec.adapter is not None and _adapter(spec).has_value is not None
+
+
+def has_value(spec: FieldSpec, root: Struct, read: Read) -> NDArray[np.bool_]:
+    """Return which messages have a value for a column with `may_lack_value`."""
+    adapter = _adapter(spec)
+    assert adapter.has_value is not None
+    words = {word: path for word, path in paths(spec, root).items() if word in adapter.value_words}
+    found = read(list(words.values()), text_width(spec))
+    return adapter.has_value(spec, dict(zip(words, found, strict=True)))
 
 
 def text_width(spec: FieldSpec) -> int:

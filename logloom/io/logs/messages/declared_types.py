@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from logloom.errors import UsageError
 from logloom.io.logs.interface import FieldSpec, TimeSource, TopicInfo
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.fields import Selection, stamp_in
+from logloom.io.logs.messages.partial import take_partly
+from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.schema import ColumnType
 
 
@@ -43,6 +48,25 @@ class TypedDecoder:
             return adapters.column_type(spec, self.root_for(spec))
         except UsageError as error:
             raise UsageError(f"topic {self.info.topic} ({self.info.type}): {error}") from None
+
+    def reader(self, raw: RawMessages, spec: FieldSpec) -> adapters.Read:
+        """Return a function that reads fields of messages, for a column."""
+        raise NotImplementedError
+
+    def has_value(self, raw: RawMessages, spec: FieldSpec) -> NDArray[np.bool_] | None:
+        """See `Messages.has_value`."""
+        root = self.root_for(spec)
+        if not adapters.may_lack_value(spec):
+            return None
+
+        def held(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+            return adapters.has_value(spec, root, self.reader(raw.take(rows), spec))
+
+        found = np.ones(len(raw), np.bool_)
+        values, is_read, _ = take_partly(held, np.arange(len(raw))) if len(raw) else (None, found, {})
+        if isinstance(values, np.ndarray):
+            found[is_read] = values
+        return found
 
     def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
         """See `Log.time_source`."""

@@ -6,8 +6,9 @@ Elsewhere: columns of such messages (object_decoders).
 By a schema, `number` is float64, `integer` and enums of integers int64, `boolean` bool, `string` text or
 (with contentEncoding base64) bytes; an object of seconds and nanoseconds ({sec, nsec} and the like) is a time
 in int64 ns. Without a schema the column's `dtype` is the type: of the value at the end of the path, or of its
-elements if the path ends in `[]`. Values are never rounded or wrapped: one of another type is an error,
-except null, which is NaN for floats.
+elements if the path ends in `[]`. Values are never rounded or wrapped: one of another type is an error.
+A message has no value for a column if it lacks the property, or has null there; inside arrays, null is NaN
+for floats.
 """
 
 from __future__ import annotations
@@ -82,6 +83,17 @@ class JsonDecoder(ObjectDecoder):
                 )
             return self.root  # to find the nearest valid name
         return _of_paths(self.info.type, [path.split(".") for path in spec.paths], _leaf(spec.dtype))
+
+    may_lack_fields = True
+
+    def holds(self, message: Any, names: Sequence[str]) -> bool:
+        for name in names:
+            if not isinstance(message, dict):
+                return True  # of another type than its definition says
+            message = message.get(name)
+            if message is None:
+                return False
+        return True
 
     def parse(self, payload: bytes) -> Any:
         message = _loads(payload)

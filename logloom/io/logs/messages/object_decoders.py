@@ -37,6 +37,7 @@ class ObjectDecoder(TypedDecoder):
     """
 
     stamps = (*TypedDecoder.stamps, "transforms[].timestamp")
+    may_lack_fields = False
 
     def parse(self, payload: bytes) -> Any:
         """Parse a message to an object."""
@@ -56,6 +57,10 @@ class ObjectDecoder(TypedDecoder):
 
     def octets(self, value: Any) -> bytes:
         """Return the bytes of a sequence of bytes."""
+        raise NotImplementedError
+
+    def holds(self, message: Any, names: Sequence[str]) -> bool:
+        """Return whether a message has a value at these names, where messages may lack fields."""
         raise NotImplementedError
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
@@ -83,11 +88,31 @@ class ObjectDecoder(TypedDecoder):
         ctype = self.column_type(spec)
         if not len(raw):
             return blocks.empty(ctype)
-        root = self.root_for(spec)
         try:
-            return adapters.take(spec, root, lambda paths, width: self._read(raw, root, paths, width))
+            return adapters.take(spec, self.root_for(spec), self.reader(raw, spec))
         except UnfitError as error:
             raise LogReadError(f"{raw.place(error.row)}: {error}") from error
+
+    def reader(self, raw: RawMessages, spec: FieldSpec) -> adapters.Read:
+        root = self.root_for(spec)
+        return lambda paths, width: self._read(raw, root, paths, width)
+
+    def has_value(self, raw: RawMessages, spec: FieldSpec) -> NDArray[np.bool_] | None:
+        """See `Messages.has_value`."""
+        found = super().has_value(raw, spec)
+        if not self.may_lack_fields or not (spec.paths or spec.adapter):
+            return found
+        root = self.root_for(spec)
+        names = adapters.paths(spec, root).values() if spec.adapter else spec.paths
+        steps = [select(root, name, spec.strings).names for name in names]
+        held = np.array(
+            [
+                self._attempt(raw, row, lambda message: all(self.holds(message, s) for s in steps), True)
+                for row in range(len(raw))
+            ],
+            np.bool_,
+        )
+        return held if found is None else held & found
 
     def _attempt(self, raw: RawMessages, row: int, read: Callable[[Any], _T], otherwise: _T) -> _T:
         try:

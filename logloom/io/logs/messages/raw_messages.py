@@ -157,3 +157,11 @@ class Decoder(Protocol):
         Returns:
             (N, *shape), or N ragged rows.
         """
+
+    def has_value(self, raw: RawMessages, spec: FieldSpec) -> NDArray[np.bool_] | None:
+        """(N,) whether each message has a value for a column, see `Messages.has_value`.
+
+        Args:
+            raw: N messages.
+            spec: the values to take from each message.
+        """

@@ -96,6 +96,9 @@ class TableMessages:
     def take(self, spec: FieldSpec, rows: NDArray[np.intp]) -> Values:
         return self.log.take(self.topic, spec, self.position[rows])
 
+    def has_value(self, spec: FieldSpec) -> NDArray[np.bool_] | None:
+        return self.log.has_value(self.topic, spec, self.position)
+
 
 class TableLog:
     """See `Log`. Keeps no file open; pickles as its arguments; thread-safe."""
@@ -180,9 +183,14 @@ class TableLog:
             places.append(MessagePlace(file.uri, "row", line, None, int(usable[row])))
         return places
 
-    def last_message(self, topic: str) -> Messages:
+    def last_message(self, topic: str, spec: FieldSpec | None = None) -> Messages:
         usable = np.flatnonzero(self._topic(topic).time != MIN_TIME)
-        return self._messages(topic, usable[-1:])
+        has_value = None if spec is None else self._messages(topic, usable).has_value(spec)
+        return self._messages(topic, (usable if has_value is None else usable[has_value])[-1:])
+
+    def has_value(self, topic: str, spec: FieldSpec, position: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """(N,) whether the row at each of these positions has a value; see `Messages.has_value`."""
+        return None
 
     def take(self, topic: str, spec: FieldSpec, position: NDArray[np.int64]) -> Values:
         """Take a column's values from the rows at these positions.

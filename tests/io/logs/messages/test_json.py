@@ -171,8 +171,27 @@ def test_a_value_of_another_type_is_an_error_that_names_field_and_message(field,
     assert len(taken(decoder_of(), messages, "mode")) == 2
 
 
-def test_null_reads_as_nan_where_a_float_belongs():
-    assert math.isnan(taken(decoder_of(), [MESSAGES[0] | {"speed": None}], "speed")[0])
+def test_a_message_that_lacks_a_property_or_has_null_there_has_no_value():
+    whole = MESSAGES[0]
+    messages = [
+        whole,
+        {name: value for name, value in whole.items() if name != "speed"},
+        whole | {"speed": None},
+        whole | {"position": None},
+        b"not json",
+    ]
+    raw = raw_messages([m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages])
+
+    def has_value(*paths):
+        return decoder_of().has_value(raw, FieldSpec(paths)).tolist()
+
+    assert has_value("speed") == [True, False, False, True, True]  # the last one is refused
+    assert has_value("position.x", "count") == [True, True, True, False, True]
+    assert has_value("boxes[].id") == [True] * 5
+
+
+def test_null_reads_as_nan_in_arrays_of_floats():
+    assert math.isnan(taken(decoder_of(), [MESSAGES[0] | {"K": [1, None, 3, 4]}], "K")[0][1])
     assert taken(decoder_of(), [MESSAGES[0] | {"count": 7.0}], "count") == [7]
 
 

@@ -75,7 +75,7 @@ class _LayoutDecoder(TypedDecoder):
         if not len(raw):
             return blocks.empty(ctype)
         try:
-            return adapters.take(spec, self.root, lambda paths, width: self._read(raw, paths, width))
+            return adapters.take(spec, self.root, self.reader(raw, spec))
         except UnfitError as error:
             raise LogReadError(f"{raw.place(error.row)}: {error}") from error
         except MisfitError as error:
@@ -85,6 +85,9 @@ class _LayoutDecoder(TypedDecoder):
                 f"{raw.place(row)} doesn't fit the definition of {self.info.type}{others}: {error.reason}. "
                 "Set on_error: salvage to use the messages that do"
             ) from error
+
+    def reader(self, raw: RawMessages, spec: FieldSpec) -> adapters.Read:
+        return lambda paths, width: self._read(raw, paths, width)
 
     def _read(self, raw: RawMessages, paths: Sequence[str], width: int) -> list[Values]:
         """Read the fields at some paths, of all messages in order."""
