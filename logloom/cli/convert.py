@@ -67,10 +67,7 @@ class ConvertOptions:
             help="Options of the format, as in a recipe's `outputs`, e.g. '{rows_per_chunk: 256}'.",
         ),
     ] = None
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--columns", "-c", help="Column to convert, by name or glob. May be repeated."),
-    ] = None
+    columns: terminal.Columns = None
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Convert only this many logs.")] = None
     on_error: Annotated[
         SourceDamage,

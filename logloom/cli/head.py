@@ -11,20 +11,27 @@ from logloom.cli import terminal
 from logloom.cli.options.groups import refuse_given
 
 if TYPE_CHECKING:
+    from logloom.datasets.dataset import Dataset
     from logloom.pipelines.head.head import ShownRow
 
 
 @terminal.command(
     "logloom head /data/urban -n 3",
     "logloom head /data/urban@7 --columns 'ego.*' --why",
+    "logloom head /data/urban --where 'ego.speed > 10' --log drive-07",
 )
 def head(
     root: terminal.Root,
     rows: Annotated[int, typer.Option("-n", "--rows", min=1, help="Number of rows to show.")] = 5,
     skip: Annotated[int, typer.Option(min=0, help="Number of rows to skip first.")] = 0,
-    columns: Annotated[
+    columns: terminal.Columns = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="FILTER", help="Filter that rows have to pass, as for open(where=...)."),
+    ] = None,
+    log: Annotated[
         list[str] | None,
-        typer.Option("--columns", "-c", help="Column to show, by name or glob. May be repeated."),
+        typer.Option("--log", metavar="LOG_ID", help="Log to show rows of. May be repeated."),
     ] = None,
     why: Annotated[
         bool, typer.Option("--why", help="Show the messages behind each value: time, age and place.")
@@ -39,18 +46,23 @@ def head(
     from logloom.io.catalog.manifest import split_root
     from logloom.pipelines.head.head import head as run
 
-    where, version = split_root(root)
+    place, version = split_root(root)
     options = terminal.parse_storage_options(storage_option)
-    if _is_plain(root, where, options):
+    if _is_plain(root, place, options):
         refuse_given({"--why": why or None}, f"{root} is no root of logloom and names no logs")
-        shown = _plain_rows(root, output, skip, rows, columns, options)
+        shown = _plain_rows(root, output, skip, rows, columns, options, where, log)
     else:
+        numbers = None
+        if where is not None or log:
+            chosen = _chosen(root, output, None, options, where, log)
+            numbers = chosen.positions[skip : skip + rows].tolist()
         shown = run(
-            where,
+            place,
             version,
             output=output,
             start=skip,
             count=rows,
+            numbers=numbers,
             columns=columns,
             why=why,
             storage_options=options,
@@ -66,11 +78,11 @@ def head(
             terminal.print_result(f"recipe: {line}")
 
 
-def _is_plain(root: str, where: str, options: Mapping[str, Any]) -> bool:
+def _is_plain(root: str, place: str, options: Mapping[str, Any]) -> bool:
     """Return whether something other than a root is at a place that names one, or a version of it."""
     from logloom.io.storage.store import Store
 
-    if Store.at(where, options).names("versions"):
+    if Store.at(place, options).names("versions"):
         return False
     store = Store.at(root, options)
     if store.names():
@@ -87,6 +99,8 @@ def _plain_rows(
     count: int,
     columns: Sequence[str] | None,
     options: Mapping[str, Any],
+    where: str | None,
+    logs: Sequence[str] | None,
 ) -> list[ShownRow]:
     """Read rows of a dataset that is no root, as `logloom.open` opens it.
 
@@ -94,13 +108,45 @@ def _plain_rows(
         UsageError: no such output, column or row.
         DatasetError: no dataset, or it is damaged.
     """
-    from logloom.datasets.opening import open
     from logloom.errors import UsageError
     from logloom.pipelines.head.head import ShownRow
     from logloom.text import counted
 
-    rows = open(root, output=output, columns=columns, storage_options=options)
+    rows = _chosen(root, output, columns, options, where, logs)
     if 0 < start >= len(rows):
         raise UsageError(f"{root}: {counted(len(rows), 'row')}, so none is at {start:,}")
-    numbers = range(start, min(start + count, len(rows)))
-    return [ShownRow(rows[number], rows.schema, rows.columns, number) for number in numbers]
+    numbers = rows.positions[start : start + count].tolist()
+    samples = rows[start : start + count]
+    return [
+        ShownRow(row, rows.schema, rows.columns, number) for row, number in zip(samples, numbers, strict=True)
+    ]
+
+
+def _chosen(
+    root: str,
+    output: str | None,
+    columns: Sequence[str] | None,
+    options: Mapping[str, Any],
+    where: str | None,
+    logs: Sequence[str] | None,
+) -> Dataset:
+    """Open the rows that pass a filter, of some logs.
+
+    Raises:
+        UsageError: no such output, column or log, or the filter can't be used.
+        DatasetError: no dataset, or it is damaged.
+    """
+    from logloom.datasets.opening import open
+
+    rows = open(root, output=output, columns=columns, where=where, storage_options=options)
+    if not logs:
+        return rows
+    from logloom.errors import UsageError
+    from logloom.query.where import all_of
+    from logloom.text import near_to
+
+    known = rows.source.stretches.log_ids
+    for name in logs:
+        if name not in known:
+            raise UsageError(f"{root}: no rows of a log {name!r}{near_to(name, known)}")
+    return rows.filter(all_of([("log_id", "in", logs)]).text)

@@ -71,10 +71,7 @@ class SplitOptions:
 def stats(
     root: terminal.Root,
     split: Annotated[str | None, typer.Option(help="Split to show (default: all).")] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--columns", "-c", help="Column to show, by name or glob. May be repeated."),
-    ] = None,
+    columns: terminal.Columns = None,
     every_value: Annotated[
         bool,
         typer.Option(

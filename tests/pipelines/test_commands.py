@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+import logloom as ll
 from tests.absent import needs, present
 from tests.forking import command as logloom
 from tests.pipelines.conftest import FULL_OUTPUT
@@ -324,6 +325,31 @@ def test_head_prints_rows_as_a_table_and_as_json(built):
     assert table.stdout.count("drive-00.mcap") == 2  # once a row
     rows = json.loads(logloom("head", built, "-n", 3, "--json", "-c", "ego.speed").stdout)
     assert [set(row) for row in rows] == [{"log_id", "timestamp", "ego.speed"}] * 3
+
+
+def test_head_shows_rows_that_pass_a_filter_and_rows_of_a_log(built):
+    every = ll.open(str(built), columns=["ego.speed"])
+    logs = sorted({row["log_id"] for row in every})
+    for options, expected in (
+        (["--where", "ego.speed > 9"], [row for row in every if row["ego.speed"] > 9]),
+        (["--log", logs[-1]], [row for row in every if row["log_id"] == logs[-1]]),
+        (
+            ["--where", "ego.speed > 9", "--log", logs[-1], "--skip", 2],
+            [row for row in every if row["ego.speed"] > 9 and row["log_id"] == logs[-1]][2:],
+        ),
+    ):
+        done = logloom("head", built, *options, "-n", "4", "--json", "-c", "ego.speed,log_id*", "--why")
+        assert done.returncode == 2  # log_id is no column
+        done = logloom("head", built, *options, "-n", "4", "--json", "-c", "ego.speed,ego.position", "--why")
+        rows = json.loads(done.stdout)
+        assert expected
+        assert [(row["log_id"], row["timestamp"], row["ego.speed"]) for row in rows] == [
+            (row["log_id"], row["timestamp"], row["ego.speed"]) for row in expected[:4]
+        ]
+        assert all("ego.position" in row["why"]["columns"] for row in rows)
+    unknown = logloom("head", built, "--log", logs[0] + "x")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert f"no rows of a log '{logs[0]}x'; did you mean {logs[0]}?" in unknown.stderr
 
 
 def test_head_beyond_the_last_row_says_how_many_there_are(built):

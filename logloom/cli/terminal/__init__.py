@@ -46,6 +46,16 @@ StorageOption = Annotated[
         help="Option of a file system, e.g. gs.token=anon. May be repeated; never stored.",
     ),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        "-c",
+        metavar="NAMES",
+        help="Columns, by name or glob: ego.speed,camera.* (default: all). May be repeated.",
+        callback=lambda given: [name for each in given for name in each.split(",")] if given else given,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 LocalWorkers = Annotated[

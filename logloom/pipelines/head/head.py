@@ -6,7 +6,7 @@ Elsewhere: lineage (why), printing (logloom.cli).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,6 +117,7 @@ def head(
     output: str | None = None,
     start: int = 0,
     count: int = 5,
+    numbers: Sequence[int] | None = None,
     columns: Sequence[str] | None = None,
     why: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -125,6 +126,7 @@ def head(
 
     Args:
         output: None for the default of `logloom.datasets.open`.
+        numbers: rows to read instead, ascending, from 0.
         why: also find their lineage in the logs.
 
     Raises:
@@ -141,43 +143,45 @@ def head(
         explainer = Explainer(store, manifest)
     schema, outputs = Schema.from_json(manifest.schema), options_of(store, manifest, [output])
     shown: list[ShownRow] = []
-    for record, entry, first in _units_from(store, manifest, output, start):
-        reader = open_unit(store, schema, outputs, entry)
-        names, folder = reader.schema.select(columns), store.stored_name(entry.folder)
-        wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
-        for index in range(first, min(entry.rows, first + count - len(shown))):
-            values, origin = reader.row(index, wanted), RowOrigin(record, entry, folder)
-            found = explainer.why(record, int(values["timestamp"]), names) if explainer else None
-            shown.append(ShownRow(values, reader.schema, names, start + len(shown), origin, found))
-        if len(shown) >= count:
-            break
+    unit = range(0)
+    for number in _rows_of(store, manifest, start, count) if numbers is None else numbers:
+        if number not in unit:
+            record, entry, index = _unit_with(store, manifest, output, number)
+            unit = range(number - index, number - index + entry.rows)
+            reader = open_unit(store, schema, outputs, entry)
+            names, folder = reader.schema.select(columns), store.stored_name(entry.folder)
+            wanted = (*names, *(m for m in reader.schema.meta if m.rsplit(".", 1)[0] in names))
+        values, origin = reader.row(number - unit.start, wanted), RowOrigin(record, entry, folder)
+        found = explainer.why(record, int(values["timestamp"]), names) if explainer else None
+        shown.append(ShownRow(values, reader.schema, names, number, origin, found))
     return shown
 
 
-def _units_from(
-    store: Store, manifest: Manifest, output: str, start: int
-) -> Iterator[tuple[LogRecord, Entry, int]]:
-    """Return the units of an output from row `start` on, each with its log and the first of its rows to show.
+def _rows_of(store: Store, manifest: Manifest, start: int, count: int) -> range:
+    """Return the numbers of some rows of a version.
 
     Raises:
-        UsageError: there is no such row.
+        UsageError: there is no row `start`.
     """
-    ends = np.cumsum(manifest.logs.column("rows").to_numpy())
-    rows = int(ends[-1]) if len(ends) else 0
+    rows = manifest.counts["rows"]
     if 0 < start >= rows:
         raise UsageError(
             f"{store.uri}: version {manifest.version} has {counted(rows, 'row')}, so none is at {start:,}"
         )
-    first = int(np.searchsorted(ends, start, side="right"))
-    skip = start - (int(ends[first - 1]) if first else 0)
-    for record in manifest.logs.take(range(first, len(ends))):
-        if not record.rows:
-            continue
-        units = read_log_part(store, record.part, brief=True)
-        for number, count in zip(*units.with_rows(output, record.rows), strict=True):
-            if skip < count:
-                yield record, units[int(number)], skip
-            skip = max(0, skip - int(count))
+    return range(start, min(rows, start + count))
+
+
+def _unit_with(store: Store, manifest: Manifest, output: str, row: int) -> tuple[LogRecord, Entry, int]:
+    """Return the unit of an output with a row of the version, its log, and the number of the row in it."""
+    ends = np.cumsum(manifest.logs.column("rows").to_numpy())
+    at = int(np.searchsorted(ends, row, side="right"))
+    (record,) = manifest.logs.take([at])
+    units = read_log_part(store, record.part, brief=True)
+    numbers, counts = units.with_rows(output, record.rows)
+    stops = np.cumsum(counts)
+    index = row - (int(ends[at - 1]) if at else 0)
+    unit = int(np.searchsorted(stops, index, side="right"))
+    return record, units[int(numbers[unit])], index - (int(stops[unit - 1]) if unit else 0)
 
 
 def brief(value: Any) -> str:

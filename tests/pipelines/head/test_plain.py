@@ -35,6 +35,15 @@ def test_rows_of_a_plain_folder_are_shown_as_open_gives_them(timed):
     assert "w1" not in shown
 
 
+def test_rows_of_a_plain_folder_may_be_filtered(timed):
+    rows = json.loads(
+        command("head", timed, "--where", "timestamp > 1000000000", "-c", "word", "--json").stdout
+    )
+    assert [row["word"] for row in rows] == ["w1", "w2"]
+    shown = command("head", timed, "--log", "drove")
+    assert "no rows of a log 'drove'; did you mean drive?" in shown.stderr
+
+
 def test_rows_without_times_are_shown_by_number(tmp_path):
     with bags.DatasetWriter(tmp_path / "set", {"tree": "msgpack", "x": "i64"}, bags.encoders) as writer:
         for number in range(2):
