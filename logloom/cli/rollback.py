@@ -32,6 +32,9 @@ def rollback(
             callback=terminal.given_root,
         ),
     ],
+    to: Annotated[
+        str | None, typer.Argument(metavar="[VERSION]", help="The version, where ROOT doesn't name it.")
+    ] = None,
     reason: Reason = "",
     view: MakeView = View.auto,
     quiet: ResultOnly = False,
@@ -47,6 +50,9 @@ def rollback(
     from logloom.pipelines.versions.rollback import rollback as run
 
     where, version = split_root(root)
+    if to is not None and version != "latest":
+        raise UsageError(f"{root} and {to}: two versions; give one")
+    version = version if to is None else to
     store = Store.at(where, terminal.parse_storage_options(storage_option))
     if version == "latest":
         newest = resolve_version(store, version)

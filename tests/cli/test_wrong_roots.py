@@ -85,6 +85,8 @@ def test_what_is_no_root_is_named_with_a_way_out(tmp_path, root, command):
         (["diff", "ROOT", "1", "2", "3"], "not more"),
         (["diff", "ROOT@1"], "version 1 has no parent; name two versions"),
         (["rollback", "ROOT"], "say which version to go back to, as in ROOT@1"),
+        (["rollback", "ROOT@1", "2"], "ROOT@1 and 2: two versions; give one"),
+        (["rollback", "ROOT", "7"], "no version '7'; there are 1, 2, gold"),
         (["tag", "ROOT", "7"], "can't be a tag: it names a version already"),
         (["tag", "ROOT", "gold"], "'gold' names version 1; --move takes it from there"),
         (["tag", "ROOT", "silver", "--delete"], "no version has the tag 'silver'; there is only gold"),

@@ -60,6 +60,14 @@ class _PendingBatch:
         self.failure: str | None = None
 
 
+def _one_of(batch: int | None, batch_size: int | None) -> int:
+    if batch is not None and batch_size is None:
+        return operator.index(batch)
+    if batch is None and batch_size is not None:
+        return operator.index(batch_size)
+    raise UsageError("Loader: how many rows has a batch? Write batch=16 (or batch_size=16)")
+
+
 class Loader:
     """Endless batches over a map-style dataset (`len`, `[index]` → dict), as one iterator.
 
@@ -79,7 +87,7 @@ class Loader:
     def __init__(
         self,
         source: Any,
-        batch: int,
+        batch: int | None = None,
         fns: Sequence[Callable[..., Any]] = (),
         shuffle: bool = True,
         prefetch: int = 10,
@@ -89,6 +97,8 @@ class Loader:
         num_shards: int = 1,
         mp: Any = None,
         seed: int = 0,
+        *,
+        batch_size: int | None = None,
     ):
         """Starts nothing yet.
 
@@ -96,7 +106,7 @@ class Loader:
             source: rows by number; read by `get_many(indices, out=…)` or `__getitems__` if it has them; a
                 warning reports if `get_many` can't fill batches, so that rows are read one by one. Or the
                 result of `logloom.datasets.mix`, whose order is then used.
-            batch: rows in a batch; batches go on across epochs, so none is short.
+            batch, batch_size: rows in a batch, by either name; they go on across epochs, so none is short.
             fns: called in turn as fn(datapoint, seed=[seed, step]) in the workers; each gives a dict. Spawned
                 workers get lambdas and local functions by value (cloudpickle), the source's too.
             shuffle: a fresh permutation of all rows in each epoch (of each source); else their own order.
@@ -111,7 +121,7 @@ class Loader:
             UsageError: a number is out of range, or the source is empty.
         """
         self.source = source.rows if isinstance(source, Mixture) else source
-        self.batch, self.fns = operator.index(batch), tuple(fns)
+        self.batch, self.fns = _one_of(batch, batch_size), tuple(fns)
         self.shuffle, self.prefetch, self.seed = shuffle, operator.index(prefetch), operator.index(seed)
         self.shard_id, self.num_shards = operator.index(shard_id), operator.index(num_shards)
         self.recycle_after = int(recycle_after)
@@ -122,9 +132,7 @@ class Loader:
         self._context = multiprocessing.get_context(mp or method) if isinstance(mp, str | None) else mp
         self._mixture = source if isinstance(source, Mixture) else None
         self._order = Order(self.length, shuffle) if self._mixture is None else self._mixture.order(shuffle)
-        self.consumed = 0
-        self._requested = 0
-        self._next_job = 0
+        self.consumed = self._requested = self._next_job = 0
         self._batches: collections.deque[_PendingBatch] = collections.deque()
         self._jobs: dict[int, list[_PendingBatch]] = {}
         self._segments: dict[int, Segment] = {}

@@ -422,6 +422,15 @@ def double(row, seed):
     return {"double": row["id"] * 2, "seed": np.array(seed)}
 
 
+def test_the_size_of_a_batch_has_the_name_that_torch_gives_it_as_well():
+    rows = [{"x": np.float64(i)} for i in range(6)]
+    with Loader(rows, batch_size=3, workers=0, shuffle=False) as loader:
+        assert next(loader)["x"].tolist() == [0, 1, 2]
+    for sizes in ({}, {"batch": 3, "batch_size": 3}):
+        with pytest.raises(UsageError, match="batch=16"):
+            Loader(rows, **sizes)
+
+
 def test_functions_are_given_seed_and_step_and_make_the_spec():
     with Loader(Rows(10), batch=2, fns=[double], workers=2, seed=8, shard_id=1, num_shards=3) as loader:
         assert loader.spec == {"double": (np.dtype("int64"), ()), "seed": (np.dtype("int64"), (2,))}
