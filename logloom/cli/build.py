@@ -20,6 +20,7 @@ from logloom.text import OnMessage, counted
 if TYPE_CHECKING:
     from logloom.pipelines.build.result import Built
     from logloom.pipelines.plan.build_plan import BuildPlan
+    from logloom.transforms.rows.notices import Notice
 
 
 OpenLineage = Annotated[
@@ -84,13 +85,16 @@ def _was_up_to_date(built: Built, plan: BuildPlan) -> bool:
 
 def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
     from logloom.io.catalog.pages import LogStatus
-    from logloom.pipelines.plan.summary import duplicates_summary, kept_summary
-    from logloom.pipelines.stats.splits import built_splits, built_warnings, in_words, planned_warnings
+    from logloom.pipelines.plan.summary import duplicates_summary, kept_summary, plan_notices
+    from logloom.pipelines.stats.splits import built_splits, built_warnings, in_words
     from logloom.transforms.build.build_warnings import as_json
 
     manifest = built.manifest
     counts = built_splits(manifest)
     warnings = [*built.warnings, *built_warnings(manifest.recipe, counts)]
+    planned = plan_notices(plan)
+    found = [] if _was_up_to_date(built, plan) else _logs_not_whole(built, plan)
+    found += [warning for warning in warnings if warning not in planned]
     if options.json:
         result = {
             "version": manifest.version,
@@ -103,7 +107,8 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
             **kept_summary(plan),
         }
         about = {"splits": counts, **duplicates_summary(plan), **as_json(warnings)}
-        terminal.print_json({**result, **about, **work_of(built)})
+        notices = [notice.to_json() for notice in (*planned, *found)]
+        terminal.print_json({**result, **about, "notices": notices, **work_of(built)})
     root = plan.job.store.uri
     if not _was_up_to_date(built, plan):
         _print_version(built, plan, options.on_message)
@@ -111,10 +116,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
         options.on_message(terminal.up_to_date_in_words(manifest, root))
     if len(counts) > 1:
         options.on_message(f"rows by split: {in_words(counts)}")
-    planned_too = [*plan.warnings, *planned_warnings(plan)]
-    for warning in warnings:
-        if warning not in planned_too:
-            terminal.print_message(f"warning: {warning}")
+    terminal.print_notices(found, quiet=options.quiet)
     print_work(built, options.on_message)
     if built.copied:
         options.on_message("this disk has no hard links: the view holds copies")
@@ -123,8 +125,7 @@ def _report_build(built: Built, plan: BuildPlan, options: JobOptions) -> None:
 
 
 def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None:
-    from logloom.io.catalog.pages import LogStatus
-    from logloom.pipelines.versions.log_counts import logs_in_words, reason_in_words
+    from logloom.pipelines.versions.log_counts import logs_in_words
 
     manifest = built.manifest
     totals = manifest.totals
@@ -142,13 +143,23 @@ def _print_version(built: Built, plan: BuildPlan, on_message: OnMessage) -> None
             f"{messages['refused']:,} refused, of {counted(sum(messages.values()), 'message')} in the logs "
             "that were built, once for each column"
         )
-    named = (LogStatus.salvaged, LogStatus.skipped, LogStatus.empty)
-    if {*named} & set(manifest.logs.statuses):
-        said = {record.log_id for record in plan.unreadable}  # at planning
-        for record in manifest.logs.take(manifest.logs.where("status", named)):
-            why = reason_in_words(record.reasons, record.uris)
-            say = on_message if record.status == LogStatus.empty else terminal.print_message
-            if record.log_id not in said:
-                say(f"{record.status}: {record.log_id}{f': {why}' if why else ''}")
     if manifest.verified == "none":
         on_message("nothing was read back (--verify none); `logloom verify` does it any time")
+
+
+def _logs_not_whole(built: Built, plan: BuildPlan) -> list[Notice]:
+    """Return the logs that were salvaged, skipped or are empty, without those skipped by the plan."""
+    from logloom.io.catalog.pages import LogStatus
+    from logloom.pipelines.versions.log_counts import reason_in_words
+    from logloom.transforms.rows.notices import Notice
+
+    logs, named = built.manifest.logs, (LogStatus.salvaged, LogStatus.skipped, LogStatus.empty)
+    if not {*named} & set(logs.statuses):
+        return []
+    planned, found = {record.log_id for record in plan.unreadable}, list[Notice]()
+    for record in logs.take(logs.where("status", named)):
+        why = reason_in_words(record.reasons, record.uris)
+        text = f"{record.log_id}: {why}" if why else record.log_id
+        if record.log_id not in planned:
+            found.append(Notice(text, str(record.status), log=record.log_id))
+    return found

@@ -130,8 +130,7 @@ def convert(what: ConvertOptions, options: JobOptions, engine: EngineOptions) ->
             storage_options=storage,
             settings=options.settings,
         )
-        for note in plan.notes:
-            options.on_message(f"note: {note}")
+        terminal.print_notices(plan.noted, quiet=options.quiet)
         return plan
 
     plan, converted = run_job(make_plan, options, engine, runner, View.link if folder else options.view)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,23 +39,20 @@ def plan(
 ) -> None:
     """Show what a build would read, make, reuse and drop."""
     from logloom.pipelines.plan.bottleneck import estimated
-    from logloom.pipelines.plan.column_warnings import column_warnings
     from logloom.pipelines.plan.summary import in_words, plan_summary
     from logloom.transforms.build.settings import BuildSettings
 
     settings = BuildSettings(strict=recipe.strict)
-    planned = plan_recipe(recipe, logs, storage_option, settings, all_logs=all_logs)
-    found = [] if check and not recipe.strict else column_warnings(planned)
-    for warning in found:
-        terminal.print_message(f"warning: {warning}")
-    planned = replace(planned, warnings=(*planned.warnings, *found))
+    samples = recipe.strict or not check
+    planned = plan_recipe(recipe, logs, storage_option, settings, all_logs=all_logs, samples=samples)
     summary = plan_summary(planned)
     bound = None if check else estimated(planned)  # --check alone doesn't need what this reads
     if json:
         summary["estimate"] = None if bound is None else {"bound_by": bound.name, "seconds": bound.seconds}
         terminal.print_json(summary)
     else:
-        del summary["warnings"], summary["doubtful"], summary["problem"]  # people read them on stderr
+        for name in ("warnings", "doubtful", "notices", "problem"):  # people read them on stderr
+            del summary[name]
         rows = [
             (name.replace("_", " "), in_words(name, value, is_guessed=planned.is_guessed))
             for name, value in summary.items()

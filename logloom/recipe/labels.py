@@ -159,8 +159,8 @@ class RecipeLabels:
                 data = labels.to_bytes()
                 store.renew(labels_file(digest_of_labels(data)), data)
 
-    def notes(self, log_ids: Sequence[str], staying: Collection[str] = ()) -> Iterator[str]:
-        """List labels without a log and logs without labels.
+    def notes(self, log_ids: Sequence[str], staying: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+        """List labels without a log and logs without labels, as column and text.
 
         Args:
             log_ids: of all logs of the recipe.
@@ -173,7 +173,7 @@ class RecipeLabels:
                 labels = counted(sum(lost.values()), "label")
                 logs = counted(len(lost), "unknown log", "unknown logs")
                 names = some_of(sorted(lost), _SHOWN)
-                yield f"{name}: {labels} of {self._uris[name]} belong to {logs} ({names})"
+                yield name, f"{name}: {labels} of {self._uris[name]} belong to {logs} ({names})"
             if held := [log_id for log_id in table.counts if log_id in stay]:
                 labels = counted(sum(table.counts[log_id] for log_id in held), "label")
                 logs = counted(
@@ -182,7 +182,7 @@ class RecipeLabels:
                     "logs that aren't built now and keep their rows",
                 )
                 names = some_of(sorted(held), _SHOWN)
-                yield f"{name}: {labels} of {self._uris[name]} belong to {logs} ({names})"
+                yield name, f"{name}: {labels} of {self._uris[name]} belong to {logs} ({names})"
             bare = [
                 log_id
                 for log_id in log_ids
@@ -190,7 +190,7 @@ class RecipeLabels:
             ]
             if bare:
                 logs = counted(len(bare), "log has", "logs have")
-                yield f"{name}: {logs} no label in {self._uris[name]} ({some_of(sorted(bare), _SHOWN)})"
+                yield name, f"{name}: {logs} no label in {self._uris[name]} ({some_of(sorted(bare), _SHOWN)})"
 
 
 def _folder_of(uri: str) -> str:

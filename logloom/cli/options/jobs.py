@@ -324,7 +324,10 @@ def _report_submitted(job: Submitted, plan: Plan, options: JobOptions) -> None:
         "went: it is up to date and makes the view, or goes on with what is finished"
     )
     if options.json:
-        print_json({"version": number, "job_id": job.job_id, "engine_id": job.engine_id, "place": job.place})
+        from logloom.pipelines.plan.summary import plan_notices
+
+        about = {"version": number, "job_id": job.job_id, "engine_id": job.engine_id, "place": job.place}
+        print_json({**about, "notices": [notice.to_json() for notice in plan_notices(plan)]})
     else:
         print(job.engine_id or job.job_id)
 

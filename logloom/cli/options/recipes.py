@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -107,6 +108,7 @@ def plan_recipe(
     all_logs: bool = False,
     compare: bool = True,
     quiet: bool = False,
+    samples: bool = False,
 ) -> BuildPlan:
     """Plan the build that options ask for; print its warnings and notes.
 
@@ -114,13 +116,20 @@ def plan_recipe(
         all_logs: open all logs, not a sample of them.
         compare: see `plan_build`.
         quiet: hide progress and notes.
+        samples: look for warnings in messages of some logs, too.
     """
     with without_collection():
         from logloom.io.logs.log_list import SAMPLE
         from logloom.pipelines.plan.plan import load_recipe, plan_build
     from logloom.pipelines.build.progress import steps
-    from logloom.pipelines.stats.splits import planned_warnings
-    from logloom.pipelines.versions.log_counts import reason_in_words
+    from logloom.pipelines.plan.summary import plan_notices
+    from logloom.transforms.rows.notices import Notice
+
+    left_out = list[Notice]()
+
+    def on_left_out(topic: str) -> None:
+        left_out.append(Notice(topic, "left out", kind="topic"))
+        terminal.print_notices(left_out[-1:])
 
     storage = terminal.parse_storage_options(storage_option)
     recipe, base = load_recipe(
@@ -130,7 +139,7 @@ def plan_recipe(
         logs_by="--log",
         on_error=None if logs.on_error is None else logs.on_error.value,
         hash=None if logs.hash is None else logs.hash.value,
-        on_left_out=lambda topic: terminal.print_message(f"left out: {topic}"),
+        on_left_out=on_left_out,
     )
     with steps("opening logs", quiet=quiet) as on_opened:
         plan = plan_build(
@@ -146,10 +155,9 @@ def plan_recipe(
             compare=compare,
             on_opened=on_opened,
         )
-    for note in () if quiet else plan.notes:
-        terminal.print_message(f"note: {note}")
-    for record in plan.unreadable:
-        terminal.print_message(f"skipped: {record.log_id}: {reason_in_words(record.reasons, record.uris)}")
-    for warning in [*plan.warnings, *planned_warnings(plan)]:
-        terminal.print_message(f"warning: {warning}")
-    return plan
+    if samples:
+        from logloom.pipelines.plan.column_warnings import column_warnings
+
+        plan = replace(plan, warnings=(*plan.warnings, *column_warnings(plan)))
+    terminal.print_notices(plan_notices(plan), quiet=quiet)
+    return replace(plan, noted=(*left_out, *plan.noted))

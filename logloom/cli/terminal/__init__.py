@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
@@ -17,6 +17,7 @@ from logloom.text import counted, printable, printable_lines
 
 if TYPE_CHECKING:
     from logloom.io.catalog.manifest import Manifest
+    from logloom.transforms.rows.notices import Notice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FAILED, BAD_USAGE, NOT_WHOLE, AFTER_COMMIT, STOPPED, TERMINATED = 1, 2, 3, 4, 130, 143
@@ -150,6 +151,13 @@ def mode_of(on_error: OnError | None) -> Literal["fail", "skip", "salvage"]:
 def print_message(text: str) -> None:
     """Print a message for people to stderr; names in it can't steer the terminal."""
     print(printable_lines(text), file=sys.stderr, flush=True)
+
+
+def print_notices(notices: Iterable[Notice], *, quiet: bool = False) -> None:
+    """Print notes and warnings to stderr, a line each; `--quiet` hides notes."""
+    for notice in notices:
+        if not (quiet and notice.is_quieted):
+            print_message(notice.printed)
 
 
 def print_folded(text: str) -> None:

@@ -26,8 +26,8 @@ from logloom.pipelines.plan.logs import save_memory
 from logloom.pipelines.view import show
 from logloom.runners.options import Spread
 from logloom.text import OnMessage, ignore_message
-from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.job import LogJob, Target
+from logloom.transforms.rows.notices import BuildWarning
 from logloom.values import dataclass
 
 AnyPlan = TypeVar("AnyPlan", bound=Plan)

@@ -40,6 +40,7 @@ from logloom.transforms.build.bundles import bundle_size, bundled, packed
 from logloom.transforms.build.conversion import ConvertJob, ConvertTask
 from logloom.transforms.build.job import LogTask, PartitionTask
 from logloom.transforms.build.settings import BuildSettings
+from logloom.transforms.rows.notices import notes_of
 from logloom.uris import is_local
 from logloom.validation import dotted
 from logloom.values import dataclass
@@ -165,7 +166,8 @@ def _against_parent(job: ConvertJob, parent: Manifest | None, logs: list[SourceL
     job = replace(job, bundle=bundle_size(sum(len(log.parts) for log in planned)))
     same = parent is not None and not planned and not changes and is_unchanged(job, parent)
     notes = (*job.source.about.notes, *left_out_note(job.store, left_out), *purged_notes(purged, erased))
-    return ConvertPlan(job=job, logs=tuple(planned), notes=notes, up_to_date=same, changes=changes)
+    noted = tuple(notes_of("source", notes))
+    return ConvertPlan(job=job, logs=tuple(planned), noted=noted, up_to_date=same, changes=changes)
 
 
 def parse_options(text: str | None) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from logloom.pipelines.plan.log_tasks import ListedTasks
 from logloom.pipelines.plan.next_version import KeptLogs
 from logloom.recipe.labels import RecipeLabels
 from logloom.runners import Size
-from logloom.transforms.build.build_warnings import BuildWarning, log_warnings, strict_refusal
+from logloom.transforms.build.build_warnings import log_warnings, strict_refusal
 from logloom.transforms.build.job import Job, LogJob, LogTask, Target
+from logloom.transforms.rows.notices import BuildWarning, Notice
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span, clock_topics
 from logloom.transforms.rows.spans import ByteIndex, plan_spans
 from logloom.values import dataclass
@@ -87,7 +88,7 @@ class Plan:
     """The interface of plans for any source of rows; itself a plan without rows.
 
     Attributes:
-        notes: messages for people.
+        noted: notes for people.
         warnings: of possible faults of the version.
         up_to_date: the latest version equals the one that would be built.
         changes: changed records of the latest version apart from built logs, see `Before.changes`.
@@ -97,13 +98,18 @@ class Plan:
     """
 
     job: Target
-    notes: tuple[str, ...] = ()
+    noted: tuple[Notice, ...] = ()
     warnings: tuple[BuildWarning, ...] = ()
     up_to_date: bool = False
     changes: tuple[LogRecord, ...] = ()
     memory: Memory | None = None
     wholes: Mapping[str, str] = field(default_factory=dict)
     staged: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The texts of its notes."""
+        return tuple(note.text for note in self.noted)
 
     @property
     def elements(self) -> Iterator[LogTask | bytes]:

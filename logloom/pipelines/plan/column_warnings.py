@@ -14,8 +14,8 @@ from logloom.errors import OF_CONTENT, LogloomError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, TopicRequest
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.resample.angles import TurnEvidence, added
-from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.job import opened
+from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import column_turns, may_wrap, turn_warnings
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span
 from logloom.transforms.suggest.samples import stretches

@@ -29,7 +29,7 @@ from logloom.pipelines.plan.next_version import Before
 from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.text import counted
-from logloom.transforms.build.build_warnings import BuildWarning
+from logloom.transforms.rows.notices import BuildWarning
 from logloom.values import dataclass
 
 _SHOWN = 20  # duplicates listed in messages

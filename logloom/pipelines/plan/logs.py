@@ -49,6 +49,7 @@ from logloom.schema import ColumnType
 from logloom.text import counted
 from logloom.transforms.rows.accounts import check_clock
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
+from logloom.transforms.rows.notices import Notice, notes_of
 from logloom.transforms.rows.plan.resolve import resolve
 from logloom.transforms.rows.plan.row_plan import RowPlan
 from logloom.transforms.rows.plan.topics import Alike, named_topics
@@ -293,11 +294,12 @@ class PlanLogs(Mapping[str, Outline]):
         others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
         return any(self.tombstones.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
 
-    def label_notes(self, staying: Collection[str]) -> Iterator[str]:
+    def label_notes(self, staying: Collection[str]) -> Iterator[Notice]:
         """Return notes on vanished labels; and see `RecipeLabels.notes`."""
-        yield from self._vanished_notes
+        yield from notes_of("labels", self._vanished_notes)
         if self.labels.types:
-            yield from self.labels.notes(self.files.ids.to_pylist(), staying)
+            for column, text in self.labels.notes(self.files.ids.to_pylist(), staying):
+                yield Notice(text, kind="labels", column=column)
 
     def _size_of(self, log: LogFiles) -> int | None:
         """Return the bytes of a log's files; None if unknown."""
@@ -423,7 +425,7 @@ class PlanLogs(Mapping[str, Outline]):
             return f"{log.uris[0]}: {type(error).__name__}: {error}"
         return opened
 
-    def resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
+    def resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[Notice, ...]]:
         """Resolve the recipe for all the logs; see `logloom.transforms.rows.plan.resolve`.
 
         More of those left to workers are opened as long as the others lack information for the plan.
@@ -457,7 +459,7 @@ class PlanLogs(Mapping[str, Outline]):
             for kind in np.unique(kinds).tolist()
         ]
 
-    def _resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[str, ...]]:
+    def _resolve(self, allow_derive: Sequence[str]) -> tuple[RowPlan, tuple[Notice, ...]]:
         """Resolve the recipe for the opened and cached logs.
 
         The first cached log with each definition of a topic is opened. Mistakes refer to current contents.

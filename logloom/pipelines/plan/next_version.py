@@ -35,8 +35,8 @@ from logloom.io.logs.passes import LATER, Pass, later_passes, pass_named
 from logloom.io.storage.store import Store
 from logloom.schema import Schema
 from logloom.text import counted, near_to, some_of
-from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.job import Target
+from logloom.transforms.rows.notices import BuildWarning
 from logloom.values import dataclass
 
 AnyTarget = TypeVar("AnyTarget", bound=Target)

@@ -50,13 +50,13 @@ from logloom.recipe import Recipe
 from logloom.recipe.logs import split_of
 from logloom.recipe.mistakes import Mistake
 from logloom.text import OnMessage, counted, human_seconds, ignore_message, some_of
-from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.bundles import bundle_size
 from logloom.transforms.build.job import LogJob, LogTask
 from logloom.transforms.build.partition_results import Failure, failure_of, skipped_record
 from logloom.transforms.build.settings import BuildSettings
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
 from logloom.transforms.rows.derive.python_files import load_files, modules_of, read_files
+from logloom.transforms.rows.notices import BuildWarning, Notice, notes_of
 from logloom.transforms.rows.plan.resolve import hold_to
 from logloom.transforms.rows.plan.row_plan import RowPlan, changed
 from logloom.transforms.rows.plan.topics import named_topics
@@ -305,9 +305,9 @@ def _with_changed_opened(
     compare: bool,
     logs: PlanLogs,
     before: Before,
-    notes: tuple[str, ...],
+    notes: tuple[Notice, ...],
     allow_derive: Sequence[str],
-) -> tuple[LogJob, tuple[str, ...]]:
+) -> tuple[LogJob, tuple[Notice, ...]]:
     """Open logs to compare, and cached ones that have to be built, of many a sample.
 
     Returns:
@@ -329,7 +329,7 @@ def _with_changed_opened(
 
 
 def _against_parent(
-    job: LogJob, recipe: Recipe, before: Before, logs: PlanLogs, notes: Sequence[str]
+    job: LogJob, recipe: Recipe, before: Before, logs: PlanLogs, notes: Sequence[Notice]
 ) -> BuildPlan:
     """Sort the logs into those to read, those whose records are kept, and missing ones."""
     parent, compared = before.parent, _compared(job, before, logs)
@@ -348,9 +348,12 @@ def _against_parent(
     kept += waiting_records(job, recipe, [name for name in waiting if name not in left_out], logs, before)
     check_index(recipe, logs, before, [*waiting, *staying])
     lost = {*before.having({*fewer, *left_out, *purged}), *(gone if recipe.vanished != "keep" else ())}
-    notes = [*logs.unfinished(), *notes, *_notes(job, recipe, before, logs, planned, len(compared))]
-    notes += [*kept_notes(kept_gone, before), *filter(None, map(logs.shortened.get, shortened))]
-    notes += [*purged_notes(logs.tombstones, purged), *logs.label_notes([*staying, *waiting])]
+    notes = [*notes_of("unfinished", logs.unfinished()), *notes]
+    notes += _notes(job, recipe, before, logs, planned, len(compared))
+    notes += notes_of("kept", kept_notes(kept_gone, before))
+    notes += notes_of("shortened", filter(None, map(logs.shortened.get, shortened)))
+    notes += notes_of("purged", purged_notes(logs.tombstones, purged))
+    notes += logs.label_notes([*staying, *waiting])
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], sorted(lost)
     marked = marks(logs, before, *leaving, left.log_ids, staying)
     changes = before.changes([*kept, *unreadable, *marked], sorted(lost))
@@ -360,7 +363,7 @@ def _against_parent(
         left=left,
         compared=_compared_by_workers(left, compared, before, logs),
         compared_bytes=logs.bytes_to_compare(compared),
-        notes=tuple(notes),
+        noted=tuple(notes),
         warnings=tuple(_warnings(logs, planned)),
         dropped=tuple(sorted([*gone, *fewer])),
         staying=tuple(sorted(staying)),
@@ -397,18 +400,19 @@ def _notes(
     logs: PlanLogs,
     planned: Sequence[PlannedLog],
     num_compared: int,
-) -> Iterator[str]:
+) -> Iterator[Notice]:
     """Return notes on logs to build, and on logs that wait."""
-    yield from _hash_note(recipe, before.parent)
-    yield from _dependency_note(job, before.parent)
-    yield from _sample_note(logs, num_compared)
-    yield from _mended_note([log.task.log_id for log in planned if log.task.replaces is not None])
-    yield from _waiting(job.store, recipe, logs, before)
+    yield from notes_of("hash", _hash_note(recipe, before.parent))
+    yield from notes_of("dependencies", _dependency_note(job, before.parent))
+    yield from notes_of("sample", _sample_note(logs, num_compared))
+    mended = [log.task.log_id for log in planned if log.task.replaces is not None]
+    yield from notes_of("mended", _mended_note(mended))
+    yield from notes_of("waiting", _waiting(job.store, recipe, logs, before))
     if planned:
         yield from _video_notes(job.plan, logs.opened[planned[0].task.log_id])
 
 
-def _video_notes(plan: RowPlan, log: Outline) -> Iterator[str]:
+def _video_notes(plan: RowPlan, log: Outline) -> Iterator[Notice]:
     """Return notes on video topics with GOPs longer than a partition, from the beginning of a log."""
     from logloom.io.video.preview import glimpse
     from logloom.transforms.rows.spans import plan_spans
@@ -426,11 +430,12 @@ def _video_notes(plan: RowPlan, log: Outline) -> Iterator[str]:
         seen = glimpse(log, topic)
         if seen is not None and 0 < length < seen.gop_ns:
             rows = -(-plan.rows * seen.gop_ns // length)
-            yield (
+            text = (
                 f"{topic}: keyframes are {counted(seen.gop, 'packet')} ({seen.gop_ns / 1e9:.1f} s) apart, "
                 f"and a partition is {length / 1e9:.1f} s long: each decodes up to that much before its own "
                 f"first picture; a partition.rows of {rows} or more wastes less"
             )
+            yield Notice(text, kind="video", topic=topic, line=f"partition: {{rows: {rows}}}")
 
 
 def _warnings(logs: PlanLogs, planned: Sequence[PlannedLog]) -> Iterator[BuildWarning]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from logloom.pipelines.plan.build_plan import BuildPlan
+from logloom.pipelines.plan.build_plan import BuildPlan, Plan
 from logloom.pipelines.stats import splits
+from logloom.pipelines.versions.log_counts import reason_in_words
 from logloom.text import counted, human_bytes, some_of
 from logloom.transforms.build.build_warnings import as_json
+from logloom.transforms.rows.notices import Notice
 
 
 def plan_summary(plan: BuildPlan) -> dict[str, Any]:
@@ -49,7 +51,19 @@ def plan_summary(plan: BuildPlan) -> dict[str, Any]:
         "dependencies": dict(plan.job.dependencies),
         "splits": splits.planned_splits(plan),
         **as_json([*plan.warnings, *splits.planned_warnings(plan)]),
+        "notices": [notice.to_json() for notice in plan_notices(plan)],
     }
+
+
+def plan_notices(plan: Plan) -> list[Notice]:
+    """Return all notes and warnings of a plan, and the logs that it skips, in the order of a terminal."""
+    if not isinstance(plan, BuildPlan):
+        return [*plan.noted, *plan.warnings]
+    skipped = [
+        Notice(f"{one.log_id}: {reason_in_words(one.reasons, one.uris)}", "skipped", log=one.log_id)
+        for one in plan.unreadable
+    ]
+    return [*plan.noted, *skipped, *plan.warnings, *splits.planned_warnings(plan)]
 
 
 def kept_summary(plan: BuildPlan) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from logloom.io.catalog.manifest import Manifest
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.pipelines.plan.next_version import Before
 from logloom.text import counted
-from logloom.transforms.build.build_warnings import BuildWarning
+from logloom.transforms.rows.notices import BuildWarning
 
 Counts = dict[str, dict[str, int]]
 

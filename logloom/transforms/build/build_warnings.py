@@ -1,12 +1,9 @@
-"""Warnings of a plan or a build, and which of them `--strict` refuses.
+"""Warnings of a plan or a build that `--strict` refuses, and warnings about a log as a whole.
 
-A note explains what a build does; `--quiet` hides it. A warning names what may be wrong although nothing
-failed: no option hides it, and JSON has it. What the recipe accepts by name (`on_error: skip`, `vanished:
-keep`, `time: {set_back: …}`) is no warning.
+What the recipe accepts by name (`on_error: skip`, `vanished: keep`, `time: {set_back: …}`) is no warning.
 
-Here: `BuildWarning`, what `--strict` says, and warnings about a log as a whole.
-Elsewhere: warnings about columns (logloom.transforms.rows.plan.column_warnings) and about splits
-(logloom.pipelines.stats.splits).
+Elsewhere: what a warning is (logloom.transforms.rows.notices), warnings about columns
+(logloom.transforms.rows.plan.column_warnings) and about splits (logloom.pipelines.stats.splits).
 """
 
 from __future__ import annotations
@@ -14,30 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from logloom.io.logs.interface import LogSummary
-from logloom.io.storage.metadata import Text
 from logloom.text import counted
 from logloom.transforms.rows.accounts import strays_of
+from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.row_plan import RowPlan
-from logloom.values import dataclass
 
 MANY = 1000  # partitions of a log; so many with few messages are suspicious
 _LISTED = 20  # warnings in the message of a refusal
-
-
-@dataclass(frozen=True)
-class BuildWarning:
-    """What may be wrong with a version although nothing failed.
-
-    Attributes:
-        text: `<where>: <problem>; <what to do>`.
-        is_doubtful: it names data that is lost or may be wrong, so `--strict` refuses to commit it.
-    """
-
-    text: Text
-    is_doubtful: bool = True
-
-    def __str__(self) -> str:
-        return self.text
 
 
 def as_json(warnings: Iterable[BuildWarning]) -> dict[str, list[str]]:
@@ -66,12 +46,13 @@ def log_warnings(
         spans: start and stop of its partitions, in time order.
     """
     for stray in strays_of(plan, summary):
-        yield BuildWarning(f"{stray.uri}: {stray.topic}: {stray.reason}")
+        yield BuildWarning(f"{stray.uri}: {stray.topic}: {stray.reason}", kind="stray", topic=stray.topic)
     number, messages = len(spans), summary.num_messages
     if number >= MANY and 10 * number >= messages:
         days = (spans[-1][0] - spans[0][1]) / 86400e9
         yield BuildWarning(
             f"{uri}: {number:,} partitions for {messages:,} messages: its log times are {days:,.1f} days "
             "apart, so some are probably wrong; each costs a worker some milliseconds and a unit. "
-            "`logloom doctor` says more; a larger partition.rows makes fewer"
+            "`logloom doctor` says more; a larger partition.rows makes fewer",
+            kind="times",
         )

@@ -34,7 +34,7 @@ from logloom.io.storage.stored_files import UNITS
 from logloom.metrics import count
 from logloom.software import software
 from logloom.text import counted
-from logloom.transforms.build.build_warnings import BuildWarning, log_warnings, strict_refusal
+from logloom.transforms.build.build_warnings import log_warnings, strict_refusal
 from logloom.transforms.build.conversion import ConvertJob, converted_record
 from logloom.transforms.build.job import Job, LogJob, LogTask, Target, opened
 from logloom.transforms.build.log_summaries import remembered
@@ -51,6 +51,7 @@ from logloom.transforms.build.reuse import removed_meanwhile
 from logloom.transforms.rows.accounts import Tally, dropped_of, reconcile, strays_of
 from logloom.transforms.rows.frame_notes import MAX_NOTES, note_words
 from logloom.transforms.rows.label_columns import account
+from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.rows.plan.row_plan import RowPlan
 from logloom.transforms.rows.row_splits import rows_by_split

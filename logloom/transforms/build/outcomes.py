@@ -30,10 +30,10 @@ from logloom.io.catalog.version_files import runs_folder
 from logloom.io.logs.files.sidecars import Sidecars
 from logloom.io.logs.known_logs import Memory
 from logloom.io.storage.metadata import canonical
-from logloom.transforms.build.build_warnings import BuildWarning
 from logloom.transforms.build.bundles import packed, unpacked
 from logloom.transforms.build.job import LogJob, Target
 from logloom.transforms.build.partition_results import Failure
+from logloom.transforms.rows.notices import BuildWarning
 from logloom.values import dataclass
 
 GROUP = 4096  # logs whose outcomes one worker writes

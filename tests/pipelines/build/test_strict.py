@@ -10,8 +10,9 @@ from logloom.io.storage.store import Store
 from logloom.pipelines.build.build import build
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
-from logloom.transforms.build.build_warnings import BuildWarning, as_json, strict_refusal
+from logloom.transforms.build.build_warnings import as_json, strict_refusal
 from logloom.transforms.build.settings import BuildSettings
+from logloom.transforms.rows.notices import BuildWarning
 from tests.forking import command
 from tests.transforms.ros2_logs import SECOND, SPEED, START, speeds, write_log
 

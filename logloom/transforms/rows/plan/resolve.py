@@ -26,6 +26,7 @@ from logloom.row_splits import COLUMN, position_problem, value_problem
 from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
 from logloom.transforms.rows.derive import columns as derive
 from logloom.transforms.rows.frames import is_transform_topic
+from logloom.transforms.rows.notices import Notice, notes_of
 from logloom.transforms.rows.plan.frames import frame_mistakes, pose_plan, topic_mistakes, transform_plan
 from logloom.transforms.rows.plan.row_plan import (
     ColumnPlan,
@@ -62,7 +63,7 @@ def resolve(
     alike: Sequence[Alike] = (),
     labels: Mapping[str, ColumnType] | None = None,
     known: Schema | None = None,
-) -> tuple[RowPlan, tuple[str, ...]]:
+) -> tuple[RowPlan, tuple[Notice, ...]]:
     """Make the row plan for these logs, and notes for people: topics that some logs lack.
 
     Args:
@@ -116,12 +117,14 @@ class _Resolving:
         self._logs = logs
         self._topics = TopicsOfLogs(recipe, logs, alike)
         self._mistakes: list[Mistake] = []
-        self._notes: list[str] = []
-        self._lacking: dict[str, list[str]] = {}  # logs that lack a topic, and the columns that need it
+        self._notes: list[Notice] = []
+        self._lacking: dict[
+            tuple[str, str], list[str]
+        ] = {}  # topics that logs lack, in words, and their columns
         clock = recipe.clock
         self._clock = RateClock(clock.rate) if clock.rate is not None else None
 
-    def plan(self) -> tuple[RowPlan, tuple[str, ...]]:
+    def plan(self) -> tuple[RowPlan, tuple[Notice, ...]]:
         recipe = self._recipe
         clock = self._clock or self._clock_of_messages()
         columns: dict[str, ColumnPlan] = {}
@@ -168,8 +171,12 @@ class _Resolving:
         if plan.split is not None:
             by = plan.split.column or plan.split.by
             known = "the sizes of the splits, and the number of rows in none, are known once they are built"
-            self._notes += [f"single rows are split, by {by}: {known}", *self._without_split(plan.schema)]
-        lacking = [f"{words}; unavailable there: {', '.join(c)}" for words, c in self._lacking.items()]
+            texts = [f"single rows are split, by {by}: {known}", *self._without_split(plan.schema)]
+            self._notes += notes_of("split", texts)
+        lacking = [
+            Notice(f"{words}; unavailable there: {', '.join(c)}", kind="absent", topic=topic)
+            for (topic, words), c in self._lacking.items()
+        ]
         return plan, (*self._notes, *lacking)
 
     def hold_to(self, plan: RowPlan) -> None:
@@ -273,7 +280,8 @@ class _Resolving:
         if self._check_known(topic, ("clock", *path)):
             found = self._topics.of(topic)
             if found.absent:
-                self._notes.append(f"clock: {found.absent_words} no message of {topic}, and so no rows")
+                text = f"clock: {found.absent_words} no message of {topic}, and so no rows"
+                self._notes.append(Notice(text, kind="absent", topic=topic))
         return self._sources(topic)
 
     # --- columns ----------------------------------------------------------------------------------------
@@ -294,7 +302,7 @@ class _Resolving:
         self._check_there(path, column, topic)
         if topic.absent:
             words = f"{topic.absent_words} no message of {column.topic}"
-            self._lacking.setdefault(words, []).append(name)
+            self._lacking.setdefault((column.topic, words), []).append(name)
         plan = ColumnPlan(
             name=name,
             topic=column.topic,
@@ -346,10 +354,11 @@ class _Resolving:
         chosen = max(kinds, key=weight)  # of equals the first, which is that of the first log by name
         if others := sorted(topic.variants.keys() - set(kinds[chosen])):
             same, different = kinds[chosen][0], ", ".join(others[:MAX_NAMED])
-            self._notes.append(
+            text = (
                 f"{name}: logs disagree about {column.topic}: the dataset takes {chosen[2]} (log {same}); "
                 f"logs like {different} have another type"
             )
+            self._notes.append(Notice(text, kind="types", column=name, topic=column.topic))
         return topic.only(kinds[chosen])
 
     def _deskewed(self, column: ColumnPlan, wanted: Deskew, topic: ResolvedTopic) -> ColumnPlan:
@@ -381,7 +390,8 @@ class _Resolving:
                 raise MistakenError(Mistake(path, f"{error}{whose}")) from error
             note = str(error)  # of that log only
         several = f" (log {topic.first}; each log uses its own clouds)"
-        self._notes.append(f"{column.name}: {note}{several * (self._topics.num_logs > 1)}")
+        text = f"{column.name}: {note}{several * (self._topics.num_logs > 1)}"
+        self._notes.append(Notice(text, kind="deskew", column=column.name, topic=column.topic))
         return column
 
     def _check_frames(self, path: Path, tf: FramePair) -> None:
