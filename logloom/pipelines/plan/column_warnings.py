@@ -1,57 +1,174 @@
-"""Warnings of `plan` about columns, from a sample of the messages that a build would read.
+"""Warnings of `plan` about columns, from a sample of the rows that a build would make.
 
-Elsewhere: the warnings themselves, and those of a build, which reads all
-(logloom.transforms.rows.plan.column_warnings).
+Elsewhere: the warnings themselves, and those of a build, which counts all rows
+(logloom.transforms.rows.plan.column_warnings, logloom.transforms.rows.missing_values).
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from logloom.errors import OF_CONTENT, LogloomError
-from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, TopicRequest
+from logloom.io.catalog.labels import LogLabels
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.resample.angles import TurnEvidence, added
 from logloom.transforms.build.job import opened
+from logloom.transforms.rows.missing_values import (
+    Availability,
+    Cause,
+    ahead_of_log,
+    availability_of,
+    availability_warnings,
+    clock_of,
+    merged,
+    pose_lost,
+    refused,
+)
 from logloom.transforms.rows.notices import BuildWarning
-from logloom.transforms.rows.plan.column_warnings import column_turns, may_wrap, turn_warnings
-from logloom.transforms.rows.plan.row_plan import RowPlan, Span
+from logloom.transforms.rows.plan.column_warnings import turn_warnings
+from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Span
+from logloom.transforms.rows.plan.unfit_columns import fitted
+from logloom.transforms.rows.point_times import times_in
+from logloom.transforms.rows.pose_lookups import Looked, read_trees
+from logloom.transforms.rows.resample import Indices, Mask
+from logloom.transforms.rows.spans import tick_ranges
+from logloom.transforms.rows.ticks import tick_range, tick_time
+from logloom.transforms.rows.topic_columns import Piece, Sampled, SpanValues, read_statics
 from logloom.transforms.suggest.samples import stretches
 
-LOGS = 16  # sampled logs, evenly spread over the names of those to build
-BYTES = 32 << 20  # of their messages, all together
+LOGS = 20  # sampled logs, evenly spread over the names of those to build
+BYTES = 64 << 20  # of their messages, all together
+TICKS = 1 << 16  # of a log
+_PARTS = 16  # of a log with more ticks, evenly spread
+_MOVED = 4  # clouds of a part that are deskewed
 
 
 def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
-    """Return warnings about columns in some of the messages to read."""
-    if not any(may_wrap(column) for column in plan.job.plan.columns):
-        return []
+    """Return warnings about columns in some of the rows to build."""
     number = min(LOGS, len(plan.logs))
     some = [plan.logs[i * (len(plan.logs) - 1) // max(1, number - 1)].task for i in range(number)]
-    found = []
+    found, available = list[BuildWarning](), list[tuple[Availability, ...]]()
     for task in some:
-        with contextlib.suppress(LogloomError, OSError):  # the build reports it
-            warnings = sampled_warnings(opened(plan.job, task), plan.job.plan, BYTES // number)
-            seen = "(of the sampled messages)"
-            found += [BuildWarning(f"{task.log_id}: {warning} {seen}") for warning in warnings]
-    return found
+        with contextlib.suppress(LogloomError, OSError, *OF_CONTENT):  # the build reports it
+            labels = plan.labels.of(task.log_id) if plan.labels is not None else {}
+            log, on_error = opened(plan.job, task), plan.job.open_options.on_error
+            rows = fitted(plan.job.plan, log)[0] if on_error == "salvage" else plan.job.plan
+            sample = Sample(log, rows, labels, BYTES // number)
+            found += [
+                BuildWarning(
+                    f"{task.log_id}: {text} (of the sampled messages)",
+                    kind="turns",
+                    column=name,
+                    log=task.log_id,
+                )
+                for name, text in sample.turns()
+            ]
+            available.append(sample.available(task.log_id))
+    first = plan.job.parent is None
+    return [*availability_warnings(merged(available), sampled=True, is_first=first), *found]
 
 
-def sampled_warnings(log: Log, plan: RowPlan, max_bytes: int) -> list[str]:
-    """Sample a bounded part of a log; a small log is read completely."""
-    columns = [c for c in plan.columns if may_wrap(c) and c.topic in log.summary.topics]
-    parts: dict[str, list[tuple[TurnEvidence, ...]]] = {}
-    ranges = stretches(log, max_bytes)[0] if columns else ()
-    for start, stop in ranges:
-        with contextlib.suppress(*OF_CONTENT):
-            found = log.read({c.topic: TopicRequest(start, stop, ("log",), 0) for c in columns})
-            for column in columns:
-                messages = found[column.topic]
-                order = np.argsort(messages.log_time, kind="stable")
-                every = Span(MIN_TIME, MAX_TIME)
-                turns = column_turns(column, messages, order, messages.log_time[order], every)
-                if turns:
-                    parts.setdefault(column.name, []).append(turns)
-    return list(turn_warnings(plan, {name: added(turns) for name, turns in parts.items()}))
+class Sample:
+    """Counts of a bounded part of a log's rows; a small log is read completely. No value is made."""
+
+    def __init__(self, log: Log, plan: RowPlan, labels: Mapping[str, LogLabels], max_bytes: int):
+        self._log, self._plan, self._labels = log, plan, labels
+        self._rows, self._available = Counter[str](), Counter[str]()
+        self._messages, self._refused = Counter[str](), Counter[str]()
+        self._reasons: dict[str, str] = {}
+        self._lacking: dict[str, Counter[str]] = {pose.name: Counter() for pose in plan.lookups}
+        self._turns: dict[str, list[tuple[TurnEvidence, ...]]] = {}
+        statics = read_statics(log, plan, "skip")
+        self._deskewed = {column.name for column in plan.columns if column.deskew is not None}
+        for span in self._spans(max_bytes):
+            with contextlib.suppress(*OF_CONTENT):
+                frames = read_trees(log, plan, span, times_in(log, plan))
+                self._add(Piece(log, plan, span, SpanValues(statics, frames, {}, labels, on_error="skip")))
+
+    def _spans(self, max_bytes: int) -> list[Span]:
+        """Return parts of the log; of a small one the whole, with open ends."""
+        clock, parts = self._plan.clock, stretches(self._log, max_bytes)[0]
+        if not isinstance(clock, RateClock):
+            topic, sources = clock_of(self._plan)
+            ahead = ahead_of_log(self._log, topic, sources) if topic in self._log.summary.topics else 0
+            spans = [Span(start + ahead, stop + ahead) for start, stop in parts]
+            return spans if len(spans) > 1 else [Span(MIN_TIME, MAX_TIME)]
+        ranges = [
+            (max(one.first, first), min(one.stop, stop))
+            for start, end in parts
+            for first, stop in [tick_range(clock.rate, start, end - 1)]
+            for one in tick_ranges(self._log.summary, self._plan)
+        ]
+        spans = [
+            Span(tick_time(clock.rate, first), tick_time(clock.rate, stop), (first, stop))
+            for ticks in ranges
+            for first, stop in _spread(*ticks, TICKS // len(ranges))
+        ]
+        return spans if len(spans) > 1 else [Span(MIN_TIME, MAX_TIME, one.ticks) for one in spans]
+
+    def _add(self, piece: Piece) -> None:
+        for topic, messages in piece.messages.items():
+            lost = sum(refusal.num_messages for refusal in messages.refused)
+            self._messages[topic] += len(messages) + lost
+            self._refused[topic] += lost
+            self._reasons |= {topic: messages.refused[0].reason} if lost else {}
+        kept = ~piece.purged
+        for name in self._plan.require:
+            self._count(name, piece.columns[name].available, kept)
+            kept &= piece.columns[name].available
+        for name, column in piece.columns.items():
+            if name not in self._plan.require:
+                self._count(name, column.available, kept)
+            if isinstance(column, Looked):
+                self._lacking[name].update(column.lacking(kept))
+            elif isinstance(column, Sampled) and name in self._deskewed:
+                self._move_some(name, column, np.flatnonzero(kept & column.available))
+            if isinstance(column, Sampled) and (turns := column.turns()):
+                self._turns.setdefault(name, []).append(turns)
+
+    def _move_some(self, name: str, column: Sampled, ticks: Indices) -> None:
+        """Deskew some clouds; if none can be, no row of the part has one."""
+        some = ticks[:: max(1, len(ticks) // _MOVED)]
+        if len(some) and not column.made_available(some).any():
+            self._available[name] -= len(ticks)
+            self._lacking[name].update(column.lacking())
+
+    def _count(self, name: str, available: Mask, among: Mask) -> None:
+        self._rows[name] += int(among.sum())
+        self._available[name] += int((among & available).sum())
+
+    def turns(self) -> Iterator[tuple[str, str]]:
+        """Return warnings of values that wrap, or don't; see `turn_warnings`."""
+        return turn_warnings(self._plan, {name: added(turns) for name, turns in self._turns.items()})
+
+    def available(self, log_id: str) -> tuple[Availability, ...]:
+        """Return in how many of the sampled rows columns are available."""
+        known: dict[str, Cause] = {}
+        for column in self._plan.columns:
+            lost, messages = self._refused[column.topic], self._messages[column.topic]
+            if 2 * lost > messages:
+                known[column.name] = refused(column.topic, lost, messages, self._reasons[column.topic])
+        for pose in self._plan.lookups:
+            if self._lacking[pose.name]:
+                known[pose.name] = pose_lost(pose, self._lacking[pose.name])
+        counts = {name: (rows, self._available[name]) for name, rows in self._rows.items()}
+        return availability_of(self._log, log_id, self._plan, counts, self._labels, known)
+
+
+def _spread(first: int, stop: int, most: int) -> Iterator[tuple[int, int]]:
+    """Return a range of ticks, or evenly spread parts with at most so many in all.
+
+    >>> list(_spread(0, 10, 100)), list(_spread(0, 1000, 32))[::15]
+    ([(0, 10)], [(0, 2), (998, 1000)])
+    """
+    if stop - first <= most:
+        yield from [(first, stop)] if first < stop else []
+        return
+    length = max(1, most // _PARTS)
+    for start in np.linspace(first, stop - length, _PARTS).astype(np.int64).tolist():
+        yield start, start + length

@@ -33,6 +33,8 @@ from logloom.io.storage.store import Store
 from logloom.io.storage.stored_files import UNITS
 from logloom.metrics import count
 from logloom.software import software
+from logloom.statistics.columns import ROWS, Key, Statistics
+from logloom.statistics.series import Numbers
 from logloom.text import counted
 from logloom.transforms.build.build_warnings import log_warnings, strict_refusal
 from logloom.transforms.build.conversion import ConvertJob, converted_record
@@ -51,6 +53,7 @@ from logloom.transforms.build.reuse import removed_meanwhile
 from logloom.transforms.rows.accounts import Tally, dropped_of, reconcile, strays_of
 from logloom.transforms.rows.frame_notes import MAX_NOTES, note_words
 from logloom.transforms.rows.label_columns import account
+from logloom.transforms.rows.missing_values import Availability, availability_of, availability_warnings
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.rows.plan.row_plan import RowPlan
@@ -79,7 +82,7 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
     try:
         if not failures and _are_as_before(job, log, entries):
             return LogOutcome(log.log_id, None, memory=memory)
-        record, warnings = _record(job, log, entries, failures)
+        record, warnings, available = _record(job, log, entries, failures)
     except StorageError:
         raise
     except LogloomError as error:
@@ -87,11 +90,13 @@ def finish_log(job: Job, results: Iterable[PartitionResult]) -> LogOutcome:
         # What is damaged in the root is no fault of a log.
         if not isinstance(job, LogJob) or "log" not in job.left_out or isinstance(error, DatasetError):
             return LogOutcome(log.log_id, None, failures, memory=memory)
-        record, warnings = skipped_record(log, failures), ()
+        record, warnings, available = skipped_record(log, failures), (), ()
     units = record.units or 0
     built = sum(result.built for result in done) if units else 0
     seconds = sum(result.seconds for result in done)
-    return LogOutcome(log.log_id, record, failures, built, units - built, seconds, memory, warnings)
+    return LogOutcome(
+        log.log_id, record, failures, built, units - built, seconds, memory, warnings, available
+    )
 
 
 def _are_as_before(job: Job, log: LogTask, entries: Sequence[Entry]) -> bool:
@@ -110,22 +115,28 @@ def _are_as_before(job: Job, log: LogTask, entries: Sequence[Entry]) -> bool:
 
 def _record(
     job: Job, log: LogTask, entries: Sequence[Entry], failures: Sequence[Failure]
-) -> tuple[LogRecord, tuple[BuildWarning, ...]]:
-    """The record of a log, of which `failures` are left out, and warnings."""
+) -> tuple[LogRecord, tuple[BuildWarning, ...], tuple[Availability, ...]]:
+    """The record of a log, of which `failures` are left out, warnings, and in how many rows columns are."""
     if isinstance(job, ConvertJob):
-        return converted_record(job, log, entries, failures), ()
+        return converted_record(job, log, entries, failures), (), ()
     assert isinstance(job, LogJob)
-    return (skipped_record(log, failures), ()) if failures else _record_of_log(job, log, entries)
+    return (skipped_record(log, failures), (), ()) if failures else _record_of_log(job, log, entries)
 
 
 def _record_of_log(
     job: LogJob, log: LogTask, entries: Sequence[Entry]
-) -> tuple[LogRecord, tuple[BuildWarning, ...]]:
+) -> tuple[LogRecord, tuple[BuildWarning, ...], tuple[Availability, ...]]:
     first_output, tallies, refusals, strays = _tallied(job, log, entries)
-    summary = opened(job, log).summary
+    source = opened(job, log)
+    summary = source.summary
     sums = reconcile(job.plan, summary, tallies)
     of_turns = list(turn_warnings(job.plan, turns_of(tallies)))
-    of_columns = (*of_turns, *lost_warnings(job.plan, summary, tallies))
+    of_losses = list(lost_warnings(job.plan, summary, tallies))
+    statistics, labels = of_units(job.store, entries), job.labels_of(log)
+    counts = available_rows(job.plan, statistics, tallies)
+    for name, _ in of_losses:  # of which this log has a warning
+        counts.pop(name, None)
+    available = availability_of(source, log.log_id, job.plan, counts, labels)
     of_times = log_warnings(job.plan, log.uris[0], summary, [(e.start, e.stop) for e in first_output])
     rows = sum(entry.rows for entry in first_output)
     read = {topic for tally in tallies for topic in tally.owned}
@@ -153,18 +164,45 @@ def _record_of_log(
         refused=refused,
         reasons=(
             *notes_on_frames(job.plan, tallies),
-            *(line for one in account(job.plan, job.labels_of(log), tallies) for line in one.lines),
-            *of_turns,
+            *(line for one in account(job.plan, labels, tallies) for line in one.lines),
+            *(text for _, text in of_turns),
             *_reasons(job.store, [line_of(each) for each in refusals]),
         ),
         verified=job.settings.read_share,
-        statistics=write_statistics(job.store, log.log_id, of_units(job.store, entries)),
+        statistics=write_statistics(job.store, log.log_id, statistics),
         catalogue=log.catalogue,
         splits=rows_by_split(run for tally in tallies for run in tally.splits),
         size=summary.size,
         duplicate_of=log.duplicate_of,
     )
-    return record, (*of_times, *(BuildWarning(f"{log.log_id}: {text}") for text in of_columns))
+    of_columns = [("turns", *one) for one in of_turns] + [("lost", *one) for one in of_losses]
+    named = (
+        BuildWarning(f"{log.log_id}: {text}", kind=kind, column=name, log=log.log_id)
+        for kind, name, text in of_columns
+    )
+    return record, (*of_times, *named), available
+
+
+def available_rows(
+    plan: RowPlan, statistics: Statistics | None, tallies: Sequence[Tally]
+) -> dict[str, tuple[int, int]]:
+    """Count by sampled column the rows of a log, and those in which it is available.
+
+    A required column is counted at the ticks where it decides whether there is a row.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    lanes = {} if statistics is None else statistics.lanes
+    for name in plan.schema.sampled:
+        lane = lanes.get(Key(name, "", ROWS, 0))
+        if isinstance(lane, Numbers):
+            found[name] = lane.count + lane.nan, lane.count
+    dropped = dropped_of(tallies)
+    ticks = sum(tally.planned for tally in tallies) - dropped.get("purged", 0)
+    for name in plan.require:
+        missing = dropped.get(f"require {name}", 0)
+        found[name] = ticks, ticks - missing
+        ticks -= missing
+    return found
 
 
 def notes_on_frames(plan: RowPlan, tallies: Sequence[Tally]) -> Iterator[str]:
@@ -312,7 +350,9 @@ def commit(
     if not failures:
         failures += _removed(job, outcomes, [part for part, *_ in assembled])
     unchanged = outcomes.unchanged and not failures
-    problem = "" if failures or unchanged else _refusal(job, logs, outcomes.warnings)
+    of_columns = availability_warnings(outcomes.available, is_first=job.parent is None)
+    warnings = [*of_columns, *outcomes.warnings]
+    problem = "" if failures or unchanged else _refusal(job, logs, warnings)
     outcome: dict[str, Any] = {
         "version": job.number,
         "committed": False,
@@ -326,7 +366,7 @@ def commit(
         "labels": dict(job.settings.labels),
         "whole": logs.are_whole(within_budget=job.skip_budget > 0),
         "unchanged": unchanged,
-        "warned": [asdict(warning) for warning in outcomes.warnings],
+        "warned": [asdict(warning) for warning in warnings],
     }
     if not (failures or problem or unchanged):
         try:

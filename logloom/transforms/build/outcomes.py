@@ -33,6 +33,7 @@ from logloom.io.storage.metadata import canonical
 from logloom.transforms.build.bundles import packed, unpacked
 from logloom.transforms.build.job import LogJob, Target
 from logloom.transforms.build.partition_results import Failure
+from logloom.transforms.rows.missing_values import Availability, merged
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.values import dataclass
 
@@ -51,6 +52,7 @@ class LogOutcome:
         record: None where the log failed, and where its record in the parent version stays.
         memory: see `logloom.transforms.build.log_summaries.remembered`.
         warnings: of what may be wrong with its rows.
+        available: in how many rows its columns are.
     """
 
     log_id: str
@@ -61,6 +63,7 @@ class LogOutcome:
     seconds: float = 0.0
     memory: bytes = b""
     warnings: tuple[BuildWarning, ...] = ()
+    available: tuple[Availability, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class LogOutcomes:
         version: pages of the version's records, once they are merged; none where anything failed.
         unchanged: the job commits only changes, and there are none.
         warnings: of logs that were built, the first few.
+        available: in how many rows of logs that were built columns are.
     """
 
     made: tuple[RecordPage, ...] = ()
@@ -89,6 +93,7 @@ class LogOutcomes:
     memories: tuple[str, ...] = ()
     unchanged: bool = False
     warnings: tuple[BuildWarning, ...] = ()
+    available: tuple[Availability, ...] = ()
 
 
 def group_starts(log_ids: Iterable[str]) -> tuple[str, ...]:
@@ -151,9 +156,8 @@ def write_outcomes(job: Target, outcomes: Iterable[LogOutcome]) -> LogOutcomes:
     files, memories = _write_failures(job, ordered), _write_memory(job, ordered)
     shown = failures[:MAX_FAILURES]
     warnings = _first_few(warning for outcome in ordered for warning in outcome.warnings)
-    return LogOutcomes(
-        made.pages, shown, built, reused, (), len(failures), files, memories, warnings=warnings
-    )
+    found: dict[str, Any] = {"warnings": warnings, "available": merged(one.available for one in ordered)}
+    return LogOutcomes(made.pages, shown, built, reused, (), len(failures), files, memories, **found)
 
 
 def _first_few(warnings: Iterable[BuildWarning]) -> tuple[BuildWarning, ...]:
@@ -224,9 +228,8 @@ def merge_outcomes(job: Target, groups: Iterable[LogOutcomes]) -> LogOutcomes:
     version = merge_records(job.store, before, changes)
     unchanged = job.if_changed and version.pages == before.pages
     warnings = _first_few(warning for group in ordered for warning in group.warnings)
-    return LogOutcomes(
-        made, (), built, reused, version.pages, 0, files, unchanged=unchanged, warnings=warnings
-    )
+    found: dict[str, Any] = {"warnings": warnings, "available": merged(one.available for one in ordered)}
+    return LogOutcomes(made, (), built, reused, version.pages, 0, files, unchanged=unchanged, **found)
 
 
 def _parents(job: Target) -> LogRecords:

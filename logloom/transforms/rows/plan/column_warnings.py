@@ -84,12 +84,12 @@ def turns_of(tallies: Iterable[Tally]) -> Turns:
     return {name: added(found) for name, found in parts.items()}
 
 
-def turn_warnings(plan: RowPlan, turns: Turns) -> Iterator[str]:
-    """Return a warning for each column whose policy doesn't suit its values."""
+def turn_warnings(plan: RowPlan, turns: Turns) -> Iterator[tuple[str, str]]:
+    """Return the name and a warning of each column whose policy doesn't suit its values."""
     for column in plan.columns:
         problem = _misfit(column, turns.get(column.name, ()))
         if problem:
-            yield f"column {column.name}: {problem}"
+            yield column.name, f"column {column.name}: {problem}"
 
 
 def _misfit(column: ColumnPlan, turns: Sequence[TurnEvidence]) -> str:
@@ -130,9 +130,9 @@ def _no_angle(
 # --- values that are lost -------------------------------------------------------------------------------
 
 
-def lost_warnings(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> Iterator[str]:
-    """Return a warning for each column of which more than half is lost for one reason: its messages, or
-    its ticks.
+def lost_warnings(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) -> Iterator[tuple[str, str]]:
+    """Return the name of each column of which more than half is lost for one reason, its messages or its
+    ticks, and a warning.
     """
     lost = [*summary.refusals, *(refusal for tally in tallies for refusal in tally.lost)]
     for column in plan.columns:
@@ -148,7 +148,7 @@ def lost_warnings(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) 
             if 2 * count > messages:
                 reason = reason.removeprefix(f"column {column.name}: ")
                 what = f"{count:,} of {counted(messages, 'message')} of {column.topic}"
-                yield f"column {column.name}: {what} can't be used: {reason}"
+                yield column.name, f"column {column.name}: {what} can't be used: {reason}"
     for looked in plan.lookups:
         tried = sum(tally.tried.get(looked.name, 0) for tally in tallies)
         lacking = sum((Counter(tally.lacking.get(looked.name, {})) for tally in tallies), Counter[str]())
@@ -156,7 +156,8 @@ def lost_warnings(plan: RowPlan, summary: LogSummary, tallies: Sequence[Tally]) 
             if 2 * count > tried and reason != f"no {looked.at}":
                 pose = "all points' poses" if looked.around else "a pose"
                 what = f"{count:,} of {counted(tried, 'tick')}"
-                yield f"column {looked.name}: {what} are without {pose} of {looked.words}: {reason}"
+                text = f"{what} are without {pose} of {looked.words}: {reason}"
+                yield looked.name, f"column {looked.name}: {text}"
 
 
 def _by_reason(refusals: Iterable[Refusal]) -> Iterator[tuple[str, int]]:

@@ -49,7 +49,7 @@ def warnings_of(path, columns, rows=1000, max_bytes=1 << 20):
     log = open_log([path])
     plan = resolve(recipe_of(columns, rows), {"drive": log})[0]
     _, tallies = built(log, plan, max_bytes)
-    return list(turn_warnings(plan, turns_of(tallies)))
+    return [text for _, text in turn_warnings(plan, turns_of(tallies))]
 
 
 CHANGES = "`resample: angle` takes directions in radians and changes"
@@ -195,7 +195,7 @@ def test_the_same_logs_give_the_same_warnings_whatever_the_workers(tmp_path):
 def lost(path, columns, rows=1000):
     log = open_log([path])
     plan = resolve(recipe_of(columns, rows), {"drive": log})[0]
-    return list(lost_warnings(plan, log.summary, built(log, plan)[1]))
+    return [text for _, text in lost_warnings(plan, log.summary, built(log, plan)[1])]
 
 
 @pytest.mark.parametrize("zeros", [9, 11])
@@ -232,7 +232,7 @@ def test_reasons_that_differ_only_in_numbers_are_one(tmp_path):
     topic = replace(log.summary.topics["/car"], num_messages=7)
     summary = replace(log.summary, topics={"/car": topic})
     mine = replace(tally, lost=tuple(replace(refusal, topic="/car") for refusal in refusals))
-    assert list(lost_warnings(plan, summary, [mine])) == [
+    assert [text for _, text in lost_warnings(plan, summary, [mine])] == [
         "column x: 4 of 7 messages of /car can't be used: byte 0 of 2"
     ]
     assert list(lost_warnings(plan, summary, [tally])) == []
