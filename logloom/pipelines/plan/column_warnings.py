@@ -87,8 +87,11 @@ class Sample:
         self._deskewed = {column.name for column in plan.columns if column.deskew is not None}
         for span in self._spans(max_bytes):
             with contextlib.suppress(*OF_CONTENT):
-                frames = read_trees(log, plan, span, times_in(log, plan))
-                self._add(Piece(log, plan, span, SpanValues(statics, frames, {}, labels, on_error="skip")))
+                point_times = times_in(log, plan)
+                shared = SpanValues(
+                    statics, read_trees(log, plan, span, point_times), {}, labels, point_times
+                )
+                self._add(Piece(log, plan, span, shared._replace(on_error="skip")))
 
     def _spans(self, max_bytes: int) -> list[Span]:
         """Return parts of the log; of a small one the whole, with open ends."""

@@ -209,6 +209,8 @@ def settle_duplicates(recipe: Recipe, logs: PlanLogs, before: Before, root: str)
         BuildWarning(
             f"{one.log_id}: same content as {name}, which was dropped, and {_to_leave_out(one, root)}",
             is_doubtful=not one.is_built,
+            kind="duplicate",
+            log=one.log_id,
         )
         for one, name in sorted(of_dropped)
         if one.log_id not in logs.duplicates or not logs.duplicates[one.log_id].is_left_out
@@ -238,10 +240,13 @@ def _to_leave_out(one: EqualLog, root: str) -> str:
 def duplicate_warnings(duplicates: Mapping[str, Duplicate]) -> list[BuildWarning]:
     """Return warnings about the first duplicates, new ones before others, and the number of the rest."""
     ordered = sorted(duplicates.values(), key=lambda one: (not one.is_doubtful, one.log_id))
-    found = [BuildWarning(one.warning, is_doubtful=one.is_doubtful) for one in ordered[:_SHOWN]]
+    found = [
+        BuildWarning(one.warning, is_doubtful=one.is_doubtful, kind="duplicate", log=one.log_id)
+        for one in ordered[:_SHOWN]
+    ]
     if more := ordered[_SHOWN:]:
         text = f"{len(more):,} more logs have the content of another one"
-        found.append(BuildWarning(text, is_doubtful=more[0].is_doubtful))
+        found.append(BuildWarning(text, is_doubtful=more[0].is_doubtful, kind="duplicate"))
     return found
 
 

@@ -268,7 +268,9 @@ def namesake_warnings(purged: Purged, log_ids: Iterable[str]) -> Iterator[BuildW
     for log_id in sorted(log_id for log_id in log_ids if purged.had_whole(log_id)):
         yield BuildWarning(
             f"{log_id}: a log of this name was purged. This one has another content, so it is built; if it "
-            "is a repacked copy, exclude its files from the recipe's `logs`"
+            "is a repacked copy, exclude its files from the recipe's `logs`",
+            kind="purged",
+            log=log_id,
         )
 
 

@@ -94,7 +94,7 @@ def built_warnings(recipe: Mapping[str, Any], counts: Counts) -> list[BuildWarni
 
 def _warnings(texts: Iterable[str]) -> list[BuildWarning]:
     """About shares of data, not about data."""
-    return [BuildWarning(text, is_doubtful=False) for text in texts]
+    return [BuildWarning(text, is_doubtful=False, kind="split") for text in texts]
 
 
 def empty_row_splits(counts: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -176,7 +176,7 @@ def test_a_plan_looks_at_a_bounded_part_of_few_logs(tmp_path, monkeypatch):
         write_car(tmp_path / f"{i:02}", heading=wrapped(STEADY))
     plan = plan_build(Recipe.from_yaml(RECIPE.format(tmp_path)), str(tmp_path / "root"))
     found = column_warnings(plan)
-    assert len(found) == 16
+    assert len(found) == 20
     assert (found[0].text[:3], found[-1].text[:3]) == ("00:", "39:")
 
 

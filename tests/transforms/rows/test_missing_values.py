@@ -1,0 +1,339 @@
+"""Warnings of columns that are available in few rows, with the likely reason and the line that helps."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from logloom.errors import LogloomError
+from logloom.pipelines.build.build import build
+from logloom.pipelines.plan.column_warnings import column_warnings
+from logloom.pipelines.plan.plan import plan_build
+from logloom.recipe import Recipe
+from logloom.transforms.build.settings import BuildSettings
+from logloom.transforms.rows.missing_values import Availability, Cause, availability_warnings, merged
+from tests.absent import present
+from tests.transforms.ros2_logs import COMMAND, POSE, SECOND, SPEED, START, TF, speeds, transform, write_log
+from tests.transforms.rows.test_deskew import column as deskewed
+from tests.transforms.rows.test_deskew import sweeps
+from tests.transforms.rows.test_deskew import topics as lidar_topics
+
+MS = SECOND // 1000
+CAN = (SPEED, speeds(100))  # 10 s of a car, with stamps
+SLOW = (SPEED, speeds(10, step=SECOND))
+
+
+def commands(times):
+    """Messages without stamps."""
+    return COMMAND, [(time, {"throttle": 1.0, "gains": []}) for time in times]
+
+
+def stamped(delay, count=100):
+    return SPEED, speeds(count, delay=delay)
+
+
+def recipe(folder, columns, clock="{rate: 10}", more=""):
+    output = present("table", "tar")[0]
+    return Recipe.from_yaml(
+        f"name: t\nlogs: '{folder}/logs/*.mcap'\nclock: {clock}\n{more}\noutputs: {{{output}: {{}}}}\n"
+        f"columns:\n  speed: {x_of('/can', resample='nearest', tolerance='60ms')}\n  x: {columns}\n"
+    )
+
+
+def warned(folder, topics, columns, clock="{rate: 10}", more=""):
+    """The warnings of a plan and of a build of one log."""
+    write_log(folder / "logs/drive.mcap", {**topics, "/can": CAN})
+    plan = plan_build(recipe(folder, columns, clock, more), str(folder / "root"))
+    return column_warnings(plan), build(plan).warnings
+
+
+def x_of(topic="/x", field="speed", **keys):
+    return f"{{topic: {topic}, field: {field}, " + ", ".join(f"{k}: {v}" for k, v in keys.items()) + "}"
+
+
+NO_LIMIT = "time: {max_delay: none}"
+REASONS = {
+    "interpolation": (
+        {"/x": SLOW},
+        x_of(resample="linear"),
+        "{rate: 10}",
+        "",
+        ("tolerance", "tolerance: 1s"),
+        "10 % of 100 rows: /x comes every 1 s, its tolerance is 100 ms; write tolerance: 1s",
+    ),
+    "nearest": (
+        {"/x": SLOW},
+        x_of(resample="nearest", tolerance="120ms"),
+        "{rate: 10}",
+        "",
+        ("tolerance", "tolerance: 1s"),
+        "29 % of 100 rows: /x comes every 1 s, its tolerance is 120 ms; write tolerance: 1s",
+    ),
+    "window": (
+        {"/x": SLOW},
+        x_of(resample="window", window="[-100ms, 0ms]"),
+        "{rate: 10}",
+        "",
+        ("window", "window: [-1s, 0s]"),
+        "10 % of 100 rows: /x comes every 1 s, its window is 100 ms long; write window: [-1s, 0s]",
+    ),
+    "exact": (
+        {"/x": (SPEED, speeds(100, start=START + 3 * MS))},
+        x_of(resample="exact"),
+        "{rate: 10}",
+        "",
+        ("exact", "resample: nearest"),
+        "0 % of 100 rows: no message of /x has exactly the time of a row; write resample: nearest",
+    ),
+    "latched": (
+        {"/x": commands([START + 50 * MS])},
+        x_of(field="throttle", resample="nearest", tolerance="10ms"),
+        "{rate: 10}",
+        "",
+        ("single", "resample: static"),
+        "0 % of 100 rows: /x has one message in 9.9 s; write resample: static, which takes it for all rows",
+    ),
+    "ends early": (
+        {"/x": commands([START + i * 8 * MS for i in range(-9, -3)])},
+        x_of(field="throttle", resample="nearest", tolerance="20ms"),
+        "{topic: /can}",
+        "",
+        ("silent", "rows: {require: [COLUMN]}"),
+        "0 % of 100 rows: /x ends 9.93 s before the rows; write rows: {require: [COLUMN]} to drop ",
+    ),
+    "seconds of TAI": (
+        {"/x": stamped(-37 * SECOND)},
+        x_of(resample="linear"),
+        "{rate: 10}",
+        "time: {max_delay: 60s}",
+        ("clock", "time: {topics: {/x: log}}"),
+        "0 % of 100 rows: /x is on another clock than the rows: stamps of /x are 37 s after its log times;",
+    ),
+    "simulated time": (
+        {"/x": stamped(START - 5 * SECOND)},
+        x_of(resample="linear"),
+        "{rate: 10}",
+        NO_LIMIT,
+        ("clock", "time: {topics: {/x: log}}"),
+        "stamps of /x are 19,675.9 days before its log times; write time: {topics: {/x: log}}, or the offset",
+    ),
+    "ticks in simulated time": (
+        {"/sim": stamped(START - 5 * SECOND), "/x": commands([time for time, _ in CAN[1]])},
+        x_of(field="throttle", resample="nearest", tolerance="100ms"),
+        "{topic: /sim}",
+        NO_LIMIT,
+        ("clock", "time: {topics: {/sim: log}}"),
+        "0 % of 100 rows: /x is on another clock than the rows: stamps of /sim are 19,675.9 days before ",
+    ),
+    "an offset": (
+        {"/x": (SPEED, speeds(100))},
+        x_of(resample="linear", offset="37s"),
+        "{rate: 10}",
+        "",
+        ("clock", ""),
+        "0 % of 100 rows: its offset of 37 s moves /x beyond the rows; correct its offset",
+    ),
+    "outside the recording": (
+        {"/x": (SPEED, speeds(1, start=START + 86400 * 9 * SECOND))},
+        x_of(resample="linear"),
+        "{rate: 10}",
+        "",
+        ("stray", ""),
+        "0 % of 100 rows: all messages of /x are outside the recording; `logloom doctor LOG` shows",
+    ),
+    "a required column": (
+        {"/x": SLOW},
+        x_of(resample="linear"),
+        "{rate: 10}",
+        "rows: {require: [x]}",
+        ("tolerance", "tolerance: 1s"),
+        "10 % of 100 rows: /x comes every 1 s, its tolerance is 100 ms; write tolerance: 1s",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("topics", "columns", "clock", "more", "kind_line", "said"), REASONS.values(), ids=REASONS.keys()
+)
+def test_plan_and_build_name_the_likely_reason(tmp_path, topics, columns, clock, more, kind_line, said):
+    planned, built = warned(tmp_path, topics, columns, clock, more)
+    own = [one for one in built if one.column == "x"]
+    (warning,) = own
+    assert said in warning.text
+    assert warning.text.startswith("column x is available in ")
+    assert (warning.kind, warning.line) == kind_line
+    assert warning.is_doubtful
+    (sampled,) = (one for one in planned if one.column == "x")
+    assert (sampled.kind, sampled.line) == kind_line
+    assert sampled.text.replace(" sampled rows", " rows") == warning.text
+    assert "sampled rows" in sampled.text
+
+
+def test_the_line_that_a_warning_names_fills_the_column(tmp_path):
+    write_log(tmp_path / "logs/drive.mcap", {"/can": CAN, "/x": SLOW})
+    keys = {"resample": "linear"}
+    before = plan_build(recipe(tmp_path, x_of(**keys)), str(tmp_path / "root"))
+    (warning,) = column_warnings(before)
+    name, _, value = warning.line.partition(": ")
+    after = plan_build(recipe(tmp_path, x_of(**keys, **{name: value})), str(tmp_path / "root"))
+    assert column_warnings(after) == []
+    assert build(after).warnings == ()
+
+
+def moving(*frames):
+    """Transforms each 100 ms."""
+    times = [time for time, _ in CAN[1]]
+    return TF, [(time, {"transforms": [transform(time, *pair) for pair in frames]}) for time in times]
+
+
+def test_a_column_without_poses_gets_one_warning(tmp_path):
+    tf = moving(("map", "base"), ("world", "lidar"))
+    planned, built = warned(tmp_path, {"/tf": tf}, "{tf: {from: base, to: world}}")
+    (said,) = planned
+    assert (said.kind, said.column) == ("pose", "x")
+    assert "0 % of 100 sampled rows: there is no pose of base in world: no path; " in said.text
+    (lost,) = built
+    assert (lost.kind, lost.column, lost.log) == ("lost", "x", "drive")
+    assert "100 of 100 ticks are without a pose of base in world: no path" in lost.text
+
+
+def test_clouds_that_cant_be_deskewed_get_one_warning(tmp_path):
+    columns = deskewed().partition("\n")[0].removeprefix("points: ").replace("to: map", "to: world")
+    made = lidar_topics(sweeps(8)) | {"/tf": moving(("map", "base"), ("world", "odom"))}
+    planned, built = warned(tmp_path, made, columns)
+    assert [(one.kind, one.column) for one in planned] == [("pose", "x")]
+    assert "sampled rows: there is no pose of lidar in world: no path; `logloom info LOG" in planned[0].text
+    assert [(one.kind, one.column) for one in built] == [("lost", "x")]
+
+
+def test_a_pose_at_the_time_of_a_missing_column_names_that_column(tmp_path):
+    columns = "{tf: {from: base, to: map}, at: late}\n  late: " + x_of(resample="exact")
+    topics = {"/tf": moving(("map", "base")), "/x": (SPEED, speeds(100, start=START + 3 * MS))}
+    for found in warned(tmp_path, topics, columns):
+        (pose,) = (one for one in found if one.column == "x")
+        assert pose.kind == "input"
+        assert pose.text.endswith("it is looked up at the time of late, which isn't available; see late")
+
+
+def test_refused_messages_get_one_warning(tmp_path):
+    zero = [(time, {"header": message["header"], "pose": {}}) for time, message in speeds(100)]
+    columns = x_of(field="pose.orientation", resample="slerp")
+    planned, built = warned(tmp_path, {"/x": (POSE, zero)}, columns, more="on_error: skip")
+    assert [(one.kind, one.column) for one in built] == [("lost", "x")]
+    assert [one.column for one in planned] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("log_id", "start", "kind", "said"),
+    [
+        ("other", START, "labels", "log drive has no label in its table; the table must name logs by"),
+        (
+            "drive",
+            START + 60 * SECOND,
+            "clock",
+            "its labels are 50.1 s from log drive; correct their unit",
+        ),
+        (
+            "drive",
+            START + 30 * MS,
+            "tolerance",
+            "labels come every 5 s, its tolerance is 20 ms; write",
+        ),
+    ],
+)
+def test_labels_of_other_logs_or_times_are_named(tmp_path, log_id, start, kind, said):
+    table = {"log_id": [log_id] * 2, "timestamp": np.array([start, start + 5 * SECOND]), "score": [0.5, 1.0]}
+    (tmp_path / "labels").mkdir()
+    pq.write_table(pa.table(table), tmp_path / "labels/a.parquet")
+    for found in warned(tmp_path, {}, f"{{table: '{tmp_path}/labels/*.parquet', tolerance: 20ms}}"):
+        (warning,) = found
+        assert (warning.kind, warning.column) == (kind, "x")
+        assert said in warning.text
+
+
+def test_a_topic_that_only_new_logs_lack_is_a_warning_but_not_doubtful(tmp_path):
+    write_log(tmp_path / "logs/a.mcap", {"/can": CAN, "/x": CAN})
+    columns = x_of(resample="linear")
+    root = str(tmp_path / "root")
+    assert build(plan_build(recipe(tmp_path, columns), root)).warnings == ()
+    write_log(tmp_path / "logs/b.mcap", {"/can": (SPEED, speeds(100, start=START + 60 * SECOND))})
+    plan = plan_build(recipe(tmp_path, columns), root, settings=BuildSettings(strict=True))
+    for found in (column_warnings(plan), build(plan).warnings):
+        (warning,) = found
+        assert "rows: log b has no message of /x; correct its topic or leave the column out" in warning.text
+        assert (warning.kind, warning.is_doubtful, warning.log) == ("absent", False, "b")
+
+
+def test_strict_refuses_a_column_without_values_before_the_commit(tmp_path):
+    write_log(tmp_path / "logs/drive.mcap", {"/can": CAN, "/x": stamped(-37 * SECOND)})
+    made = recipe(tmp_path, x_of(resample="linear"), more="time: {max_delay: 60s}")
+    plan = plan_build(made, str(tmp_path / "root"), settings=BuildSettings(strict=True))
+    with pytest.raises(
+        LogloomError, match=r"(?s)--strict: 1 warning names .*\n  column x is available in 0 %"
+    ):
+        build(plan)
+    assert not list((tmp_path / "root/versions").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        x_of(resample="count", window="[-100ms, 0ms]"),
+        x_of(resample="static"),
+        x_of(resample="nearest", tolerance="500ms"),
+        x_of(resample="previous", tolerance="500ms"),  # 60 % of the rows
+    ],
+)
+def test_a_slow_topic_whose_column_reaches_far_enough_is_no_warning(tmp_path, columns):
+    assert warned(tmp_path, {"/x": SLOW}, columns) == ([], ())
+
+
+def test_a_topic_that_is_rare_for_another_reason_is_no_warning_above_a_share(tmp_path):
+    """A fifth of the rows."""
+    topics = {"/x": (SPEED, speeds(20))}
+    assert warned(tmp_path, topics, x_of(resample="linear")) == ([], ())
+
+
+# --- sums over logs -------------------------------------------------------------------------------------
+
+
+def cause(kind, log, missing):
+    return Cause(kind, f"{kind} of {log}", "mend it", log=log, missing=missing)
+
+
+def available(rows, number, *causes):
+    return (Availability("x", "/x", rows, number, causes),)
+
+
+def texts(found, **how):
+    return [one.text for one in availability_warnings(found, **how)]
+
+
+def test_logs_add_up_in_any_order_and_grouping():
+    parts = [
+        available(100, 0, cause("clock", "b", 100)),
+        available(100, 0, cause("clock", "a", 100)),
+        available(100, 1, cause("silent", "c", 99)),
+    ]
+    whole = merged(parts)
+    assert whole == merged(parts[::-1]) == merged([merged(parts[:2]), parts[2]])
+    assert texts(whole) == [
+        "column x is available in 0.3 % of 300 rows of 3 logs (as in a and 1 more): clock of a; mend it"
+    ]
+    assert texts(whole, sampled=True)[0].startswith(
+        "column x is available in 0.3 % of 300 sampled rows of 3 "
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "is_warned"),
+    [("silent", 9, True), ("silent", 10, False), ("tolerance", 499, True), ("tolerance", 500, False)],
+)
+def test_thresholds(kind, number, is_warned):
+    assert bool(texts(available(1000, number, cause(kind, "a", 1000 - number)))) == is_warned
+
+
+def test_one_log_of_many_with_another_cause_doesnt_make_a_column_short():
+    """Most of what is missing is so for a reason that a rare topic may have."""
+    parts = [available(100, 0, cause("tolerance", "a", 100)), available(500, 90, cause("silent", "b", 410))]
+    assert texts(merged(parts)) == []
