@@ -52,6 +52,7 @@ from logloom.pipelines.doctor.findings import (
     LostRange,
     share_of,
 )
+from logloom.pipelines.doctor.missing_splits import missing_splits
 from logloom.pipelines.doctor.observations import Examination
 from logloom.pipelines.doctor.times import judge_times
 from logloom.text import counted, human_time
@@ -86,8 +87,12 @@ def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iter
     options = OpenOptions("salvage", access_to(storage_options, found))
     groups = equal_logs(found, options.storage_options)
     firsts = {log.log_id: first for first, *others in groups for log in others}
+    missing = missing_splits(found)
     for files in found:
         diagnosis = examine(files, options, seen)
+        if not any(finding.kind == "missing" for finding in diagnosis.findings):  # by metadata.yaml
+            more = missing.get(files.log_id, ())
+            diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *more))
         if first := firsts.get(files.log_id):
             diagnosis = replace(diagnosis, findings=(*diagnosis.findings, _duplicate(files, first)))
         yield diagnosis

@@ -32,6 +32,8 @@ NOTES = (
 )  # fmt: skip
 SALVAGE = "on_error: salvage"
 SALVAGED = f"`{SALVAGE}` uses what is intact"
+REQUIRE = "rows: {require: [COLUMN]}"
+REQUIRED = f"in the recipe, `{REQUIRE}` drops rows without a value of a column"
 LISTED = 20  # findings of one kind that are printed
 FEW_LISTED = 3  # if most messages of a topic are lost, so that places matter little
 

@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from logloom.io.logs.recording_times import Bound, RecordedTime, is_static
-from logloom.pipelines.doctor.findings import LONG_GAP, MAX_SKEW, Gap, HealthFinding, TopicHealth, share_of
+from logloom.pipelines.doctor.findings import (
+    LONG_GAP,
+    MAX_SKEW,
+    REQUIRE,
+    REQUIRED,
+    Gap,
+    HealthFinding,
+    TopicHealth,
+    share_of,
+)
 from logloom.recipe import yaml as text
 from logloom.recipe.values import duration_text, moment_text
 from logloom.text import counted, human_duration, human_time, some_of
@@ -22,8 +31,6 @@ from logloom.transforms.suggest.samples import MAX_DELAY, bound_on_delay
 LONG_EDGE = 1_000_000_000  # ns; topics may begin and end so far apart: recorders subscribe to one by one
 EDGE_SHARE = 10  # in a short log only a part of it in so many
 MAX_NAMED = 12  # topics in one finding
-_REQUIRE = "rows: {require: [COLUMN]}"
-_REQUIRED = f"in the recipe, `{_REQUIRE}` drops rows without a value of a column"
 
 
 class _Silence(NamedTuple):
@@ -300,8 +307,8 @@ def _finding(kind: str, group: Sequence[_Silence], message: str, uri: str) -> He
         topics,
         missing,
         message,
-        _REQUIRED,
-        recipe=_REQUIRE,
+        REQUIRED,
+        recipe=REQUIRE,
         time=one.at,
         duration=one.length,
     )
