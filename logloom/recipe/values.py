@@ -38,6 +38,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _QUANTITY = re.compile(r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?) ?([A-Za-zµ]*)")
 _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{1,40})?")
 
+MAX_OFFSET = 290 * 365 * 86400 * 10**9  # ns; between two clocks
 MAX_DISTANCE = 10**11  # mm
 MAX_SIZE = 1 << 50
 MAX_DIGITS = 18  # of a rate or a share
@@ -70,6 +71,14 @@ def duration(value: Any, example: str = "50ms") -> int:
     nanoseconds = _quantity(value, _DURATION_UNITS, "duration", example)
     if abs(nanoseconds) > MAX_DURATION:
         raise ValueError(f"{value} is more than ten years")
+    return nanoseconds
+
+
+def clock_offset(value: Any) -> int:
+    """Parse a duration between two clocks, which may count from years apart."""
+    nanoseconds = _quantity(value, _DURATION_UNITS, "duration", "-12ms")
+    if abs(nanoseconds) > MAX_OFFSET:
+        raise ValueError(f"{value} is more than 290 years")
     return nanoseconds
 
 
@@ -250,6 +259,7 @@ def _percent_text(value: Decimal) -> str:
 
 
 Duration = Annotated[int, BeforeValidator(duration), PlainSerializer(duration_text, return_type=Any)]
+ClockOffset = Annotated[int, BeforeValidator(clock_offset), PlainSerializer(duration_text, return_type=Any)]
 LengthOfTime = Annotated[
     int, BeforeValidator(length_of_time), PlainSerializer(duration_text, return_type=Any)
 ]

@@ -33,6 +33,29 @@ TimeSource = Literal["header", "log", "publish"]
 OnError = Literal["fail", "salvage", "skip"]
 Redactions = Mapping[str, TimeRanges]
 
+
+@dataclass(frozen=True)
+class StatedTime:
+    """A message time that a recipe states for a topic: of a source or a field, plus an offset.
+
+    Attributes:
+        by: the source; None for a field.
+        field: its dotted path.
+        unit: of a field that is a number, "ns", "us", "ms" or "s"; "" for a stamp.
+        offset: ns; added to the time.
+    """
+
+    by: TimeSource | None = None
+    field: str = ""
+    unit: str = ""
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return self.by or f"field {self.field}"
+
+
+MessageTime = TimeSource | StatedTime
+
 TABLE_ROW = "tables/Row"  # the type of messages that are rows of a table
 
 
@@ -181,14 +204,15 @@ class TopicRequest:
     Attributes:
         time: sources of message times, of which the first that the definition has is used; header first by
             default.
-        max_delay: ns; messages whose time is further from their log time are refused. None means any
-            distance, which costs one scan of the log (stored as a sidecar index).
+        max_delay: ns; messages whose time, including the offset of a `StatedTime`, is further from their log
+            time are refused. None means any distance, which costs one scan of the log (stored as a sidecar
+            index).
         with_strays: whether to include messages outside the recording, as for static topics.
     """
 
     start: int
     stop: int
-    time: tuple[TimeSource, ...] = ("header", "log")
+    time: tuple[MessageTime, ...] = ("header", "log")
     max_delay: int | None = 1_000_000_000
     with_strays: bool = False
 
@@ -272,12 +296,15 @@ class Log(Protocol):
             UsageError: no such field, or one of an unsupported type; suggests the nearest valid field.
         """
 
-    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+    def time_source(self, topic: str, sources: Sequence[MessageTime]) -> MessageTime | None:
         """Return the first of `sources` that messages of this topic have; None if they have none.
 
         Args:
             topic: its name.
             sources: in order of preference.
+
+        Raises:
+            UsageError: a field that is no time; suggests the nearest name.
         """
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:

@@ -20,7 +20,7 @@ from logloom.io.logs.interface import (
     LogSummary,
     MessagePlace,
     Messages,
-    TimeSource,
+    MessageTime,
     TopicRequest,
 )
 from logloom.schema import ColumnType
@@ -42,7 +42,7 @@ class Outline:
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         return self.unopened.column_type(topic, spec)
 
-    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+    def time_source(self, topic: str, sources: Sequence[MessageTime]) -> MessageTime | None:
         return self.unopened.time_source(topic, sources)
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:

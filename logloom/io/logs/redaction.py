@@ -28,9 +28,9 @@ from logloom.io.logs.interface import (
     LogSummary,
     MessagePlace,
     Messages,
+    MessageTime,
     Redactions,
     Refusal,
-    TimeSource,
     TopicRequest,
 )
 from logloom.schema import ColumnType, TimeRanges
@@ -131,7 +131,7 @@ class RedactedLog:
     def column_type(self, topic: str, spec: FieldSpec) -> ColumnType:
         return self._log.column_type(topic, spec)
 
-    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+    def time_source(self, topic: str, sources: Sequence[MessageTime]) -> MessageTime | None:
         return self._log.time_source(topic, sources)
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:

@@ -31,17 +31,19 @@ from logloom.io.logs.interface import (
     LogSummary,
     MessagePlace,
     Messages,
+    MessageTime,
     OpenOptions,
     Refusal,
-    TimeSource,
     TopicInfo,
     TopicRequest,
 )
 from logloom.io.logs.message_times import (
     Stamped,
+    by_log_time,
     log_range,
     misfit_words,
     stamp,
+    time_source,
     within,
     without_broken_pictures,
 )
@@ -92,7 +94,7 @@ class Wanted:
     """
 
     request: TopicRequest
-    source: TimeSource
+    source: MessageTime
     decoder: Decoder
     first: int
     last: int
@@ -267,9 +269,9 @@ class ContainerLog:
         """See `Log.column_type`."""
         return self.decoder(topic).column_type(spec)
 
-    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
+    def time_source(self, topic: str, sources: Sequence[MessageTime]) -> MessageTime | None:
         """See `Log.time_source`."""
-        return self.decoder(topic).time_source(sources)
+        return time_source(self.decoder(topic), self._infos[topic][0], sources)
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
         """See `Log.read`."""
@@ -432,11 +434,11 @@ class ContainerLog:
 
     def _wanted(self, topic: str, request: TopicRequest) -> Wanted:
         decoder = self.decoder(topic)
-        source = decoder.time_source(request.time)
+        source = time_source(decoder, self._infos[topic][0], request.time)
         if source is None:
             raise UsageError(
-                f"{self._uris[0]}: topic {topic} has none of the times {', '.join(request.time)}; add log, "
-                "which it always has"
+                f"{self._uris[0]}: topic {topic} has none of the times {', '.join(map(str, request.time))}; "
+                "add log, which it always has"
             )
         are_pictures = has_pictures(self._infos[topic][0], decoder)
         return Wanted(
@@ -453,7 +455,7 @@ class ContainerLog:
     def _near(self, part: LogPart, topic: str, want: Wanted) -> NDArray[np.int64]:
         """`_needed` for all passes."""
         request = want.request
-        if request.max_delay is not None or want.source == "log":
+        if request.max_delay is not None or by_log_time(want.source):
             return part.stretches_with(topic, want.first, want.last)
         bounds = self._bounds[part.uri, topic, want.source]
         open_stop = request.stop if request.stop == np.iinfo(np.int64).max else request.stop - 1
@@ -463,7 +465,7 @@ class ContainerLog:
         return np.union1d(bounds["stretch"][holds], near)
 
     @lazy
-    def _bounds(self) -> dict[tuple[str, str, TimeSource], NDArray[Any]]:
+    def _bounds(self) -> dict[tuple[str, str, MessageTime], NDArray[Any]]:
         """Message times by stretch, for requests without `max_delay`; by (URI, topic, source)."""
         return {}
 
@@ -474,7 +476,7 @@ class ContainerLog:
             missing: dict[str, Wanted] = {}
             for topic, want in wanted.items():
                 key = (part.uri, topic, want.source)
-                if want.source == "log" or key in self._bounds or topic not in part.channels:
+                if by_log_time(want.source) or key in self._bounds or topic not in part.channels:
                     self._bounds.setdefault(key, np.empty(0, BOUNDS))
                     continue
                 known = sidecars.load_bounds(part.content_id, topic, want.source)

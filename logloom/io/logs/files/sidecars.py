@@ -20,7 +20,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from logloom.io.logs.files.container import SHARE, STRETCH, Channel, FileIndex, LostBytes
-from logloom.io.logs.interface import TimeSource
+from logloom.io.logs.interface import MessageTime
 from logloom.io.logs.recording_times import RecordedTime
 from logloom.io.storage.store import Store
 from logloom.values import dataclass
@@ -70,13 +70,13 @@ class Sidecars:
         }
         self.save(f"{content_id}.index", data)
 
-    def load_bounds(self, content_id: str, topic: str, source: TimeSource) -> NDArray[Any] | None:
+    def load_bounds(self, content_id: str, topic: str, source: MessageTime) -> NDArray[Any] | None:
         """(K,) of dtype BOUNDS: by stretch, the first and last message time of a topic and its refusals."""
         name = _bounds_name(content_id, topic, source)
         return self._parsed(name, lambda data: np.frombuffer(data["bounds"], BOUNDS))
 
-    def save_bounds(self, content_id: str, topic: str, source: TimeSource, bounds: NDArray[Any]) -> None:
-        data = {"topic": topic, "source": source, "bounds": bounds.tobytes()}
+    def save_bounds(self, content_id: str, topic: str, source: MessageTime, bounds: NDArray[Any]) -> None:
+        data = {"topic": topic, "source": _source_name(source), "bounds": bounds.tobytes()}
         self.save(_bounds_name(content_id, topic, source), data)
 
     def load_recorded(self, content_id: str) -> RecordedTime | None:
@@ -117,5 +117,12 @@ class Sidecars:
         store.replace(name, MAGIC + blake3(body).digest() + body)
 
 
-def _bounds_name(content_id: str, topic: str, source: TimeSource) -> str:
-    return f"{content_id}.{source}.{blake3(topic.encode()).hexdigest(length=8)}.times"
+def _source_name(source: MessageTime) -> str:
+    """Return a name for files: that of a source, or a digest of a time that a recipe states."""
+    if isinstance(source, str):
+        return source
+    return f"stated-{blake3(repr(astuple(source)).encode()).hexdigest(length=8)}"
+
+
+def _bounds_name(content_id: str, topic: str, source: MessageTime) -> str:
+    return f"{content_id}.{_source_name(source)}.{blake3(topic.encode()).hexdigest(length=8)}.times"

@@ -16,6 +16,7 @@ from logloom.errors import UsageError
 from logloom.io.logs.interface import FieldSpec, TimeSource, TopicInfo
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Struct
+from logloom.io.logs.messages.field_times import field_time
 from logloom.io.logs.messages.fields import Selection, stamp_in
 from logloom.io.logs.messages.partial import take_partly
 from logloom.io.logs.messages.raw_messages import RawMessages
@@ -72,6 +73,10 @@ class TypedDecoder:
         """See `Log.time_source`."""
         stamped = self._stamp() is not None
         return next((source for source in sources if source != "header" or stamped), None)
+
+    def check_field_time(self, path: str, unit: str) -> None:
+        """Check that a field is a time, see `logloom.io.logs.messages.field_times.field_time`."""
+        field_time(self.root, path, unit)
 
     def _stamp(self) -> Selection | None:
         return stamp_in(self.root, self.stamps)

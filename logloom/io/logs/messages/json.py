@@ -95,6 +95,10 @@ class JsonDecoder(ObjectDecoder):
                 return False
         return True
 
+    def check_field_time(self, path: str, unit: str) -> None:
+        if self.root.fields:  # without a schema, messages show whether they have the field
+            super().check_field_time(path, unit)
+
     def parse(self, payload: bytes) -> Any:
         message = _loads(payload)
         if not isinstance(message, dict):

@@ -8,6 +8,7 @@ Column types and errors are the same as for encodings of fixed layout.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.declared_types import TypedDecoder
 from logloom.io.logs.messages.definitions import Array, Number, Struct, Text, Type
+from logloom.io.logs.messages.field_times import NANOSECONDS, SECONDS, exact_nanoseconds
 from logloom.io.logs.messages.fields import Selection, flat, select, value_type
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.io.logs.messages.values import SECOND, UnfitError, flattened
@@ -77,6 +79,30 @@ class ObjectDecoder(TypedDecoder):
 
         times = [self._attempt(raw, row, time_of, MIN_TIME) for row in range(len(raw))]
         return np.array(times, np.int64)
+
+    def field_time(self, raw: RawMessages, path: str, unit: str) -> NDArray[np.int64]:
+        """(N,) times of a field in ns; `MIN_TIME` for messages without one."""
+        names = path.split(".")
+
+        def time_of(message: Any) -> int:
+            value = message
+            for name in names:
+                value = self.field(value, name)
+            return exact_nanoseconds(value, unit) if unit else self._stamp_time(value)
+
+        return np.array([self._attempt(raw, row, time_of, MIN_TIME) for row in range(len(raw))], np.int64)
+
+    def _stamp_time(self, value: Any) -> int:
+        """Return the time of a stamp of seconds and nanoseconds, of any usual names."""
+        parts: list[Any] = []
+        for names in (SECONDS, NANOSECONDS):
+            for name in names:
+                with contextlib.suppress(ValueError, AttributeError):
+                    parts.append(self.field(value, name))
+                    break
+        if len(parts) < 2 or not all(type(part) is int for part in parts):
+            raise ValueError(f"{value!r:.40} has no whole seconds and nanoseconds")
+        return exact_nanoseconds(parts[0] * SECOND + parts[1], "ns")
 
     def check(self, raw: RawMessages) -> NDArray[np.bool_]:
         """(N,) whether each payload is a message of the encoding."""

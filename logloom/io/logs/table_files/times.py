@@ -11,13 +11,16 @@ times of the file are between March 1973 and 2286: in seconds they have 9 or 10 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from logloom.errors import UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME
+from logloom.io.logs.messages.field_times import NANOSECONDS, SECONDS, as_nanoseconds, joined_stamps
 from logloom.io.logs.table_files.name_times import UNITS
 
 TIME_COLUMNS = (*(f"timestamp_{unit}" for unit in UNITS), "timestamp", "time", "stamp")
@@ -49,6 +52,43 @@ def times_of(name: str, columns: Sequence[pa.ChunkedArray]) -> list[Times]:
     if not MIN_TIME < lowest * factor <= highest * factor <= MAX_TIME:
         raise UsageError(f"its times, {lowest} to {highest}, don't fit 64 bits as nanoseconds")
     return [np.where(times == MIN_TIME, MIN_TIME, times * factor) if factor > 1 else times for times in plain]
+
+
+def times_in(column: pa.ChunkedArray, path: Sequence[str], unit: str) -> Times:
+    """(N,) int64 ns of each row of a column that a recipe names; `MIN_TIME` for null.
+
+    Args:
+        path: steps into structs; the last field is a timestamp, a number of `unit`, or a stamp of seconds and
+            nanoseconds.
+    """
+    for name in path:
+        column = pc.struct_field(column, name)
+    kind = column.type
+    if pa.types.is_struct(kind):
+        own = [kind.field(i).name for i in range(kind.num_fields)]
+        seconds, nanoseconds = (
+            next(name for name in names if name in own) for names in (SECONDS, NANOSECONDS)
+        )
+        return np.where(
+            _missing(column),
+            MIN_TIME,
+            joined_stamps(
+                _filled(pc.struct_field(column, seconds)), _filled(pc.struct_field(column, nanoseconds))
+            ),
+        )
+    if not unit:
+        return _plain(column)
+    return np.where(_missing(column), MIN_TIME, as_nanoseconds(_filled(column), unit))
+
+
+def _missing(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    missing: NDArray[np.bool_] = column.is_null().to_numpy()
+    return missing
+
+
+def _filled(column: pa.ChunkedArray) -> NDArray[Any]:
+    filled: NDArray[Any] = column.fill_null(0).to_numpy()
+    return filled
 
 
 def unit_of(lowest: int, highest: int) -> str | None:

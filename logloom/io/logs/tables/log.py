@@ -30,21 +30,23 @@ from logloom.io.logs.interface import (
     LogSummary,
     MessagePlace,
     Messages,
+    MessageTime,
     OpenOptions,
     Refusal,
-    TimeSource,
+    StatedTime,
     TopicInfo,
     TopicRequest,
 )
-from logloom.io.logs.message_times import within
+from logloom.io.logs.message_times import Stamped, stated, within
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Struct
+from logloom.io.logs.messages.field_times import field_time
 from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.recording_times import MessageTimes, RecordedTime, is_static, recorded
 from logloom.io.logs.table_files.columns import definition_of, top_level, values_of
 from logloom.io.logs.table_files.files import TableFile, table_file
-from logloom.io.logs.table_files.times import TIME_COLUMNS, time_column, times_of
+from logloom.io.logs.table_files.times import TIME_COLUMNS, time_column, times_in, times_of
 from logloom.io.logs.tables import named_files, sweeps
 from logloom.io.storage.lru_cache import LruCache
 from logloom.schema import BYTES, ColumnType
@@ -151,23 +153,65 @@ class TableLog:
         except UsageError as error:
             raise UsageError(f"topic {topic} ({found.files[0].uri}): {error}") from None
 
-    def time_source(self, topic: str, sources: Sequence[TimeSource]) -> TimeSource | None:
-        self._topic(topic)
-        return next((source for source in sources if source != "header"), None)
+    def time_source(self, topic: str, sources: Sequence[MessageTime]) -> MessageTime | None:
+        found = self._topic(topic)
+        for source in sources:
+            if isinstance(source, StatedTime) and source.by is None:
+                try:
+                    field_time(found.root, source.field, source.unit)
+                except UsageError as error:
+                    raise UsageError(f"topic {topic} ({found.files[0].uri}): {error}") from None
+                return source
+            if (source.by if isinstance(source, StatedTime) else source) != "header":
+                return source
+        return None
 
     def read(self, requests: Mapping[str, TopicRequest]) -> dict[str, Messages]:
         found: dict[str, Messages] = {}
         for name in sorted(requests.keys() & self._topics.keys()):
             topic, request = self._topics[name], requests[name]
-            if self.time_source(name, request.time) is None:
+            source = self.time_source(name, request.time)
+            if source is None:
                 raise UsageError(
                     f"{topic.files[0].uri}: rows of tables have no header, only a log time: add log"
                 )
-            wanted = within(topic.time, request.start, request.stop) & (topic.time != MIN_TIME)
+            recorded = topic.time != MIN_TIME
             if self._recorded.strays and not (request.with_strays or is_static(name)):
-                wanted &= ~self._recorded.are_strays(topic.time)
-            found[name] = self._messages(name, np.flatnonzero(wanted))
+                recorded &= ~self._recorded.are_strays(topic.time)
+            if not isinstance(source, StatedTime):
+                wanted = within(topic.time, request.start, request.stop) & recorded
+                found[name] = self._messages(name, np.flatnonzero(wanted))
+                continue
+            stamped = self._stated(name, source, request.max_delay)
+            wanted = within(stamped.time, request.start, request.stop) & recorded & stamped.usable
+            lost = within(topic.time, request.start, request.stop) & recorded & ~stamped.usable
+            refused = [_refused(topic, row, stamped.reason(row)) for row in np.flatnonzero(lost).tolist()]
+            if refused and self._options.on_error == "fail":
+                raise damage_error(refused, _REMEDY)
+            found[name] = self._messages(name, np.flatnonzero(wanted), stamped.time, refused)
         return found
+
+    def _stated(self, name: str, source: StatedTime, max_delay: int | None) -> Stamped:
+        """Return the times of all rows that a recipe states for a topic."""
+        topic = self._topics[name]
+        times = topic.time
+        if source.by is None:
+            times = self._times_in(name, source)
+        return stated(times, topic.time, source, max_delay)
+
+    def _times_in(self, name: str, source: StatedTime) -> NDArray[np.int64]:
+        """(N,) times in a column of a topic, in ns; `MIN_TIME` for null. Those read last are kept."""
+        topic = self._topics[name]
+        path = source.field.split(".")
+        parts = []
+        for at, group in topic.groups:
+            file = topic.files[at]
+            column = self._columns(file, group, path[:1]).column(path[0])
+            try:
+                parts.append(times_in(column, path[1:], source.unit))
+            except (UsageError, pa.ArrowException) as error:
+                raise LogReadError(f"{file.uri}: column {source.field}: {error}") from error
+        return np.concatenate([*parts, np.empty(0, np.int64)])
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         found = self._topic(topic)
@@ -259,9 +303,18 @@ class TableLog:
                 plain = named_files.with_contents(plain, file, names, self._options)
         return named_files.with_sizes(plain, named) if any(named) else plain
 
-    def _messages(self, name: str, rows: NDArray[np.intp]) -> TableMessages:
+    def _messages(
+        self,
+        name: str,
+        rows: NDArray[np.intp],
+        times: NDArray[np.int64] | None = None,
+        refused: Sequence[Refusal] = (),
+    ) -> TableMessages:
+        """Return some rows of a topic; `times` are those of all rows if they aren't the log times."""
         topic = self._topics[name]
-        return TableMessages(name, topic.time[rows], topic.time[rows], topic.position[rows], (), self)
+        log_time = topic.time[rows]
+        time = log_time if times is None else times[rows]
+        return TableMessages(name, time, log_time, topic.position[rows], refused, self)
 
     def _topic(self, name: str) -> TableTopic:
         if name not in self._topics:
@@ -386,12 +439,13 @@ def _without_strays(topic: TableTopic, recorded: RecordedTime) -> TopicInfo:
 
 def _untimed(topic: TableTopic) -> list[Refusal]:
     """Return the rows without a time."""
-    made = []
-    for row in np.flatnonzero(topic.time == MIN_TIME).tolist():
-        at, group = topic.groups[topic.group[row]]
-        file = topic.files[at]
-        line = file.groups[group].first + int(topic.row[row])
-        reason = "it has no time"
-        position = int(topic.position[row])
-        made.append(Refusal(file.uri, line, topic.info.topic, position, 0, reason, unit="row"))
-    return made
+    rows = np.flatnonzero(topic.time == MIN_TIME).tolist()
+    return [_refused(topic, row, "it has no time", log_time=0) for row in rows]
+
+
+def _refused(topic: TableTopic, row: int, reason: str, log_time: int | None = None) -> Refusal:
+    at, group = topic.groups[topic.group[row]]
+    file = topic.files[at]
+    line = file.groups[group].first + int(topic.row[row])
+    time = int(topic.time[row]) if log_time is None else log_time
+    return Refusal(file.uri, line, topic.info.topic, int(topic.position[row]), time, reason, unit="row")

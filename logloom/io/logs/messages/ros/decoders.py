@@ -10,7 +10,7 @@ No objects are made of messages; see `cursor`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.cursor import At, Cursor, MisfitError, cursors
 from logloom.io.logs.messages.declared_types import TypedDecoder
 from logloom.io.logs.messages.definitions import Field, Number, Struct, Text, Type
+from logloom.io.logs.messages.field_times import as_nanoseconds, field_time, joined_stamps
 from logloom.io.logs.messages.fields import Selection, select
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.io.logs.messages.ros.languages import parse
@@ -56,10 +57,28 @@ class _LayoutDecoder(TypedDecoder):
         stamp = self._stamp()
         if stamp is None:
             return times
-        for start in cursors(raw, self.encapsulated):
-            for cursor, found in _attempt(start, lambda cursor: self._read_stamp(cursor, stamp)):
-                times[cursor.rows] = found
+        for rows, (found,) in self._read_times(raw, (stamp,)):
+            times[rows] = found
         return times
+
+    def field_time(self, raw: RawMessages, path: str, unit: str) -> NDArray[np.int64]:
+        """(N,) times of a field in ns; `MIN_TIME` for messages without one."""
+        times = np.full(len(raw), MIN_TIME, np.int64)
+        for rows, found in self._read_times(raw, field_time(self.root, path, unit).selections):
+            if len(found) == 2:
+                times[rows] = joined_stamps(*found)
+            else:
+                times[rows] = as_nanoseconds(found[0], unit) if unit else found[0]
+        return times
+
+    def _read_times(
+        self, raw: RawMessages, selections: Sequence[Selection]
+    ) -> Iterator[tuple[NDArray[np.intp], list[NDArray[Any]]]]:
+        """Read numbers or stamps of the messages that are long enough for all of them."""
+        for start in cursors(raw, self.encapsulated):
+            read = lambda cursor: [self._read_stamp(cursor, selection) for selection in selections]  # noqa: E731
+            for cursor, found in _attempt(start, read):
+                yield cursor.rows, found
 
     def check(self, raw: RawMessages) -> NDArray[np.bool_]:
         """(N,) whether each payload has a length that fits its definition (framing, no deep decode)."""
@@ -118,8 +137,8 @@ class _LayoutDecoder(TypedDecoder):
             cursor.refuse((left < 0) | (left > self.wire.padding), "its length isn't that of its fields")
         return found
 
-    def _read_stamp(self, cursor: Cursor, stamp: Selection) -> NDArray[np.int64]:
-        """Read the stamps, and nothing after them."""
+    def _read_stamp(self, cursor: Cursor, stamp: Selection) -> NDArray[Any]:
+        """Read the stamps, or numbers, and nothing after them."""
         found: dict[Hashable, Values] = {}
         at: At = 0
         for names, node in self._layout.parts:
