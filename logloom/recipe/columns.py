@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from logloom.errors import UsageError
-from logloom.recipe.values import Duration, LengthOfTime
+from logloom.recipe.values import Duration, LengthOfTime, duration_text
 from logloom.resample.policies import POLICIES
 from logloom.schema import check_column_name
 from logloom.text import near_to
@@ -283,7 +283,10 @@ class TopicColumn(RecipePart):
             yield f"`window` has no meaning with resample: {policy}"
         if self.window is not None and self.window[0] >= self.window[1]:
             yield "`window` must start before it ends"
-        if self.offset and (rules.uses == "topic" or rules.by_clock):
+        if self.offset and rules.by_clock:
+            line = f"time: {{topics: {{{self.topic}: {{offset: {duration_text(self.offset)}}}}}}}"
+            yield f"`offset` would come after the clock has matched messages; write `{line}` instead"
+        elif self.offset and rules.uses == "topic":
             yield f"`offset` has no meaning with resample: {policy}"
         if self.as_ == "rotation_matrix":
             if len(self.field) != 1:

@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from logloom.io.logs.interface import TimeSource
+from logloom.io.logs.interface import MessageTime, StatedTime, TimeSource
 from logloom.io.logs.table_files import name_times as time_names
 from logloom.recipe import checks, patterns
-from logloom.recipe.columns import Positive, RecipePart, Topic, as_list, text_check
+from logloom.recipe.columns import FieldPath, Positive, RecipePart, Topic, as_list, text_check
 from logloom.recipe.values import (
+    ClockOffset,
     Delay,
     LengthOfTime,
     Moment,
@@ -114,13 +115,50 @@ class LogTable(RecipePart):
         return self.host is not None or bool(self.index)
 
 
+class TopicTime(RecipePart):
+    """`topics: {/steering: {field: stamp, offset: -12ms}}`: the message time of one topic.
+
+    Attributes:
+        by: the sources in order of preference; None for those of all topics.
+        field: the dotted path of a number, or of a stamp of seconds and nanoseconds.
+        unit: of a number.
+        offset: ns; added to the time, for the clock and all columns of the topic.
+    """
+
+    by: Sources | None = None
+    field: FieldPath | None = None
+    unit: Literal["ns", "us", "ms", "s"] | None = None
+    offset: ClockOffset = 0
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.by is not None and self.field is not None:
+            raise ValueError("write `by`, a source, or `field`, not both")
+        if self.unit is not None and self.field is None:
+            raise ValueError("`unit` is that of a `field`")
+        if not self.model_fields_set:
+            raise ValueError("write {field: stamp}, {field: timestamp, unit: us}, or {offset: -12ms}")
+        return self
+
+    def sources(self, by: tuple[TimeSource, ...]) -> tuple[MessageTime, ...]:
+        """Return its sources in order of preference.
+
+        Args:
+            by: those of all topics.
+        """
+        if self.field is not None:
+            return (StatedTime(None, self.field, self.unit or "", self.offset),)
+        sources = self.by or by
+        return tuple(StatedTime(one, offset=self.offset) for one in sources) if self.offset else sources
+
+
 class Time(RecipePart):
     """`time`: which time of a message is its message time.
 
     Attributes:
         by: the sources in order of preference; the first that a topic's messages have is used.
         max_delay: ns; the largest distance of a message time from its log time, None for any.
-        topics: `by` for single topics.
+        topics: `by` of single topics, or their time in another field, or with an offset.
         name: patterns for names of tables that contain one message each: "lidar_{ns}".
         from_, to: the extent of each log, if its messages don't define it.
         set_back: which messages to use if a recorder's clock was set back: those before all such places,
@@ -129,7 +167,7 @@ class Time(RecipePart):
 
     by: Sources = ("header", "log")
     max_delay: Delay = 1_000_000_000
-    topics: dict[Topic, Sources] = Field(default_factory=dict)
+    topics: dict[Topic, OneOrKeys[Sources, TopicTime]] = Field(default_factory=dict)
     name: TimeNames = ()
     from_: Moment | None = Field(default=None, alias="from")
     to: Moment | None = None
@@ -142,13 +180,14 @@ class Time(RecipePart):
             raise ValueError(f"from {moment_text(first)} to {moment_text(last)}: ends before it begins")
         return self
 
-    def sources(self, topic: str) -> tuple[TimeSource, ...]:
+    def sources(self, topic: str) -> tuple[MessageTime, ...]:
         """The sources of a topic's message times in order of preference.
 
         Args:
             topic: its name.
         """
-        return self.topics.get(topic, self.by)
+        own = self.topics.get(topic, self.by)
+        return own.sources(self.by) if isinstance(own, TopicTime) else own
 
 
 class Clock(RecipePart):

@@ -486,7 +486,8 @@ def test_columns_of_synced_topics_are_matched_and_others_as_they_say():
         (
             "resample: matched",
             "offset: 1s",
-            "6: columns.points: `offset` has no meaning with resample: matched",
+            "6: columns.points: `offset` would come after the clock has matched messages; write "
+            "`time: {topics: {/lidar: {offset: 1s}}}` instead",
         ),
         (", tolerance: 1s", "", "8: columns.speed.tolerance: resample: previous needs a `tolerance` where"),
         (

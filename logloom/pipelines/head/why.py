@@ -395,7 +395,7 @@ def _pose(
         found: lineage of the columns of topics.
     """
     if isinstance(column, TransformColumn):
-        plan = transform_plan(name, column, recipe.time.max_delay)
+        plan = transform_plan(name, column, recipe.time)
         at = found.get(column.at) if column.at else None
         if column.at and (at is None or not at.used):
             raise UsageError(f"{column.at} has no message with a time to look up")
@@ -406,7 +406,7 @@ def _pose(
     own = found[name]
     if not own.used:
         return None
-    pose = pose_plan(name, column.deskew.pair(column.topic), own.column.max_delay)
+    pose = pose_plan(name, column.deskew.pair(column.topic), recipe.time)
     motion = deskew_plan(own.column, column.deskew, pose)
     return trace_motion(log, replace(own.column, deskew=motion), own.used[-1], tick)
 

@@ -38,7 +38,7 @@ class Deskewing:
     def __init__(self, column: ColumnPlan, frames: SpanFrames, times: PointTimes):
         assert column.deskew is not None
         self._plan, self._frames, self._times = column.deskew, frames, times
-        self._offset = column.sampling.offset
+        self._offset = column.sampling.offset + column.shift
         self._fields = PointFields(column.spec)
         self._axes = self._fields.axes(column.ctype)
         self.spec = self._fields.of_time(times.field, times.unit)
@@ -49,7 +49,7 @@ class Deskewing:
         Args:
             cloud: (n, k) or (n,) points of the column.
             read: (n,) values of `spec` for its message.
-            message_time: of the cloud, with the column's offset.
+            message_time: of the cloud, with the offsets of the column and its topic.
         """
         plan = self._plan
         points = np.stack([self._axis(cloud, i) for i in range(3)]).astype(np.float64)

@@ -10,6 +10,7 @@ first version, is removed, as in tf2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Array, Ragged
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, TABLE_ROW, FieldSpec, Log, Messages, TopicRequest
+from logloom.io.logs.message_times import are_known, moved
 from logloom.resample.frame_tree import Times, TransformTable
 from logloom.resample.poses import poses_of
 from logloom.values import dataclass
@@ -75,6 +77,7 @@ def read_frames(
     max_delay: int | None = None,
     *,
     takes_far: bool = False,
+    offsets: Mapping[str, int] = MappingProxyType({}),
 ) -> LogFrames:
     """Read the transforms of a log whose stamps are in a range, and all static ones.
 
@@ -83,6 +86,7 @@ def read_frames(
         max_delay: ns; the largest distance of a stamp from its message's log time; None for any distance, for
             which the whole log is read.
         takes_far: whether to include transforms further from it, as far as they are read.
+        offsets: ns; by topic, what to add to stamps.
 
     Raises:
         UsageError: a topic has no transforms.
@@ -99,7 +103,7 @@ def read_frames(
         for topic, span in spans.items()
     }
     there = {topic: request for topic, request in requests.items() if topic in log.summary.topics}
-    reading = _TransformReading(tuple(there), frozenset(static), None if takes_far else max_delay)
+    reading = _TransformReading(tuple(there), frozenset(static), None if takes_far else max_delay, offsets)
     for topic, messages in log.read(there).items() if there else ():
         reading.take(log, topic, messages)
     return reading.done()
@@ -197,8 +201,14 @@ def _pieces(
 class _TransformReading:
     """Transforms of several topics being collected in one table."""
 
-    def __init__(self, topics: tuple[str, ...], static: frozenset[str], max_delay: int | None):
-        self._topics, self._static, self._max_delay = topics, static, max_delay
+    def __init__(
+        self,
+        topics: tuple[str, ...],
+        static: frozenset[str],
+        max_delay: int | None,
+        offsets: Mapping[str, int],
+    ):
+        self._topics, self._static, self._max_delay, self._offsets = topics, static, max_delay, offsets
         self._names: dict[str, int] = {}
         self._parts: list[tuple[Array, ...]] = []
         self._unusable: dict[str, list[Times]] = {}
@@ -212,6 +222,8 @@ class _TransformReading:
             rows = np.arange(at, min(at + _AT_A_TIME, len(messages)))
             for own, values, stamps in _pieces(log, messages, spec, rows):
                 message = np.repeat(own, values.lengths)
+                is_time = are_known(stamps)
+                stamps = np.where(is_time, moved(stamps, self._offsets.get(topic, 0)), stamps)
                 self._add(
                     topic, values.values, stamps, messages.log_time[message], messages.position[message]
                 )

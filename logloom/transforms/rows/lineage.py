@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, MessagePlace, Messages, TopicRequest
+from logloom.io.logs.message_times import reach_of
 from logloom.io.logs.messages.adapters import VIDEO
 from logloom.resample.policies import POLICIES, ResamplePolicy
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan, Sampling, Span, SyncClock
@@ -215,5 +216,6 @@ def _beside(usable: Indices, messages: Messages, at: int, rules: ResamplePolicy)
 def _is_all(log: Log, column: ColumnPlan, start: int, stop: int) -> bool:
     """Return whether a range of message times includes every message of the topic."""
     info = log.summary.topics[column.topic]
-    delay = _LAST_REACH if column.max_delay is None else column.max_delay
+    reach = reach_of(column.time, column.max_delay)
+    delay = _LAST_REACH if reach is None else reach
     return start <= max(MIN_TIME, info.first - delay) and stop > min(MAX_TIME - 1, info.last + delay)

@@ -151,7 +151,7 @@ class CloudTimes:
     Attributes:
         low, high: the first and the last in the message.
         count: of points, at least 1.
-        stamp: log time of the message, ns.
+        stamp: log time of the message, ns, on the clock of the topic.
     """
 
     low: float
@@ -196,7 +196,7 @@ def point_times(log: Log, column: ColumnPlan) -> PointTimes:
         UsageError: there is no such field.
         LogReadError: the times fit no unit or several; the clouds are damaged.
     """
-    sampling = column.deskew, column.max_delay, column.sampling.offset
+    sampling = column.deskew, column.time, column.max_delay, column.sampling.offset
     key = (log.summary.messages_id, column.topic, column.spec, *sampling)
     if (known := _known.get(key)) is None:
         known = _point_times(log, column)
@@ -210,7 +210,7 @@ def _point_times(log: Log, column: ColumnPlan) -> PointTimes:
     fields, within = PointFields(column.spec), column.deskew.pose.around
     whole, dtype, name = _fields_of(log, column.topic, fields, column.deskew.field)
     axes = [axis for axis in AXES if axis in (dtype.names or ())]
-    reader = _CloudReader(log, column.topic, fields, whole, axes, name)
+    reader = _CloudReader(log, column.topic, fields, whole, axes, name, column.shift)
     looked_at, periods = reader.sample()
     if not ((looked_at and column.deskew.unit) or any(cloud.lasts > 0 for cloud in looked_at)):
         looked_at = reader.search()
@@ -328,7 +328,13 @@ class _CloudReader:
         whole: FieldSpec,
         axes: Sequence[str],
         name: str,
+        shift: int,
     ):
+        """
+        Args:
+            shift: ns; what the recipe adds to the topic's times.
+        """
+        self._shift = shift
         self._log, self._topic, self._fields, self._axes, self._name = log, topic, fields, axes, name
         self._sizes, self._whole = ByteIndex(log.summary), whole
 
@@ -386,7 +392,10 @@ class _CloudReader:
             values = values[np.isfinite(values)]
         if len(values):
             yield CloudTimes(
-                values.min().item(), values.max().item(), len(values), int(messages.log_time[row])
+                values.min().item(),
+                values.max().item(),
+                len(values),
+                int(messages.log_time[row]) - self._shift,
             )
 
 

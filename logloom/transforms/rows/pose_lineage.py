@@ -73,7 +73,9 @@ def trace_pose(log: Log, plan: TransformPlan, times: Sequence[int], tick: int) -
     target = frame_named_by(log, plan.target_topic) if plan.target_topic else plan.target
     start = max(MIN_TIME, min(times) - plan.reach.cache)
     stop = min(MAX_TIME, max(times) + plan.reach.cache + 1)
-    found = read_frames(log, plan.topics, plan.static, start, stop, plan.max_delay)
+    found = read_frames(
+        log, plan.topics, plan.static, start, stop, plan.max_delay, offsets=dict(plan.offsets)
+    )
     tree = FrameTree(found.table)
     hops: dict[tuple[str, str], list[int]] = {}
     reasons = []
@@ -145,7 +147,7 @@ def _times_of_points(log: Log, column: ColumnPlan, cloud: Source) -> Times:
     values: NDArray[np.int64] = fields.times(
         read.values if isinstance(read, Ragged) else np.asarray(read[0]), times.unit
     )
-    start = cloud.time if times.is_absolute else 0
+    start = cloud.time - column.shift if times.is_absolute else 0
     within = column.deskew.pose.around
     values = values[(values >= start - within) & (values <= start + within)]
     return values + (cloud.time + column.sampling.offset - start)

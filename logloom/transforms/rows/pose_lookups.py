@@ -81,7 +81,7 @@ def read_trees(
         if key in trees:
             continue
         start, stop = reach(plan, span, *key)
-        found = read_frames(log, *key, start, stop, wanted.max_delay)
+        found = read_frames(log, *key, start, stop, wanted.max_delay, offsets=dict(wanted.offsets))
         trees[key] = FrameTree(found.table)
         for text, count in frame_notes(found, span).items():
             notes[text] = max(count, notes.get(text, 0))

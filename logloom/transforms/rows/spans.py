@@ -14,7 +14,9 @@ import numpy as np
 
 from logloom.errors import LogReadError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, LogSummary, TopicInfo
+from logloom.io.logs.message_times import by_log_time
 from logloom.transforms.rows.plan.row_plan import (
+    ColumnPlan,
     RateClock,
     RowPlan,
     Span,
@@ -120,9 +122,10 @@ def tick_ranges(summary: LogSummary, plan: RowPlan) -> list[TickRange]:
     """
     assert isinstance(plan.clock, RateClock)
     runs = summary.recorded.runs
-    samplings = [column.sampling for column in plan.columns if column.sampling.rules.uses != "topic"]
-    after = max([0, *(sampling.back + sampling.offset for sampling in samplings)])
-    before = max([0, *(sampling.forward - sampling.offset for sampling in samplings)])
+    columns = [column for column in plan.columns if column.sampling.rules.uses != "topic"]
+    offsets = [column.sampling.offset + _from_log_time(column) for column in columns]
+    after = max([0, *(c.sampling.back + offset for c, offset in zip(columns, offsets, strict=True))])
+    before = max([0, *(c.sampling.forward - offset for c, offset in zip(columns, offsets, strict=True))])
     found: list[TickRange] = []
     for run in runs:
         begin, end = max(runs[0].first, run.first - before), min(runs[-1].last, run.last + after)
@@ -134,6 +137,11 @@ def tick_ranges(summary: LogSummary, plan: RowPlan) -> list[TickRange]:
         else:
             found.append(TickRange(first, stop, min(run.first, tick_time(plan.clock.rate, first))))
     return found
+
+
+def _from_log_time(column: ColumnPlan) -> int:
+    """Return what the recipe adds to log times; 0 for other times, which are near log times with it."""
+    return column.shift if all(map(by_log_time, column.time)) else 0
 
 
 def _rate_spans(summary: LogSummary, plan: RowPlan, clock: RateClock) -> list[Span]:

@@ -111,10 +111,10 @@ def _stamps(messages: Messages | None) -> Times:
 def _bounds(summary: LogSummary, clock: SyncClock, span: Span, margin: int) -> tuple[int, int]:
     """Return the times within `margin` of a span; open if the log has nothing beyond them."""
     start, stop = widened(span, margin)
-    if clock.max_delay is None:  # stamps may have any value
+    if (reach := clock.reach) is None:  # stamps may have any value
         return start, stop
-    is_all_before = start <= summary.first - clock.max_delay
-    is_all_after = stop > summary.last + clock.max_delay
+    is_all_before = start <= summary.first - reach
+    is_all_after = stop > summary.last + reach
     return MIN_TIME if is_all_before else start, MAX_TIME if is_all_after else stop
 
 

@@ -12,9 +12,11 @@ import numpy as np
 
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import Log
+from logloom.io.logs.message_times import offset_of
 from logloom.recipe import TransformColumn
 from logloom.recipe.columns import Frame, FramePair
 from logloom.recipe.mistakes import Mistake
+from logloom.recipe.sections import Time
 from logloom.resample.frame_tree import Extrapolation
 from logloom.schema import ColumnType
 from logloom.text import near_to
@@ -24,14 +26,14 @@ from logloom.transforms.rows.pose_lookups import FORMS
 from logloom.validation import Path
 
 
-def transform_plan(name: str, column: TransformColumn, max_delay: int | None) -> TransformPlan:
+def transform_plan(name: str, column: TransformColumn, time: Time) -> TransformPlan:
     """Return the plan of a column in which `frame_mistakes` finds nothing wrong."""
-    plan = pose_plan(name, column.tf, max_delay, column.as_)
+    plan = pose_plan(name, column.tf, time, column.as_)
     ctype = replace(plan.ctype, unit=column.unit, description=column.description)
     return replace(plan, at=column.at or "", ctype=ctype)
 
 
-def pose_plan(name: str, tf: FramePair, max_delay: int | None, form: str = "pose") -> TransformPlan:
+def pose_plan(name: str, tf: FramePair, time: Time, form: str = "pose") -> TransformPlan:
     """Return the plan for looking up a pair of frames at ticks."""
     return TransformPlan(
         name=name,
@@ -43,9 +45,10 @@ def pose_plan(name: str, tf: FramePair, max_delay: int | None, form: str = "pose
         at="",
         form=form,
         ctype=ColumnType(np.dtype("<f8"), FORMS[form]),
-        max_delay=max_delay,
+        max_delay=time.max_delay,
         source_topic="" if isinstance(tf.from_, str) else tf.from_.topic,
         target_topic="" if isinstance(tf.to, str) else tf.to.topic,
+        offsets=tuple((topic, ns) for topic in tf.topics if (ns := offset_of(time.sources(topic)))),
     )
 
 

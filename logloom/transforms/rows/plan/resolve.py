@@ -17,10 +17,11 @@ import numpy as np
 
 from logloom.errors import OF_CONTENT, LogReadError, UsageError
 from logloom.io.formats.registry import format_named
-from logloom.io.logs.interface import FieldSpec, Log, TimeSource
+from logloom.io.logs.interface import FieldSpec, Log, MessageTime
 from logloom.recipe import DerivedColumn, LabelColumn, Recipe, TopicColumn, TransformColumn
 from logloom.recipe.columns import Deskew, FramePair
 from logloom.recipe.mistakes import Mistake
+from logloom.recipe.sections import TopicTime
 from logloom.resample.policies import POLICIES
 from logloom.row_splits import COLUMN, position_problem, value_problem
 from logloom.schema import BYTES, STRING, TIMESTAMP, ColumnType, Schema
@@ -137,7 +138,7 @@ class _Resolving:
                     derived[name] = _derived_plan(name, column, self._allow_derive)
                 elif isinstance(column, TransformColumn):
                     self._check_frames(("columns", name, "tf"), column.tf)
-                    looked_up[name] = transform_plan(name, column, recipe.time.max_delay)
+                    looked_up[name] = transform_plan(name, column, recipe.time)
                 elif isinstance(column, LabelColumn):
                     labelled[name] = self._label_plan(name, column)
                 else:
@@ -259,10 +260,13 @@ class _Resolving:
             self._mistakes.append(Mistake(path, problem))
         return not problem
 
-    def _sources(self, topic: str) -> tuple[TimeSource, ...]:
+    def _sources(self, topic: str) -> tuple[MessageTime, ...]:
         """Return the sources of a topic's message times; report a mistake if messages have none of them."""
         named = topic in self._recipe.time.topics
         path: Path = ("time", "topics", topic) if named else ("time", "by")
+        own = self._recipe.time.topics.get(topic)
+        if isinstance(own, TopicTime) and own.field is not None:
+            path = (*path, "field")
         sources = self._recipe.time.sources(topic)
         problems = list(self._topics.unstamped(topic, sources))
         if not self._contains or len(problems) == len(self._topics.of(topic).variants):
@@ -276,7 +280,7 @@ class _Resolving:
         times = tuple(self._clock_sources(topic, ("sync", i)) for i, topic in enumerate(clock.sync))
         return SyncClock(clock.sync, times, clock.stamp or clock.sync[0], clock.within or 0, max_delay)
 
-    def _clock_sources(self, topic: str, path: Path) -> tuple[TimeSource, ...]:
+    def _clock_sources(self, topic: str, path: Path) -> tuple[MessageTime, ...]:
         if self._check_known(topic, ("clock", *path)):
             found = self._topics.of(topic)
             if found.absent:
@@ -374,7 +378,7 @@ class _Resolving:
                 raise MistakenError(
                     *(replace(m, path=(*path, "pose", "topic")) for m in wrong.mistakes)
                 ) from wrong
-        pose = pose_plan(column.name, tf, column.max_delay)
+        pose = pose_plan(column.name, tf, self._recipe.time)
         if not topic.first:
             why = f"times of points are declared in messages, and {column.topic} has none"
             raise MistakenError(Mistake(path, why))

@@ -13,7 +13,8 @@ from decimal import Decimal
 
 import numpy as np
 
-from logloom.io.logs.interface import FieldSpec, TimeSource
+from logloom.io.logs.interface import FieldSpec, MessageTime
+from logloom.io.logs.message_times import offset_of, reach_of
 from logloom.resample.frame_tree import Extrapolation
 from logloom.resample.policies import POLICIES, ResamplePolicy
 from logloom.row_splits import COLUMN, RowSplit
@@ -69,6 +70,7 @@ class TransformPlan:
         max_delay: the largest distance of a transform's stamp from its message's log time.
         source_topic, target_topic: whose last message defines the frame.
         around: ns; margin around the time of `at`, or the tick, in which poses are looked up as well.
+        offsets: ns; by topic, what is added to the stamps of its transforms.
     """
 
     name: str
@@ -84,6 +86,7 @@ class TransformPlan:
     source_topic: str = ""
     target_topic: str = ""
     around: int = 0
+    offsets: tuple[tuple[str, int], ...] = ()
 
     @property
     def words(self) -> str:
@@ -131,11 +134,16 @@ class ColumnPlan:
     sampling: Sampling
     message_type: ColumnType
     ctype: ColumnType
-    time: tuple[TimeSource, ...]
+    time: tuple[MessageTime, ...]
     max_delay: int | None
     required: bool = False
     deskew: DeskewPlan | None = None
     decoded: bool = False
+
+    @property
+    def shift(self) -> int:
+        """What the recipe adds to the times of the topic, ns; without the column's own offset."""
+        return offset_of(self.time)
 
 
 @dataclass(frozen=True)
@@ -217,7 +225,7 @@ class TopicClock:
     """One tick for each distinct message time of a topic."""
 
     topic: str
-    time: tuple[TimeSource, ...]
+    time: tuple[MessageTime, ...]
     max_delay: int | None
 
 
@@ -232,7 +240,7 @@ class SyncClock:
     """
 
     topics: tuple[str, ...]
-    times: tuple[tuple[TimeSource, ...], ...]
+    times: tuple[tuple[MessageTime, ...], ...]
     stamp: str
     within: int
     max_delay: int | None
@@ -241,6 +249,12 @@ class SyncClock:
     def margin(self) -> int:
         """The initial margin around a stretch of ticks in which messages are read; mostly it suffices."""
         return 4 * self.within + 1
+
+    @property
+    def reach(self) -> int | None:
+        """The largest distance of a message time from its log time; None for any."""
+        reaches = [reach_of(own, self.max_delay) for own in self.times]
+        return None if self.max_delay is None else max(reach for reach in reaches if reach is not None)
 
 
 def clock_topics(clock: RateClock | TopicClock | SyncClock) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from logloom.io.logs.interface import Log, TimeSource
+from logloom.errors import UsageError
+from logloom.io.logs.interface import Log, MessageTime, StatedTime, TimeSource
 from logloom.io.logs.known_logs import TopicKind, topic_kinds
 from logloom.recipe import Recipe, TopicColumn, TransformColumn
 from logloom.text import near_to
@@ -142,15 +143,20 @@ class TopicsOfLogs:
         whose = "the log has no" if self.num_logs == 1 else f"none of the {self.num_logs} logs has"
         return f"{whose} topic {topic!r}{near_to(topic, sorted(known))}"
 
-    def unstamped(self, topic: str, sources: Sequence[TimeSource]) -> Iterator[str]:
+    def unstamped(self, topic: str, sources: Sequence[MessageTime]) -> Iterator[str]:
         """Explain that a topic's messages have none of these stamps in some logs, and which they have."""
         for log_id, info in self.of(topic).variants.items():
             log = self._logs[log_id]
-            if log.time_source(topic, sources) is not None:
+            try:
+                if log.time_source(topic, sources) is not None:
+                    continue
+            except UsageError as error:  # of a field
+                yield str(error)
                 continue
+            names = [str(one.by if isinstance(one, StatedTime) else one) for one in sources]
             known: tuple[TimeSource, ...] = get_args(TimeSource)
             has = [source for source in known if log.time_source(topic, (source,)) is not None]
             yield (
-                f"messages of {topic} ({info.type}, log {log_id}) have no {' or '.join(sources)} stamp; "
+                f"messages of {topic} ({info.type}, log {log_id}) have no {' or '.join(names)} stamp; "
                 f"write topics: {{{topic}: {has[0] if has else 'log'}}}"
             )

@@ -31,7 +31,7 @@ def _misfit(column: ColumnPlan, log: Log) -> str:
         found = log.column_type(column.topic, column.spec)
         is_static = column.sampling.rules.uses == "topic"
         if not is_static and log.time_source(column.topic, column.time) is None:
-            return f"its messages have no {' or '.join(column.time)} stamp"
+            return f"its messages have no {' or '.join(map(str, column.time))} stamp"
     except OF_CONTENT as error:
         return str(error)
     if replace(found, unit=planned.unit, description=planned.description) == planned:
