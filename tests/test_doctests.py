@@ -46,6 +46,7 @@ PURE = present(
         "logloom.io.logs.messages.point_clouds",
         "logloom.io.logs.passes",
         "logloom.io.logs.recording_times",
+        "logloom.io.logs.rosbag1.splits",
         "logloom.io.logs.table_files.name_times",
         "logloom.io.logs.tables.sweeps",
         "logloom.resample.kernels",

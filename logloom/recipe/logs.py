@@ -130,6 +130,8 @@ def _globbed_logs(
         [uri.removeprefix(match.NOT) for uri in recipe.logs if uri.startswith(match.NOT)],
         base,
     )
+    if isinstance(recipe.log_id, str):  # an expression names each file
+        found = match.with_splits(found)
     try:
         logs = match.named(found, functools.partial(log_id_of, template=recipe.log_id))
     except UsageError as error:

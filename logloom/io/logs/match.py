@@ -28,7 +28,7 @@ from logloom.uris import is_local, shown
 MAX_LOG_ID = 200  # bytes
 NOT = "!"  # prefix of exclusions in a list of URIs and globs
 
-_SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4))?$")
+_SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4|active))?$")
 _NO_NAMES = frozenset(("", ".", ".."))
 _THREADS, _FAR_THREADS = 16, 64
 TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
@@ -98,7 +98,8 @@ def group_logs(uris: Sequence[str], storage_options: Mapping[str, Any] | None = 
     problems = [result for result in results if isinstance(result, str)]
     if problems:
         raise UsageError("\n".join(problems))
-    found = {item.uri: item for result in results if not isinstance(result, str) for item in result}
+    items = (item for result in results if not isinstance(result, str) for item in result)
+    found = {item.uri: item for item in with_splits(items)}
     template = unique_template(found) or "{path}"
     return named(found.values(), functools.partial(log_id_of, template=template))
 
@@ -148,6 +149,8 @@ def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
             if first < last:
                 template = unique_template(log.uris)
                 hint = f"`log_id: {template!r}` distinguishes all its files" if template else "rename one"
+                if _is_split(log.uris):
+                    hint = "`log_id: {match: '(?P<name>[^/]+)$', as: \"{name}\"}` makes each file a log"
                 raise UsageError(
                     f"log_id {log.log_id!r} names {one} and {other}, which both have {topic} at one time, "
                     f"so they are not one recording: {hint}"
@@ -238,6 +241,24 @@ def _one_log(log_id: str, found: Sequence[FoundLog] | Sequence[LogFiles]) -> Log
         given.update(item.given)
     uris = in_name_order(stamps)
     return LogFiles(log_id, uris, tuple(stamps[uri] for uri in uris), tuple(sorted(given)))
+
+
+def with_splits(found: Iterable[FoundLog]) -> Iterator[FoundLog]:
+    """Merge files that are one recording by their names: /x/a_0.bag and /x/a_1.bag are /x/a.bag."""
+    splitting = [kind for kind in kinds() if hasattr(kind, "recordings")]
+    suffixes = tuple(suffix for kind in splitting for suffix in kind.suffixes)
+    folders: dict[str, dict[str, FoundLog]] = {}
+    for item in found:
+        if len(item.uris) == 1 and item.uri.endswith(suffixes):
+            folders.setdefault(parent_of(item.uri), {})[file_name_of(item.uri)] = item
+        else:
+            yield item
+    for folder, files in folders.items():
+        for kind in splitting:
+            for name, own in kind.recordings(sorted(files)).items():
+                whole = _one_log("", [files.pop(file) for file in own])
+                yield FoundLog(f"{folder}/{name}" if folder else name, *whole[1:4])
+        yield from files.values()
 
 
 def leaving_out(
@@ -336,8 +357,19 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
     return itertools.chain(itertools.starmap(found_bag, bags.items()), map(found_file, single))
 
 
-def naming_uri(uri: str, options: Mapping[str, Any] | None = None) -> str:
-    """Return the URI that names the log of a file: the file, or its folder if that is a ROS 2 bag."""
+def _is_split(uris: Iterable[str]) -> bool:
+    """Return whether files are one recording by their names."""
+    return len(list(with_splits(FoundLog.of(uri, {uri: ""}) for uri in uris))) == 1
+
+
+def naming_uri(uris: Sequence[str], options: Mapping[str, Any] | None = None) -> str:
+    """Return the URI that names the log of files: the only one, their folder if that is a ROS 2 bag, or the
+    whole if they are one recording by their names.
+    """
+    whole, *others = with_splits(FoundLog.of(uri, {uri: ""}) for uri in uris)
+    if len(uris) > 1 and not others:
+        return whole.uri
+    uri = uris[0]
     fs, path = filesystem(uri, options)
     folder = parent_of(path)
     return _uri_of(uri)(folder) if is_bag_file(path) and Folders().bags(fs, [folder], 1) else uri

@@ -36,6 +36,7 @@ class Kind(Protocol):
     A kind may also have `also`, the names of kinds whose files it opens together with its own, and
     `files_in(names)`, which selects the files of a folder that is a log of this kind, else none. The latter
     is called for kinds in name order, last for those with `is_generic`, which accept any files of a suffix.
+    `recordings(names)` returns files of a folder that are several of one recording, by the name of the whole.
     """
 
     name: str

@@ -15,6 +15,7 @@ import numpy as np
 
 from logloom.errors import LogReadError
 from logloom.io.logs.files.container_log import ContainerLog
+from logloom.io.logs.files.log_part import ACTIVE
 from logloom.io.logs.interface import Log, LogSummary, OnError, OpenOptions, TopicInfo, unfinished_words
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import access_to, group_logs
@@ -246,11 +247,16 @@ def suggested_recipe(
     """Return a recipe, as YAML, that builds these logs without changes; see `open_all`.
 
     Args:
+        on_error: under "fail", the recipe salvages logs with a file called .active.
         on_left_out: called with unusable topics, and why; these are also comments in the recipe.
     """
     from logloom.transforms.suggest.recipe import suggest  # needed by recipes only
 
     # A topic with unusable messages is left out, so that they needn't fail.
+    if on_error == "fail" and any(
+        uri.endswith(ACTIVE) for files in group_logs(logs, storage_options) for uri in files.uris
+    ):
+        on_error = "salvage"  # what its recorder hasn't closed has no index, and mostly a torn end
     opened, skipped = open_all(logs, storage_options, on_error, on_note, lists_unusable=True)
     set_back = {
         log_id: places[0].words

@@ -218,7 +218,7 @@ def _is_static(topic: _SuggestedTopic, columns: Sequence[Candidate] = ()) -> boo
 
 def _template(logs: Mapping[str, Sequence[str]], options: Mapping[str, Any] | None) -> str:
     """Return the template that names the logs like here."""
-    uris = {log_id: naming_uri(files[0], options) for log_id, files in logs.items()}
+    uris = {log_id: naming_uri(files, options) for log_id, files in logs.items()}
     for template in TEMPLATES:
         if all(fill_template(template, uri) == log_id for log_id, uri in uris.items()):
             return template

@@ -1,13 +1,14 @@
 """ROS 1 bags, format 2.0: the kind, the index and the chunks of a file.
 
 Here: `KIND` and the container of one file.
-Elsewhere: records (records), messages among them (messages), files without an index (scan), the log
-(logloom.io.logs.files.container_log).
+Elsewhere: records (records), messages among them (messages), files without an index (scan), the names of a
+split recording's files (splits), the log (logloom.io.logs.files.container_log).
 The format has no checksums; bz2 and lz4 have their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.rosbag1 import records
 from logloom.io.logs.rosbag1.messages import read_chunk, walked_chunk
 from logloom.io.logs.rosbag1.scan import BagScan
+from logloom.io.logs.rosbag1.splits import files_of_folder, recordings
 from logloom.values import dataclass
 
 HEAD = 4096  # the bag header is padded to this
@@ -190,4 +192,17 @@ def _chunk_info(record: records.BagRecord, data: memoryview) -> ChunkInfo:
     )
 
 
-KIND = ContainerKind("rosbag1", (".bag", ".bag.active", ".orig.bag"), records.MAGIC[:8], Rosbag1File)
+@dataclass(frozen=True)
+class Rosbag1Kind(ContainerKind):
+    """ROS 1 bags, whose recorder can split a recording into several files."""
+
+    def files_in(self, names: Sequence[str]) -> list[str]:
+        """Return the files of a folder with one split recording, and no other bags."""
+        return files_of_folder(names)
+
+    def recordings(self, names: Sequence[str]) -> Mapping[str, list[str]]:
+        """Return the recordings that are split into several of these files, by the name of the whole."""
+        return recordings(names)
+
+
+KIND = Rosbag1Kind("rosbag1", (".bag", ".bag.active", ".orig.bag"), records.MAGIC[:8], Rosbag1File)
