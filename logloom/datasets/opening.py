@@ -44,6 +44,7 @@ from logloom.text import near_to, some_of
 from logloom.values import dataclass
 
 WRITTEN = "_written.json"  # what the connectors for Beam write about a folder
+_MOST_SHOWN = 2000  # characters of a warning
 _OWN = ("log_id", "partition", "row", "split", "timestamp")  # what filters name beside columns
 
 # A folder in the view of a version: its rows are told by the manifest, which knows more than the folder.
@@ -161,6 +162,13 @@ def open(
     source, rows = open_rows(os.fspath(uri), version, output, split, read, options, check, where)
     if check and source.unknown:
         warnings.warn(_unchecked(source), UncheckedWarning, stacklevel=2)
+    if source.refused:
+        listed = "; ".join(f"{name}: {why}" for name, why in source.refused.items())
+        warnings.warn(
+            f"{source.place}: left out, since they can't be read: {listed[:_MOST_SHOWN]}. Choose others by "
+            "columns=[…]; rows.left_out lists them",
+            stacklevel=2,
+        )
     if where is not None:
         rows = passing(source, array_of(rows), where)
     return Dataset(source, rows, names_of(columns, source.schema, None, source.place))

@@ -3,9 +3,11 @@
 Here: `columns_of` for types, `raw_columns` for values, and `typed_values` for values of known types.
 Elsewhere: opening files (logloom.io.formats), the inverse (arrays).
 
-Numbers, text, bytes and lists keep their types; times are int64 ns; a struct of numbers is a structured
-value, any other struct a column for each field (`image.bytes`). A null is a row without a value: NaN, NaT
-(its bits, in int64), 0 or empty.
+Numbers, text, bytes and lists keep their types; times are int64 ns; decimals float64 or int64; a dictionary
+is its values, a map a list of pairs; a struct of numbers is a structured value, any other struct a column for
+each field (`image.bytes`). docs/parquet.md has the table of types. A null is a row without a value: NaN, NaT
+(its bits, in int64), 0 or empty. Within lists and structs a null is NaN or NaT; where the type has neither,
+the column can't be read.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from logloom.blocks import Array, Ragged, Values, fill_missing
-from logloom.errors import UsageError
 from logloom.io.rows.inference.types import RawColumn
 from logloom.schema import BYTES, STRING, ColumnType
 from logloom.values import dataclass
 
-_NAT = np.iinfo(np.int64).min  # numpy's missing time, as int64
+_NAT = int(np.iinfo(np.int64).min)  # numpy's missing time, as int64
+_INT64_DIGITS = 18  # of a decimal, all of which int64 holds
 _NULL_WITHIN = "a null within a list or struct"
 _TWICE = "the name occurs twice; rename one"
 
@@ -37,7 +40,8 @@ class ArrowColumn:
     Attributes:
         name: fields of structs are joined by dots.
         path: from the table's column down to a struct's field.
-        ctype: None if the shape depends on values (lists of text, lists of lists).
+        type: as `plain_type` gives it.
+        ctype: None if the type depends on values (lists of text or of lists, nothing but nulls).
         problem: why it can't be read, or "".
     """
 
@@ -71,20 +75,8 @@ def _repeated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def chosen(columns: Sequence[ArrowColumn], names: Sequence[str] | None, place: str) -> list[ArrowColumn]:
-    """Return the columns of these names; None for all.
-
-    Raises:
-        UsageError: one of them can't be read; lists all of them.
-    """
-    found = [column for column in columns if names is None or column.name in names]
-    problems = [f"{place}: column {column.name}: {column.problem}" for column in found if column.problem]
-    if problems:
-        raise UsageError("\n".join(dict.fromkeys(problems)))
-    return found
-
-
 def _columns(field: pa.Field, path: tuple[str, ...]) -> Iterator[ArrowColumn]:
+    field = field.with_type(plain_type(field.type))
     kind = _storage(field.type)
     if pa.types.is_struct(kind) and not _is_plain(kind):
         if twice := _repeated(inner.name for inner in kind):
@@ -102,6 +94,79 @@ def _columns(field: pa.Field, path: tuple[str, ...]) -> Iterator[ArrowColumn]:
         }
         ctype = replace(ctype, **texts)
     yield ArrowColumn(".".join(path), path, field.type, ctype)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of an array that `plain_array` gives: without decimals, dictionaries, maps and views.
+
+    >>> plain_type(pa.list_(pa.decimal128(9, 2))), plain_type(pa.dictionary(pa.int8(), pa.string()))
+    (ListType(list<item: double>), DataType(string))
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        inner = plain_type(kind.storage_type)
+        return kind if inner == kind.storage_type else inner
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_decimal(kind):
+        fits = kind.scale <= 0 and kind.precision - kind.scale <= _INT64_DIGITS
+        return pa.int64() if fits else pa.float64()
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+    if pa.types.is_map(kind):
+        return pa.list_(
+            pa.struct([("key", plain_type(kind.key_type)), ("value", plain_type(kind.item_type))])
+        )
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(plain_type(kind.value_type)), kind.list_size)
+    if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
+        return pa.large_list(kind.value_field.with_type(plain_type(kind.value_type)))
+    if pa.types.is_list(kind) or pa.types.is_list_view(kind):
+        return pa.list_(kind.value_field.with_type(plain_type(kind.value_type)))
+    return kind
+
+
+def plain_array(array: Any) -> Any:
+    """Convert an array to its `plain_type`; decimals to the nearest number.
+
+    >>> pairs = pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8()))
+    >>> plain_array(pairs).to_pylist()
+    [[{'key': 'a', 'value': 1}], None]
+    """
+    kind, target = array.type, plain_type(array.type)
+    if kind == target:
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        return plain_array(array.storage)
+    if pa.types.is_dictionary(kind):
+        return plain_array(array.dictionary_decode())  # whose values may be null, as well
+    if pa.types.is_run_end_encoded(kind):
+        return plain_array(pc.run_end_decode(array))
+    if pa.types.is_decimal(kind) and pa.types.is_floating(target):
+        return array.cast(pa.string()).cast(target)  # which rounds once; from decimals, Arrow rounds twice
+    mask = array.is_null()
+    if pa.types.is_struct(kind):
+        parts = [plain_array(array.field(number)) for number in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
+    if pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        inner = plain_array(array.values.slice(array.offset * size, len(array) * size))
+        return pa.FixedSizeListArray.from_arrays(inner, type=target, mask=mask)
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        of_lists = pa.large_list if pa.types.is_large_list_view(kind) else pa.list_
+        return plain_array(array.cast(of_lists(kind.value_field)))
+    if pa.types.is_map(kind):
+        inner = pa.StructArray.from_arrays(
+            [plain_array(array.keys), plain_array(array.items)], fields=list(target.value_type)
+        )
+    elif is_list(kind):
+        inner = plain_array(array.values)
+    else:
+        return array.cast(target)
+    made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+    # A copy: Arrow takes no mask beside offsets that are a slice.
+    return made.from_arrays(pa.array(array.offsets.to_numpy()), inner, type=target, mask=mask)
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
@@ -135,14 +200,20 @@ def _ctype(kind: pa.DataType) -> ColumnType | None:
         return STRING
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return BYTES
-    if is_list(kind):
-        inner = _storage(kind.value_type)
-        if _is_text(inner) or is_list(inner):
-            return None
+    if pa.types.is_null(kind):
+        return None
+    inner = _storage(kind.value_type) if is_list(kind) else kind
+    if is_list(inner):
+        while is_list(inner):
+            inner = _storage(inner.value_type)
+        _element(inner, by_values=True)
+        return None
+    try:
         base, shape = _element(inner)
-        return ColumnType(base, (None, *shape), unit=_unit(inner))
-    base, shape = _element(kind)
-    return ColumnType(base, shape, unit=_unit(kind))
+    except ValueError:
+        _element(inner, by_values=True)
+        return None
+    return ColumnType(base, (None, *shape) if is_list(kind) else shape, unit=_unit(inner))
 
 
 def _unit(kind: pa.DataType) -> str:
@@ -150,9 +221,7 @@ def _unit(kind: pa.DataType) -> str:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_time(kind: pa.DataType) -> bool:
@@ -167,20 +236,27 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _element(kind: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _element(kind: pa.DataType, by_values: bool = False) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """dtype and shape of values of fixed size.
+
+    Args:
+        by_values: whether text is one, which is as wide as the widest value, and nothing but nulls.
 
     Raises:
         ValueError: not supported.
     """
     kind = _storage(kind)
     if pa.types.is_fixed_size_list(kind):
-        base, shape = _element(kind.value_type)
+        base, shape = _element(kind.value_type, by_values)
         return base, (kind.list_size, *shape)
     if pa.types.is_struct(kind):
         if not kind.num_fields:
             raise ValueError("a struct without fields")
-        return np.dtype([(field.name, *_element(field.type)) for field in kind]), ()
+        if twice := _repeated(field.name for field in kind):
+            raise ValueError(f"{', '.join(sorted(twice))}: {_TWICE}")
+        return np.dtype([(field.name, *_element(field.type, by_values)) for field in kind]), ()
+    if by_values and (_is_text(kind) or pa.types.is_null(kind)):
+        return np.dtype("<U1" if _is_text(kind) else "<f8"), ()
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         return np.dtype("<i8"), ()
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
@@ -189,38 +265,46 @@ def _element(kind: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def raw_columns(batch: pa.RecordBatch, columns: Sequence[ArrowColumn]) -> dict[str, RawColumn]:
-    """Read the values of some rows.
+    """Read the values of some rows; columns that can't be read have the reason instead.
 
     Raises:
-        ValueError: a null within a list or struct, lists of lists that aren't arrays, a text in a list that
-            ends in zeros, a time out of range, or a missing column.
+        ValueError: a missing column.
     """
-    found = {}
+    found: dict[str, RawColumn] = {}
+    roots: dict[str, Any] = {}
     for column in columns:
-        index = batch.schema.get_field_index(column.path[0])
-        if index < 0:
-            raise ValueError(f"{column.name}: not there, or there twice")
-        array = batch.column(index)
-        for name in column.path[1:]:
-            # Not `field`: a null struct's fields are nulls.
-            array = pc.struct_field(array, name)
+        if column.problem:
+            found[column.name] = RawColumn([None] * len(batch), problem=column.problem)
+            continue
+        root = column.path[0]
+        if root not in roots:
+            index = batch.schema.get_field_index(root)
+            if index < 0:
+                raise ValueError(f"{column.name}: not there, or there twice")
+            roots[root] = batch.column(index)
         try:
+            array = plain_array(roots[root])
+            for name in column.path[1:]:
+                array = array.storage if isinstance(array, pa.ExtensionArray) else array
+                # Not `field`: a null struct's fields are nulls.
+                array = pc.struct_field(array, name)
             found[column.name] = _raw(array, column)
         except (ValueError, pa.ArrowException) as error:
-            raise ValueError(f"{column.name}: {error}") from error
+            found[column.name] = RawColumn([None] * len(batch), problem=str(error))
     return found
 
 
-def _raw(array: Any, column: ArrowColumn) -> RawColumn:
+def _raw(array: Any, column: ArrowColumn, is_strict: bool = False) -> RawColumn:
+    """
+    Args:
+        is_strict: whether a null within lists and structs is an error, even where there is NaN or NaT.
+    """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()  # whose values may be null, as well
     available = np.asarray(array.is_valid()) if array.null_count else None
     ctype = column.ctype
     if ctype is None:
-        rows, loosest = _nested(array)
-        return RawColumn(rows, None, True, available, loosest=loosest)
+        return _raw_by_values(array, available)
     if ctype.kind == "string":
         texts = array.cast(pa.large_string())
         if column.name == "log_id":  # compared, not only stored
@@ -230,17 +314,42 @@ def _raw(array: Any, column: ArrowColumn) -> RawColumn:
         return RawColumn(_joined(array.cast(pa.large_binary())), ctype, False, available)
     if ctype.is_ragged:
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        inner = _numbers(array.flatten(), ctype.dtype, ctype.tail)
+        inner = _numbers(array.flatten(), ctype.dtype, ctype.tail, is_strict)
         return RawColumn(Ragged(inner, lengths), ctype, False, available)
-    if available is not None and pa.types.is_struct(array.type):
-        array = array.fill_null(_zeros(array.type))
-    values = _numbers(array, ctype.dtype, ctype.tail, nulls=True)
-    if available is not None:
-        values = values.copy()
-        missing = values[~available]
-        fill_missing(missing)
-        values[~available] = _NAT if _is_time(array.type) else missing
+    if available is None:
+        return RawColumn(_numbers(array, ctype.dtype, ctype.tail, is_strict), ctype)
+    values = np.empty((len(array), *ctype.tail), ctype.dtype)
+    _fill_missing(values, array.type)
+    values[available] = _numbers(array.drop_null(), ctype.dtype, ctype.tail, is_strict)
     return RawColumn(values, ctype, False, available)
+
+
+def _raw_by_values(array: Any, available: NDArray[np.bool_] | None) -> RawColumn:
+    """Rows whose type depends on values: lists of lists or of text, nothing but nulls."""
+    if pa.types.is_null(array.type):
+        nothing = np.zeros(len(array), np.bool_)
+        return RawColumn([None] * len(array), None, False, nothing, loosest=ColumnType(np.dtype("<f8")))
+    if is_list(array.type):
+        found, loosest = _nested(array)
+        return RawColumn(found, None, True, available, loosest=loosest)
+    base, shape = _element(array.type, by_values=True)
+    values = iter(_leaves(array.drop_null()))
+    rows = [next(values) if valid else None for valid in np.asarray(array.is_valid())]
+    return RawColumn(rows, None, False, available, loosest=ColumnType(base, shape))
+
+
+def _fill_missing(values: Array, kind: pa.DataType) -> None:
+    """Fill rows with the value of "not usable", which of times is NaT's bits."""
+    kind = _storage(kind)
+    if pa.types.is_fixed_size_list(kind):
+        _fill_missing(values, kind.value_type)
+    elif pa.types.is_struct(kind) and values.dtype.names is not None:
+        for field in kind:
+            _fill_missing(values[field.name], field.type)
+    elif pa.types.is_temporal(kind):
+        values[...] = _NAT
+    else:
+        fill_missing(values)
 
 
 def typed_values(array: Any, ctype: ColumnType) -> Values:
@@ -252,17 +361,17 @@ def typed_values(array: Any, ctype: ColumnType) -> Values:
     if array.null_count:
         raise ValueError("a null where each row has a value")
     if ctype.num_ragged < 2:
-        return _raw(array, ArrowColumn("", (), array.type, ctype)).values  # type: ignore[return-value]
+        return _raw(array, ArrowColumn("", (), array.type, ctype), True).values  # type: ignore[return-value]
     data, sizes = pc.struct_field(array, "data"), pc.struct_field(array, "shape")
     if data.null_count:
         raise ValueError(_NULL_WITHIN)
-    shapes = _numbers(sizes, np.dtype("<i4"), (len(ctype.shape),)).astype(np.int64)
+    shapes = _numbers(sizes, np.dtype("<i4"), (len(ctype.shape),), True).astype(np.int64)
     lengths = pc.list_value_length(data).to_numpy(zero_copy_only=False)
     if (shapes < 0).any() or (shapes[:, ctype.num_ragged :] != ctype.tail).any():
         raise ValueError(f"a shape that is none of {ctype}")
     if (shapes.astype(np.float64).prod(axis=1) != lengths).any():
         raise ValueError("a shape that doesn't fit its elements")
-    elements = _numbers(data.flatten(), ctype.dtype, ()).reshape(-1, *ctype.tail)
+    elements = _numbers(data.flatten(), ctype.dtype, (), True).reshape(-1, *ctype.tail)
     return Ragged(elements, shapes[:, : ctype.num_ragged])
 
 
@@ -285,8 +394,7 @@ def _nested(array: Any) -> tuple[list[Array | None], ColumnType]:
         bounds.append(np.concatenate([[0], np.cumsum(own)]))
         array = array.flatten()
         array = array.storage if isinstance(array, pa.ExtensionArray) else array
-    is_text = _is_text(array.type)
-    leaves = _texts(array, np.dtype("U")) if is_text else _numbers(array, *_element(array.type))
+    leaves = _leaves(array)
     rows = _nested_rows(lengths, bounds, leaves)
     shape = (None,) * len(lengths) + leaves.shape[1:]
     return rows, ColumnType(leaves.dtype, shape, unit=_unit(array.type))
@@ -324,64 +432,67 @@ def _joined(array: Any) -> Ragged:
     return Ragged(values[offsets[0] : offsets[-1]], np.diff(offsets))
 
 
-def _zeros(kind: pa.DataType) -> Any:
-    def zero(inner: pa.DataType) -> Any:
-        if pa.types.is_struct(inner):
-            return {field.name: zero(field.type) for field in inner}
-        if pa.types.is_fixed_size_list(inner):
-            return [zero(inner.value_type)] * inner.list_size
-        return False if pa.types.is_boolean(inner) else 0
+def _leaves(array: Any) -> Array:
+    """(n, *shape) elements of any lists; texts are as wide as the widest."""
+    array = array.storage if isinstance(array, pa.ExtensionArray) else array
+    kind = array.type
+    if _is_text(kind):
+        return _texts(array, np.dtype("U"))
+    if pa.types.is_null(kind):
+        return np.full(len(array), np.nan)
+    if _is_plain(kind):
+        return _numbers(array, *_element(kind))
+    if array.null_count:
+        raise ValueError(_NULL_WITHIN)
+    if pa.types.is_fixed_size_list(kind):
+        inner = _leaves(array.flatten())
+        return inner.reshape(len(array), kind.list_size, *inner.shape[1:])
+    parts = {field.name: _leaves(pc.struct_field(array, field.name)) for field in kind}
+    dtype = np.dtype([(name, part.dtype, part.shape[1:]) for name, part in parts.items()])
+    values = np.empty(len(array), dtype)
+    for name, part in parts.items():
+        values[name] = part
+    return values
 
-    return pa.scalar(zero(kind), kind)
 
-
-def _numbers(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], nulls: bool = False) -> Array:
-    """(n, *shape) values of fixed size.
+def _numbers(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], is_strict: bool = False) -> Array:
+    """(n, *shape) values of fixed size; a null is NaN or NaT's bits.
 
     Args:
-        nulls: whether rows may be null; their values are arbitrary.
+        is_strict: whether a null is an error even there.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type
-    if array.null_count and not nulls:
+    is_time = pa.types.is_temporal(kind)
+    if array.null_count and (is_strict or not (is_time or pa.types.is_floating(kind))):
         raise ValueError(_NULL_WITHIN)
     if 0 in shape:
         return np.zeros((len(array), *shape), dtype)
     if pa.types.is_fixed_size_list(kind):
-        start, size = array.offset, kind.list_size
-        inner = array.values.slice(start * size, len(array) * size)
-        rest = shape[1:] if shape[:1] == (size,) else shape
-        held = np.repeat(np.asarray(array.is_valid()), size)
-        if inner.null_count and not np.asarray(inner.is_valid())[held].all():
-            raise ValueError(_NULL_WITHIN)
-        return _numbers(inner, dtype, rest, nulls=True).reshape(len(array), *shape)
+        rest = shape[1:] if shape[:1] == (kind.list_size,) else shape
+        return _numbers(array.flatten(), dtype, rest, is_strict).reshape(len(array), *shape)
     if pa.types.is_struct(kind):
-        return _structured(array, dtype)
+        return _structured(array, dtype, is_strict)
     if _is_text(kind):
         return _texts(array, dtype)
-    if pa.types.is_temporal(kind):
-        array = _nanoseconds(array)
-    if array.null_count:
-        # Arrow can't fill halves; a null's bits exist, with arbitrary values.
-        kind = array.type
-        zero = pa.scalar(np.float16(0), kind) if pa.types.is_float16(kind) else pa.scalar(0).cast(kind)
-        array = pc.if_else(array.is_valid(), array, zero)
+    if is_time:
+        array = pc.fill_null(_nanoseconds(array), _NAT)
     found: Array = array.to_numpy(zero_copy_only=False)
     return found.astype(found.dtype.newbyteorder("<"), copy=False)
 
 
-def _structured(array: Any, dtype: np.dtype[Any]) -> Array:
+def _structured(array: Any, dtype: np.dtype[Any], is_strict: bool) -> Array:
     """(n,) structured values, or complex ones."""
     values = np.zeros(len(array), dtype)
     if dtype.kind == "c":
         part = np.dtype(f"<f{dtype.itemsize // 2}")
-        values.real = _numbers(pc.struct_field(array, "real"), part, ())
-        values.imag = _numbers(pc.struct_field(array, "imag"), part, ())
+        values.real = _numbers(pc.struct_field(array, "real"), part, (), is_strict)
+        values.imag = _numbers(pc.struct_field(array, "imag"), part, (), is_strict)
         return values
     for name in dtype.names or ():
         base, shape = dtype[name].subdtype or (dtype[name], ())
-        values[name] = _numbers(pc.struct_field(array, name), base, shape)
+        values[name] = _numbers(pc.struct_field(array, name), base, shape, is_strict)
     return values
 
 

@@ -52,6 +52,7 @@ class ChainedSource(RowSource):
         self.has_stamps = all(part.has_stamps for part in parts)
         self.unknown = "; ".join(dict.fromkeys(part.unknown for part in parts if part.unknown))
         self.left_out = {name: why for part in parts for name, why in part.left_out.items()}
+        self.refused = {name: why for part in parts for name, why in part.refused.items()}
         self._parts = list(parts)
         self._schema = schema
 

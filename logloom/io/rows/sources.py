@@ -100,6 +100,7 @@ class RowSource(abc.ABC):
         has_stamps: whether rows have a log_id and a timestamp.
         unknown: what can't be checked, for people; "" where all that is read can.
         left_out: what the dataset has that rows don't have, and why.
+        refused: those of `left_out` that would be columns, but can't be read.
         counted: gives the statistics of some columns over all rows, where builds counted them; None where
             they didn't. See `logloom.statistics`.
         intervals: gives what was saved with the version by name; None where rows are of no version.
@@ -113,6 +114,7 @@ class RowSource(abc.ABC):
     has_stamps: bool = True
     unknown: str = ""
     left_out: Mapping[str, str] = MappingProxyType({})
+    refused: Mapping[str, str] = MappingProxyType({})
     counted: Callable[[Sequence[str]], Statistics] | None = None
     intervals: Callable[[str], Intervals] | None = None
     find_splits: Callable[[], SplitLabels] | None = None

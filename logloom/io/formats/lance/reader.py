@@ -24,7 +24,7 @@ import numpy as np
 from logloom.blocks import Array, take
 from logloom.digests import digest_of
 from logloom.errors import DatasetError
-from logloom.io.arrow.columns import chosen, columns_of, raw_columns
+from logloom.io.arrow.columns import columns_of, raw_columns
 from logloom.io.arrow.layout import LOG_ID, TIME
 from logloom.io.arrow.reader import TableReader, logs_at
 from logloom.io.arrow.writer import MAX_ROWS
@@ -32,6 +32,7 @@ from logloom.io.formats.lance.pylance import anywhere, damage, lance
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.inference.files import Batch as RawBatch
 from logloom.io.rows.inference.files import DatasetPiece, RawRows
+from logloom.io.rows.inference.types import RawColumn
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import batched
 from logloom.io.storage.disk import remove_with
@@ -194,9 +195,12 @@ class LanceTable(RawRows):
         ]
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
-        columns = chosen(columns_of(self._schema), names, piece.place)
-        roots = list(dict.fromkeys(column.path[0] for column in columns))
+        columns = [c for c in columns_of(self._schema) if names is None or c.name in names]
+        roots = list(dict.fromkeys(column.path[0] for column in columns if not column.problem))
         number, rows = piece.where
+        if not roots:
+            yield {column.name: RawColumn([None] * rows, problem=column.problem) for column in columns}
+            return
         step = max(_BATCH_ROWS, rows * _READ_BYTES // piece.size if piece.size else 0)
         for start in range(0, rows, step):
             wanted = number, roots, start, min(step, rows - start)

@@ -9,26 +9,37 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-from collections.abc import Iterator, Sequence
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logloom.errors import DatasetError, UsageError
-from logloom.io.arrow.columns import chosen, columns_of, raw_columns
+from logloom.digests import digest_of
+from logloom.errors import DatasetError
+from logloom.io.arrow.columns import ArrowColumn, columns_of, raw_columns
 from logloom.io.arrow.files import arrow_file
-from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows
+from logloom.io.rows.inference.files import Batch, DatasetPiece, RawRows, absent
+from logloom.io.rows.inference.types import RawColumn
 from logloom.io.storage.folders import content_of, files_of
 from logloom.io.storage.known_files import check_file
 from logloom.io.storage.store import Store
+from logloom.schema import STRING, ColumnType
 
 SUFFIXES = (".parquet", ".pq")
 _MOST_ROWS = 1 << 20  # of a batch: a footer may claim any number, which pyarrow would make room for
-_PARTITION = re.compile(r"[^/=]+=[^/]*/")
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_WHOLE = re.compile("-?[0-9]{1,10}")
 
 
 class ParquetFiles(RawRows):
-    """Parquet files as `RawRows`; a piece is a row group."""
+    """Parquet files as `RawRows`; a piece is a row group.
+
+    Names of folders such as `day=3` are columns, unless the files have a column of that name.
+    """
 
     kind = "parquet"
 
@@ -37,23 +48,20 @@ class ParquetFiles(RawRows):
 
         Raises:
             DatasetError: there is no file.
-            UsageError: folders are named key=value; these values would be lost.
         """
         self.place = store.uri
         self._store, self._files = files_of(store, SUFFIXES)
         if not self._files:
             raise DatasetError(f"{store.uri}: no Parquet files")
-        keyed = next((name for name in self._files if _PARTITION.search(name)), None)
-        if keyed is not None:
-            raise UsageError(
-                f"{store.uri}: {keyed} is in a folder named key=value, which its rows don't hold; convert "
-                "the folders one by one, or write the table without partitions"
-            )
+        self.keys = _key_types(self._files)
 
     def names(self) -> Sequence[str]:
-        """Of the first file."""
-        with open_parquet(self._store, self._files[0]) as file:
-            return [column.name for column in columns_of(file.schema_arrow)]
+        """Of all files that can be read, and of their folders."""
+        names: dict[str, None] = {}
+        for name in self._files:
+            with contextlib.suppress(DatasetError), open_parquet(self._store, name) as file:
+                names |= dict.fromkeys(column.name for column in columns_of(file.schema_arrow))
+        return list(names | dict.fromkeys(self.keys))
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         """The row groups of all files."""
@@ -65,6 +73,8 @@ class ParquetFiles(RawRows):
                     groups = file.metadata.num_row_groups
             except DatasetError:
                 groups = 1  # reading it raises an error; readers of other files can go on
+            if self.keys:  # rows change with the name of their folder
+                content = digest_of([content, name.rpartition("/")[0]])
             uri = self._store.uri_of(name)
             found += [
                 DatasetPiece(f"{uri}: row group {group}", (name, group), content, size // groups)
@@ -80,19 +90,91 @@ class ParquetFiles(RawRows):
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         name, group = piece.where
         with open_parquet(self._store, name) as file:
-            columns = chosen(columns_of(file.schema_arrow), names, piece.place)
+            every = columns_of(file.schema_arrow)
+            columns = [column for column in every if names is None or column.name in names]
+            columns = [_checked(file, group, column) for column in columns]
+            own = {column.path[0] for column in every}
+            keys = {key: ctype for key, ctype in self.keys.items() if key not in own}
             metadata = file.metadata.row_group(group)
             step = max(1, max_bytes * metadata.num_rows // max(1, metadata.total_byte_size))
-            roots = list(dict.fromkeys(column.path[0] for column in columns))
+            roots = list(dict.fromkeys(column.path[0] for column in columns if not column.problem))
+            roots = roots or [column.path[0] for column in every[:1]]  # so that rows can be counted
             rows = 0
             for batch in file.iter_batches(min(step, _MOST_ROWS), [group], columns=roots):
                 rows += len(batch)
                 try:
-                    yield raw_columns(batch, columns)
+                    found = raw_columns(batch, columns)
                 except ValueError as error:
                     raise DatasetError(f"{piece.place}: {error}") from error
+                found |= _key_columns(name, keys, len(batch))
+                wanted = found if names is None else names
+                yield {name: found.get(name) or absent(len(batch)) for name in wanted}
             if rows != metadata.num_rows:  # which pyarrow doesn't compare
                 raise DatasetError(f"{piece.place}: damaged, {rows} rows instead of {metadata.num_rows}")
+
+
+def _checked(file: Any, group: int, column: ArrowColumn) -> ArrowColumn:
+    """The column of a row group, with a problem where Arrow can't read it, though it could write it."""
+    root = column.path[0]
+    if column.problem or not _has_fixed_lists(file.schema_arrow.field(root).type):
+        return column
+    metadata = file.metadata.row_group(group)
+    leaves = [metadata.column(number) for number in range(metadata.num_columns)]
+    found = [leaf.statistics for leaf in leaves if leaf.path_in_schema.partition(".")[0] == root]
+    if found and all(one is not None and one.has_null_count and not one.null_count for one in found):
+        return column
+    try:
+        file.read_row_group(group, columns=[root], use_threads=False)
+    except pa.ArrowInvalid as error:
+        if not str(error).startswith("Expected all lists to be of size"):
+            raise
+        return replace(column, problem="a null among lists of a fixed length, which Arrow can't read")
+    return column
+
+
+def _has_fixed_lists(kind: pa.DataType) -> bool:
+    if pa.types.is_fixed_size_list(kind):
+        return True
+    return any(_has_fixed_lists(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _keys_of(name: str) -> dict[str, str | None]:
+    """The keys and values in a file's folders, such as `day=3`; None is a null."""
+    found: dict[str, str | None] = {}
+    for folder in name.split("/")[:-1]:
+        key, equals, value = folder.partition("=")
+        if key and equals:
+            text = urllib.parse.unquote(value)
+            found[urllib.parse.unquote(key)] = None if text in ("", _NULL) else text
+    return found
+
+
+def _key_types(names: Sequence[str]) -> dict[str, ColumnType]:
+    """The keys in folders of some files: int32 where all values are, else text, as pyarrow infers them."""
+    values: dict[str, set[str]] = {}
+    for name in names:
+        for key, value in _keys_of(name).items():
+            values.setdefault(key, set()).update([] if value is None else [value])
+    number = ColumnType(np.dtype("<i4"))
+    return {key: number if found and all(map(_is_int32, found)) else STRING for key, found in values.items()}
+
+
+def _is_int32(text: str) -> bool:
+    return bool(_WHOLE.fullmatch(text)) and -(2**31) <= int(text) < 2**31
+
+
+def _key_columns(name: str, types: Mapping[str, ColumnType], num_rows: int) -> dict[str, RawColumn]:
+    """The values that a file's folders give its rows."""
+    values, found = _keys_of(name), {}
+    for key, ctype in types.items():
+        value = values.get(key)
+        if value is None:
+            found[key] = RawColumn([None] * num_rows, ctype, available=np.zeros(num_rows, np.bool_))
+        elif ctype.kind == "string":
+            found[key] = RawColumn([value] * num_rows, ctype)
+        else:
+            found[key] = RawColumn(np.full(num_rows, int(value), "<i4"), ctype)
+    return found
 
 
 @contextlib.contextmanager

@@ -90,8 +90,9 @@ class ParquetFormat(Format):
 
     def recognises(self, store: Store) -> bool:
         """Whether a folder holds Parquet files, in itself or in a folder of its own, or a URI names them."""
-        if store.names():
-            return bool(walk(store, SUFFIXES, depth=1))
+        if names := store.names():
+            is_keyed = any("=" in name for name in names)
+            return bool(walk(store, SUFFIXES, depth=8 if is_keyed else 1))
         return braceexpand(store.uri)[0].lower().endswith(SUFFIXES)
 
     def units(self, store: Store) -> Sequence[ParquetReader]:
@@ -109,10 +110,11 @@ class ParquetFormat(Format):
         """See `rows`; `how`: as of `SurveyedSource`."""
         from logloom.io.rows.inference.source import SurveyedSource
 
-        raw: RawRows = ParquetFiles(store)
+        files = ParquetFiles(store)
+        raw: RawRows = files
         units = self.units(store)
         skips = how.get("on_error") == "skip"
-        if all(_has_layout(unit, skips) for unit in units):
+        if not files.keys and all(_has_layout(unit, skips) for unit in units):
             if not skips:
                 return UnitsSource(store, self.name, units)
             raw = TypedFiles(store.uri, self.name, units)

@@ -11,7 +11,6 @@ import contextlib
 import fnmatch
 import math
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from logloom.io.formats.zarr.cf_conventions import Decoding, column_of, decoding
 from logloom.io.formats.zarr.foreign_groups import FILES, Groups, along_rows, dimensions_of, find_groups
 from logloom.io.rows.batches import Batch, scattered
 from logloom.io.rows.chain import grouped
-from logloom.io.rows.inference.files import LOG_ID, DatasetPiece, RawRows
+from logloom.io.rows.inference.files import LOG_ID, DatasetPiece, RawRows, absent
 from logloom.io.rows.inference.files import Batch as RawBatch
 from logloom.io.rows.inference.types import RawColumn, UnfitValuesError
 from logloom.io.rows.log_ranges import Ints, Stretches
@@ -47,18 +46,12 @@ def open_arrays(store: Store, columns: Sequence[str] | None) -> ArraysSource:
 
     Raises:
         DatasetError: it can't be read.
-        UsageError: it has no arrays, or it isn't clear what a row is.
+        UsageError: it has no arrays, one of those named can't be read, or it isn't clear what a row is.
     """
     source = ArraysSource(store, columns)
-    lacking = source.unreadable
-    if columns is not None:
-        lacking = {name: why for name, why in lacking.items() if _matches(name.rsplit("/", 1)[-1], columns)}
-    if lacking:
-        listed = "; ".join(f"{name}: {why}" for name, why in sorted(lacking.items()))
-        warnings.warn(
-            f"{source.place}: left out, since they can't be opened: {listed[:2000]}. "
-            "Choose others by columns=[…]",
-            stacklevel=6,
+    if named := [name for name in source.refused if name.rsplit("/", 1)[-1] in (columns or ())]:
+        raise UsageError(
+            "\n".join(f"{source.place}: column {name}: {source.refused[name]}" for name in named)
         )
     source.schema  # noqa: B018 # raises where groups differ
     return source
@@ -175,6 +168,14 @@ class ArraysSource(RowSource, RawRows):
         return {}
 
     @property
+    def refused(self) -> Mapping[str, str]:  # type: ignore[override]
+        """Of `unreadable`, those that may be wanted."""
+        found = self.unreadable
+        if self._wanted is None:
+            return found
+        return {name: why for name, why in found.items() if _matches(name.rsplit("/", 1)[-1], self._wanted)}
+
+    @property
     def left_out(self) -> Mapping[str, str]:  # type: ignore[override]
         """Arrays that are no columns, with the reason."""
         return self.unreadable | {
@@ -236,36 +237,55 @@ class ArraysSource(RowSource, RawRows):
 
     # --- for conversions --------------------------------------------------------------------------------
 
-    def _arrays(self, path: str) -> dict[str, Any]:
-        groups, unreadable = self.reader
-        for lost, reason in unreadable.items():
-            raise DatasetError(f"{self._store.uri_of(lost)}: no zarr array that can be read ({reason})")
-        return {name: array for name, array in groups[path].items() if array.ndim}
+    def _chosen(self, path: str, names: Sequence[str] | None) -> tuple[dict[str, Any], dict[str, str]]:
+        """The arrays of a group's rows that can be read, and why others can't.
 
-    def _chosen(self, path: str, names: Sequence[str] | None) -> dict[str, Any]:
-        arrays, uri = self._arrays(path), self._store.uri_of(path)
+        Raises:
+            DatasetError: a group has none of the named arrays.
+            UsageError: none of them can be read.
+        """
+        uri, refused = self._store.uri_of(path), self._refused_of(path)
+        arrays = {name: array for name, array in self.reader[0][path].items() if array.ndim}
         if names is not None:
-            missing = [name for name in names if name not in arrays and name != LOG_ID]
-            if missing:
-                raise DatasetError(f"{uri}: there is no array {some_of(missing)}")
             arrays = {name: arrays[name] for name in names if name in arrays}
+            refused = {name: why for name, why in refused.items() if name in names}
         rows = along_rows(arrays, uri)
-        for name in rows:
+        for name, array in rows.items():
             try:
                 self._decoding(path, name)
             except UnfitValuesError as error:
-                raise UsageError(f"{uri}/{name}: {error}; leave it out by --columns") from error
-        return rows
+                refused[name] = str(error)
+            if (nbytes := _row_bytes(array) * array.chunks[0]) > MAX_CHUNK_BYTES:
+                refused[name] = f"chunks of {nbytes:,} bytes, at most {MAX_CHUNK_BYTES:,} are read"
+        found = {name: array for name, array in rows.items() if name not in refused}
+        if not found and refused:
+            raise UsageError("\n".join(f"{uri}: column {name}: {why}" for name, why in refused.items()))
+        if not found:
+            raise DatasetError(f"{uri}: there is no array {some_of(list(names or ()))}")
+        return found, refused
+
+    def _refused_of(self, path: str) -> dict[str, str]:
+        """Arrays of a group that zarr can't open, and why."""
+        found = {}
+        for place, why in self.reader[1].items():
+            folder, _, name = place.rpartition("/")
+            if folder == path:
+                found[name] = f"no zarr array that can be read ({why})"
+        return found
 
     def names(self) -> Sequence[str]:
-        """Of the arrays of the first group."""
-        return list(self._arrays(next(iter(self.reader[0]))))
+        """Of the arrays of all groups."""
+        found: dict[str, None] = {}
+        for path, arrays in self.reader[0].items():
+            found |= dict.fromkeys(name for name, array in arrays.items() if array.ndim)
+            found |= dict.fromkeys(self._refused_of(path))
+        return list(found)
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
         return [piece for path in self.reader[0] for piece in self._pieces_of(path, names)]
 
     def _pieces_of(self, path: str, names: Sequence[str] | None) -> list[DatasetPiece]:
-        arrays, uri = self._chosen(path, names), self._store.uri_of(path)
+        (arrays, _), uri = self._chosen(path, names), self._store.uri_of(path)
         rows = int(next(iter(arrays.values())).shape[0])
         chunk, row_bytes = _weights(arrays)
         step = chunk * max(1, _PIECE_BYTES // (chunk * row_bytes))
@@ -281,29 +301,31 @@ class ArraysSource(RowSource, RawRows):
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
         path, first, stop = piece.where
-        arrays = self._chosen(path, names)
-        for name, array in arrays.items():
-            if (nbytes := _row_bytes(array) * array.chunks[0]) > MAX_CHUNK_BYTES:
-                raise DatasetError(
-                    f"{self._store.uri_of(path)}/{name}: chunks of {nbytes:,} bytes, at most "
-                    f"{MAX_CHUNK_BYTES:,} are read; leave it out by --columns"
-                )
+        arrays, refused = self._chosen(path, names)
         chunk, row_bytes = _weights(arrays)
         step = min(chunk, max(1, max_bytes // row_bytes))
         for start in range(first, stop, step):
             rows = np.arange(start, min(start + step, stop))
             batch = {name: self._column(path, name, rows) for name in arrays}
+            for name, why in refused.items():
+                batch[name] = RawColumn([None] * len(rows), problem=why)
+            for name in names or ():
+                if name not in batch and name != LOG_ID:
+                    batch[name] = absent(len(rows))
             if len(self.reader[0]) > 1 and LOG_ID not in batch:
                 batch[LOG_ID] = RawColumn([path] * len(rows), STRING)
             yield batch
 
     def _column(self, path: str, name: str, rows: Ints) -> RawColumn:
-        values = self._read(path, name, rows)
         try:
-            return column_of(values, self._decoding(path, name))
+            return column_of(self._read(path, name, rows), self._decoding(path, name))
         except UnfitValuesError as error:
-            place = f"{self._store.uri_of(path)}/{name}: rows {rows[0]} to {rows[-1] + 1}"
-            raise DatasetError(f"{place}: {error}; leave it out by --columns") from error
+            why = str(error)
+        except DatasetError as error:
+            if not isinstance(error.__cause__, UnfitValuesError):  # damage
+                raise
+            why = str(error.__cause__)
+        return RawColumn([None] * len(rows), problem=f"rows {rows[0]} to {rows[-1] + 1}: {why}")
 
 
 def _row_bytes(array: Any) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,6 @@ from logloom.errors import DatasetError
 from logloom.interpreter import process_pool
 from logloom.io.rows.inference.types import RawColumn, SeenColumn, UnfitValuesError
 from logloom.io.rows.log_ranges import Ints
-from logloom.text import some_of
 from logloom.values import dataclass
 
 LOG_ID, TIME = "log_id", "timestamp"
@@ -46,6 +45,8 @@ class DatasetPiece:
 class RawRows(Protocol):
     """Rows of files without declared types. To be subclassed; pickles.
 
+    One column that can't be read keeps no other from being read: its `RawColumn` has the reason.
+
     Attributes:
         place: the URI, for messages.
         kind: what `--from` calls it.
@@ -67,6 +68,8 @@ class RawRows(Protocol):
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[Batch]:
         """The rows of a piece, by the names in the files; None is all of them.
+
+        Each batch has all the names that are given; rows without a column have no value for it.
 
         Raises:
             DatasetError: damage; names file and place.
@@ -113,27 +116,34 @@ def survey_piece(
 ) -> Survey:
     """Read the named columns of all rows of a piece, and collect their types; None is all columns.
 
+    Rows that lack a column have no value for it. A column whose rows don't fit each other has a `problem`.
+
     Raises:
-        DatasetError: it is damaged, or rows don't fit each other; names file and column.
+        DatasetError: it is damaged; names file and place.
     """
     survey = Survey()
     for batch in batches(piece, names, max_bytes):
         rows = num_rows(batch)
-        if survey.rows and batch.keys() != survey.seen.keys():
-            odd = sorted(batch.keys() ^ survey.seen.keys())
-            raise DatasetError(f"{piece.place}: not all rows have {some_of(odd)}")
+        found: dict[str, SeenColumn] = {}
         for name, column in batch.items():
             try:
                 seen = SeenColumn.of(column)
-                survey.seen[name] = survey.seen[name].and_(seen) if name in survey.seen else seen
+                found[name] = survey.seen[name].and_(seen) if name in survey.seen else seen
             except UnfitValuesError as error:
-                raise DatasetError(
-                    f"{piece.place}: {name}, rows {survey.rows} to {survey.rows + rows}: {error}; "
-                    "leave it out by --columns"
-                ) from error
+                found[name] = SeenColumn(problem=f"{piece.place}: {error}")
+        if survey.rows:
+            found = {name: found.get(name, seen) for name, seen in survey.seen.items()} | found
+            for name in survey.seen.keys() ^ batch.keys():
+                found[name] = replace(found[name], sampled=True)
+        survey.seen = found
         _note_runs(survey, batch, rows)
         survey.rows += rows
     return survey
+
+
+def absent(num_rows: int) -> RawColumn:
+    """Some rows that lack a column."""
+    return RawColumn([None] * num_rows, available=np.zeros(num_rows, np.bool_))
 
 
 def num_rows(batch: Batch) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from logloom.blocks import Block, Values
 from logloom.caching import cached_property
 from logloom.digests import digest_of
-from logloom.errors import DatasetError
+from logloom.errors import DatasetError, UsageError
 from logloom.io.catalog.pages import LogStatus
 from logloom.io.formats.registry import form_options
 from logloom.io.rows.chain import grouped
@@ -34,6 +34,7 @@ from logloom.io.rows.inference.files import (
     RawRows,
     RowRun,
     Survey,
+    absent,
     num_rows,
     stamps_of,
     survey_all,
@@ -43,14 +44,13 @@ from logloom.io.rows.inference.types import (
     SeenColumn,
     UnfitValuesError,
     column_name,
-    column_names,
     stacked,
 )
 from logloom.io.rows.log_ranges import DAMAGE, Ints, LogRange, SourceLog, Stretches
 from logloom.io.rows.sources import BLOCK_BYTES, About, RowSource, Run, Share
 from logloom.io.storage.folders import short_name
+from logloom.row_splits import COLUMN as SPLIT
 from logloom.schema import NO_AGE, STRING, TIMESTAMP, ColumnType, Schema, base_of
-from logloom.text import some_of
 from logloom.values import dataclass
 
 _KEPT = 4  # parts in memory: reading rows in order, or near each other, reads each part once
@@ -79,20 +79,22 @@ class SurveyedSource(RowSource):
 
         Raises:
             DatasetError: it is damaged, has no rows, or its rows don't fit each other.
-            UsageError: two names would become one column.
+            UsageError: a column that is named can't be read, or none can.
         """
         self.place, self.kind, self._raw = raw.place, raw.kind, raw
         self.unknown = f"what {self.kind} doesn't check itself"
         self._learnt = _learn(raw, columns, num_workers, on_error, by_name)
         self._schema, self.has_stamps = self._learnt.schema, self._learnt.has_stamps
+        self.refused = self.left_out = self._learnt.refused
         names = self._learnt.names
         self._forms = {names[name]: form for name, form in raw.forms(list(names)).items() if name in names}
 
     @property
     def about(self) -> About:
         odd = (f"{name} doesn't order the rows; it is column {name}_" for name in self._learnt.odd)
+        refused = (f"{name} is left out: {why}" for name, why in self.refused.items())
         hints = {output: {option: self._forms} for output, option in form_options().items()}
-        return replace(super().about, notes=(*self._raw.notes, *odd), hints=hints)
+        return replace(super().about, notes=(*self._raw.notes, *odd, *refused), hints=hints)
 
     def logs(self) -> Sequence[SourceLog]:
         return self._learnt.logs
@@ -191,7 +193,7 @@ class SurveyedSource(RowSource):
         of_column = {column: name for name, column in self._learnt.names.items()}
         for name in names:
             base = base_of(name)
-            raw = batch[of_column[base]]
+            raw = batch.get(of_column[base]) or absent(count)
             try:
                 columns[name] = self._stacked(raw, name) if base == name else _meta(name, raw, count)
             except UnfitValuesError as error:
@@ -237,6 +239,7 @@ class _LearntRows:
 
     Attributes:
         names: columns by the names in the files.
+        refused: why columns can't be read, by the names in the files.
         has_stamps: whether `timestamp` orders the rows of each log.
         odd: which of `log_id` and `timestamp` are there, but are columns like any other.
         logs: all of them, by log_id.
@@ -245,6 +248,7 @@ class _LearntRows:
 
     schema: Schema
     names: Mapping[str, str]
+    refused: Mapping[str, str]
     has_stamps: bool
     odd: Sequence[str]
     logs: Sequence[SourceLog]
@@ -267,20 +271,58 @@ def _learn(
         raise next(iter(lost.values())) if lost else DatasetError(f"{raw.place}: no rows")
     has_ids, has_stamps = _usable_keys(surveys, seen, by_name)
     keys = [name for name, used in ((LOG_ID, has_ids), (TIME, has_stamps)) if used]
-    names = column_names((name for name in seen if name not in keys), raw.place)
+    others = {name: column for name, column in seen.items() if name not in keys}
+    refused = _refused(others)
+    _check_refused(raw.place, refused, columns, len(others))
+    names = {name: column_name(name) for name in others if name not in refused}
     logs, runs = _cut(raw.place, pieces, surveys, has_ids, has_stamps)
     return _LearntRows(
-        _schema_of(raw.place, names, seen),
+        Schema(
+            {column: seen[name].ctype for name, column in names.items()},
+            tuple(column for name, column in names.items() if seen[name].sampled),
+        ),
         names,
+        refused,
         has_stamps,
-        [name for name in (LOG_ID, TIME) if name in seen and name not in keys],
+        [name for name in (LOG_ID, TIME) if name in names],
         sorted([*logs, *_lost_logs(raw.place, pieces, lost)], key=lambda log: log.log_id),
         runs,
     )
 
 
+def _refused(seen: Mapping[str, SeenColumn]) -> dict[str, str]:
+    """Why columns can't be read, by name."""
+    found: dict[str, str] = {}
+    made: dict[str, list[str]] = {}
+    for name, column in seen.items():
+        try:
+            column.ctype  # noqa: B018 # raises where it can't be read
+            made.setdefault(column_name(name), []).append(name)
+        except UnfitValuesError as error:
+            found[name] = str(error)
+    for same, names in made.items():
+        for name in names if len(names) > 1 else ():
+            found[name] = f"{' and '.join(map(repr, names))} would both be column {same!r}; rename one"
+    return found
+
+
+def _check_refused(
+    place: str, refused: Mapping[str, str], columns: str | Sequence[str] | None, num_columns: int
+) -> None:
+    """
+    Raises:
+        UsageError: one of the columns is named, not only matched, or there is no other; lists all of these.
+    """
+    given = {columns} if isinstance(columns, str) else {*(columns or ())}
+    named = [name for name in refused if given & {column_name(name), f"{column_name(name)}.available"}]
+    if len(refused) == num_columns:
+        named = list(refused)
+    if named:
+        raise UsageError("\n".join(f"{place}: column {name}: {refused[name]}" for name in named))
+
+
 def _wanted(raw: RawRows, patterns: Sequence[str] | None) -> list[str] | None:
-    """Names in the files of columns that match, and of the keys; None for all, whatever later files hold.
+    """Names in the files of columns that match, of the keys and of splits; None for all.
 
     Raises:
         UsageError: a pattern matches nothing.
@@ -297,35 +339,34 @@ def _wanted(raw: RawRows, patterns: Sequence[str] | None) -> list[str] | None:
     chosen = {
         base_of(n) for n in Schema(dict.fromkeys(made.values(), plain), (*made.values(),)).select(others)
     }
-    return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME)]
+    return [name for name in names if made[name] in chosen or name in (LOG_ID, TIME, SPLIT)]
 
 
 def _merged(
     pieces: Sequence[DatasetPiece], surveys: list[Survey], lost: dict[int, DatasetError], on_error: str
 ) -> dict[str, SeenColumn]:
-    """What was seen of all pieces; those that don't fit the ones before become lost, or an error."""
-    seen: dict[str, SeenColumn] = {}
+    """What was seen of all pieces; on "skip" those that don't fit the ones before become lost."""
+    seen: dict[str, SeenColumn] | None = None
     for number, (piece, survey) in enumerate(zip(pieces, surveys, strict=True)):
-        try:
-            seen = _with(seen, piece, survey) if survey.rows else seen
-        except DatasetError as error:
-            if on_error != "skip":
-                raise
-            lost[number], surveys[number] = error, Survey()
-    return seen
-
-
-def _with(seen: Mapping[str, SeenColumn], piece: DatasetPiece, survey: Survey) -> dict[str, SeenColumn]:
-    if seen and seen.keys() != survey.seen.keys():
-        odd = sorted(seen.keys() ^ survey.seen.keys())
-        raise DatasetError(f"{piece.place}: not all rows have {some_of(odd)}")
-    made = {}
-    for name, found in survey.seen.items():
-        try:
-            made[name] = seen[name].and_(found) if name in seen else found
-        except UnfitValuesError as error:
-            raise DatasetError(f"{piece.place}: {name}: {error}, against those before") from error
-    return made
+        if not survey.rows:
+            continue
+        made: dict[str, SeenColumn] = {}
+        unfit: list[str] = []
+        for name in survey.seen if seen is None else {**seen, **survey.seen}:
+            before, own = (seen or survey.seen).get(name), survey.seen.get(name)
+            if before is None or own is None:  # rows without it have no value
+                made[name] = replace(before or own or SeenColumn(), sampled=True)
+                continue
+            try:
+                made[name] = before.and_(own)
+            except UnfitValuesError as error:
+                unfit.append(f"{piece.place}: {name}: {error}, against those before")
+                made[name] = SeenColumn(problem=f"{piece.place}: {error}, against those before")
+        if unfit and on_error == "skip":
+            lost[number], surveys[number] = DatasetError("; ".join(unfit)), Survey()
+        else:
+            seen = made
+    return seen or {}
 
 
 def _usable_keys(
@@ -335,7 +376,7 @@ def _usable_keys(
 
     def is_(name: str, ctype: ColumnType) -> bool:
         column = seen.get(name)
-        if column is None or column.sampled or column.dtype is None:
+        if column is None or column.problem or column.sampled or column.dtype is None:
             return False
         found = column.ctype
         return (found.dtype, found.shape, found.kind) == (ctype.dtype, ctype.shape, ctype.kind)
@@ -350,16 +391,6 @@ def _usable_keys(
     for a, b in itertools.pairwise(runs):
         ascends &= b.first > a.last or (has_ids and a.log_id != b.log_id)
     return has_ids, is_(TIME, TIMESTAMP) and ascends
-
-
-def _schema_of(place: str, names: Mapping[str, str], seen: Mapping[str, SeenColumn]) -> Schema:
-    columns: dict[str, ColumnType] = {}
-    for name, column in names.items():
-        try:
-            columns[column] = seen[name].ctype
-        except UnfitValuesError as error:
-            raise DatasetError(f"{place}: {name}: {error}; leave it out by --columns") from error
-    return Schema(columns, tuple(column for name, column in names.items() if seen[name].sampled))
 
 
 def _cut(

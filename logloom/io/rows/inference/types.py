@@ -1,4 +1,4 @@
-"""Inference of column types from values, and of column names from foreign names.
+"""Inference of column types from values, and of a column's name from a foreign one.
 
 Here: `RawColumn` (some rows of a column as a foreign reader gives them), `SeenColumn` (what has been seen of
 its values), and `stacked`, which converts such rows to values of the inferred type.
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Array, Ragged, Values, column_of_rows, empty
-from logloom.errors import UsageError
 from logloom.inference import Kind, common_shape, kind_of
 from logloom.schema import (
     COLUMN_NAME,
@@ -44,6 +43,7 @@ class RawColumn:
         available: (n,) which rows have a value; None where all do, and must.
         ages: (n,) int64 ns, if the files have them.
         loosest: what the column is if no row of the dataset has a value.
+        problem: why no column has such values, which are None then; or "".
     """
 
     values: Array | Ragged | list[Any]
@@ -52,6 +52,7 @@ class RawColumn:
     available: NDArray[np.bool_] | None = None
     ages: NDArray[np.int64] | None = None
     loosest: ColumnType | None = None
+    problem: str = ""
 
 
 class UnfitValuesError(ValueError):
@@ -68,6 +69,7 @@ class SeenColumn:
         sampled: whether rows may lack a value.
         dtype: None as long as there was no value.
         loosest: the type if there never is one; None if unknown.
+        problem: why the column can't be read; or "".
     """
 
     kind: Kind = "array"
@@ -78,6 +80,7 @@ class SeenColumn:
     is_sequence: bool = False
     sampled: bool = False
     loosest: ColumnType | None = None
+    problem: str = ""
 
     @classmethod
     def of(cls, column: RawColumn) -> SeenColumn:
@@ -85,6 +88,8 @@ class SeenColumn:
         Raises:
             UnfitValuesError: the rows make no column.
         """
+        if column.problem:
+            raise UnfitValuesError(column.problem)
         sampled = column.available is not None or column.ages is not None
         if column.ctype is not None:
             return cls(column.ctype.kind, column.ctype.dtype, declared=column.ctype, sampled=sampled)
@@ -119,6 +124,8 @@ class SeenColumn:
         Raises:
             UnfitValuesError: one column can't hold both.
         """
+        if self.problem or other.problem:
+            return self if self.problem else other
         sampled = self.sampled or other.sampled
         sequence = self.is_sequence or other.is_sequence
         if self.dtype is None or other.dtype is None:
@@ -153,8 +160,10 @@ class SeenColumn:
     def ctype(self) -> ColumnType:
         """
         Raises:
-            UnfitValuesError: no row had a value.
+            UnfitValuesError: no row had a value, or the column can't be read.
         """
+        if self.problem:
+            raise UnfitValuesError(self.problem)
         if self.declared is not None:
             return self.declared
         if self.dtype is None and self.loosest is not None:
@@ -185,6 +194,12 @@ def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
         return a
     if a.kind == b.kind and a.kind in "US":  # text of any width
         return max(a, b, key=lambda dtype: dtype.itemsize)
+    if a.names is not None and a.names == b.names:
+        parts = [(a[name].subdtype or (a[name], ()), b[name].subdtype or (b[name], ())) for name in a.names]
+        if all(mine[1] == other[1] for mine, other in parts):
+            fields = [_common(mine[0], other[0]) for mine, other in parts]
+            shapes = [mine[1] for mine, _ in parts]
+            return np.dtype([*zip(a.names, fields, shapes, strict=True)])
     raise UnfitValuesError(f"rows are of different types: {a}, {b}")
 
 
@@ -198,7 +213,11 @@ def stacked(column: RawColumn, ctype: ColumnType) -> Values:
     Raises:
         UnfitValuesError: a row is of another type; names the row.
     """
+    if column.problem:
+        raise UnfitValuesError(column.problem)
     values = column.values
+    if isinstance(values, list) and column.available is not None and not column.available.any():
+        return missing_rows(ctype, len(values))
     if isinstance(values, Ragged):
         if (values.dtype, values.tail, values.shapes.shape[1]) != (ctype.dtype, ctype.tail, ctype.num_ragged):
             raise UnfitValuesError(f"{values.dtype} rows, should be {ctype}")
@@ -210,8 +229,16 @@ def stacked(column: RawColumn, ctype: ColumnType) -> Values:
     return _stacked_rows(list(values), ctype)
 
 
+def missing_rows(ctype: ColumnType, num_rows: int) -> Values:
+    """Return rows without a value: NaN, NaT's bits where the type is of times, else 0 or empty."""
+    found = empty(ctype, num_rows)
+    if isinstance(found, np.ndarray) and ctype.unit == "ns" and ctype.dtype == np.int64:
+        found[...] = np.iinfo(np.int64).min
+    return found
+
+
 def _stacked_rows(rows: Sequence[Any], ctype: ColumnType) -> Values:
-    missing = empty(ctype, 1)[0]
+    missing = missing_rows(ctype, 1)[0]
     arrays = []
     for number, row in enumerate(rows):
         if row is None:
@@ -241,27 +268,9 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
         if (cast.astype(values.dtype) != values)[~np.isnat(values)].any():
             raise UnfitValuesError("a time that int64 ns can't hold")
         return cast.astype("<i8")
-    if plain_dtype(values.dtype) != dtype and not (
-        values.dtype.kind == dtype.kind and dtype.kind in "US" and values.dtype.itemsize <= dtype.itemsize
-    ):
+    if _common(plain_dtype(values.dtype), dtype) != dtype:
         raise UnfitValuesError(f"{values.dtype} values, should be {dtype}")
     return values.astype(dtype)
-
-
-def column_names(names: Iterable[str], place: str) -> dict[str, str]:
-    """Convert foreign names to names of columns: lower case, with _ for invalid characters.
-
-    Raises:
-        UsageError: two names become the same.
-    """
-    found: dict[str, str] = {}
-    for name in names:
-        column = column_name(name)
-        other = next((known for known, made in found.items() if made == column), None)
-        if other is not None:
-            raise UsageError(f"{place}: {other!r} and {name!r} would both be column {column!r}; rename one")
-        found[name] = column
-    return found
 
 
 def column_name(name: str) -> str:

@@ -1,16 +1,25 @@
 """Parquet files written by pyarrow, and Lance tables by pylance: types and values stay."""
 
 import datetime
+import decimal
+import itertools
+import re
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import logloom as ll
+from logloom.blocks import Block
 from logloom.errors import DatasetError, UsageError
 from logloom.io.arrow.columns import columns_of, raw_columns
+from logloom.io.arrow.layout import ArrowLayout
 from logloom.io.formats.foreign import open_foreign
-from logloom.schema import NO_AGE
+from logloom.io.formats.parquet import ParquetWriter
+from logloom.schema import NO_AGE, ColumnType, Schema
 from tests.absent import needs
 from tests.files import flip
 
@@ -227,15 +236,27 @@ def test_a_column_in_which_all_lists_are_empty_or_null_has_its_type(tmp_path, re
         (pa.array([[[1, None]]]), "a null within"),
         (pa.array([["a", None]]), "a null within"),
         (pa.array([["a", "b\0"]]), "ends in a zero character"),
-        (pa.array([[1.5, None]], pa.list_(pa.float64(), 2)), "a null within"),
         (pa.array([{"x": [1, None]}], pa.struct([("x", pa.list_(pa.int8(), 2))])), "a null within"),
     ],
 )
-def test_values_that_an_array_would_change_are_refused_by_the_columns_name(tmp_path, column, words):
+def test_a_column_of_values_that_an_array_would_change_is_left_out_and_named(tmp_path, read, column, words):
     pq.write_table(pa.table({"ok": [1], "odd": column}), tmp_path / "x.parquet")
-    with pytest.raises(DatasetError, match=f"x.parquet: row group 0: odd: .*{words}"):
-        open_foreign(str(tmp_path / "x.parquet"))
-    assert list(open_foreign(str(tmp_path / "x.parquet"), columns=["ok"]).schema.columns) == ["ok"]
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert (list(dataset.schema.columns), rows[0]["ok"]) == (["ok"], 1)
+    assert re.search(rf"x\.parquet: row group 0: .*{words}", dataset.left_out["odd"])
+    assert dataset.about.notes == (f"odd is left out: {dataset.left_out['odd']}",)
+    with pytest.raises(UsageError, match=rf"column odd: .*x.parquet: row group 0: .*{words}"):
+        open_foreign(str(tmp_path / "x.parquet"), columns=["ok", "odd"])
+    assert list(open_foreign(str(tmp_path / "x.parquet"), columns=["o*"]).schema.columns) == ["ok"]
+    assert dict(open_foreign(str(tmp_path / "x.parquet"), columns=["ok"]).left_out) == {}
+
+
+def test_a_column_that_only_one_row_group_refuses_is_left_out_of_all(tmp_path, read):
+    lists = pa.array([[1], [2], [None]], pa.list_(pa.int8()))
+    pq.write_table(pa.table({"v": lists, "n": [0, 1, 2]}), tmp_path / "x.parquet", row_group_size=1)
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert [row["n"] for row in rows] == [0, 1, 2]
+    assert "row group 2: a null within a list" in dataset.left_out["v"]
 
 
 def test_a_null_among_a_dictionarys_values_is_one():
@@ -254,18 +275,41 @@ def test_unit_and_description_in_a_fields_metadata_are_kept(tmp_path, read):
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (pa.array([1], pa.decimal128(5)), "decimal128"),
-        (pa.array([None], pa.null()), "null"),
-        (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "map"),
-    ],
+    "odd",
+    [pa.array([[b"x"]]), pa.array([[[b"x"]]]), pa.array([[("a", b"x")]], pa.map_(pa.string(), pa.binary()))],
 )
-def test_a_type_without_counterpart_is_refused_by_the_columns_name(tmp_path, values, words):
-    pq.write_table(pa.table({"ok": [1], "odd": values}), tmp_path / "x.parquet")
-    with pytest.raises(UsageError, match=f"column odd: {words}"):
+def test_a_type_without_counterpart_is_refused_by_the_columns_name(tmp_path, odd):
+    pq.write_table(pa.table({"odd": odd}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match=r"column odd: .*binary has no counterpart; cast it"):
         open_foreign(str(tmp_path / "x.parquet"))
-    assert list(open_foreign(str(tmp_path / "x.parquet"), columns=["ok"]).schema.columns) == ["ok"]
+
+
+def test_a_file_that_lacks_a_column_or_has_only_nulls_of_it_has_rows_without_a_value(tmp_path, read):
+    pq.write_table(
+        pa.table({"n": [0], "v": [1.5], "seen": pa.array([5], pa.timestamp("ns"))}), tmp_path / "a.parquet"
+    )
+    pq.write_table(pa.table({"n": [1], "v": pa.nulls(1), "w": ["x"]}), tmp_path / "b.parquet")
+    dataset, rows = read(tmp_path)
+    assert dataset.schema.sampled == ("v", "seen", "w")
+    assert [row["v.available"] for row in rows] == [True, False]
+    assert [row["w.available"] for row in rows] == [False, True]
+    assert [row["seen"] for row in rows] == [5, np.iinfo(np.int64).min]
+    assert [row["w"] for row in rows] == ["", "x"]
+    assert [row["w"] for row in read(tmp_path, columns=["w"])[1]] == ["", "x"]
+
+
+def test_decimals_are_the_nearest_number_and_exact_where_they_are_whole(tmp_path, read):
+    texts = ["0.1", "-99999999999999999.123456789012345678", "123456789012345.678901234567890123"]
+    whole = [10**18 - 1, 1 - 10**18, 0]
+    columns = {
+        "v": pa.array([decimal.Decimal(text) for text in texts], pa.decimal128(38, 18)),
+        "n": pa.array(map(decimal.Decimal, whole), pa.decimal128(18)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert [row["v"] for row in rows] == [float(text) for text in texts]
+    assert [row["n"] for row in rows] == whole
+    assert [str(ctype) for ctype in dataset.schema.columns.values()] == ["float64", "int64"]
 
 
 @pytest.mark.parametrize(
@@ -278,9 +322,10 @@ def test_a_name_that_occurs_twice_is_refused_and_never_gives_another_columns_val
     struct = pa.array([{"x": 1, "t": "u"}, {"x": 2, "t": "v"}])
     arrays = [struct if name == "s" else pa.array([len(names), number]) for number, name in enumerate(names)]
     pq.write_table(pa.Table.from_arrays(arrays, names=names), tmp_path / "x.parquet")
-    with pytest.raises(UsageError, match=f"x.parquet: row group 0: column {odd}: the name occurs twice"):
-        open_foreign(str(tmp_path / "x.parquet"))
-    _, rows = read(tmp_path / "x.parquet", columns=["b"])
+    with pytest.raises(UsageError, match=f"column {odd}: .*x.parquet: row group 0: the name occurs twice"):
+        open_foreign(str(tmp_path / "x.parquet"), columns=["b", odd.replace("\\", "")])
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert list(dataset.left_out) == [odd.replace("\\", "")]
     assert [row["b"] for row in rows] == arrays[names.index("b")].to_pylist()
 
 
@@ -290,48 +335,64 @@ def test_tensors_of_permuted_axes_are_refused_and_others_have_their_shape(tmp_pa
     values = pa.ExtensionArray.from_storage(tensor, pa.array([[*range(6)]], pa.list_(pa.int32(), 6)))
     odd = wrap(pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0]))
     pq.write_table(pa.table({"v": values, "odd": pa.nulls(1, odd)}), tmp_path / "x.parquet")
-    with pytest.raises(UsageError, match=r"column odd: a tensor whose axes are permuted \[1, 0\]"):
-        open_foreign(str(tmp_path / "x.parquet"))
-    _, rows = read(tmp_path / "x.parquet", columns=["v"])
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert "a tensor whose axes are permuted [1, 0]" in " ".join(dataset.left_out.values())
     assert rows[0]["v"].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_a_struct_with_two_fields_of_one_name_is_refused(tmp_path):
     kind = pa.struct([("x", pa.string()), ("x", pa.string())])
     pq.write_table(pa.table({"s": pa.array([None], kind)}), tmp_path / "x.parquet")
-    with pytest.raises(UsageError, match="column s: x: the name occurs twice"):
+    with pytest.raises(UsageError, match=r"column s: .*x: the name occurs twice"):
         open_foreign(str(tmp_path / "x.parquet"))
 
 
-def test_a_null_within_a_list_is_an_error_that_names_file_and_column(tmp_path):
-    pq.write_table(pa.table({"v": pa.array([[1], [None]], pa.list_(pa.int8()))}), tmp_path / "x.parquet")
-    with pytest.raises(DatasetError, match=r"x\.parquet: row group 0: v: a null within"):
-        open_foreign(str(tmp_path / "x.parquet"))
+def test_a_null_within_a_list_is_nan_or_nat_where_the_type_has_one(tmp_path, read):
+    columns = {
+        "v": pa.array([[1.5, None]], pa.list_(pa.float32(), 2)),
+        "t": pa.array([[5, None]], pa.list_(pa.timestamp("ns"))),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    _, rows = read(tmp_path / "x.parquet")
+    np.testing.assert_array_equal(rows[0]["v"], [1.5, np.nan])
+    assert rows[0]["t"].tolist() == [5, np.iinfo(np.int64).min]
 
 
-def test_a_null_within_a_list_of_a_lance_table_is_an_error_that_names_table_and_column(tmp_path):
+def test_columns_of_a_lance_table_that_cant_be_read_are_left_out_and_named(tmp_path, read):
     needs("lance")
     lance = pytest.importorskip("lance")
-    rows = pa.table({"v": pa.array([[1], [None]], pa.list_(pa.int8()))})
-    lance.write_dataset(rows, str(tmp_path / "drive.lance"))
-    with pytest.raises(DatasetError, match=r"drive\.lance: fragment 0: v: a null within"):
-        open_foreign(str(tmp_path / "drive.lance"))
+    columns = {"v": pa.array([[1], [None]], pa.list_(pa.int8())), "n": [1, 2], "w": pa.array([[b"x"], []])}
+    lance.write_dataset(pa.table(columns), str(tmp_path / "drive.lance"))
+    dataset, rows = read(tmp_path / "drive.lance")
+    assert [row["n"] for row in rows] == [1, 2]
+    assert "drive.lance: fragment 0: a null within" in dataset.left_out["v"]
+    assert "binary has no counterpart" in dataset.left_out["w"]
+    with pytest.raises(UsageError, match="column w: "):
+        open_foreign(str(tmp_path / "drive.lance"), columns=["w"])
 
 
-def test_files_of_different_types_are_an_error_that_names_the_file(tmp_path):
-    pq.write_table(pa.table({"v": pa.array([1], pa.int8())}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"v": pa.array([1], pa.int16())}), tmp_path / "b.parquet")
-    with pytest.raises(DatasetError, match=r"b\.parquet: row group 0: v: files say different types"):
-        open_foreign(str(tmp_path))
-    pq.write_table(pa.table({"w": pa.array([1], pa.int8())}), tmp_path / "b.parquet")
-    with pytest.raises(DatasetError, match=r"b\.parquet: row group 0: not all rows have v, w"):
-        open_foreign(str(tmp_path))
+def test_a_column_whose_type_differs_by_file_is_left_out_and_the_file_named(tmp_path, read):
+    pq.write_table(pa.table({"v": pa.array([1], pa.int8()), "n": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": pa.array([1], pa.int16()), "n": [2]}), tmp_path / "b.parquet")
+    dataset, rows = read(tmp_path)
+    assert [row["n"] for row in rows] == [1, 2]
+    assert "b.parquet: row group 0: files say different types" in dataset.left_out["v"]
+    skipped = open_foreign(str(tmp_path), on_error="skip")
+    assert list(skipped.schema.columns) == ["v", "n"]
+    assert [
+        "b.parquet: row group 0: v: files" in reason
+        for log in skipped.logs()
+        for reason in log.record.reasons
+    ] == [True]
 
 
-def test_two_names_that_would_be_one_column_are_refused(tmp_path):
-    pq.write_table(pa.table({"Speed": [1], "speed": [2]}), tmp_path / "x.parquet")
+def test_two_names_that_would_be_one_column_are_left_out(tmp_path, read):
+    pq.write_table(pa.table({"Speed": [1], "speed": [2], "n": [3]}), tmp_path / "x.parquet")
+    dataset, rows = read(tmp_path / "x.parquet")
+    assert rows[0]["n"] == 3
+    assert set(dataset.left_out) == {"Speed", "speed"}
     with pytest.raises(UsageError, match="'Speed' and 'speed' would both be column 'speed'"):
-        open_foreign(str(tmp_path / "x.parquet"))
+        open_foreign(str(tmp_path / "x.parquet"), columns=["speed"])
 
 
 def test_a_flipped_byte_or_a_cut_file_is_an_error_that_names_it(tmp_path):
@@ -355,11 +416,66 @@ def test_a_name_that_is_no_text_is_an_error_that_names_the_file(tmp_path):
         open_foreign(str(path))
 
 
-def test_folders_named_key_value_are_refused_since_rows_would_lose_the_value(tmp_path):
+HIVE = [
+    {"split": ["train", "val"], "day": ["3", "-12"]},
+    {"day": ["3", "x"], "year": ["2024", "2025"]},
+    {"big": ["3", "3000000000"], "none": ["a b/c%", None]},
+]
+
+
+@pytest.mark.parametrize("keys", HIVE)
+def test_names_of_folders_are_columns_as_pyarrow_has_them(tmp_path, keys):
+    names = list(keys)
+    for number, values in enumerate(itertools.product(*keys.values())):
+        texts = ["__HIVE_DEFAULT_PARTITION__" if value is None else quote(value, safe="") for value in values]
+        folder = tmp_path.joinpath("x", *map("=".join, zip(names, texts, strict=True)))
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"v": [number * 10, number * 10 + 1]}), folder / "x.parquet")
+    given = ds.dataset(tmp_path / "x", partitioning="hive").to_table().sort_by("v").to_pydict()
+    wanted = {row[0]: row[1:] for row in zip(given["v"], *(given[name] for name in names), strict=True)}
+    opened = ll.open(tmp_path / "x")
+
+    def values_of(row):
+        return tuple(
+            row[name].item() if isinstance(row[name], np.generic) else row[name] or None for name in names
+        )
+
+    assert {row["v"]: values_of(row) for row in opened} == wanted
+    assert values_of(opened[5]) == wanted[opened[5]["v"]]
+    assert set(opened.schema.sampled) == {name for name in names if None in keys[name]}
+    first, others = given[names[0]][0], ll.open(tmp_path / "x", columns=names[:1])
+    assert {type(row[names[0]]) for row in others} == {type(opened[0][names[0]])}
+    chosen = ll.open(tmp_path / "x", columns=["v"], where=f"{names[0]} == {first!r}")
+    assert sorted(row["v"] for row in chosen) == [v for v, own in wanted.items() if own[0] == first]
+    ll.convert(str(tmp_path / "x"), str(tmp_path / "root"), "table")
+    assert {row["v"]: values_of(row) for row in ll.open(tmp_path / "root")} == wanted
+
+
+def test_a_column_of_the_files_counts_more_than_the_name_of_their_folder(tmp_path, read):
     (tmp_path / "day=1").mkdir()
-    pq.write_table(pa.table({"v": [1]}), tmp_path / "day=1" / "x.parquet")
-    with pytest.raises(UsageError, match="key=value"):
-        open_foreign(str(tmp_path))
+    pq.write_table(pa.table({"v": [1], "day": [7]}), tmp_path / "day=1" / "x.parquet")
+    assert read(tmp_path)[1][0]["day"] == 7
+
+
+def test_folders_of_keys_that_name_logs_give_logs(tmp_path, read):
+    for name in ("a", "b"):
+        (tmp_path / f"log_id={name}").mkdir()
+        pq.write_table(
+            pa.table({"timestamp": [1, 2], "v": [1, 2]}), tmp_path / f"log_id={name}" / "x.parquet"
+        )
+    _, rows = read(tmp_path)
+    assert [(row["log_id"], row["timestamp"]) for row in rows] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
+def test_files_that_logloom_wrote_have_the_keys_of_their_folders(tmp_path, read):
+    schema = Schema({"v": ColumnType(np.dtype("i8"))})
+    for day in range(2):
+        (tmp_path / f"day={day}").mkdir()
+        writer = ParquetWriter(tmp_path / f"day={day}" / "x.parquet", ArrowLayout(schema), 1 << 20)
+        writer.append(Block("a", "", 0, {"timestamp": np.array([day]), "v": np.array([day + 5])}))
+        writer.close()
+    _, rows = read(tmp_path)
+    assert [(row["v"], row["day"]) for row in rows] == [(5, 0), (6, 1)]
 
 
 def test_an_empty_file_has_no_rows(tmp_path):

@@ -75,9 +75,9 @@ def test_groups_with_the_same_arrays_are_logs(tmp_path, read):
     dataset, rows = read(tmp_path / "x.zarr")
     assert [log.log_id for log in dataset.logs()] == ["field", "town/a", "town/b"]
     assert [row["speed"] for row in rows] == [2] * 2 + [4] * 4 + [3] * 3
-    root["field"].create_array("extra", data=np.zeros(2))
-    with pytest.raises(DatasetError, match="extra"):
-        open_foreign(str(tmp_path / "x.zarr"))
+    root["field"].create_array("extra", data=np.ones(2))
+    _, rows = read(tmp_path / "x.zarr")
+    assert [row["extra.available"] for row in rows] == [True] * 2 + [False] * 7
     assert len(rows_of(open_foreign(str(tmp_path / "x.zarr"), columns=["speed"]))) == 9
 
 
@@ -124,10 +124,10 @@ def test_times_that_are_not_understood_are_refused_instead_of_misread(tmp_path):
     array = zarr.open_group(tmp_path / "x.zarr", mode="w").create_array("timestamp", data=np.array([0, 2]))
     for unit, calendar in (("fortnights since 1970-01-01", "standard"), ("days since 2000-01-01", "noleap")):
         array.attrs.update(units=unit, calendar=calendar)
-        with pytest.raises(UsageError, match="/timestamp: it counts"):
+        with pytest.raises(UsageError, match="column timestamp: it counts"):
             open_foreign(str(tmp_path / "x.zarr"))
     array.attrs.update(units="days since 2500-01-01", calendar="standard")
-    with pytest.raises(DatasetError, match="int64 ns can't hold"):
+    with pytest.raises(UsageError, match=r"column timestamp: .* int64 ns can't hold"):
         open_foreign(str(tmp_path / "x.zarr"))
 
 
@@ -138,7 +138,7 @@ def test_a_damaged_chunk_and_a_huge_one_are_errors_that_name_array_and_rows(tmp_
     with pytest.raises(DatasetError, match=r"x.zarr/speed: rows 50 to 100"):
         open_foreign(str(tmp_path / "x.zarr"))
     group.create_array("wide", shape=(1 << 40,), chunks=(1 << 40,), dtype="f8")
-    with pytest.raises(DatasetError, match=r"x.zarr/wide: chunks of .* bytes"):
+    with pytest.raises(UsageError, match=r"x.zarr: column wide: chunks of .* bytes"):
         open_foreign(str(tmp_path / "x.zarr"), columns=["wide"])
 
 

@@ -12,7 +12,6 @@ from logloom.io.rows.inference.types import (
     SeenColumn,
     UnfitValuesError,
     column_name,
-    column_names,
     stacked,
 )
 from logloom.schema import check_column_name
@@ -62,7 +61,6 @@ def test_any_name_becomes_the_name_of_a_column(name):
 )
 def test_names_keep_what_they_can(name, column):
     assert column_name(name) == column
-    assert column_names([name], "here") == {name: column}
 
 
 def test_times_become_nanoseconds_and_those_out_of_range_are_refused():
