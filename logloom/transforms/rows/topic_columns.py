@@ -29,7 +29,7 @@ from logloom.io.logs.interface import (
     Refusal,
     TopicRequest,
 )
-from logloom.io.logs.messages.images import check_decodes
+from logloom.io.logs.messages.compressed_images import check_decodes
 from logloom.io.logs.messages.partial import take_partly
 from logloom.io.logs.redaction import RedactedLog, RedactedMessages, lie_in
 from logloom.io.video.frames import UNDECODABLE

@@ -35,7 +35,9 @@ _TRANSFORM = {"translation": "xyz", "rotation": "xyzw"}
 # Packets of video are read in order by logloom.transforms.rows.video_columns; these are their types. An
 # `image` becomes VIDEO if a topic contains packets.
 VIDEO, PACKETS, KEYFRAME = "video", "packets", "keyframe"
-_INTERNAL = (VIDEO, point_clouds.TIMES)  # not available in recipes
+# What a column of images has to declare about each message.
+FORMS = "image_forms"
+_INTERNAL = (VIDEO, FORMS, point_clouds.TIMES)  # not available in recipes
 _CALL = re.compile(r"(?P<name>\w+)(?:\[(?P<words>[^\[\]]*)\])?")
 
 
@@ -281,7 +283,20 @@ _ODOMETRY = {
 _OF_PACKETS = (_same("format", "data"), _same("encoding", "data"))
 
 ADAPTERS: dict[str, Adapter] = {
-    "image": Adapter(images.SHAPES, images.column_type, images.convert),
+    "image": Adapter(
+        images.SHAPES,
+        images.column_type,
+        images.convert,
+        has_value=images.has_value,
+        value_words=images.VALUE_WORDS,
+    ),
+    FORMS: Adapter(
+        images.SHAPES,
+        lambda spec: images.FORMS_TYPE,
+        images.forms,
+        has_value=images.has_value,
+        value_words=images.VALUE_WORDS,
+    ),
     point_clouds.NAME: Adapter(
         point_clouds.SHAPES, point_clouds.column_type, point_clouds.convert, takes_words=True
     ),

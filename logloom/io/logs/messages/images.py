@@ -1,13 +1,14 @@
-"""Images: from sensor_msgs/Image, CompressedImage and Foxglove's equivalents to pixels or encoded bytes.
+"""Images: from sensor_msgs/Image, CompressedImage and Foxglove's equivalents to columns.
 
-Here: encodings, padding of rows, byte order, decoding, `resize` and `encode`.
-Elsewhere: recognizing messages with images (adapters).
+Here: the type of a column, its dtype and shape, `resize` and `encode`.
+Elsewhere: recognizing messages with images (adapters), pixels of raw images (pixel_encodings) and of
+compressed ones (compressed_images).
 
-An image is (height, width, channels) of uint8, or of uint16 or float32 by the spec's `dtype`: the encoding is
-declared in each message, on which a column's type must not depend. Channels are R, G, B and perhaps alpha;
-Bayer mosaics stay as they are, one channel. A column is ragged in all three axes, or (h, w, c) of `shape`;
-with `resize` it is (height, width, c), c being that of `shape`, else 3. JPEG and PNG messages that aren't
-resized pass `encode` of the same kind untouched, if they decode. Pillow is imported when needed.
+An image is (height, width, channels) of uint8, or of the spec's `dtype`: the encoding is declared in each
+message, on which a column's type must not depend. Channels are R, G, B and perhaps alpha. A column is ragged
+in all three axes, or (h, w, c) of `shape`; with `resize` it is (height, width, c), c being that of `shape`,
+else 3. JPEG and PNG messages that aren't resized pass `encode` of the same kind untouched, if they decode.
+A message without pixels, as drivers send before the first ones, has no value.
 """
 
 from __future__ import annotations
@@ -17,19 +18,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
 from logloom.io.logs.interface import FieldSpec
+from logloom.io.logs.messages import compressed_images, pixel_encodings
+from logloom.io.logs.messages.compressed_images import MAX_PIXELS
+from logloom.io.logs.messages.pixel_encodings import Form, Pixels
 from logloom.io.logs.messages.values import UnfitError
 from logloom.schema import BYTES, ColumnType
 
-MAX_PIXELS = 1 << 27  # of a compressed image: a few bytes can declare any size
 JPEG_QUALITY = 95
-# Limit of pixels per byte: in a JPEG, blocks of 64 take a bit each at least; deflate packs 1032 bytes into
-# one, of which a PNG has 8 pixels each at most. Else a broken header would reserve memory in vain.
-_PER_BYTE = {"JPEG": 1024, "PNG": 8 * 1032}
-_FEW_PIXELS = 1 << 20
 # Limit of all images of one call: above the first, their bytes are at most this many times those of the
 # messages.
 _FREE_BYTES, _BYTES_PER_BYTE = 1 << 30, 1024
@@ -39,28 +39,23 @@ SHAPES: tuple[Mapping[str, str], ...] = (
     {name: name for name in ("height", "width", "encoding", "step", "data")},
     {name: name for name in ("format", "data")},
 )
+VALUE_WORDS = ("height", "width", "format", "data")
 
-Pixels = np.ndarray[Any, Any]  # (h, w, c)
-
-_BAYER = [f"bayer_{pattern}" for pattern in ("rggb", "bggr", "gbrg", "grbg")]
-# encoding: (dtype, order of channels)
-_ENCODINGS: dict[str, tuple[str, tuple[int, ...]]] = {
-    **{f"mono{bits}": (f"u{bits // 8}", (0,)) for bits in (8, 16)},
-    **{f"{name}{bits}": (f"u{bits // 8}", (0,)) for name in _BAYER for bits in (8, 16)},
-    **{f"rgb{bits}": (f"u{bits // 8}", (0, 1, 2)) for bits in (8, 16)},
-    **{f"bgr{bits}": (f"u{bits // 8}", (2, 1, 0)) for bits in (8, 16)},
-    **{f"rgba{bits}": (f"u{bits // 8}", (0, 1, 2, 3)) for bits in (8, 16)},
-    **{f"bgra{bits}": (f"u{bits // 8}", (2, 1, 0, 3)) for bits in (8, 16)},
-    **{
-        f"{kind}C{n}": (dtype, tuple(range(n)))
-        for kind, dtype in (("8U", "u1"), ("16U", "u2"), ("32F", "f4"))
-        for n in (1, 2, 3, 4)
-    },
+_DTYPES = {
+    "uint8": "u1",
+    "int8": "i1",
+    "uint16": "<u2",
+    "int16": "<i2",
+    "int32": "<i4",
+    "float32": "<f4",
+    "float64": "<f8",
 }
-_DTYPES = {"uint8": "u1", "uint16": "<u2", "float32": "<f4"}
+_NAMES = {np.dtype(kind).newbyteorder("="): name for name, kind in _DTYPES.items()}
 _ENCODED = {"jpg": "JPEG", "png": "PNG"}
-_PLAIN_MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB"}
-_FORMATS = ("JPEG", "PNG", "WEBP")
+
+# (4,) int64 an image: height, width, channels, and the number of its dtype in this order.
+FORMS_TYPE = ColumnType(np.dtype("<i8"), (4,))
+_NUMBERS = list(_DTYPES)
 
 
 def column_type(spec: FieldSpec) -> ColumnType:
@@ -102,10 +97,10 @@ def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
 
 def _value(spec: FieldSpec, ctype: ColumnType, message: Mapping[str, Any]) -> Pixels:
     compressed = "format" in message
-    if compressed and spec.encode and not spec.resize and _is(spec.encode, message["data"]):
-        check_decodes(np.asarray(message["data"]).tobytes())
+    if compressed and spec.encode and not spec.resize and _passes(spec.encode, message):
+        compressed_images.check_decodes(np.asarray(message["data"]).tobytes())
         return np.asarray(message["data"])
-    pixels = _decoded(message) if compressed else raw_pixels(message)
+    pixels = (compressed_images if compressed else pixel_encodings).pixels_of(message)
     return finished(spec, ctype, pixels, _text(message["format" if compressed else "encoding"]))
 
 
@@ -120,107 +115,84 @@ def finished(spec: FieldSpec, ctype: ColumnType, pixels: Pixels, name: str) -> P
     Raises:
         ValueError: it doesn't fit the column.
     """
+    height, width, channels = pixels.shape
+    if problem := misfit(spec, Form(pixels.dtype, (height, width, channels)), name):
+        raise ValueError(problem)
     if spec.resize is not None:
-        if name.startswith("bayer_"):
-            raise ValueError(f"a {name} mosaic can't be resized")
         pixels = resized(pixels, spec.resize)
-    shape = ctype.shape if spec.encode is None else spec.shape
-    if shape and None not in shape and pixels.shape != shape:
-        raise ValueError(f"its (height, width, channels) are {pixels.shape}, the column's {shape}; set shape")
     if spec.encode is not None:
         return np.frombuffer(encoded(pixels, spec.encode), np.uint8)
-    if pixels.dtype.newbyteorder("=") != ctype.dtype.newbyteorder("="):
-        raise ValueError(
-            f"its {name} pixels are {pixels.dtype.name}, the column {ctype.dtype.name}; set dtype"
-        )
     return pixels.astype(ctype.dtype, copy=False)
+
+
+def misfit(spec: FieldSpec, form: Form, name: str) -> str:
+    """Return why an image doesn't fit a column, and what to change; "" if it does.
+
+    Args:
+        spec: of the column.
+        form: of the image, before it is resized.
+        name: name of its encoding.
+    """
+    ctype = column_type(spec)
+    shape = ctype.shape if spec.encode is None else spec.shape
+    found = (*(spec.resize or form.shape[:2]), form.shape[2])
+    problems, changes = [], []
+    if shape and None not in shape and found != shape:
+        problems.append(f"its (height, width, channels) are {found}, the column's {tuple(shape)}")
+        changes.append(f"shape: {list(found)}")
+    dtype = form.dtype.newbyteorder("=")
+    if spec.encode is None and dtype != ctype.dtype.newbyteorder("="):
+        problems.append(f"its {name} pixels are {dtype.name}, the column {ctype.dtype.name}")
+        changes.append(f"dtype: {dtype.name}")
+    return f"{', and '.join(problems)}; set {', '.join(changes)}" if problems else ""
+
+
+def forms(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
+    """Return the numbers of `FORMS_TYPE` of n images, without decoding them."""
+    rows = np.empty((len(found["data"]), 4), np.int64)
+    for row in range(len(rows)):
+        message = {word: values[row] for word, values in found.items()}
+        try:
+            form = (compressed_images if "format" in message else pixel_encodings).form_of(message)
+        except ValueError as error:
+            raise UnfitError(row, str(error)) from error
+        rows[row] = *form.shape, _NUMBERS.index(_NAMES[form.dtype])
+    return rows
+
+
+def form_of(numbers: NDArray[np.int64]) -> Form:
+    """Return what the numbers of an image in `forms` mean."""
+    height, width, channels, number = numbers.tolist()
+    return Form(np.dtype(_NUMBERS[number]), (height, width, channels))
+
+
+def has_value(spec: FieldSpec, found: Mapping[str, Values]) -> NDArray[np.bool_]:
+    """(n,) whether messages have pixels; of compressed ones whether there is any data."""
+    if "format" in found:
+        return np.array(
+            [
+                not compressed_images.is_empty(_text(form), data)
+                for form, data in zip(found["format"], found["data"], strict=True)
+            ],
+            np.bool_,
+        )
+    sizes = np.asarray(found["height"]) * np.asarray(found["width"])
+    return np.array([bool(size) and len(data) > 0 for size, data in zip(sizes, found["data"], strict=True)])
 
 
 def _text(value: Pixels) -> str:
     return value.tobytes().decode("utf-8")
 
 
-def _is(encode: str, data: Pixels) -> bool:
+def _passes(encode: str, message: Mapping[str, Any]) -> bool:
+    """Return whether a compressed image is one of this kind, showing what it is."""
     magic = {"jpg": b"\xff\xd8\xff", "png": b"\x89PNG\r\n\x1a\n"}[encode]
-    return data[: len(magic)].tobytes() == magic
-
-
-def raw_pixels(message: Mapping[str, Any]) -> Pixels:
-    """Return (h, w, c) pixels of a raw image; a view if channels and bytes are in order.
-
-    Raises:
-        ValueError: an unknown encoding, or too few bytes for height and step.
-    """
-    encoding = _text(message["encoding"])
-    if encoding not in _ENCODINGS:
-        raise ValueError(f"images of encoding {encoding!r} aren't read; known are {', '.join(_ENCODINGS)}")
-    name, channels = _ENCODINGS[encoding]
-    big = bool(message.get("is_bigendian", False))
-    dtype = np.dtype((">" if big else "<") + name)
-    height, width, step = (int(message[word]) for word in ("height", "width", "step"))
-    line = width * len(channels) * dtype.itemsize
-    data = np.asarray(message["data"])
-    if height and (step < line or (height - 1) * step + line > len(data)):
-        size = f"{height} x {width} {encoding} pixels in rows of {step} bytes"
-        raise ValueError(f"{size} don't fit {len(data)} bytes of data")
-    strides = (step, len(channels) * dtype.itemsize, dtype.itemsize)
-    pixels: Pixels = np.ndarray((height, width, len(channels)), dtype, data, 0, strides)
-    return pixels if channels == tuple(range(len(channels))) else pixels[:, :, list(channels)]
-
-
-def _decoded(message: Mapping[str, Any]) -> Pixels:
-    """Decode a JPEG, PNG or WebP to (h, w, c) pixels.
-
-    Raises:
-        ValueError: it doesn't decode, or is something else.
-    """
-    from PIL import Image
-
-    data, form = np.asarray(message["data"]), _text(message["format"])
-    if "compressedDepth" in form:
-        data = data[12:]  # the parameters of a lossy depth; lossless ones follow as a plain PNG
-        if not form.startswith("16UC1"):
-            raise ValueError(f"images of format {form!r} aren't read")
-    try:
-        with Image.open(io.BytesIO(data.tobytes()), formats=_FORMATS) as image:
-            if image.width * image.height > _most_pixels(image.format, len(data)):
-                raise ValueError(f"it claims {image.height} x {image.width} pixels in {len(data)} bytes")
-            mode = _PLAIN_MODES.get(image.mode)
-            pixels = np.asarray(image.convert(mode) if mode else image)
-    except Exception as error:  # Pillow raises many types of errors
-        raise ValueError(f"an image of format {form!r} that doesn't decode ({error})") from error
-    if pixels.dtype == np.int32:  # how Pillow gives some 16-bit grey
-        pixels = pixels.astype("<u2")
-    return pixels if pixels.ndim == 3 else pixels[:, :, None]
-
-
-def check_decodes(data: bytes) -> None:
-    """
-    Check that a picture decodes.
-
-    Raises:
-        ValueError: a picture doesn't decode.
-    """
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-            if image.width * image.height > _most_pixels(image.format, len(data)):
-                raise ValueError(f"it claims {image.height} x {image.width} pixels in {len(data)} bytes")
-            image.draft("L", (1, 1))  # a JPEG's whole entropy code is read, its pixels aren't made
-            image.load()
-    except Exception as error:  # Pillow raises many types of errors
-        raise ValueError(f"a picture that doesn't decode ({error})") from error
-
-
-def _most_pixels(form: str | None, num_bytes: int) -> int:
-    return min(MAX_PIXELS, _FEW_PIXELS + _PER_BYTE.get(form or "", MAX_PIXELS) * num_bytes)
+    is_kind = message["data"][: len(magic)].tobytes() == magic
+    return is_kind and compressed_images.is_plain(_text(message["format"]))
 
 
 def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Resize to (height, width, c) by Pillow's bilinear filter; 16 bits and floats are converted through
-    float32.
-    """
+    """Resize to (height, width, c) by Pillow's bilinear filter, unless of uint8 and int32 through float32."""
     from PIL import Image
 
     if 0 in pixels.shape:
@@ -229,9 +201,10 @@ def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     layers = []
     for channel in range(pixels.shape[2]):
         layer = np.ascontiguousarray(pixels[:, :, channel])
-        plain = layer if layer.dtype == np.uint8 else layer.astype(np.float32)
+        is_kept = layer.dtype in (np.uint8, np.int32)
+        plain = layer if is_kept else layer.astype(np.float32)
         scaled = np.asarray(Image.fromarray(plain).resize((width, height), Image.Resampling.BILINEAR))
-        layers.append(np.rint(scaled) if layer.dtype.kind == "u" else scaled)
+        layers.append(np.rint(scaled) if layer.dtype.kind in "iu" else scaled)
     return np.stack(layers, axis=2).astype(pixels.dtype)
 
 

@@ -64,10 +64,24 @@ def pixels_of(dtype, channels, shape=(5, 7)):
         ("rgba8", "uint8", 4, [0, 1, 2, 3]),
         ("bgra8", "uint8", 4, [2, 1, 0, 3]),
         ("mono8", "uint8", 1, [0]),
-        ("bayer_rggb8", "uint8", 1, [0]),
         ("mono16", "uint16", 1, [0]),
-        ("16UC1", "uint16", 1, [0]),
-        ("32FC1", "float32", 1, [0]),
+        ("rgb16", "uint16", 3, [0, 1, 2]),
+        ("bgr16", "uint16", 3, [2, 1, 0]),
+        ("rgba16", "uint16", 4, [0, 1, 2, 3]),
+        ("bgra16", "uint16", 4, [2, 1, 0, 3]),
+        *(
+            (f"{kind}C{n}", dtype, n, list(range(n)))
+            for kind, dtype in (
+                ("8U", "uint8"),
+                ("8S", "int8"),
+                ("16U", "uint16"),
+                ("16S", "int16"),
+                ("32S", "int32"),
+                ("32F", "float32"),
+                ("64F", "float64"),
+            )
+            for n in (1, 2, 3, 4)
+        ),
     ],
 )
 def test_raw_images_read_in_every_encoding(encoding, dtype, channels, order, big, padding):
@@ -146,8 +160,11 @@ def test_a_colour_image_resizes_to_three_channels():
     np.testing.assert_array_equal(rows[0], np.asarray(expected))
     with pytest.raises(LogReadError, match="set shape"):
         read(IMAGE, [image(pixels[:, :, :1], "mono8")], FieldSpec(adapter="image", resize=(10, 12)))
-    with pytest.raises(LogReadError, match="mosaic can't be resized"):
-        read(IMAGE, [image(pixels[:, :, :1], "bayer_gbrg8")], FieldSpec(adapter="image", resize=(10, 12)))
+    mosaic = image(pixels[:, :, :1], "bayer_gbrg8")
+    (whole,) = read(IMAGE, [mosaic], FieldSpec(adapter="image"))[1]
+    (small,) = read(IMAGE, [mosaic], FieldSpec(adapter="image", resize=(10, 12)))[1]
+    expected = Image.fromarray(whole).resize((12, 10), Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(small, np.asarray(expected))
 
 
 def test_encoded_images_are_bytes_that_decode_again():
@@ -176,7 +193,9 @@ def test_a_jpeg_passes_encode_jpg_untouched_unless_it_is_resized():
         ({"step": 2}, "don't fit"),
         ({"height": 2**32 - 1, "step": 2**32 - 1}, "don't fit"),
         ({"width": 2**31}, "don't fit"),
-        ({"encoding": "nv21"}, "'nv21' aren't read"),
+        ({"encoding": "nv21"}, "5 x 7 nv21 pixels in rows of 21 bytes don't fit 105 bytes"),
+        ({"encoding": "nv42"}, "'nv42' aren't read"),
+        ({"encoding": "bayer_rggb8", "height": 2}, "2 x 7 pixels is too small"),
         ({"encoding": "mono16", "width": 3}, "pixels are uint16, the column uint8; set dtype"),
         ({"data": [0] * 10}, "don't fit"),
     ],

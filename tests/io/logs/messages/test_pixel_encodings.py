@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logloom.errors import LogReadError
+from logloom.io.logs.interface import FieldSpec
+from logloom.io.logs.messages.adapters import FORMS
+from logloom.io.logs.messages.images import form_of
 from logloom.io.logs.messages.pixel_encodings import ENCODINGS, pixels_of
 from logloom.io.logs.messages.pixel_encodings import form_of as form_of_message
+from logloom.io.logs.messages.ros.decoders import CdrDecoder
+from tests.io.logs.messages.payloads import raw_messages, serialize, topic
+from tests.io.logs.messages.test_adapters import IMAGE, image
 
 cv2 = pytest.importorskip("cv2", reason="the encodings are compared with OpenCV's")
 
@@ -168,3 +175,18 @@ def test_large_images_are_converted_in_bands():
         checked(message("nv12", 600, 1000, 1000, planes.tobytes())),
         cv2.cvtColor(planes, cv2.COLOR_YUV2RGB_NV12),
     )
+
+
+def test_empty_images_have_no_value():
+    decode = CdrDecoder(topic(IMAGE))
+    grey = image(np.ones((4, 5, 1), np.uint8), "mono8")
+    nothing = {"height": 0, "width": 0, "encoding": "", "is_bigendian": 0, "step": 0, "data": []}
+    sent = [nothing, grey, grey | {"data": []}, grey | {"width": 0}, grey | {"height": 0}]
+    raw = raw_messages([serialize(decode.root, m) for m in sent])
+    wanted = [False, True, False, False, False]
+    assert decode.has_value(raw, FieldSpec(adapter="image")).tolist() == wanted
+    assert decode.has_value(raw, FieldSpec(adapter=FORMS)).tolist() == wanted
+    (numbers,) = decode.take(raw.take(np.array([1])), FieldSpec(adapter=FORMS))
+    assert form_of(numbers) == (np.dtype(np.uint8), (4, 5, 1))
+    with pytest.raises(LogReadError, match="images of encoding '' aren't read; known are mono, rgb"):
+        decode.take(raw, FieldSpec(adapter=FORMS))
