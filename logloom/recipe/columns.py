@@ -235,7 +235,7 @@ class TopicColumn(RecipePart):
             packets, keyframe, camera_matrix, distortion.
         tolerance, window, offset: ns; None if left out, as the default depends on the clock.
         strings: characters kept for text inside arrays of sub-messages.
-        shape: (h, w, c) that all images of the topic have.
+        shape: that all messages have: (h, w, c) of images, or that of a list of numbers.
         resize: (height, width) of images.
         dtype: of a row's numbers; "string" for text of JSON without a schema.
         missing: how to treat a log without the topic.
@@ -254,7 +254,7 @@ class TopicColumn(RecipePart):
     description: Line = ""
     dtype: Annotated[str, text_check(lambda dtype: _dtype_problem(dtype, (*DTYPES, TEXT)))] | None = None
     strings: Annotated[int, Field(strict=True, ge=1, le=1 << 16)] = 32
-    shape: tuple[Positive, Positive, Positive] | None = None
+    shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=8)] | None = None
     resize: tuple[Positive, Positive] | None = None
     encode: Literal["jpg", "png"] | None = None
     missing: Literal["fail", "unavailable"] = "unavailable"
@@ -294,7 +294,12 @@ class TopicColumn(RecipePart):
             if not rules.keeps_rotations:
                 yield f"resample: {policy} of rotations gives no rotation; use slerp or nearest"
         yield from self._deskew_problems()
-        for key in ("shape", "resize", "encode"):
+        if self.shape is not None:
+            if self.as_ not in (None, "image"):
+                yield "`shape` is for images (`as: image`) and for lists of numbers"
+            elif self.as_ == "image" and len(self.shape) != 3:
+                yield "`shape` of an image has three numbers: height, width and channels"
+        for key in ("resize", "encode"):
             if getattr(self, key) is not None and self.as_ != "image":
                 yield f"`{key}` needs `as: image`"
 

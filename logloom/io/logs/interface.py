@@ -226,7 +226,8 @@ class FieldSpec:
             `a[1:4]`, `objects[].pose.position`. Empty with `adapter` only.
         adapter: None, "image", "points[x,y,z]", "scan", "navsat", "rotation_matrix", ...
         strings: characters kept for text inside arrays of sub-messages; a longer one is an error.
-        shape: fixed (h, w, c) of an image column, if the recipe declares it.
+        shape: that all messages have, if the recipe declares it: (h, w, c) of images, or that of a list of
+            numbers.
         resize: (height, width) of an image, or None.
         encode: None, "jpg" or "png".
         dtype: for encodings without types (JSON), else None for the type in the definition.

@@ -461,8 +461,9 @@ def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
 
 def may_refuse(column: ColumnPlan, on_error: OnError) -> bool:
     """Return whether a column refuses messages that can't be decoded; else they are an error of their log."""
-    is_picture = column.decoded or column.spec.adapter == "image"
-    return on_error == "salvage" or (on_error == "skip" and is_picture)
+    spec = column.spec
+    is_lenient = column.decoded or spec.adapter == "image" or spec.shape is not None
+    return on_error == "salvage" or (on_error == "skip" and is_lenient)
 
 
 def _taken(

@@ -8,8 +8,10 @@ A decoder calls `take` with a function that reads fields, or `convert` with the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,7 +94,8 @@ def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
         UsageError: the messages lack its fields, or don't support the spec.
     """
     if spec.adapter is None:
-        return joined_type(spec, [select(root, path, spec.strings) for path in spec.paths])
+        found = joined_type(spec, [select(root, path, spec.strings) for path in spec.paths])
+        return found if spec.shape is None else _of_shape(found, spec.shape)
     paths(spec, root)
     return _adapter(spec).ctype(spec)
 
@@ -113,10 +116,40 @@ def take(spec: FieldSpec, root: Struct, read: Read) -> Values:
         UnfitError: as `convert`.
     """
     if spec.adapter is None:
-        return side_by_side(read(spec.paths, spec.strings))
+        return shaped(side_by_side(read(spec.paths, spec.strings)), spec)
     words = paths(spec, root)
     found = read(list(words.values()), text_width(spec))
     return convert(spec, dict(zip(words, found, strict=True)))
+
+
+def _of_shape(found: ColumnType, shape: tuple[int, ...]) -> ColumnType:
+    """Return the type of a list of numbers that has one length in all messages.
+
+    Raises:
+        UsageError: it can't have this shape.
+    """
+    is_list = found.kind == "array" and found.dtype.names is None and found.dtype.kind in "iufb"
+    if not is_list or len(found.shape) != 1 or found.shape[0] not in (None, math.prod(shape)):
+        raise UsageError(f"shape: {list(shape)} is for a list of as many numbers, got {found}")
+    return replace(found, shape=shape)
+
+
+def shaped(values: Values, spec: FieldSpec) -> Values:
+    """Return lists as arrays of the column's `shape`; without one unchanged.
+
+    Raises:
+        UnfitError: a message's list has another length.
+    """
+    if spec.shape is None:
+        return values
+    length = math.prod(spec.shape)
+    if isinstance(values, Ragged):
+        if (odd := values.lengths != length).any():
+            row = int(np.argmax(odd))
+            why = f"a list of {int(values.lengths[row])} numbers; shape {list(spec.shape)} has {length}"
+            raise UnfitError(row, why)
+        values = values.values
+    return values.reshape(-1, *spec.shape)
 
 
 def may_lack_value(spec: FieldSpec) -> bool:

@@ -48,6 +48,10 @@ class MisfitError(Exception):
         self.reason = reason
 
 
+class LackError(MisfitError):
+    """Some messages lack a wanted value, as an array is too short."""
+
+
 class Run(NamedTuple):
     """Neighbouring payloads of a cursor in one buffer.
 

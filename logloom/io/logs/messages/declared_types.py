@@ -17,7 +17,7 @@ from logloom.io.logs.interface import FieldSpec, TimeSource, TopicInfo
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.field_times import field_time
-from logloom.io.logs.messages.fields import Selection, stamp_in
+from logloom.io.logs.messages.fields import Selection, select, stamp_in
 from logloom.io.logs.messages.partial import take_partly
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.schema import ColumnType
@@ -57,17 +57,34 @@ class TypedDecoder:
     def has_value(self, raw: RawMessages, spec: FieldSpec) -> NDArray[np.bool_] | None:
         """See `Messages.has_value`."""
         root = self.root_for(spec)
+        held = self._has_fields(raw, spec, root)
         if not adapters.may_lack_value(spec):
-            return None
+            return held
 
-        def held(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        def by_adapter(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
             return adapters.has_value(spec, root, self.reader(raw.take(rows), spec))
 
-        found = np.ones(len(raw), np.bool_)
-        values, is_read, _ = take_partly(held, np.arange(len(raw))) if len(raw) else (None, found, {})
+        found = np.ones(len(raw), np.bool_) if held is None else held
+        rows = np.flatnonzero(found)
+        values, is_read, _ = take_partly(by_adapter, rows) if len(rows) else (None, found[rows], {})
         if isinstance(values, np.ndarray):
-            found[is_read] = values
+            found[rows[is_read]] = values
         return found
+
+    def _has_fields(self, raw: RawMessages, spec: FieldSpec, root: Struct) -> NDArray[np.bool_] | None:
+        """(N,) whether each message has the fields that a column reads; None if all have them."""
+        paths = adapters.paths(spec, root).values() if spec.adapter else spec.paths
+        selections = [select(root, path, spec.strings) for path in paths]
+        lacking = [selection for selection in selections if self.may_lack(selection)]
+        return self.has_elements(raw, lacking) if lacking else None
+
+    def may_lack(self, selection: Selection) -> bool:
+        """Return whether a message may lack what is selected."""
+        return selection.may_lack
+
+    def has_elements(self, raw: RawMessages, selections: Sequence[Selection]) -> NDArray[np.bool_]:
+        """(N,) whether each message has the selected fields and elements; also those that don't fit."""
+        raise NotImplementedError
 
     def time_source(self, sources: Sequence[TimeSource]) -> TimeSource | None:
         """See `Log.time_source`."""

@@ -10,7 +10,8 @@ Meaning of a path:
 * A sub-message whose numbers all have one type flattens in definition order; any other is a structured value.
 * An array of sub-messages is an array of structured values, packed, with nested sub-messages as nested
   structured fields. `objects[].size` picks one field of each element.
-* `a[3]` and `a[1:4]` index fixed arrays only, as other arrays may be shorter in some rows.
+* `a[3]` and `a[1:4]` index arrays; a message whose array is shorter has no value. `points[0].positions` is a
+  list of the first element.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from logloom.schema import BYTES, STRING, ColumnType
 from logloom.text import some_of
 from logloom.values import dataclass
 
+MAX_INDEX = 1 << 16  # of elements of an array without fixed length
 MAX_VALUE_BYTES = 1 << 26  # of one structured value, including widths of text
 
 _STEP = re.compile(r"([A-Za-z_]\w*)(?:\[(\d*)(?:(:)(\d*))?\])?")
@@ -44,7 +46,7 @@ class Selection:
     Attributes:
         names: of fields, from a struct down; () for the value itself.
         type, array: of the field that they end at.
-        pick: of a fixed array: one element, a slice, or None for all.
+        pick: of an array: one element, a slice, or None for all.
         inner: what is read of each element of the array; None where there is no array.
         width: characters kept for text inside arrays and sub-messages.
         flatten: whether a sub-message whose numbers have one type becomes a vector.
@@ -65,6 +67,18 @@ class Selection:
         """Whether this is a sequence of bytes, which becomes a row of bytes."""
         is_byte = isinstance(self.type, Number) and self.type.is_byte
         return is_byte and self.array is not None and self.array.length is None
+
+    @property
+    def least(self) -> int:
+        """How many elements of an array without fixed length are needed."""
+        if self.pick is None or self.array is None or self.array.length is not None:
+            return 0
+        return int(self.pick.stop) if isinstance(self.pick, slice) else self.pick + 1
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether messages may lack the value, as an array may be too short."""
+        return self.least > 0 or (self.inner is not None and self.inner.may_lack)
 
     @cached_property
     def within(self) -> Selection:
@@ -138,7 +152,7 @@ def _select(root: Struct, inside: Struct, steps: Sequence[re.Match[str]], path: 
                 raise UsageError(
                     f"field {path!r}: {field.name} is an array; write {field.name}[].{rest[0][0]}"
                 )
-            inner = _element(root, field, rest, path, width, flatten=isinstance(pick, int))
+            inner = _element(root, field, rest, path, width, is_one=isinstance(pick, int))
             return Selection(tuple(names), field.type, field.array, width, pick, inner)
         if "[" in step[0]:
             raise UsageError(f"field {path!r}: {field.name} is no array")
@@ -155,29 +169,33 @@ def _pick(field: Field, step: re.Match[str], path: str) -> int | slice | None:
     if "[" not in step[0] or not (first or colon):
         return None
     length = field.array.length if field.array else None
-    if length is None:
+    if length is None and colon and not last:
         raise UsageError(
-            f"field {path!r}: {field.name} has another length in each message, so {step[0]} may "
-            f"be missing; take {field.name} whole"
+            f"field {path!r}: {field.name} has another length in each message; write both ends, as in "
+            f"{field.name}[0:3], or take {field.name} whole"
         )
-    start, stop = int(first or 0), int(last or length) if colon else int(first or 0) + 1
-    if not start < stop <= length:
+    start, stop = int(first or 0), int(last or length or 0) if colon else int(first or 0) + 1
+    if length is None and stop > MAX_INDEX:
+        raise UsageError(f"field {path!r}: indices are at most {MAX_INDEX - 1}")
+    if not start < stop or (length is not None and stop > length):
+        if length is None:
+            raise UsageError(f"field {path!r}: {step[0]} selects nothing")
         raise UsageError(f"field {path!r}: {field.name} has {length} elements, 0 to {length - 1}")
     return slice(start, stop) if colon else start
 
 
 def _element(
-    root: Struct, field: Field, rest: Sequence[re.Match[str]], path: str, width: int, flatten: bool
+    root: Struct, field: Field, rest: Sequence[re.Match[str]], path: str, width: int, is_one: bool
 ) -> Selection:
     if not rest:
-        return Selection((), field.type, None, width, flatten=flatten, is_inside=True)
+        return Selection((), field.type, None, width, flatten=is_one, is_inside=True)
     if not isinstance(field.type, Struct):
         raise UsageError(f"field {path!r}: elements of {field.name} have no fields of their own")
     inner = _select(root, field.type, rest, path, width)
-    if inner.array is not None and inner.array.length is None:
+    if inner.array is not None and inner.array.length is None and not is_one:
         raise UsageError(
             f"field {path!r}: {rest[-1][1]} has another length in each element of {field.name}, "
-            "which a column can't hold"
+            f"which a column can't hold; take that of one element, as {field.name}[0]"
         )
     return replace(inner, is_inside=True)
 
@@ -229,7 +247,7 @@ def value_type(selection: Selection) -> tuple[np.dtype[Any], tuple[int | None, .
             return dtype, shape
         length = selection.array.length
         if isinstance(selection.pick, slice):
-            length = len(range(length or 0)[selection.pick])
+            length = selection.pick.stop - selection.pick.start
         return dtype, (length, *shape)
     dtype = selection.packed
     numbers = flat(dtype) if selection.flatten else None

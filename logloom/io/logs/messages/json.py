@@ -35,7 +35,7 @@ from logloom.io.logs.messages.definitions import (
     Text,
     Type,
 )
-from logloom.io.logs.messages.fields import has
+from logloom.io.logs.messages.fields import Selection, has
 from logloom.io.logs.messages.object_decoders import ObjectDecoder
 
 _BYTE = Number(np.dtype("u1"), is_byte=True)
@@ -84,7 +84,8 @@ class JsonDecoder(ObjectDecoder):
             return self.root  # to find the nearest valid name
         return _of_paths(self.info.type, [path.split(".") for path in spec.paths], _leaf(spec.dtype))
 
-    may_lack_fields = True
+    def may_lack(self, selection: Selection) -> bool:
+        return True
 
     def holds(self, message: Any, names: Sequence[str]) -> bool:
         for name in names:

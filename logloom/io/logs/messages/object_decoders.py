@@ -39,7 +39,6 @@ class ObjectDecoder(TypedDecoder):
     """
 
     stamps = (*TypedDecoder.stamps, "transforms[].timestamp")
-    may_lack_fields = False
 
     def parse(self, payload: bytes) -> Any:
         """Parse a message to an object."""
@@ -62,7 +61,7 @@ class ObjectDecoder(TypedDecoder):
         raise NotImplementedError
 
     def holds(self, message: Any, names: Sequence[str]) -> bool:
-        """Return whether a message has a value at these names, where messages may lack fields."""
+        """Return whether a message has a value at these names, or one that isn't what its definition says."""
         raise NotImplementedError
 
     def header_time(self, raw: RawMessages) -> NDArray[np.int64]:
@@ -123,22 +122,25 @@ class ObjectDecoder(TypedDecoder):
         root = self.root_for(spec)
         return lambda paths, width: self._read(raw, root, paths, width)
 
-    def has_value(self, raw: RawMessages, spec: FieldSpec) -> NDArray[np.bool_] | None:
-        """See `Messages.has_value`."""
-        found = super().has_value(raw, spec)
-        if not self.may_lack_fields or not (spec.paths or spec.adapter):
-            return found
-        root = self.root_for(spec)
-        names = adapters.paths(spec, root).values() if spec.adapter else spec.paths
-        steps = [select(root, name, spec.strings).names for name in names]
-        held = np.array(
-            [
-                self._attempt(raw, row, lambda message: all(self.holds(message, s) for s in steps), True)
-                for row in range(len(raw))
-            ],
-            np.bool_,
-        )
-        return held if found is None else held & found
+    def has_elements(self, raw: RawMessages, selections: Sequence[Selection]) -> NDArray[np.bool_]:
+        def has_all(message: Any) -> bool:
+            return all(self._has(message, selection) for selection in selections)
+
+        return np.array([self._attempt(raw, row, has_all, True) for row in range(len(raw))], np.bool_)
+
+    def _has(self, message: Any, selection: Selection) -> bool:
+        """Return whether a message has the selected field, and the elements of it."""
+        if not self.holds(message, selection.names):
+            return False
+        if not selection.may_lack or selection.array is None:
+            return True
+        for name in selection.names:
+            message = self.field(message, name)
+        items = self._items(message, selection.array)
+        if len(items) < selection.least:
+            return False
+        inner, pick = selection.inner, selection.pick
+        return not isinstance(pick, int) or inner is None or self._has(items[pick], inner)
 
     def _attempt(self, raw: RawMessages, row: int, read: Callable[[Any], _T], otherwise: _T) -> _T:
         try:
@@ -191,6 +193,8 @@ class ObjectDecoder(TypedDecoder):
             return self._plain([value], selection.type, selection.packed)[0]
         items = self._items(value, selection.array)
         pick, inner = selection.pick, selection.inner
+        if len(items) < selection.least:
+            raise ValueError(f"it has {len(items)} elements, fewer than {selection.least}")
         if isinstance(pick, int):
             return self._picked(items[pick], inner)
         items = items if pick is None else items[pick]

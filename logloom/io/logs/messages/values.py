@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
 
 from logloom import blocks
 from logloom.blocks import Ragged, Values
@@ -60,6 +61,21 @@ def settled(source: Array, selection: Selection) -> Array:
         return source.astype(source.dtype.newbyteorder("<"), copy=False)
     values = repacked(source, selection.type, selection.packed)
     return flattened(values) if selection.flatten else values
+
+
+def picked(selection: Selection, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places of the picked elements of lists that are joined.
+
+    Args:
+        counts: (n,) elements of each list, enough for what is picked.
+
+    Returns:
+        (n,) for an index, (n, k) for a slice.
+    """
+    before = np.cumsum(counts) - counts
+    if isinstance(selection.pick, slice):
+        return before[:, None] + np.arange(selection.pick.start, selection.pick.stop)
+    return before + (selection.pick or 0)
 
 
 def repacked(source: Array, kind: Type, dtype: np.dtype[Any]) -> Array:

@@ -25,7 +25,7 @@ from logloom.io.logs.interface import TABLE_ROW, FieldSpec
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Number, Struct, Text
 from logloom.io.logs.messages.fields import Selection, column_type, flat, joined_type, packed, select, whole
-from logloom.io.logs.messages.values import UnfitError
+from logloom.io.logs.messages.values import UnfitError, picked
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -113,12 +113,14 @@ def values_of(table: pa.Table, spec: FieldSpec, root: Struct) -> Values:
     selections = [select(root, path, spec.strings) for path in spec.paths]
     parts = [_column(table, selection) for selection in selections]
     if len(parts) == 1:
-        return parts[0]
+        return adapters.shaped(parts[0], spec)
     ctype = joined_type(spec, selections)
     if ctype.is_ragged:
-        return _side_by_side(spec, [part for part in parts if isinstance(part, Ragged)])
+        return adapters.shaped(
+            _side_by_side(spec, [part for part in parts if isinstance(part, Ragged)]), spec
+        )
     columns = [part.reshape(len(table), -1) for part in parts if isinstance(part, np.ndarray)]
-    return np.concatenate(columns, axis=1)
+    return adapters.shaped(np.concatenate(columns, axis=1), spec)
 
 
 def _side_by_side(spec: FieldSpec, parts: Sequence[Ragged]) -> Ragged:
@@ -191,20 +193,32 @@ def _values(array: pa.Array, selection: Selection, name: str) -> Values:
     if _is_binary(array.type) or _is_text(array.type):
         return _text_rows(array, name)
     _refuse_nulls(array, name)
+    lengths = pc.list_value_length(array).to_numpy(zero_copy_only=False).astype(np.int64)
+    short = lengths < selection.least
+    if short.any():
+        row = int(np.argmax(short))
+        raise UnfitError(row, f"{name} has {lengths[row]} elements, fewer than {selection.least}")
     items = array.flatten()
     inner = selection.inner
+    if isinstance(selection.pick, int):
+        items = items.take(pa.array(picked(selection, lengths)))
     for part in inner.names:
         _refuse_nulls(items, name)
         items = pc.struct_field(items, part)
     try:
         values = _values(items, inner, f"an item of {name}")
     except UnfitError as error:
-        row = pc.list_parent_indices(array)[error.row].as_py()
+        is_one = isinstance(selection.pick, int)
+        row = error.row if is_one else pc.list_parent_indices(array)[error.row].as_py()
         raise UnfitError(row, str(error)) from error
+    if isinstance(selection.pick, int):
+        return values
     assert isinstance(values, np.ndarray)
     length = selection.array.length
+    if length is None and selection.pick is None:
+        return Ragged(values, lengths)
     if length is None:
-        return Ragged(values, pc.list_value_length(array).to_numpy(zero_copy_only=False).astype(np.int64))
+        return np.asarray(values[picked(selection, lengths)])
     fixed = values.reshape(len(array), length, *values.shape[1:])
     return fixed if selection.pick is None else fixed[:, selection.pick]
 

@@ -1,13 +1,16 @@
 """Field paths: what they select, the column types that follow, and help when they are wrong."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
-from logloom.errors import UsageError
+from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import FieldSpec
 from logloom.io.logs.messages.fields import MAX_VALUE_BYTES
 from logloom.io.logs.messages.ros.decoders import CdrDecoder
 from tests.io.logs.messages.payloads import raw_messages, serialize, topic
+from tests.tier import by_tier
 
 TEXT = """
 std_msgs/Header header
@@ -75,6 +78,15 @@ BOX = [("kind", "u1"), ("pose", POSE), ("label", "<U8"), ("size", "<f4", (2,))]
         ("six[:2]", "<f4", (2,)),
         ("many", "<f4", (None,)),
         ("many[]", "<f4", (None,)),
+        ("many[1]", "<f4", ()),
+        ("many[0:2]", "<f4", (2,)),
+        ("boxes[1]", BOX, ()),
+        ("boxes[0].pose", "<f8", (4,)),
+        ("boxes[0].label", "<U8", ()),
+        ("boxes[0:2].size", "<f4", (2, 2)),
+        ("groups[1].boxes", BOX, (None,)),
+        ("groups[1].boxes[].kind", "u1", (None,)),
+        ("groups[1].boxes[0].pose.position", "<f8", (3,)),
         ("corners", POSE, (3,)),
         ("corners[2]", "<f8", (4,)),
         ("corners[1:]", POSE, (2,)),
@@ -99,7 +111,9 @@ def test_a_path_has_the_type_that_the_definition_gives(decode, path, dtype, shap
     spec = FieldSpec((path,), strings=8)
     ctype = decode.column_type(spec)
     assert (ctype.dtype, ctype.shape, ctype.kind) == (np.dtype(dtype), shape, "array")
-    values = decode.take(raw_messages(PAYLOADS(decode)), spec)
+    raw = raw_messages(PAYLOADS(decode))
+    has_value = decode.has_value(raw, spec)
+    values = decode.take(raw if has_value is None else raw.take(np.flatnonzero(has_value)), spec)
     assert values.dtype == ctype.dtype
     got = (None, *values.tail) if ctype.is_ragged else values.shape[1:]
     assert got == shape
@@ -169,8 +183,11 @@ def test_bytes_and_strings_have_kinds_of_their_own(decode):
         ("boxes.label", r"boxes is an array; write boxes\[\].label"),
         ("six[6]", "six has 6 elements, 0 to 5"),
         ("six[3:3]", "six has 6 elements"),
-        ("many[0]", "another length in each message"),
-        ("groups[].boxes", "another length in each element"),
+        ("many[1:]", r"another length in each message; write both ends, as in many\[0:3\]"),
+        ("many[2:2]", r"\[2:2\] selects nothing"),
+        ("many[70000]", "indices are at most 65535"),
+        ("groups[].boxes", r"another length in each element.*; take that of one element, as groups\[0\]"),
+        ("groups[1:2].boxes", "another length in each element"),
         ("groups", r"pkg/Group contains boxes, whose length differs"),
         ("pose[0]", "pose is no array"),
         ("six.x", r"write six\[\].x|no fields"),
@@ -189,3 +206,63 @@ def test_a_wrong_path_is_refused_with_the_way_out(decode, path, words):
 def test_structured_values_of_absurd_size_are_refused(decode):
     with pytest.raises(UsageError, match="name the fields to take"):
         decode.column_type(FieldSpec(("boxes",), strings=MAX_VALUE_BYTES))
+
+
+def test_an_index_into_a_list_reads_messages_that_are_long_enough(decode):
+    """As in a plain loop, whatever the lengths; the others have no value, and are refused if taken."""
+    rng = np.random.default_rng(3)
+
+    def group():
+        return {"id": 1, "boxes": [box(float(rng.integers(9))) for _ in range(rng.integers(3))]}
+
+    def random_message():
+        made = message(int(rng.integers(4)))
+        return made | {
+            "many": rng.normal(size=rng.integers(4)).astype("f4").tolist(),
+            "groups": [group() for _ in range(rng.integers(4))],
+        }
+
+    messages = [random_message() for _ in range(by_tier(60, 600))]
+    raw = raw_messages([serialize(decode.root, one) for one in messages])
+    reads = {
+        "many[1]": lambda m: m["many"][1],
+        "many[1:3]": lambda m: m["many"][1:3] if len(m["many"]) > 2 else m["many"][2],
+        "names[0]": lambda m: m["names"][0],
+        "boxes[1].size": lambda m: m["boxes"][1]["size"],
+        "groups[1].boxes[].kind": lambda m: [one["kind"] for one in m["groups"][1]["boxes"]],
+        "groups[0].boxes[1].label": lambda m: m["groups"][0]["boxes"][1]["label"],
+    }
+    for path, read in reads.items():
+        expected = {}
+        for row, one in enumerate(messages):
+            with contextlib.suppress(IndexError):
+                expected[row] = read(one)
+        assert 0 < len(expected) < len(messages)
+        has_value = decode.has_value(raw, FieldSpec((path,)))
+        assert np.flatnonzero(has_value).tolist() == list(expected)
+        values = decode.take(raw.take(np.flatnonzero(has_value)), FieldSpec((path,)))
+        assert [row.tolist() for row in values] == list(expected.values())
+        with pytest.raises(LogReadError, match=r"an array has fewer than [123] elements"):
+            decode.take(raw, FieldSpec((path,)))
+
+
+def test_text_too_long_at_an_index_is_an_error_and_not_a_missing_value(decode):
+    raw = raw_messages([serialize(decode.root, message(n) | {"names": ["n" * 9] * n}) for n in (1, 0)])
+    spec = FieldSpec(("names[0]",), strings=8)
+    assert decode.has_value(raw, spec).tolist() == [True, False]
+    with pytest.raises(LogReadError, match="raise `strings`"):
+        decode.take(raw.take(np.array([0])), spec)
+
+
+def test_a_list_of_a_stated_shape_refuses_other_lengths(decode):
+    raw = raw_messages(PAYLOADS(decode))
+    spec = FieldSpec(("many",), shape=(3,))
+    assert str(decode.column_type(spec)) == "float32[3]"
+    assert decode.take(raw.take(np.array([2, 3])), spec).tolist() == [[0.5] * 3] * 2
+    with pytest.raises(LogReadError, match=r"chunk 0, .*: a list of 2 numbers; shape \[3\] has 3"):
+        decode.take(raw, spec)
+    assert str(decode.column_type(FieldSpec(("six",), shape=(2, 3)))) == "float32[2, 3]"
+    assert decode.take(raw, FieldSpec(("six",), shape=(2, 3)))[0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    for path, shape in (("six", (5,)), ("names", (2,)), ("boxes", (1,)), ("pose.yaw", (1,)), ("blob", (1,))):
+        with pytest.raises(UsageError, match=r"shape: .* is for a list of as many numbers"):
+            decode.column_type(FieldSpec((path,), shape=shape))

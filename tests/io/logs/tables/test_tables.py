@@ -180,6 +180,16 @@ def test_lists_become_ragged_rows_and_structs_structured_ones(tmp_path):
     assert [row.tobytes() for row in column(log, "/scan", "kind")] == [b"a", b"b", b"a"]
     assert column(log, "/scan", "exposure").tolist() == [5000, 6000, 7000]
     np.testing.assert_array_equal(column(log, "/scan", "half"), np.array([1.5, 2.5, np.nan], "f4"))
+    messages, long_enough = log.read({"/scan": ALL})["/scan"], np.array([0, 2])
+    for path, expected in {
+        "boxes[1].at": [[1, -1]] * 2,
+        "boxes[0:2].id": [[0, 1]] * 2,
+        "boxes[1].name": ["n1"] * 2,
+        "ranges[0]": [1, 3],
+    }.items():
+        assert messages.take(FieldSpec((path,)), long_enough).tolist() == expected
+        with pytest.raises(LogReadError, match=r"at row 1: .* has 0 elements, fewer than [12]"):
+            messages.take(FieldSpec((path,)), np.arange(3))
     with pytest.raises(UsageError, match="points"):  # lists of lists are left out
         log.column_type("/scan", FieldSpec(("points",)))
 

@@ -21,7 +21,7 @@ from logloom.blocks import Values
 from logloom.errors import LogReadError
 from logloom.io.logs.interface import MIN_TIME, FieldSpec, TopicInfo
 from logloom.io.logs.messages import adapters
-from logloom.io.logs.messages.cursor import At, Cursor, MisfitError, cursors
+from logloom.io.logs.messages.cursor import At, Cursor, LackError, MisfitError, cursors
 from logloom.io.logs.messages.declared_types import TypedDecoder
 from logloom.io.logs.messages.definitions import Field, Number, Struct, Text, Type
 from logloom.io.logs.messages.field_times import as_nanoseconds, field_time, joined_stamps
@@ -107,6 +107,24 @@ class _LayoutDecoder(TypedDecoder):
 
     def reader(self, raw: RawMessages, spec: FieldSpec) -> adapters.Read:
         return lambda paths, width: self._read(raw, paths, width)
+
+    def has_elements(self, raw: RawMessages, selections: Sequence[Selection]) -> NDArray[np.bool_]:
+        wants: dict[Hashable, Selection] = dict(enumerate(selections))
+        found = np.ones(len(raw), np.bool_)
+        for start in cursors(raw, self.encapsulated):
+            cursor = start
+            while not isinstance(cursor, MisfitError):
+                try:
+                    self._visit(cursor, wants)
+                    break
+                except MisfitError as misfit:
+                    if isinstance(misfit, LackError):
+                        found[misfit.rows] = False
+                    left = ~np.isin(cursor.rows, misfit.rows)
+                    if not left.any():
+                        break
+                    cursor = cursor.take(left)
+        return found
 
     def _read(self, raw: RawMessages, paths: Sequence[str], width: int) -> list[Values]:
         """Read the fields at some paths, of all messages in order."""

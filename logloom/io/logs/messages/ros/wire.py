@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
-from logloom.io.logs.messages.cursor import Array, At, Cursor, settle, spread
+from logloom.io.logs.messages.cursor import Array, At, Cursor, LackError, settle, spread
 from logloom.io.logs.messages.definitions import Struct, Text
 from logloom.io.logs.messages.fields import Selection, flat, value_type, whole
 from logloom.io.logs.messages.ros.elements import element_places
@@ -32,6 +32,7 @@ from logloom.io.logs.messages.values import (
     fixed_text,
     flattened,
     member,
+    picked,
     selected,
     settled,
     short_text,
@@ -232,12 +233,14 @@ class Repeated(Node):
         counts = spread(count, len(cursor))
         starts, ends = element_places(self.element, cursor, at, counts)
         inner = {slot: s.inner for slot, s in wants.items() if s.inner is not None}
+        for slot in [slot for slot in inner if isinstance(wants[slot].pick, int)]:
+            found[slot] = self._one(wants[slot], inner.pop(slot), cursor, starts, counts)
         values: Found = {}
         if inner and len(starts):
             every = cursor.take(np.repeat(np.arange(len(cursor)), counts))
             self.element.visit(every, settle(starts), inner, values)
         for slot, selection in inner.items():
-            found[slot] = self._rows(wants[slot], _fixed(values.get(slot), selection), counts)
+            found[slot] = self._rows(wants[slot], _fixed(values.get(slot), selection), counts, cursor)
         return settle(ends)
 
     def _visit_fixed(
@@ -254,13 +257,30 @@ class Repeated(Node):
                 found[slot] = cursor.bytes(at, count)
             else:
                 values = _elements(element, cursor, at, count, selection.inner)
-                found[slot] = self._rows(selection, values, spread(count, len(cursor)))
+                found[slot] = self._rows(selection, values, spread(count, len(cursor)), cursor)
         return settle(end) if isinstance(end, np.ndarray) else end
 
-    def _rows(self, selection: Selection, values: Array, counts: NDArray[np.int64]) -> Values:
-        """Return the elements of each message as a row."""
-        if self.length is None:
+    def _one(
+        self,
+        selection: Selection,
+        inner: Selection,
+        cursor: Cursor,
+        starts: NDArray[np.int64],
+        counts: NDArray[np.int64],
+    ) -> Values:
+        """Read one element of each message; values of it may be lists."""
+        _refuse_short(selection, cursor, counts)
+        values: Found = {}
+        self.element.visit(cursor, settle(starts[picked(selection, counts)]), {0: inner}, values)
+        return values[0] if isinstance(values[0], Ragged) else _fixed(values[0], inner)
+
+    def _rows(self, selection: Selection, values: Array, counts: NDArray[np.int64], cursor: Cursor) -> Values:
+        """Return the elements of each message as a row, or those that are picked."""
+        if self.length is None and selection.pick is None:
             return Ragged(values, counts)
+        if self.length is None:
+            _refuse_short(selection, cursor, counts)
+            return np.asarray(values[picked(selection, counts)])
         rows = values.reshape(len(counts), self.length, *values.shape[1:])
         return rows if selection.pick is None else rows[:, selection.pick]
 
@@ -319,6 +339,13 @@ class Record(Node):
             assert not isinstance(field, Ragged)  # lengths that differ are refused by `packed`
             fill(member(values, path), field)
         return flattened(values) if selection.flatten else values
+
+
+def _refuse_short(selection: Selection, cursor: Cursor, counts: NDArray[np.int64]) -> None:
+    """Refuse messages whose arrays lack a picked element."""
+    short = counts < selection.least
+    if short.any():
+        raise LackError(cursor.rows[short], f"an array has fewer than {selection.least} elements")
 
 
 def _aligned(at: At, align: int) -> At:
