@@ -1,9 +1,10 @@
 """The decoder of protobuf messages, whose definitions are serialised FileDescriptorSets.
 
 Here: descriptors to types, and fields of messages, through google.protobuf.
-Elsewhere: columns of such messages (object_decoders). Absent fields have protobuf's default. Timestamps and
-durations are int64 ns, enums are int32, maps are arrays of key and value in the order of their keys.
-Recursive fields can't be columns and are left out.
+Elsewhere: columns of such messages (object_decoders). A message has no value for a column if a field with
+presence isn't set: an `optional` one, a sub-message, one of a oneof. Other absent fields have protobuf's
+default. Timestamps and durations are int64 ns, enums are int32, maps are arrays of key and value in the order
+of their keys. Recursive fields can't be columns and are left out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from logloom.io.logs.messages.definitions import (
     Text,
     Type,
 )
+from logloom.io.logs.messages.fields import Selection
 from logloom.io.logs.messages.object_decoders import ObjectDecoder
 
 try:
@@ -83,6 +85,24 @@ class ProtobufDecoder(ObjectDecoder):
         except (ValueError, TypeError, KeyError, DecodeError, RecursionError) as error:
             raise UnknownEncodingError(f"definition of {info.type}: {error}") from error
         self._class = message_factory.GetMessageClass(descriptor)
+
+    def may_lack(self, selection: Selection) -> bool:
+        if super().may_lack(selection):
+            return True
+        descriptor = self._class.DESCRIPTOR
+        for name in selection.names:
+            field = descriptor.fields_by_name[name]
+            if field.has_presence:
+                return True
+            descriptor = field.message_type
+        return False
+
+    def holds(self, message: Any, names: Sequence[str]) -> bool:
+        for name in names:
+            if message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name):
+                return False
+            message = getattr(message, name)
+        return True
 
     def parse(self, payload: bytes) -> Message:
         message: Message = self._class()

@@ -178,6 +178,26 @@ def test_unknown_fields_are_passed_over():
     assert np.array_equal(taken(ProtobufDecoder(info("toy.Point")), [message], "x", "y"), [[1, 2]])
 
 
+def test_a_message_whose_field_isnt_set_has_no_value_where_a_field_can_be_unset():
+    optional = message_type("Reading", ("speed", "double"), ("gear", "int32"), ("at", ".toy.Point"))
+    optional.oneof_decl.add(name="_speed")
+    optional.field[0].proto3_optional, optional.field[0].oneof_index = True, 0
+    definition, classes = definitions(ALL[0], optional)
+    messages = [classes["Reading"](), classes["Reading"](speed=0.0), classes["Reading"](speed=2.5)]
+    messages[2].at.x = 0.0  # set, to its default
+    raw = raw_messages([*(m.SerializeToString() for m in messages), b"\xff"])
+    decoder = ProtobufDecoder(info("toy.Reading", definition))
+
+    def has_value(*paths):
+        return decoder.has_value(raw, FieldSpec(paths)).tolist()
+
+    assert has_value("speed") == [False, True, True, True]  # the last one is refused when it is taken
+    assert has_value("at.y") == has_value("at") == [False, False, True, True]
+    assert has_value("speed", "at.x") == [False, False, True, True]
+    assert decoder.has_value(raw, FieldSpec(("gear",))) is None
+    assert taken(decoder, messages, "gear") == [0, 0, 0]
+
+
 def test_fields_that_lead_back_into_their_message_are_left_out():
     decoder = ProtobufDecoder(info("toy.Everything"))
     with pytest.raises(UsageError, match="has no 'parent'"):
