@@ -20,7 +20,8 @@ import numpy as np
 
 from logloom.errors import OF_CONTENT, LogloomError
 from logloom.io.catalog.labels import LogLabels
-from logloom.io.logs.interface import Log, LogSummary, TimeSource, TopicRequest
+from logloom.io.logs.interface import Log, LogSummary, MessageTime, StatedTime, TopicRequest
+from logloom.io.logs.message_times import offset_of
 from logloom.io.storage.metadata import Count, Text
 from logloom.recipe.values import duration_text
 from logloom.text import counted, human_duration, near_to
@@ -266,7 +267,7 @@ def _of_topic(log: Log, log_id: str, plan: RowPlan, column: ColumnPlan) -> Cause
     return _unknown(topic)
 
 
-def clock_of(plan: RowPlan) -> tuple[str, tuple[TimeSource, ...]]:
+def clock_of(plan: RowPlan) -> tuple[str, tuple[MessageTime, ...]]:
     """Return the topic whose message times are the ticks, and their sources; "" for a rate clock."""
     clock = plan.clock
     if isinstance(clock, TopicClock):
@@ -310,10 +311,13 @@ def _of_clocks(log: Log, plan: RowPlan, column: ColumnPlan) -> Cause | None:
     return Cause("clock", words, f"write {line}, or the offset of its clock", line)
 
 
-def ahead_of_log(log: Log, topic: str, times: Sequence[TimeSource]) -> int:
-    """Return how far the message time of a topic's last message is after its log time."""
-    last = log.last_message(topic) if log.time_source(topic, times) == "header" else None
-    return int(last.time[0]) - int(last.log_time[0]) if last is not None and len(last) else 0
+def ahead_of_log(log: Log, topic: str, times: Sequence[MessageTime]) -> int:
+    """Return how far the message time of a topic's last message is after its log time; 0 for field times."""
+    source = log.time_source(topic, times)
+    is_header = (source.by if isinstance(source, StatedTime) else source) == "header"
+    last = log.last_message(topic) if is_header else None
+    ahead = int(last.time[0]) - int(last.log_time[0]) if last is not None and len(last) else 0
+    return ahead + offset_of(times)
 
 
 def _median(log: Log, topic: str, mean: int) -> int:
