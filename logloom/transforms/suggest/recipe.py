@@ -134,7 +134,7 @@ def suggest(
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", min(logs)).strip("-.")[:60] or "dataset",
         "logs": [uri for log_id in sorted(uris) for uri in uris[log_id]],
         "log_id": _template(uris, storage_options),
-        "time": _time(topics, found) | ({"set_back": "first"} if set_back else {}),
+        "time": found.time | ({"set_back": "first"} if set_back else {}),
         "clock": _clock(logs, topics, found),
     } | ({"on_error": on_error} if on_error != "fail" else {})
     lines = _column_lines(topics, proposed, found, head["time"], logs)
@@ -223,13 +223,6 @@ def _template(logs: Mapping[str, Sequence[str]], options: Mapping[str, Any] | No
         if all(fill_template(template, uri) == log_id for log_id, uri in uris.items()):
             return template
     return unique_template(uris.values()) or "{path}"
-
-
-def _time(topics: Sequence[_SuggestedTopic], found: Sample) -> dict[str, Any]:
-    own = found.by_log_time
-    by_log = {topic.name: "log" for topic in topics if topic.name in own}
-    delay = "none" if found.max_delay is None else duration_text(found.max_delay)
-    return {"by": ["header", "log"], "max_delay": delay} | ({"topics": by_log} if by_log else {})
 
 
 def _clock(logs: Mapping[str, Log], all_topics: Sequence[_SuggestedTopic], found: Sample) -> dict[str, Any]:

@@ -17,17 +17,37 @@ from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values
 from logloom.errors import OF_CONTENT, LogloomError, LogReadError
-from logloom.io.logs.interface import FieldSpec, Log, Messages, Refusal, TopicRequest
+from logloom.io.logs.interface import (
+    MIN_TIME,
+    TABLE_ROW,
+    FieldSpec,
+    Log,
+    Messages,
+    Refusal,
+    TopicRequest,
+)
+from logloom.io.logs.messages.field_times import as_nanoseconds, joined_stamps
+from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.video.codecs import codec_named
+from logloom.recipe.values import duration_text
 from logloom.resample.angles import MAX_NUMBERS, TurnEvidence, added, turn_evidence
-from logloom.text import counted
+from logloom.text import counted, some_of
+from logloom.transforms.suggest.clocks import (
+    Leads,
+    clock_words,
+    joined,
+    keeps_pace,
+    leads_of,
+    offsets_of,
+    stamp_fields,
+)
 from logloom.transforms.suggest.columns import Candidate
 from logloom.values import dataclass
 
 MAX_BYTES = 256 << 20  # of messages, over all logs
 MAX_STRETCHES = 32  # of one log, evenly spread
 DEFAULT_DELAY = 1_000_000_000
-MAX_DELAY = 3600 * 10**9  # beyond this the log was replayed, and only a scan finds its messages
+MAX_DELAY = 3600 * 10**9  # beyond this a stamp is of another clock
 
 MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are sampled
 MAX_STRINGS = 1 << 12  # limit of characters of text in arrays
@@ -50,7 +70,8 @@ class Sample:
     """Properties of sampled messages.
 
     Attributes:
-        delays: by topic, the most ns seen between a message's stamp and its log time.
+        leads: by topic, of sampled stamps, for each part of the logs that was sampled.
+        fields: of topics whose stamp is in another field than the header, the keys of a recipe for it.
         is_whole: whether all messages were seen.
         static: topics whose last message is used with any stamp; `suggest` sets it.
         unstamped: topics with a stamp of zero, which can't be a message time.
@@ -64,7 +85,8 @@ class Sample:
         turns: by topic and candidate, whether values wrap, over all samples.
     """
 
-    delays: dict[str, int] = field(default_factory=dict)
+    leads: dict[str, list[Leads]] = field(default_factory=dict)
+    fields: dict[str, dict[str, str]] = field(default_factory=dict)
     is_whole: bool = True
     static: set[str] = field(default_factory=set)
     unstamped: set[str] = field(default_factory=set)
@@ -78,42 +100,75 @@ class Sample:
     turns: dict[tuple[str, str], tuple[TurnEvidence, ...]] = field(default_factory=dict)
 
     @property
-    def by_log_time(self) -> set[str]:
-        """Topics with useless stamps: zero, or far off although other topics' stamps are near."""
-        return self.unstamped if self._is_replayed else self.unstamped | self._far
-
-    @property
-    def max_delay(self) -> int | None:
-        """A bound on the delay, in whole seconds; None if the whole log was stamped at another time."""
-        if self._is_replayed:
-            return None
+    def time(self) -> dict[str, Any]:
+        """The `time` of a recipe: one clock for all columns."""
         # All messages were seen, or else others may be twice as late.
-        return bound_on_delay(self._worst_near if self.is_whole else self._worst_near * 2)
+        delay = bound_on_delay(self._worst_near if self.is_whole else self._worst_near * 2)
+        head: dict[str, Any] = {"by": ["header", "log"], "max_delay": duration_text(delay)}
+        if self._is_at_another_pace:
+            return head | {"by": "log"}
+        topics: dict[str, Any] = {}
+        for topic in sorted({*self.unstamped, *self._far, *self.fields, *self._offsets}):
+            if topic in self.unstamped | self._far:
+                topics[topic] = "log"
+            else:
+                offset = self._offsets.get(topic)
+                keys = {"offset": duration_text(offset)} if offset else {}
+                topics[topic] = self.fields.get(topic, {}) | keys
+        return head | ({"topics": topics} if topics else {})
 
     @property
     def comment(self) -> str:
-        if self._is_replayed:
-            return "stamps are far from their log times: replayed? The log is scanned for them"
+        if self._is_at_another_pace:
+            return (
+                "stamps are far from their log times, and at no constant distance: simulated, or replayed? "
+                "Log times are one clock for all columns"
+            )
         seen = "stamps" if self.is_whole else "the sampled stamps"
-        return f"{seen} are at most {self._worst_near / 1e9:.3g} s from their log times"
+        clocks = self._clock_words
+        corrected = ", with these offsets" * bool(clocks)
+        near = f"{seen} are at most {self._worst_near / 1e9:.3g} s from their log times{corrected}"
+        return "; ".join([near, *clocks])
 
     @property
-    def _used(self) -> dict[str, int]:
+    def _clock_words(self) -> list[str]:
+        """Describe each clock once, by its first topic."""
+        by_offset: dict[int, list[str]] = {}
+        for topic, offset in sorted(self._offsets.items()):
+            by_offset.setdefault(offset, []).append(topic)
+        return [
+            f"{some_of(topics, 3)}: {clock_words(self._used[topics[0]], offset)}"
+            for offset, topics in by_offset.items()
+        ]
+
+    @property
+    def _used(self) -> dict[str, Leads]:
         others = self.unusable.keys() | self.unstamped | self.static
-        return {topic: delay for topic, delay in self.delays.items() if topic not in others}
+        return {topic: joined(leads) for topic, leads in self.leads.items() if topic not in others}
+
+    @property
+    def _offsets(self) -> dict[str, int]:
+        return offsets_of(self._used)
+
+    @property
+    def _delays(self) -> dict[str, int]:
+        """The most ns seen between a message's time and its log time, by topic."""
+        offsets = self._offsets
+        return {topic: leads.moved(offsets.get(topic, 0)).furthest for topic, leads in self._used.items()}
 
     @property
     def _far(self) -> set[str]:
-        return {topic for topic, delay in self._used.items() if delay > MAX_DELAY}
+        """Topics with useless stamps: far off, and at no constant distance."""
+        return {topic for topic, delay in self._delays.items() if delay > MAX_DELAY}
 
     @property
-    def _is_replayed(self) -> bool:
+    def _is_at_another_pace(self) -> bool:
         return bool(self._far) and self._far == self._used.keys()
 
     @property
     def _worst_near(self) -> int:
         far = self._far
-        return max((delay for topic, delay in self._used.items() if topic not in far), default=0)
+        return max((delay for topic, delay in self._delays.items() if topic not in far), default=0)
 
 
 def bound_on_delay(expected: int) -> int:
@@ -195,13 +250,14 @@ def stretches(log: Log, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
 def _look(found: Sample, log: Log, messages: Messages, topic: str) -> None:
     kind = log.summary.topics[topic].type
     stamps = _stamps(log, messages, topic)
+    if stamps is None:
+        stamps = _stamps_elsewhere(found, log, messages, topic)
     times = messages.log_time
     if stamps is not None:
         if not stamps.all():
             found.unstamped.add(topic)
         else:
-            worst = int(np.abs(stamps - messages.log_time).max())
-            found.delays[topic] = max(found.delays.get(topic, 0), worst)
+            found.leads.setdefault(topic, []).append(leads_of(stamps, messages.log_time))
             times = stamps
     distinct = len(np.unique(times))
     if distinct < len(times):
@@ -362,6 +418,41 @@ def _stamps(log: Log, messages: Messages, topic: str) -> NDArray[np.int64] | Non
         if isinstance(values, Ragged) and (values.lengths > 0).all():
             return values.values[values.offsets[:-1]]
     return None
+
+
+def _stamps_elsewhere(found: Sample, log: Log, messages: Messages, topic: str) -> NDArray[np.int64] | None:
+    """(n,) stamps in another field than the header, ns; None if messages have none that fits."""
+    if topic in found.leads and topic not in found.fields:  # a part without such a stamp
+        return None
+    with contextlib.suppress(*OF_CONTENT):
+        root = definition_of(log, topic)
+        info, known = log.summary.topics[topic], found.fields.get(topic)
+        if root is None or info.type == TABLE_ROW:
+            return None
+        choices = stamp_fields(root) if known is None else [(known["field"], (known.get("unit", ""),))]
+        for path, units in choices:
+            values = _field(log, messages, topic, path)
+            for unit in units:
+                times = _as_times(values, unit)
+                is_new = known is None
+                if times is None or (is_new and not keeps_pace(times, messages.log_time)):
+                    continue
+                found.fields[topic] = {"field": path} | ({"unit": unit} if unit else {})
+                return times
+    return None
+
+
+def _as_times(values: Values | None, unit: str) -> NDArray[np.int64] | None:
+    """(n,) times of a field's values; None if they aren't times."""
+    if not isinstance(values, np.ndarray) or values.dtype.names or values.dtype.kind not in "iuf":
+        return None
+    if not unit and values.ndim == 2 and values.shape[1] == 2:  # seconds and nanoseconds
+        times = joined_stamps(values[:, 0], values[:, 1])
+    elif values.ndim == 1:
+        times = as_nanoseconds(values, unit) if unit else values
+    else:
+        return None
+    return None if (times == MIN_TIME).any() else times
 
 
 def _field(log: Log, messages: Messages, topic: str, path: str) -> Values | None:

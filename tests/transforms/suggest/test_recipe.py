@@ -6,6 +6,7 @@ import pytest
 
 import logloom.datasets
 from logloom.errors import UsageError
+from logloom.io.logs.interface import StatedTime
 from logloom.io.logs.match import group_logs
 from logloom.io.logs.opening import open_log
 from logloom.pipelines.build.build import build
@@ -149,11 +150,11 @@ def test_a_log_too_short_for_a_rate_gets_a_row_per_message(tmp_path):
     assert manifest.totals["rows"] == 3
 
 
-def test_stamps_from_another_day_are_scanned_for(tmp_path):
+def test_stamps_from_another_day_get_its_offset(tmp_path):
     path = write_log(tmp_path / "replayed.mcap", {"/can": (SPEED, speeds(delay=86_400 * SECOND))})
-    recipe, text = suggested(path)
-    assert recipe.time.max_delay is None
-    assert "max_delay: none" in text
+    recipe, _ = suggested(path)
+    assert recipe.time.max_delay == SECOND
+    assert recipe.time.sources("/can")[0] == StatedTime("header", offset=86_400 * SECOND)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -169,8 +170,9 @@ def test_latched_transforms_older_than_the_recording_widen_no_bound(tmp_path, co
     build(plan_build(recipe, str(tmp_path / "root")), num_workers=1)
 
 
-def test_one_topic_with_a_clock_of_its_own_doesn_t_make_the_log_a_replay(tmp_path):
-    topics = {"/can": (SPEED, speeds()), "/odd": (SPEED, speeds(delay=86_400 * SECOND))}
+def test_one_topic_with_odd_stamps_doesn_t_make_the_log_a_replay(tmp_path):
+    odd = [(t, m | {"header": header(START - i * 86_400 * SECOND)}) for i, (t, m) in enumerate(speeds(), 1)]
+    topics = {"/can": (SPEED, speeds()), "/odd": (SPEED, odd)}
     recipe, _ = suggested(write_log(tmp_path / "odd.mcap", topics))
     assert recipe.time.max_delay == SECOND
     assert recipe.time.topics == {"/odd": ("log",)}
