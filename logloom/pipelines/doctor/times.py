@@ -3,8 +3,8 @@
 Here: `judge_times`, from observations of each topic to findings, each with its line of a recipe.
 Elsewhere: observations (observations), recording times (logloom.io.logs.recording_times), refusal of messages
 for their time (logloom.io.logs.message_times). A finding is damage if a build of the suggested recipe refuses
-messages for it. That recipe takes log times for topics with stamps of zero, and a `max_delay` that suits the
-others. Times are int64 nanoseconds since the Unix epoch.
+messages for it. That recipe takes log times for topics with stamps of zero, offsets for clocks at a constant
+distance, and a `max_delay` that suits the others. Times are int64 nanoseconds since the Unix epoch.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from logloom.pipelines.doctor.findings import (
 from logloom.recipe import yaml as text
 from logloom.recipe.values import duration_text, moment_text
 from logloom.text import counted, human_duration, human_time, some_of
+from logloom.transforms.suggest.clocks import Leads, clock_words, offset_line, offsets_of
 from logloom.transforms.suggest.samples import MAX_DELAY, bound_on_delay
 
 LONG_EDGE = 1_000_000_000  # ns; topics may begin and end so far apart: recorders subscribe to one by one
@@ -62,10 +63,12 @@ def judge_times(topics: Sequence[TopicHealth], facts: RecordedTime, uri: str) ->
     yield from _strays(topics, facts, uri)
     yield from _silences_of_all(facts, uri)
     own = {topic for place in facts.set_backs for topic in place.topics}
+    leads = {topic.topic: _leads(topic.skew) for topic in topics if topic.skew and not _is_static(topic)}
+    offsets = offsets_of(leads)
     for topic in topics:
         yield from _of_order(topic, uri, is_set_back=topic.topic in own)
         if not _is_static(topic):
-            yield from _of_stamps(topic, uri)
+            yield from _of_stamps(topic, uri, offsets.get(topic.topic))
     judged = [topic for topic in topics if topic.is_regular and topic.topic not in own]
     extent = _extent(topics, facts)
     yield from _edges("begins", list(_late_beginnings(judged, extent)), uri)
@@ -193,9 +196,24 @@ def _of_order(topic: TopicHealth, uri: str, is_set_back: bool) -> Iterator[Healt
         yield finding("twice", topic.duplicates, message, remedy, recipe)
 
 
-def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
-    """Report stamps that a build with the default `time` refuses."""
-    if topic.late and topic.skew:
+def _leads(skew: tuple[int, int, int]) -> Leads:
+    low, median, high = skew
+    return Leads(low, median, high, low, high)
+
+
+def _of_stamps(topic: TopicHealth, uri: str, offset: int | None) -> Iterator[HealthFinding]:
+    """Report stamps that a build with the default `time` refuses.
+
+    Args:
+        offset: of a topic on another clock, what the recipe adds to its stamps.
+    """
+    if offset is not None and topic.skew:
+        words = clock_words(_leads(topic.skew), offset)
+        message = f"it is on another clock: {words}, which a build refuses by default"
+        recipe = offset_line(topic.topic, offset)
+        remedy = f"in the recipe, `{recipe}`, as in that of `info --recipe`; or set the clocks"
+        yield HealthFinding("late", uri, None, topic.topic, topic.late, message, remedy, recipe=recipe)
+    elif topic.late and topic.skew:
         low, median, high = topic.skew
         furthest = low if -low > high else high
         message = (
@@ -208,7 +226,7 @@ def _of_stamps(topic: TopicHealth, uri: str) -> Iterator[HealthFinding]:
             more = "or more, as in that of `info --recipe`"  # which other topics and logs may need
         else:
             recipe = _by_log_time(topic.topic)
-            more = "or `time: {max_delay: none}` if the log was replayed, as `info --recipe` chooses"
+            more = "or `time: {by: log}` if the log was replayed or simulated, as `info --recipe` chooses"
         remedy = f"in the recipe, `{recipe}` {more}; or set the clocks"
         yield HealthFinding("late", uri, None, topic.topic, topic.late, message, remedy, recipe=recipe)
     if topic.unstamped:
