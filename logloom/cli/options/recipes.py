@@ -125,12 +125,7 @@ def plan_recipe(
     from logloom.pipelines.plan.summary import plan_notices
     from logloom.transforms.rows.notices import Notice
 
-    left_out = list[Notice]()
-
-    def on_left_out(topic: str) -> None:
-        left_out.append(Notice(topic, "left out", kind="topic"))
-        terminal.print_notices(left_out[-1:])
-
+    topics = list[str]()
     storage = terminal.parse_storage_options(storage_option)
     recipe, base = load_recipe(
         options.sources,
@@ -139,8 +134,10 @@ def plan_recipe(
         logs_by="--log",
         on_error=None if logs.on_error is None else logs.on_error.value,
         hash=None if logs.hash is None else logs.hash.value,
-        on_left_out=on_left_out,
+        on_left_out=topics.append,
     )
+    left_out = [Notice(topic, "left out", kind="topic") for topic in topics]
+    terminal.print_notices(left_out)
     with steps("opening logs", quiet=quiet) as on_opened:
         plan = plan_build(
             recipe,

@@ -58,7 +58,7 @@ def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
             labels = plan.labels.of(task.log_id) if plan.labels is not None else {}
             log, on_error = opened(plan.job, task), plan.job.open_options.on_error
             rows = fitted(plan.job.plan, log)[0] if on_error == "salvage" else plan.job.plan
-            sample = Sample(log, rows, labels, BYTES // number)
+            sample = SampledRows(log, rows, labels, BYTES // number)
             found += [
                 BuildWarning(
                     f"{task.log_id}: {text} (of the sampled messages)",
@@ -73,7 +73,7 @@ def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
     return [*availability_warnings(merged(available), sampled=True, is_first=first), *found]
 
 
-class Sample:
+class SampledRows:
     """Counts of a bounded part of a log's rows; a small log is read completely. No value is made."""
 
     def __init__(self, log: Log, plan: RowPlan, labels: Mapping[str, LogLabels], max_bytes: int):

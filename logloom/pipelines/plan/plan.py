@@ -348,11 +348,8 @@ def _against_parent(
     kept += waiting_records(job, recipe, [name for name in waiting if name not in left_out], logs, before)
     check_index(recipe, logs, before, [*waiting, *staying])
     lost = {*before.having({*fewer, *left_out, *purged}), *(gone if recipe.vanished != "keep" else ())}
-    notes = [*notes_of("unfinished", logs.unfinished()), *notes]
-    notes += _notes(job, recipe, before, logs, planned, len(compared))
-    notes += notes_of("kept", kept_notes(kept_gone, before))
-    notes += notes_of("shortened", filter(None, map(logs.shortened.get, shortened)))
-    notes += notes_of("purged", purged_notes(logs.tombstones, purged))
+    notes = [*notes, *_notes(job, recipe, before, logs, planned, len(compared))]
+    notes += _notes_on_absent(logs, before, kept_gone, shortened, purged)
     notes += logs.label_notes([*staying, *waiting])
     leaving = [log.task.log_id for log in planned], [record.log_id for record in unreadable], sorted(lost)
     marked = marks(logs, before, *leaving, left.log_ids, staying)
@@ -363,7 +360,7 @@ def _against_parent(
         left=left,
         compared=_compared_by_workers(left, compared, before, logs),
         compared_bytes=logs.bytes_to_compare(compared),
-        noted=tuple(notes),
+        noted=(*notes_of("unfinished", logs.unfinished()), *notes),
         warnings=tuple(_warnings(logs, planned)),
         dropped=tuple(sorted([*gone, *fewer])),
         staying=tuple(sorted(staying)),
@@ -410,6 +407,15 @@ def _notes(
     yield from notes_of("waiting", _waiting(job.store, recipe, logs, before))
     if planned:
         yield from _video_notes(job.plan, logs.opened[planned[0].task.log_id])
+
+
+def _notes_on_absent(
+    logs: PlanLogs, before: Before, gone: Sequence[str], shortened: Sequence[str], purged: Collection[str]
+) -> Iterator[Notice]:
+    """Return notes on logs that keep rows without their files, and on purged ones."""
+    yield from notes_of("kept", kept_notes(gone, before))
+    yield from notes_of("shortened", filter(None, map(logs.shortened.get, shortened)))
+    yield from notes_of("purged", purged_notes(logs.tombstones, purged))
 
 
 def _video_notes(plan: RowPlan, log: Outline) -> Iterator[Notice]:
