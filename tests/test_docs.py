@@ -57,7 +57,7 @@ OF_COMMANDS = ("docs/commands.md", "docs/versions.md")
 
 
 @pytest.mark.pages
-@pytest.mark.parametrize("page", [*OF_COMMANDS, "docs/damaged-logs.md"])
+@pytest.mark.parametrize("page", [*OF_COMMANDS, "docs/damaged-logs.md", "docs/missing-values.md"])
 def test_a_page_on_commands_runs_from_top_to_bottom(page, tmp_path):
     for text in blocks(page, "sh"):
         run(["bash", "-euo", "pipefail", "-c", text], tmp_path)

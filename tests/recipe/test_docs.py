@@ -35,8 +35,8 @@ PAGE_OF = {"annotations": "openmmlab"}
 BASE = {"name": "t", "logs": "x", "clock": {"rate": 1}, "columns": {"a": {"topic": "/a", "field": "a"}}}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = TEXT) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("block", blocks("yaml"))
@@ -44,6 +44,14 @@ def test_each_block_is_a_recipe_or_a_part_of_one(block):
     part, _, mistakes = recipe_yaml.load(block, "docs/recipe.md")
     assert not mistakes
     Recipe.from_yaml(recipe_yaml.dump(BASE | part))
+
+
+@pytest.mark.parametrize("block", blocks("yaml", (DOCS / "missing-values.md").read_text(encoding="utf-8")))
+def test_each_line_that_fills_a_column_is_a_part_of_a_recipe(block):
+    part, _, mistakes = recipe_yaml.load(block, "docs/missing-values.md")
+    assert not mistakes
+    base = BASE | {"columns": {"lights": BASE["columns"]["a"]}}
+    Recipe.from_yaml(recipe_yaml.dump(base | part))
 
 
 @pytest.mark.parametrize("block", blocks("python"))

@@ -252,8 +252,8 @@ def _of_topic(log: Log, log_id: str, plan: RowPlan, column: ColumnPlan) -> Cause
     if found := _of_clocks(log, plan, column):
         return found
     mean = (info.last - info.first) // max(1, info.num_recorded - 1)
-    period = _median(log, topic, mean) if mean else 0
-    if found := _of_period(column, period):
+    period, longest = _intervals(log, topic, mean) if mean else (0, 0)
+    if found := _of_period(column, period, longest):
         return found
     first, last = _extent(summary, clock_of(plan)[0])
     if info.num_recorded == 1:
@@ -320,16 +320,22 @@ def ahead_of_log(log: Log, topic: str, times: Sequence[MessageTime]) -> int:
     return ahead + offset_of(times)
 
 
-def _median(log: Log, topic: str, mean: int) -> int:
-    """Return the median of some intervals in the middle of a topic; the mean of all if there are too few."""
+def _intervals(log: Log, topic: str, mean: int) -> tuple[int, int]:
+    """Return the median of some intervals in the middle of a topic, and the longest that isn't a pause.
+
+    Both are the mean of all intervals if there are too few.
+    """
     info = log.summary.topics[topic]
     middle, reach = (info.first + info.last) // 2, mean * _INTERVALS // 2
     request = TopicRequest(middle - reach, middle + reach + 1, ("log",), 0)
-    times = np.unique(log.read({topic: request})[topic].log_time)
-    return int(np.median(np.diff(times))) if len(times) > 2 else int(mean)
+    intervals = np.diff(np.unique(log.read({topic: request})[topic].log_time))
+    if len(intervals) < 2:
+        return mean, mean
+    median = int(np.median(intervals))
+    return median, int(intervals[intervals < 2 * median].max(initial=median))
 
 
-def _of_period(column: ColumnPlan, period: int) -> Cause | None:
+def _of_period(column: ColumnPlan, period: int, longest: int) -> Cause | None:
     """Compare a topic's period with the reach of its column; None if it suffices for half of the rows."""
     sampling, rules = column.sampling, column.sampling.rules
     comes = f"{column.topic} comes every {human_duration(period)}"
@@ -339,7 +345,7 @@ def _of_period(column: ColumnPlan, period: int) -> Cause | None:
         length = sampling.window[1] - sampling.window[0]
         if period <= length:
             return None
-        line = f"window: [{duration_text(-_rounded_up(period))}, 0s]"
+        line = f"window: [{duration_text(-_rounded_up(longest))}, 0s]"
         words = f"{comes}, its window is {human_duration(length)} long"
         return Cause("window", words, f"write {line}", line)
     if not rules.tolerates:
@@ -348,7 +354,7 @@ def _of_period(column: ColumnPlan, period: int) -> Cause | None:
     reach = sampling.back + sampling.forward - (period if rules.uses == "two" else 0)
     if 2 * reach >= period:
         return None
-    line = f"tolerance: {duration_text(_rounded_up(period))}"
+    line = f"tolerance: {duration_text(_rounded_up(longest))}"
     words = f"{comes}, its tolerance is {human_duration(sampling.tolerance)}"
     return Cause("tolerance", words, f"write {line}", line)
 
