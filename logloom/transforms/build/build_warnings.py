@@ -17,7 +17,7 @@ from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.row_plan import RowPlan
 
 MANY = 1000  # partitions of a log; so many with few messages are suspicious
-_LISTED = 20  # warnings in the message of a refusal
+MAX_LISTED = 20  # warnings in the message of a refusal
 
 
 def as_json(warnings: Iterable[BuildWarning]) -> dict[str, list[str]]:
@@ -31,7 +31,10 @@ def strict_refusal(warnings: Iterable[BuildWarning]) -> str:
     doubtful = as_json(warnings)["doubtful"]
     if not doubtful:
         return ""
-    lines = [*doubtful[:_LISTED], *([f"… and {len(doubtful) - _LISTED} more"] * (len(doubtful) > _LISTED))]
+    lines = [
+        *doubtful[:MAX_LISTED],
+        *([f"… and {len(doubtful) - MAX_LISTED} more"] * (len(doubtful) > MAX_LISTED)),
+    ]
     count = counted(len(doubtful), "warning names", "warnings name")
     listed = "".join(f"\n  {line}" for line in lines)
     return f"--strict: {count} lost or doubtful data; mend it, or build without --strict:{listed}"

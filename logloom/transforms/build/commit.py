@@ -36,7 +36,7 @@ from logloom.software import software
 from logloom.statistics.columns import ROWS, Key, Statistics
 from logloom.statistics.series import Numbers
 from logloom.text import counted
-from logloom.transforms.build.build_warnings import log_warnings, strict_refusal
+from logloom.transforms.build.build_warnings import MAX_LISTED, log_warnings, strict_refusal
 from logloom.transforms.build.conversion import ConvertJob, converted_record
 from logloom.transforms.build.job import Job, LogJob, LogTask, Target, opened
 from logloom.transforms.build.log_summaries import remembered
@@ -420,7 +420,7 @@ def _purged_meanwhile(record: LogRecord) -> Failure:
     return Failure(record.log_id, "", "log", "was purged while this build ran; build again, without it")
 
 
-def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) -> str:
+def _refusal(job: Target, logs: LogRecords, warnings: Sequence[BuildWarning]) -> str:
     """Why the build as a whole can't be committed though no log failed it; "" when it can."""
     skipped = logs.statuses.get(LogStatus.skipped, 0)
 
@@ -436,7 +436,8 @@ def _refusal(job: Target, logs: LogRecords, warnings: Iterable[BuildWarning]) ->
         if dropped := logs.statuses.get(LogStatus.dropped):
             why.append(f"{counted(dropped, 'log')} left out by `logloom drop`")
         reasons = ", ".join(why) or "no log has a tick"
-        return f"no rows at all ({reasons}); --allow-empty commits an empty version"
+        listed = "".join(f"\n  {warning}" for warning in warnings[:MAX_LISTED])
+        return f"no rows at all ({reasons}); --allow-empty commits an empty version{listed}"
     return strict_refusal(warnings) if job.settings.strict else ""
 
 

@@ -47,7 +47,7 @@ class Cause:
 
     Attributes:
         kind: "absent", "stray", "refused", "clock", "tolerance", "window", "exact", "single", "silent",
-            "labels", "pose", "input" or "unknown".
+            "labels", "sparse", "pose", "input" or "unknown".
         words: for people, without a remedy.
         remedy: what to do.
         line: of a recipe; "" if none helps.
@@ -154,7 +154,8 @@ def availability_warnings(
 
     Args:
         sampled: the rows are a sample.
-        is_first: the rows are all of the version. If others stay, a topic that new logs lack isn't doubtful.
+        is_first: the rows are all of the version. If others stay, a topic that new logs lack isn't doubtful;
+            nor are few labels that match.
     """
     for one in found:
         if not one.is_low:
@@ -168,9 +169,10 @@ def availability_warnings(
             others = f" and {cause.logs - 1:,} more" if cause.logs > 1 else ""
             which += f" of {one.logs:,} logs (as in {cause.log}{others})"
         share = _percent(one.available, one.rows)
+        is_usual = one.available > 0 if cause.kind == "sparse" else cause.kind == "absent" and not is_first
         yield BuildWarning(
             f"column {one.column} is available in {share} of {which}: {cause.words}; {cause.remedy}",
-            is_doubtful=cause.kind != "absent" or is_first,
+            is_doubtful=not is_usual,
             kind=cause.kind,
             column=one.column,
             topic=one.topic,
@@ -391,7 +393,7 @@ def _of_labels(summary: LogSummary, log_id: str, column: LabelPlan, labels: LogL
     if apart > column.tolerance:
         words = f"its labels are {human_duration(apart)} from log {log_id}"
         return Cause("clock", words, "correct their unit or clock in the table")
-    period = (last - first) // max(1, len(labels.stamps) - 1) or apart
-    words = f"labels come every {human_duration(period)}, its tolerance is {human_duration(column.tolerance)}"
-    line = f"tolerance: {duration_text(_rounded_up(max(period, 1)))}"
-    return Cause("tolerance", words, f"write {line}", line)
+    number = counted(len(labels), "label")
+    words = f"log {log_id} has {number}, and its tolerance is {human_duration(column.tolerance)}"
+    line = "rows: {require: [COLUMN]}"
+    return Cause("sparse", words, f"write {line} to keep labelled rows alone, or a larger tolerance", line)

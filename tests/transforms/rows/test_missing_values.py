@@ -223,32 +223,43 @@ def test_refused_messages_get_one_warning(tmp_path):
     assert [one.column for one in planned] == ["x"]
 
 
+def label(folder, log_id, *times):
+    """A table with labels of a log, and a column of it."""
+    table = {"log_id": [log_id] * len(times), "timestamp": np.array(times), "score": [0.5] * len(times)}
+    (folder / "labels").mkdir()
+    pq.write_table(pa.table(table), folder / "labels/a.parquet")
+    return f"{{table: '{folder}/labels/*.parquet', tolerance: 20ms}}"
+
+
 @pytest.mark.parametrize(
     ("log_id", "start", "kind", "said"),
     [
         ("other", START, "labels", "log drive has no label in its table; the table must name logs by"),
-        (
-            "drive",
-            START + 60 * SECOND,
-            "clock",
-            "its labels are 50.1 s from log drive; correct their unit",
-        ),
+        ("drive", START + 60 * SECOND, "clock", "its labels are 50.1 s from log drive; correct their unit"),
         (
             "drive",
             START + 30 * MS,
-            "tolerance",
-            "labels come every 5 s, its tolerance is 20 ms; write",
+            "sparse",
+            "log drive has 2 labels, and its tolerance is 20 ms; write rows",
         ),
     ],
 )
 def test_labels_of_other_logs_or_times_are_named(tmp_path, log_id, start, kind, said):
-    table = {"log_id": [log_id] * 2, "timestamp": np.array([start, start + 5 * SECOND]), "score": [0.5, 1.0]}
-    (tmp_path / "labels").mkdir()
-    pq.write_table(pa.table(table), tmp_path / "labels/a.parquet")
-    for found in warned(tmp_path, {}, f"{{table: '{tmp_path}/labels/*.parquet', tolerance: 20ms}}"):
+    column = label(tmp_path, log_id, start, start + 5 * SECOND)
+    for found in warned(tmp_path, {}, column):
         (warning,) = found
-        assert (warning.kind, warning.column) == (kind, "x")
+        assert (warning.kind, warning.column, warning.is_doubtful) == (kind, "x", True)
         assert said in warning.text
+
+
+def test_few_labels_that_match_are_no_warning_or_not_a_doubtful_one(tmp_path):
+    column = label(tmp_path, "drive", START + SECOND)
+    assert warned(tmp_path, {}, column) == ([], ())  # 1 % of the rows
+    (tmp_path / "logs/drive.mcap").unlink()
+    planned, built = warned(tmp_path, {"/more": (SPEED, speeds(200))}, column)
+    for (warning,) in (planned, built):
+        assert warning.text.startswith("column x is available in 0.5 % of 200 ")
+        assert (warning.kind, warning.is_doubtful) == ("sparse", False)
 
 
 def test_a_topic_that_only_new_logs_lack_is_a_warning_but_not_doubtful(tmp_path):
@@ -273,6 +284,17 @@ def test_strict_refuses_a_column_without_values_before_the_commit(tmp_path):
     ):
         build(plan)
     assert not list((tmp_path / "root/versions").glob("*.json"))
+
+
+def test_a_build_without_rows_names_the_reason(tmp_path):
+    write_log(tmp_path / "logs/drive.mcap", {"/can": CAN, "/x": stamped(-37 * SECOND)})
+    more = "time: {max_delay: 60s}\nrows: {require: [x]}"
+    plan = plan_build(recipe(tmp_path, x_of(resample="linear"), more=more), str(tmp_path / "root"))
+    said = (
+        r"(?s)no rows at all \(100 ticks dropped by require x\).*\n  column x .* /x is on another clock than"
+    )
+    with pytest.raises(LogloomError, match=said):
+        build(plan)
 
 
 @pytest.mark.parametrize(
