@@ -30,7 +30,7 @@ from logloom.transforms.rows.missing_values import (
     refused,
 )
 from logloom.transforms.rows.notices import BuildWarning
-from logloom.transforms.rows.plan.column_warnings import turn_warnings
+from logloom.transforms.rows.plan.column_warnings import rounding_warnings, turn_warnings
 from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Span
 from logloom.transforms.rows.plan.unfit_columns import fitted
 from logloom.transforms.rows.point_times import times_in
@@ -69,6 +69,12 @@ def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
                 for name, text in sample.turns()
             ]
             available.append(sample.available(task.log_id))
+            found += [
+                BuildWarning(
+                    f"{task.log_id}: {text}", is_doubtful=False, kind="rounded", column=name, log=task.log_id
+                )
+                for name, text in rounding_warnings(rows, log)
+            ]
     first = plan.job.parent is None
     return [*availability_warnings(merged(available), sampled=True, is_first=first), *found]
 

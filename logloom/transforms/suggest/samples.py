@@ -26,6 +26,7 @@ from logloom.io.logs.interface import (
     Refusal,
     TopicRequest,
 )
+from logloom.io.logs.messages import point_clouds
 from logloom.io.logs.messages.field_times import as_nanoseconds, joined_stamps
 from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.video.codecs import codec_named
@@ -79,6 +80,7 @@ class Sample:
         image_dtypes: of topics with raw images that aren't uint8.
         per_time: by topic, how many messages share a time on average, if any do.
         mixed: topics with messages of several frames.
+        clouds: by topic of point clouds, the types of the fields that all have.
         columns: by topic, the candidates adapted to their values.
         refused: by topic, names of candidates whose values can't be taken, and why.
         damaged: by log_id, why a log can't be read.
@@ -94,6 +96,7 @@ class Sample:
     image_dtypes: dict[str, str] = field(default_factory=dict)
     per_time: dict[str, float] = field(default_factory=dict)
     mixed: set[str] = field(default_factory=set)
+    clouds: dict[str, dict[str, str]] = field(default_factory=dict)
     columns: dict[str, list[Candidate]] = field(default_factory=dict)
     refused: dict[str, dict[str, str]] = field(default_factory=dict)
     damaged: dict[str, LogReadError] = field(default_factory=dict)
@@ -200,6 +203,7 @@ def sample(
             found.damaged[log_id] = error
     found.mixed = {topic for topic, names in frames.items() if len(names) > 1}
     for topic, candidates in found.columns.items():
+        candidates = [_with_fields(one, found.clouds.get(topic, {})) for one in candidates]
         found.columns[topic] = [_turned(one, found.turns.get((topic, one.suffix), ())) for one in candidates]
     return found
 
@@ -281,6 +285,8 @@ def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> 
     kept: list[Candidate] = []
     for candidate in found.columns.get(topic, ()):
         try:
+            if str(candidate.keys.get("as", "")).startswith("points"):
+                _look_at_clouds(found, messages, topic, rows)
             fitted, turns = _fitted(candidate, log, messages, topic, rows)
         except OF_CONTENT as error:
             found.refused.setdefault(topic, {})[candidate.suffix or topic] = _first_line(error)
@@ -325,6 +331,24 @@ def _fitted(
     in_order = values[np.argsort(messages.log_time[rows], kind="stable")]
     every = np.ones(len(rows), np.bool_)
     return candidate, turn_evidence(in_order, every, every[1:])
+
+
+def _look_at_clouds(found: Sample, messages: Messages, topic: str, rows: NDArray[np.intp]) -> None:
+    own = point_clouds.named_dtypes(messages, rows)
+    if own is not None:
+        found.clouds[topic] = point_clouds.common_dtypes(found.clouds.get(topic, own), own)
+
+
+def _with_fields(candidate: Candidate, kinds: Mapping[str, str]) -> Candidate:
+    """Return a column of points with all fields that clouds have, in a dtype that holds them."""
+    if not kinds or not str(candidate.keys.get("as", "")).startswith("points["):
+        return candidate
+    dtype = point_clouds.dtype_for(kinds.values())
+    return candidate.with_keys(
+        **{"as": f"points[{','.join(kinds)}]"},
+        dtype=None if dtype == "float32" else dtype,
+        unit=candidate.keys.get("unit") if set(kinds) <= {"x", "y", "z"} else None,
+    )
 
 
 def _turned(candidate: Candidate, turns: Sequence[TurnEvidence]) -> Candidate:

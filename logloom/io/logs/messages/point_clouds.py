@@ -1,7 +1,8 @@
 """Point clouds: from sensor_msgs/PointCloud2 and foxglove PointCloud to columns.
 
 Here: finding a cloud's points in its bytes, of any field layout, padding and byte order; the named fields
-as float32 (`points[x,y,z]`), or all fields as they are (`points`).
+as float32 or float64 (`points[x,y,z]`), or all fields as they are (`points`); the fields that clouds have
+(`named_dtypes`).
 Elsewhere: recognizing messages with clouds (adapters).
 
 `points_time[t,ns]`, for internal use, is the field of points' times, in ns.
@@ -9,13 +10,15 @@ Elsewhere: recognizing messages with clouds (adapters).
 The fields of a cloud are declared in each message, while a column has one type: that of `points` is the
 spec's `dtype`, as "x:float32,y:float32,normal:float32[3]", taken from a message (`settled`). A cloud with
 other fields doesn't fit the column. Vendors' names are mapped to the usual ones in `points[…]` only; the
-values stay in the vendor's units, rounded to float32.
+values stay in the vendor's units, rounded to the spec's `dtype`: float32 (the default) or float64. Fields
+that nobody asks for may be anything; those called `_` are padding. A cloud without points needs no fields.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +29,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import FieldSpec, Log, Messages
 from logloom.io.logs.messages.values import UnfitError
 from logloom.schema import MAX_TIME, MIN_TIME, ColumnType
+from logloom.text import some_of
 from logloom.values import dataclass
 
 NAME = "points"
@@ -55,12 +59,16 @@ _VENDOR_NAMES = {
     "range": ("distance",),
     "ambient": ("near_ir", "noise"),
 }
+MAX_NAMED = 24  # fields that an error lists
 MAX_COUNT = 999_999  # values of a field in one point
 MAX_OVERLAP = 4  # limit of how many fields share a point's bytes: a union of rgb and its parts is one
 # Colours packed into the bits of one number, as PCL writes them.
 _PACKED = ("rgb", "rgba")
 _SHIFTS = {"r": 16, "g": 8, "b": 0, "a": 24}
 
+_WIDE = ("<f8", "<i4", "<u4")  # types that float32 doesn't hold
+
+_PADDING = re.compile(r"_+")
 _FIELD_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _WRITTEN = re.compile(r"([A-Za-z_]\w*):(u?int(?:8|16|32)|float(?:32|64))(?:\[(\d{1,6})\])?", re.ASCII)
 
@@ -78,7 +86,9 @@ class PointField:
 
 
 def column_type(spec: FieldSpec) -> ColumnType:
-    """float32 (points, fields), or with all fields (points,) of a packed little-endian structured dtype."""
+    """float32 or float64 (points, fields), or with all fields (points,) of a packed little-endian structured
+    dtype.
+    """
     if spec.adapter == NAME:
         if spec.dtype is None:
             raise UsageError(
@@ -91,7 +101,7 @@ def column_type(spec: FieldSpec) -> ColumnType:
         return ColumnType(np.dtype("<i8"), (None,))
     if not all(names) or len(set(names)) < len(names):
         raise UsageError(f"as {spec.adapter}: write distinct field names, such as points[x,y,z,intensity]")
-    return ColumnType(np.dtype("<f4"), (None, len(names)))
+    return ColumnType(np.dtype("<f8" if spec.dtype == "float64" else "<f4"), (None, len(names)))
 
 
 def times_spec(spec: FieldSpec, field: str, unit: str) -> FieldSpec:
@@ -158,12 +168,58 @@ def settled(log: Log, topic: str, spec: FieldSpec, sample: Messages | None = Non
         )
     path = ".".join((*spec.paths, "fields"))
     (listed,) = sample.take(FieldSpec((path,), strings=NAME_LENGTH), np.arange(1))
-    words = {"type": "foxglove_type"}
-    message = {words.get(name, name): listed[name] for name in listed.dtype.names or ()}
     try:
-        return replace(spec, dtype=written(_packed(_fields(message))))
+        return replace(spec, dtype=written(_packed(_fields(_listing(listed)))))
     except ValueError as error:
         raise LogReadError(f"{log.summary.uris[0]}: {topic}, {which}: {error}") from error
+
+
+def _listing(fields: Points) -> dict[str, Any]:
+    """Return what `_fields` needs of a message, from its list of fields."""
+    words = {"type": "foxglove_type"}
+    return {words.get(name, name): fields[name] for name in fields.dtype.names or ()}
+
+
+def named_dtypes(messages: Messages, rows: np.ndarray[Any, np.dtype[np.intp]]) -> dict[str, str] | None:
+    """Return the fields that `points[…]` can take of all these clouds, and their types as numpy writes them.
+
+    None if no cloud has fields, as those without points may be.
+    """
+    found: dict[str, str] | None = None
+    listed = messages.take(FieldSpec(("fields",), strings=NAME_LENGTH), rows)
+    for one in {fields.tobytes(): fields for fields in listed if len(fields)}.values():
+        message, own = _listing(one), {}
+        for name in map(str, message["name"]):
+            with contextlib.suppress(ValueError):
+                (field,) = _fields(message, (name,))
+                if field.count == 1 and not _PADDING.fullmatch(name):
+                    own[name] = field.dtype.newbyteorder("<").str
+        found = own if found is None else common_dtypes(found, own)
+    return found
+
+
+def common_dtypes(some: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields that are in both, with types that hold the values of both."""
+    return {name: kind if kind == others[name] else "<f8" for name, kind in some.items() if name in others}
+
+
+def dtype_for(kinds: Iterable[str]) -> str:
+    """Return the `dtype` of a column that holds fields of these types exactly."""
+    return "float64" if any(kind in _WIDE for kind in kinds) else "float32"
+
+
+def rounding(spec: FieldSpec, cloud: Messages) -> dict[str, float]:
+    """Return how far float32 rounds values of a cloud at most, by field; those that it holds are left out.
+
+    Args:
+        spec: of `points[x,y,z]`.
+        cloud: its first message is taken.
+    """
+    (exact,) = cloud.take(replace(spec, dtype="float64"), np.arange(1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        lost = np.abs(exact.astype(np.float32) - exact)
+    worst = np.max(lost, axis=0, initial=0.0, where=np.isfinite(exact)).tolist()
+    return {name: value for name, value in zip(named_fields(spec), worst, strict=True) if value > 0}
 
 
 def written(dtype: np.dtype[Any]) -> str:
@@ -203,8 +259,10 @@ def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
             if (spec.adapter or "").startswith(f"{TIMES}["):
                 rows.append(_times(message, *named_fields(spec)))
                 continue
-            is_whole = spec.adapter == NAME
-            rows.append(_whole(message, ctype.dtype) if is_whole else _named(message, named_fields(spec)))
+            if spec.adapter == NAME:
+                rows.append(_whole(message, ctype.dtype))
+            else:
+                rows.append(_named(message, named_fields(spec), ctype.dtype))
         except ValueError as error:
             raise UnfitError(row, str(error)) from error
     return Ragged.from_rows(rows, ctype)
@@ -224,6 +282,8 @@ def _packed(fields: Sequence[PointField]) -> np.dtype[Any]:
 
 def _whole(message: Mapping[str, Any], dtype: np.dtype[Any]) -> Points:
     """Return (points,) with all fields in the order of the message."""
+    if _is_empty(message):
+        return np.empty(0, dtype)
     fields = _fields(message)
     own = _packed(fields)
     if own != dtype:
@@ -238,37 +298,59 @@ def _whole(message: Mapping[str, Any], dtype: np.dtype[Any]) -> Points:
     return points.reshape(-1)
 
 
-def _named(message: Mapping[str, Any], names: Sequence[str]) -> Points:
-    """(points, names) of float32."""
-    fields = _fields(message)
-    by_name = {field.name: i for i, field in enumerate(fields)}
+def _named(message: Mapping[str, Any], names: Sequence[str], dtype: np.dtype[Any]) -> Points:
+    """(points, names) of a dtype."""
+    if _is_empty(message):
+        return np.empty((0, len(names)), dtype)
+    there = [str(name) for name in message["name"]]
+    sources = [_source(name, there) for name in names]
+    fields = _fields(message, sources)
+    places = {field.name: i for i, field in enumerate(fields)}
     raw = _laid_out(message, fields)
-    points = np.empty((*raw.shape, len(names)), np.float32)
-    for k, name in enumerate(names):
-        found = next((n for n in (name, *_VENDOR_NAMES.get(name, ())) if n in by_name), None)
-        packed = next((n for n in _PACKED if n in by_name), None) if name in _SHIFTS else None
-        if found is None and packed is None:
-            raise ValueError(f"the cloud has no field {name!r}; it has {', '.join(by_name)}")
-        at = by_name[found or packed or ""]
+    points = np.empty((*raw.shape, len(names)), dtype)
+    for k, (name, source) in enumerate(zip(names, sources, strict=True)):
+        at = places[source]
         if fields[at].count > 1:
             raise ValueError(
                 f"field {name!r} has {fields[at].count} values a point; take the cloud `as: {NAME}`"
             )
+        is_packed = name in _SHIFTS and source in _PACKED
         with np.errstate(over="ignore"):  # a float64 beyond float32 is infinity
-            points[..., k] = raw[f"f{at}"] if found else _colour(raw[f"f{at}"], name)
+            points[..., k] = _colour(raw[f"f{at}"], name) if is_packed else raw[f"f{at}"]
     return points.reshape(-1, len(names))
+
+
+def _source(name: str, there: Sequence[str]) -> str:
+    """Return the field of a cloud that has the values of a name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    packed: tuple[str, ...] = _PACKED if name in _SHIFTS else ()
+    for source in (name, *_VENDOR_NAMES.get(name, ()), *packed):
+        if source in there:
+            return source
+    raise ValueError(f"the cloud has no field {name!r}; it has {some_of(there, MAX_NAMED) or 'none'}")
 
 
 def _times(message: Mapping[str, Any], name: str, unit: str) -> Points:
     """(points,) times in ns."""
-    fields = _fields(message)
-    at = next((i for i, field in enumerate(fields) if field.name == name), None)
-    if at is None:
-        known = ", ".join(field.name for field in fields)
+    if _is_empty(message):
+        return np.empty(0, np.int64)
+    fields = _fields(message, (name,))
+    if not fields:
+        known = some_of(list(map(str, message["name"])), MAX_NAMED)
         raise ValueError(f"the cloud has no field {name!r} with the times of its points; it has {known}")
-    if fields[at].count > 1:
-        raise ValueError(f"field {name!r} has {fields[at].count} values a point, which are no time")
-    return nanoseconds(_laid_out(message, fields)[f"f{at}"].reshape(-1), unit)
+    if fields[0].count > 1:
+        raise ValueError(f"field {name!r} has {fields[0].count} values a point, which are no time")
+    return nanoseconds(_laid_out(message, fields)["f0"].reshape(-1), unit)
+
+
+def _is_empty(message: Mapping[str, Any]) -> bool:
+    """Return whether a cloud has no points."""
+    if "datatype" in message:
+        return not (message["height"] and message["width"])
+    return len(message["data"]) == 0
 
 
 def _colour(packed: Points, name: str) -> Points:
@@ -279,11 +361,11 @@ def _colour(packed: Points, name: str) -> Points:
     return (native.view(np.uint32) >> _SHIFTS[name]) & 255
 
 
-def _fields(message: Mapping[str, Any]) -> list[PointField]:
-    """Parse the fields of a cloud's points.
+def _fields(message: Mapping[str, Any], names: Collection[str] | None = None) -> list[PointField]:
+    """Parse the fields of a cloud's points with these names; by default all but padding.
 
     Raises:
-        ValueError: there are none; one is of an unknown type, or has no unique name.
+        ValueError: there are none at all; one is of an unknown type, or has no unique name.
     """
     is_ros = "datatype" in message
     types = _ROS_TYPES if is_ros else _FOXGLOVE_TYPES
@@ -294,6 +376,14 @@ def _fields(message: Mapping[str, Any]) -> list[PointField]:
     fields: list[PointField] = []
     for i, (number, count) in enumerate(zip(numbers, counts, strict=True)):
         name = str(message["name"][i])
+        if _PADDING.fullmatch(name) and (names is None or name not in names):
+            continue
+        if names is not None and name not in names:
+            # The values of other fields don't matter, but a field outside the points shows wrong strides.
+            size = np.dtype(types[number]).itemsize if number in types else 0
+            if message["offset"][i] + size > message.get("point_step", MAX_TIME):
+                raise ValueError(f"field {name!r} leaves its {message['point_step']}-byte point")
+            continue
         if number not in types:
             raise ValueError(f"field {name!r} has the unknown type {number}")
         if count > MAX_COUNT:
@@ -303,7 +393,7 @@ def _fields(message: Mapping[str, Any]) -> list[PointField]:
         fields.append(PointField(name, np.dtype(order + types[number]), count, int(message["offset"][i])))
     if len({field.name for field in fields}) < len(fields):
         raise ValueError(f"two fields of its points have one name: {', '.join(f.name for f in fields)}")
-    if not fields:
+    if not fields and names is None:
         raise ValueError("its points have no fields")
     return fields
 

@@ -1,7 +1,7 @@
 """Warnings of `plan` and `build` on suspicious columns of a log.
 
-Here: policies that don't suit values which wrap, or don't (`column_turns`, `turn_warnings`), and columns most
-of whose messages are unusable (`lost_warnings`).
+Here: policies that don't suit values which wrap, or don't (`column_turns`, `turn_warnings`), columns most of
+whose messages are unusable (`lost_warnings`), and points that float32 rounds (`rounding_warnings`).
 Elsewhere: the arithmetic (logloom.resample.angles), accounts (logloom.transforms.rows.accounts), passing
 warnings of logs to the commit (logloom.transforms.build.outcomes), those before a build
 (logloom.pipelines.plan.column_warnings).
@@ -9,6 +9,7 @@ warnings of logs to the commit (logloom.transforms.build.outcomes), those before
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections import Counter
@@ -17,7 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from logloom.errors import OF_CONTENT
-from logloom.io.logs.interface import LogSummary, Messages, Refusal
+from logloom.io.logs.interface import Log, LogSummary, Messages, Refusal
+from logloom.io.logs.messages import point_clouds
 from logloom.resample.angles import MAX_NUMBERS, TURNS, TurnEvidence, added, turn_evidence
 from logloom.text import counted
 from logloom.transforms.rows.accounts import Tally, within
@@ -125,6 +127,25 @@ def _no_angle(
         f"`resample: angle` takes directions in radians and changes {beyond} of {topic} beyond half a turn "
         f"({low:.6g} to {high:.6g}: {why}); write {remedy}{alone}{hint}"
     )
+
+
+def has_points(column: ColumnPlan) -> bool:
+    """Return whether a column has named fields of points as float32, which may round them."""
+    is_named = (column.spec.adapter or "").startswith(f"{point_clouds.NAME}[")
+    return is_named and column.ctype.dtype == np.float32
+
+
+def rounding_warnings(plan: RowPlan, log: Log) -> Iterator[tuple[str, str]]:
+    """Return names of columns of points whose dtype rounds values of a log's last cloud, with a warning."""
+    for column in filter(has_points, plan.columns):
+        with contextlib.suppress(*OF_CONTENT):  # the build reports it
+            cloud = log.last_message(column.topic)
+            for name, most in point_clouds.rounding(column.spec, cloud).items() if len(cloud) else ():
+                yield (
+                    column.name,
+                    f"column {column.name}: float32 rounds the values of {name!r} of {column.topic} by up to "
+                    f"{most:.3g} (in the last cloud); write `dtype: float64` to keep them",
+                )
 
 
 # --- values that are lost -------------------------------------------------------------------------------

@@ -48,6 +48,9 @@ class MistakenError(Exception):
 def spec_of(column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
     """Return the values to take from a message, by the recipe and the topic's definitions."""
     untyped = any(info.encoding == "json" for info in topic.variants.values())
+    dtype = column.dtype if untyped or column.adapter == "image" else None
+    if (column.adapter or "").startswith("points[") and column.dtype not in (None, "float32", TEXT):
+        dtype = "float64"  # which all fields fit, so that only a narrower `dtype` loses digits
     packets = column.adapter == "image" and any(PACKET_TYPES.search(i.type) for i in topic.variants.values())
     return FieldSpec(
         paths=column.field,
@@ -56,7 +59,7 @@ def spec_of(column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
         shape=column.shape,
         resize=column.resize,
         encode=column.encode,
-        dtype=column.dtype if untyped or column.adapter == "image" else None,
+        dtype=dtype,
     )
 
 

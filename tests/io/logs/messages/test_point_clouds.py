@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from logloom.blocks import python_value
 from logloom.errors import LogloomError, LogReadError, UsageError
 from logloom.io.logs.interface import FieldSpec
-from logloom.io.logs.messages.point_clouds import settled
+from logloom.io.logs.messages.point_clouds import dtype_for, named_dtypes, rounding, settled
 from logloom.io.logs.messages.ros.decoders import CdrDecoder
 from logloom.io.logs.opening import open_log
 from tests.io.logs.making import START, Message, everything, write_mcap
@@ -283,9 +283,98 @@ def test_packed_colours_are_read_by_their_letters_and_stay_packed_in_whole_cloud
     assert row[name].tobytes() == bits.tobytes()
 
 
-def test_clouds_may_be_empty():
-    _, rows = read([cloud(points_of(XYZI, 0))], FieldSpec(adapter="points[x,y]"))
-    assert rows[0].shape == (0, 2)
+def test_clouds_may_be_empty_and_then_need_no_fields():
+    some, none = cloud(points_of(XYZI)), cloud(points_of(XYZI, 0))
+    bare = none | {"fields": [], "point_step": 0}
+    for spec, shape in [(FieldSpec(adapter="points[x,y]"), (0, 2)), (WHOLE, (0,))]:
+        _, rows = read([some, none, bare], spec)
+        assert [len(row) for row in rows] == [12, 0, 0]
+        assert rows[2].shape == shape
+
+
+def test_fields_that_nobody_asks_for_may_be_anything():
+    points = points_of([("x", "f4"), ("_", "u1", (4,)), ("i", "f4"), ("pad", "u1", (12,)), ("y", "f8")])
+    message = cloud(points, names=["x", "_", "i", "_", "y"])
+    _, rows = read([message], FieldSpec(adapter="points[y,x,i]"))
+    np.testing.assert_array_equal(rows[0], np.stack([points[n] for n in "yxi"], axis=1).astype("f4"))
+    _, (row,) = read([message], WHOLE)
+    assert row.dtype.names == ("x", "i", "y")
+    assert row.tolist() == points[["x", "i", "y"]].tolist()
+    for change in ({"name": "i"}, {"name": "no name"}, {"datatype": 99}):
+        message["fields"][4] = {"name": "q", "offset": 24, "datatype": 7, "count": 1} | change
+        _, rows = read([message], FieldSpec(adapter="points[x]"))
+        assert rows[0][:, 0].tolist() == points["x"].tolist()
+        with pytest.raises(LogReadError):
+            read([message], FieldSpec(adapter="points[i,q]"))
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_a_column_of_float64_keeps_stamps_coordinates_and_large_integers(big):
+    points = np.zeros(3, [("x", "f8"), ("t", "u4"), ("timestamp", "f8")])
+    points["x"] = 691_234.125 + np.arange(3)
+    points["t"] = 2**32 - 1 - np.arange(3)
+    points["timestamp"] = 1_700_000_000 + np.arange(3) * 1e-5
+    message = cloud(points, big=big)
+    ctype, (row,) = read([message], FieldSpec(adapter="points[timestamp,x,t]", dtype="float64"))
+    assert ctype.dtype == np.dtype("<f8")
+    for i, name in enumerate(("timestamp", "x", "t")):
+        assert row[:, i].tolist() == points[name].tolist()
+
+
+def test_the_named_fields_of_clouds_are_those_that_all_have_with_their_widest_type():
+    def named(*clouds):
+        decode = CdrDecoder(topic(CLOUD))
+        log = LogOf(decode, [serialize(decode.root, one) for one in clouds])
+        return named_dtypes(log, np.arange(len(clouds)))
+
+    one = cloud(points_of([("x", "f4"), ("_", "u1"), ("ring", "u2"), ("normal", "f4", (3,)), ("t", "u4")]))
+    other = cloud(points_of([("t", "u4"), ("x", "f8"), ("ring", "u2")]), big=True)
+    bare = cloud(points_of(XYZI, 0)) | {"fields": []}
+    assert named(bare, one) == {"x": "<f4", "ring": "<u2", "t": "<u4"}
+    assert named(one, other) == {"x": "<f8", "ring": "<u2", "t": "<u4"}
+    assert named(bare) is None
+    assert [dtype_for(kinds) for kinds in (["<f4", "<u2"], ["<f4", "<u4"], ["<f8"])] == [
+        "float32",
+        "float64",
+        "float64",
+    ]
+
+
+def test_rounding_is_measured_by_field():
+    points = np.zeros(2, [("x", "f8"), ("y", "f8"), ("z", "f4")])
+    points["x"], points["y"], points["z"] = [2**24 + 1, np.nan], [0.5, 1e300], 0.1
+    decode = CdrDecoder(topic(CLOUD))
+    log = LogOf(decode, [serialize(decode.root, cloud(points))])
+    assert rounding(FieldSpec(adapter="points[x,y,z]"), log) == {"x": 1.0, "y": np.inf}
+
+
+def test_a_suggested_recipe_names_all_fields_in_a_dtype_that_holds_them_and_plan_says_what_another_loses(
+    tmp_path,
+):
+    import logloom as ll
+    from logloom.pipelines.info.info import suggested_recipe
+    from logloom.pipelines.plan.column_warnings import column_warnings
+    from logloom.pipelines.plan.plan import plan_build
+    from logloom.recipe import Recipe
+
+    points = points_of([("x", "f4"), ("_", "u1"), ("timestamp", "f8"), ("normal", "f4", (3,))])
+    points["timestamp"] = 1_700_000_000 + np.arange(12) * 1e-5
+    bare = cloud(points_of(XYZI, 0)) | {"fields": []}
+    log = write_clouds(tmp_path / "drive.mcap", [bare, cloud(points)])
+    words = suggested_recipe([str(log)], {})
+    assert "lidar: {topic: /lidar, as: 'points[x,timestamp]', resample: nearest, dtype: float64, " in words
+    (tmp_path / "recipe.yaml").write_text(words)
+    ll.build(tmp_path / "recipe.yaml", tmp_path / "root")
+    found = [row["lidar"] for row in ll.open(tmp_path / "root")]
+    assert sorted({len(one) for one in found}) == [0, 12]
+    for one in found:
+        assert one.dtype == np.float64
+        assert one.T.tolist() in ([[], []], [points["x"].tolist(), points["timestamp"].tolist()])
+    for dtype, warned in [("", ["'timestamp' of /lidar by up to "]), ("dtype: float64, ", [])]:
+        recipe = Recipe.from_yaml(words.replace("dtype: float64, ", dtype), source="test")
+        warnings = column_warnings(plan_build(recipe, str(tmp_path / "other")))
+        assert len(warnings) == len(warned)
+        assert all(part in str(one) for part, one in zip(warned, warnings, strict=True))
 
 
 def fields(*rows):
@@ -301,14 +390,17 @@ def fields(*rows):
         ({"point_step": 0}, "leaves its 0-byte point"),
         ({"point_step": 8}, "leaves its 8-byte point"),
         ({"fields": fields(("x", 0, 99, 1))}, "unknown type 99"),
-        ({"fields": []}, "no fields"),
+        ({"fields": []}, "no fields|no field 'x'; it has none"),
         ({"height": 3, "row_step": 2**32 - 1}, "don't fit"),
         ({"fields": fields(("x", 0, 7, 99))}, "leaves its"),
         ({"fields": fields(("x", 0, 7, 2**32 - 1))}, "absurdly many"),
         ({"fields": fields(("x", 2**32 - 1, 7, 1))}, "leaves its"),
         ({"fields": fields(("x", 0, 7, 1), ("x", 4, 7, 1))}, "two fields .*: x, x"),
-        ({"fields": fields(("x y", 0, 7, 1))}, "can't be the name"),
-        ({"fields": fields(*((f"x{i}", 0, 8, 1) for i in range(500)))}, "500 fields of 4000 bytes"),
+        ({"fields": fields(("x y", 0, 7, 1))}, "can't be the name|no field 'x'; it has x y"),
+        (
+            {"fields": fields(*((f"x{i}", 0, 8, 1) for i in range(500)))},
+            "500 fields of 4000 bytes|no field 'x'",
+        ),
     ],
 )
 def test_clouds_that_lie_are_refused(adapter, change, words):
