@@ -10,6 +10,7 @@ first version, is removed, as in tf2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -20,7 +21,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, TABLE_ROW, FieldSpec, Log, Messages, TopicRequest
 from logloom.io.logs.message_times import are_known, moved
 from logloom.resample.frame_tree import Times, TransformTable
-from logloom.resample.poses import poses_of
+from logloom.resample.poses import inverse, poses_of
 from logloom.values import dataclass
 
 _FIRST_LOOK = 10 * 10**9  # ns
@@ -107,6 +108,32 @@ def read_frames(
     for topic, messages in log.read(there).items() if there else ():
         reading.take(log, topic, messages)
     return reading.done()
+
+
+def rooted_by_motion(table: TransformTable) -> TransformTable:
+    """Invert static transforms so that frames whose motion is known are at their root.
+
+    A driver's odometry may be that of its own sensor, which `/tf_static` mounts on the base: of its two
+    parents, the static one becomes its child.
+
+        odom                odom
+         |  odometry         |
+        lidar               lidar
+         |  static           |  inverted
+        base                base
+    """
+    child, parent, poses = table.child.copy(), table.parent.copy(), table.pose.copy()
+    moving = set(table.child[~table.is_static].tolist())
+    for frame in sorted(moving):
+        rows = np.flatnonzero(table.is_static)
+        parents = dict(zip(child[rows].tolist(), parent[rows].tolist(), strict=True))  # the last one wins
+        chain = [frame]
+        while chain[-1] in parents and parents[chain[-1]] not in {*chain, *moving}:
+            chain.append(parents[chain[-1]])
+        own = rows[np.isin(child[rows], chain[:-1])]
+        child[own], parent[own] = parent[own], child[own]
+        poses[:, own] = inverse(poses[:, own])
+    return replace(table, child=child, parent=parent, pose=poses)
 
 
 def frames_of(log: Log, topics: Sequence[str], static: Sequence[str], wanted: set[str]) -> set[str]:

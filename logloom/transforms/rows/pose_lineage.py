@@ -8,6 +8,7 @@ Times are int64 nanoseconds since the Unix epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Ragged
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, TopicRequest
 from logloom.resample.frame_tree import FOUND, REASONS, FrameTree, Hop, TransformTable
-from logloom.transforms.rows.frames import LogFrames, frame_named_by, read_frames
+from logloom.transforms.rows.frames import LogFrames, frame_named_by, read_frames, rooted_by_motion
 from logloom.transforms.rows.lineage import Source
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, TransformPlan
 from logloom.transforms.rows.point_times import PointFields, point_times
@@ -76,6 +77,8 @@ def trace_pose(log: Log, plan: TransformPlan, times: Sequence[int], tick: int) -
     found = read_frames(
         log, plan.topics, plan.static, start, stop, plan.max_delay, offsets=dict(plan.offsets)
     )
+    if plan.by_odometry:
+        found = replace(found, table=rooted_by_motion(found.table))
     tree = FrameTree(found.table)
     hops: dict[tuple[str, str], list[int]] = {}
     reasons = []

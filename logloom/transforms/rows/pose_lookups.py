@@ -24,7 +24,7 @@ from logloom.resample.poses import matrices
 from logloom.schema import NO_AGE
 from logloom.transforms.rows.calibrations import calibration_notes
 from logloom.transforms.rows.frame_notes import POINT_TIMES, frame_notes
-from logloom.transforms.rows.frames import frame_named_by, read_frames
+from logloom.transforms.rows.frames import frame_named_by, read_frames, rooted_by_motion
 from logloom.transforms.rows.plan.row_plan import RowPlan, Span, TransformPlan
 from logloom.transforms.rows.point_times import PointTimes
 from logloom.transforms.rows.resample import Indices, Mask, Times
@@ -39,13 +39,13 @@ class SpanFrames:
     """Frames of a log in a span.
 
     Attributes:
-        trees: by the topics of their transforms, `TransformPlan.topics` and `.static`.
+        trees: by the topics of their transforms, `TransformPlan.topics` and `.static`, and `.by_odometry`.
         named: frames of topics' messages, by topic.
         notes: anomalies in messages of the span, and the number of affected transforms or messages.
         last_at: log time of the last of these messages, for some notes.
     """
 
-    trees: Mapping[tuple[tuple[str, ...], tuple[str, ...]], FrameTree]
+    trees: Mapping[tuple[tuple[str, ...], tuple[str, ...], bool], FrameTree]
     named: Mapping[str, str]
     notes: Mapping[str, int]
     last_at: Mapping[str, int]
@@ -54,7 +54,9 @@ class SpanFrames:
         """Look up the poses of a plan at some times; see `FrameTree.lookup`."""
         source = self.named[plan.source_topic] if plan.source_topic else plan.source
         target = self.named[plan.target_topic] if plan.target_topic else plan.target
-        return self.trees[plan.topics, plan.static].lookup(source, target, times, plan.reach)
+        return self.trees[plan.topics, plan.static, plan.by_odometry].lookup(
+            source, target, times, plan.reach
+        )
 
 
 def read_trees(
@@ -69,7 +71,7 @@ def read_trees(
         LogReadError: the log is damaged, under `on_error: fail`.
         UsageError: a topic has no transforms, or its messages have no frame.
     """
-    trees: dict[tuple[tuple[str, ...], tuple[str, ...]], FrameTree] = {}
+    trees: dict[tuple[tuple[str, ...], tuple[str, ...], bool], FrameTree] = {}
     changed = calibration_notes(log, plan, span)
     notes = {text: count for text, (count, _) in changed.items()}
     named: dict[str, str] = {}
@@ -77,12 +79,12 @@ def read_trees(
         for topic in (wanted.source_topic, wanted.target_topic):
             if topic and topic not in named:
                 named[topic] = frame_named_by(log, topic)
-        key = (wanted.topics, wanted.static)
+        key = (wanted.topics, wanted.static, wanted.by_odometry)
         if key in trees:
             continue
-        start, stop = reach(plan, span, *key)
-        found = read_frames(log, *key, start, stop, wanted.max_delay, offsets=dict(wanted.offsets))
-        trees[key] = FrameTree(found.table)
+        start, stop = reach(plan, span, *key[:2])
+        found = read_frames(log, *key[:2], start, stop, wanted.max_delay, offsets=dict(wanted.offsets))
+        trees[key] = FrameTree(rooted_by_motion(found.table) if wanted.by_odometry else found.table)
         for text, count in frame_notes(found, span).items():
             notes[text] = max(count, notes.get(text, 0))
     for name, times in point_times.items():

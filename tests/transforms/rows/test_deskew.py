@@ -264,6 +264,57 @@ def test_odometry_tells_the_motion_as_transforms_do(log, tmp_path):
     assert rows["pose"].tobytes() == expected["pose"].tobytes()
 
 
+def quaternion_of(m):
+    """x, y, z and w of a rotation matrix: the eigenvector of Bar-Itzhack's matrix."""
+    k = np.zeros((4, 4))
+    k[:3, :3] = m + m.T - np.trace(m) * np.eye(3)
+    k[3, :3] = k[:3, 3] = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]
+    k[3, 3] = np.trace(m)
+    return np.linalg.eigh(k)[1][:, -1].tolist()
+
+
+@pytest.mark.parametrize("child", ["lidar", "imu", "arm"])
+def test_odometry_may_be_that_of_a_frame_that_is_mounted_on_the_base(tmp_path, child):
+    # A driver's odometry is that of its own sensor, which has a second parent then: the base, by /tf_static.
+    mounts = {"lidar": ("base", MOUNT), "imu": ("base", ((-0.4, 0.1, 0.6), (0.1, 0.0, -0.2, 0.9)))}
+    mounts["arm"] = "imu", ((0.2, 0.3, -0.1), (0.0, 0.5, 0.0, 0.8))
+    poses, name = np.eye(4), child
+    while name != "base":
+        name, mount = mounts[name]
+        poses = matrix_of(*mount) @ poses
+    odometry = []
+    for stamp in range(START, START + 1300 * MS, 10 * MS):
+        pose = matrix_of(*place(stamp)) @ poses
+        turn = quaternion_of(pose[:3, :3])
+        message = {
+            "position": dict(zip("xyz", pose[:3, 3].tolist(), strict=True)),
+            "orientation": dict(zip("xyzw", turn, strict=True)),
+        }
+        head = {**header(stamp), "frame_id": "odom"}
+        odometry.append((stamp, {"header": head, "child_frame_id": child, "pose": {"pose": message}}))
+    said = topics(sweeps())
+    del said["/tf"]
+    said["/tf_static"] = (
+        TF,
+        [(START, {"transforms": [transform(0, parent, name, *at) for name, (parent, at) in mounts.items()]})],
+    )
+    other = open_log([write_log(tmp_path / "drive.mcap", {**said, "/odom": (ODOMETRY, odometry)})])
+    words = (
+        column("points[x,y,z]", pose="{topic: /odom}")
+        .partition("\n")[0]
+        .replace("as:", "dtype: float64, as:")
+    )
+    rows, _ = built(other, resolve(recipe(words), {"drive": other})[0])
+    seen = np.flatnonzero(rows["points.available"])
+    assert len(seen) > 5
+    for i in seen:
+        found = rows["points"][i]
+        pose = lidar_on_map(int(rows["timestamp"][i]))
+        assert off_planes(found @ pose[:3, :3].T + pose[:3, 3]).max() < 1e-4
+    parts, _ = built(other, resolve(recipe(words, 7), {"drive": other})[0], 1 << 13)
+    assert parts["points"].values.tobytes() == rows["points"].values.tobytes()
+
+
 def test_named_fields_are_moved_and_others_stay(log):
     rows, _ = built(log, resolve(recipe(column("points[z,time,x,y]")), {"drive": log})[0])
     whole, _ = built(log, resolve(recipe(column()), {"drive": log})[0])

@@ -89,6 +89,11 @@ class TransformPlan:
     offsets: tuple[tuple[str, int], ...] = ()
 
     @property
+    def by_odometry(self) -> bool:
+        """Return whether a topic of transforms also names the target: it is odometry, of some frame."""
+        return self.target_topic in self.topics
+
+    @property
     def words(self) -> str:
         """Describe the pose: `a in b`."""
         source = self.source or f"the frame of {self.source_topic}"
