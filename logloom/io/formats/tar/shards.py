@@ -7,8 +7,9 @@ which need types, read the samples of both as `RawRows`.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from logloom.io.formats.tar.samples import EXTENSION, META, column_of, parse_key
 from logloom.io.formats.tar.stream import SUFFIXES, open_stream, stream_samples
 from logloom.io.rows.batches import Batch, stacked_rows
 from logloom.io.rows.inference.files import Batch as RawBatch
-from logloom.io.rows.inference.files import DatasetPiece, RawRows
+from logloom.io.rows.inference.files import DatasetPiece, RawRows, absent
 from logloom.io.rows.inference.types import RawColumn
 from logloom.io.rows.log_ranges import Ints, Stretches
 from logloom.io.rows.sources import RowSource
@@ -33,20 +34,20 @@ from logloom.io.storage.braces import braceexpand
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.folders import content_of, files_of
 from logloom.io.storage.store import Store
-from logloom.schema import BYTES, RESERVED_LAST_PARTS, STRING, ColumnType, Schema
-from logloom.text import some_of
+from logloom.schema import BYTES, NO_AGE, RESERVED_LAST_PARTS, STRING, ColumnType, Schema, base_of
 
 _KEY = "__key__"
 _KEY_COLUMN = "key"
 
 
-def _names_of(sample: Mapping[str, Any], is_own: bool) -> dict[str, str]:
-    """The members' columns, and their suffixes without the first dot.
+def _names_of(suffixes: Iterable[str], is_own: bool) -> dict[str, str]:
+    """The members' columns, and their suffixes.
 
     Args:
-        is_own: whether logloom wrote it; in others' the samples' keys are a column, too.
+        suffixes: of all samples, so that a member has one name in all of them.
+        is_own: whether logloom wrote them; in others' the samples' keys are a column, too.
     """
-    suffixes = [suffix[1:] for suffix in sample if suffix != _KEY]
+    suffixes = list(suffixes)
     stems = [suffix.rpartition(".")[0] or suffix for suffix in suffixes]
     names = stems if len(set(stems)) == len(stems) else suffixes
     if not is_own:
@@ -62,21 +63,18 @@ def _beside_key(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _notes_of(sample: Mapping[str, Any]) -> list[str]:
-    """For people: which members aren't called as their columns."""
-    if _own_meta(sample) is not None:
-        return []
-    as_they_are = _names_of(sample, is_own=True)
+def _notes_of(suffixes: Sequence[str]) -> list[str]:
+    """For people: which members of others' samples aren't called as their columns."""
+    as_they_are = _names_of(suffixes, is_own=True)
     return [
         f"member {suffix} is column {name}; column {_KEY_COLUMN} has the samples' keys"
-        for name, suffix in _names_of(sample, is_own=False).items()
+        for name, suffix in _names_of(suffixes, is_own=False).items()
         if name not in as_they_are
     ]
 
 
-def _forms_of(sample: Mapping[str, Any]) -> dict[str, str]:
+def _forms_of(names: Mapping[str, str]) -> dict[str, str]:
     """Extensions of the members that stay bytes, by column."""
-    names = _names_of(sample, _own_meta(sample) is not None)
     extensions = {name: suffix.rpartition(".")[2] for name, suffix in names.items()}
     return {
         name: {"jpeg": "jpg"}.get(extension, extension)
@@ -85,19 +83,25 @@ def _forms_of(sample: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _row_of(sample: Mapping[str, Any], place: str, names: Sequence[str] | None) -> dict[str, Any]:
+def _row_of(
+    sample: Mapping[str, Any], suffixes: Sequence[str], place: str, names: Sequence[str] | None
+) -> dict[str, Any]:
     """A sample's values by column; None is all of them.
+
+    Args:
+        suffixes: of all samples.
 
     Raises:
         DatasetError: a member isn't what its extension says.
     """
     meta = _own_meta(sample)
     row: dict[str, Any] = {_KEY_COLUMN: sample[_KEY]} if meta is None else {**meta}
-    for name, suffix in _names_of(sample, meta is not None).items():
+    for name, suffix in _names_of(suffixes, meta is not None).items():
         if (suffix == META and meta is not None) or (names is not None and name not in names):
             continue
+        if (data := sample.get(f".{suffix}")) is None:
+            continue
         decode = _DECODERS.get(suffix.rpartition(".")[2])
-        data = sample[f".{suffix}"]
         try:
             row[name] = decode(data) if decode is not None else data
         except (ValueError, UnicodeDecodeError) as error:
@@ -140,22 +144,29 @@ def _is_meta(name: str, row: Mapping[str, Any]) -> bool:
     return last in RESERVED_LAST_PARTS and base in row
 
 
-def _batch_of(rows: Sequence[Mapping[str, Any]]) -> RawBatch:
-    """Rows of the same columns."""
-    return {name: _column(name, rows) for name in rows[0] if not _is_meta(name, rows[0])}
+def _batch_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> RawBatch:
+    """Rows, some of which may lack columns; None is all columns that one of them has."""
+    every = dict.fromkeys(name for row in rows for name in row)
+    found = {name: _column(name, rows) for name in every if not _is_meta(name, every)}
+    return {name: found.get(name) or absent(len(rows)) for name in (found if names is None else names)}
 
 
 def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> RawColumn:
-    values = [row[name] for row in rows]
+    has = np.array([name in row for row in rows], np.bool_)
+    present = [row for row in rows if name in row]
+    values = [row[name] for row in present]
     plain: Any = values
     if all(type(value) is int for value in values):
         plain = np.array(values, "<i8")
     elif isinstance(values[0], np.generic) and len({type(value) for value in values}) == 1:
         plain = np.array(values)
-    if f"{name}.available" not in rows[0]:
-        return RawColumn(plain)
-    available = np.array([row[f"{name}.available"] for row in rows], np.bool_)
-    ages = np.array([row[f"{name}.age"] for row in rows], np.int64)
+    if not has.all():
+        own = iter(plain)
+        plain = [next(own) if there else None for there in has]
+    if f"{name}.available" not in present[0]:
+        return RawColumn(plain, available=None if has.all() else has)
+    available = np.array([bool(row.get(f"{name}.available")) for row in rows], np.bool_)
+    ages = np.array([row.get(f"{name}.age", NO_AGE) for row in rows], np.int64)
     return RawColumn(plain, None, False, available, ages)
 
 
@@ -200,18 +211,34 @@ class ShardsSource(RowSource, RawRows):
     has_stamps = False
     unknown = "what tar shards hold, whose headers alone have checksums"
 
-    def __init__(self, place: str, uris: Sequence[str], storage_options: Mapping[str, Any]):
+    def __init__(
+        self,
+        place: str,
+        uris: Sequence[str],
+        storage_options: Mapping[str, Any],
+        suffixes: list[str] | None = None,
+    ):
         """Opens nothing yet.
 
         Args:
             uris: of the shards, in row order.
+            suffixes: of all samples of the dataset, where these shards are a part of it.
         """
         self.place = place
         self._uris, self._storage = list(uris), storage_options
+        self._found_suffixes = suffixes
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema(dict.fromkeys(self._suffixes, BYTES))
+        """Members are bytes; those that not all samples have say so by their availability."""
+        layouts = [set(layout) for index in self._indices() for layout in index.layouts]
+        sampled = [
+            suffix
+            for suffix in self._suffixes
+            if not {f"{suffix}.{last}" for last in RESERVED_LAST_PARTS} & {*self._suffixes}
+            and not all(suffix in layout for layout in layouts)
+        ]
+        return Schema(dict.fromkeys(self._suffixes, BYTES), tuple(sampled))
 
     @cached_property
     def _suffixes(self) -> list[str]:
@@ -234,7 +261,19 @@ class ShardsSource(RowSource, RawRows):
         return {"key": np.array([key for index in self._indices() for key in index.keys], object)}
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
-        return self.reader.raw_rows(positions.tolist(), names)
+        bases = {name: base_of(name) if name in self.schema.meta else name for name in names}
+        found = []
+        for sample in self.reader.raw_rows(positions.tolist(), list(bases.values())):
+            row = {_KEY: sample[_KEY]}
+            for name, base in bases.items():
+                if name == base:
+                    row[name] = sample.get(name, b"")
+                elif name.endswith(".available"):
+                    row[name] = np.bool_(base in sample)
+                else:
+                    row[name] = np.int64(0 if base in sample else NO_AGE)
+            found.append(row)
+        return found
 
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
@@ -249,46 +288,63 @@ class ShardsSource(RowSource, RawRows):
         with open_stream(uri, options=self._storage) as stream:
             yield from stream_samples(stream, uri)
 
+    @property
+    def _every_suffix(self) -> list[str]:
+        """Of all samples, in the order in which they come; those of damaged shards may lack."""
+        if self._found_suffixes is not None:
+            return self._found_suffixes
+        found: dict[str, None] = {}
+        for uri in self._uris:
+            with contextlib.suppress(DatasetError):  # reading the shard raises it
+                if uri.lower().endswith(".tar"):
+                    (index,) = TarReader([uri], storage_options=self._storage).indices
+                    found |= dict.fromkeys(suffix for layout in index.layouts for suffix in layout)
+                else:
+                    for sample in self._samples(uri):
+                        found |= dict.fromkeys(suffix[1:] for suffix in sample if suffix != _KEY)
+        self._found_suffixes = list(found)
+        return self._found_suffixes
+
     def names(self) -> Sequence[str]:
-        """See `RawRows.names`: of the first sample."""
+        """See `RawRows.names`: of the first sample and of all members."""
         uri = self._uris[0]
         for sample in self._samples(uri):
-            row = _row_of(sample, uri, None)
-            return [name for name in row if not _is_meta(name, row)]
+            row = _row_of(sample, self._every_suffix, uri, None)
+            is_own = _own_meta(sample) is not None
+            members = _names_of(self._every_suffix, is_own)
+            others = (name for name, suffix in members.items() if not (is_own and suffix == META))
+            return list(dict.fromkeys([*(name for name in row if not _is_meta(name, row)), *others]))
         raise DatasetError(f"{uri}: no samples")
 
     def pieces(self, names: Sequence[str] | None) -> Sequence[DatasetPiece]:
+        self._every_suffix  # noqa: B018 # found once, before workers get copies
         return [DatasetPiece(uri, uri, *content_of(Store(uri, self._storage), [""])) for uri in self._uris]
 
     def part(self, piece: DatasetPiece) -> ShardsSource:
-        return ShardsSource(self.place, [piece.where], self._storage)
+        return ShardsSource(self.place, [piece.where], self._storage, self._every_suffix)
 
     def batches(self, piece: DatasetPiece, names: Sequence[str] | None, max_bytes: int) -> Iterator[RawBatch]:
         rows: list[dict[str, Any]] = []
         size = 0
         for sample in self._samples(piece.where):
-            row = _row_of(sample, piece.place, names)
-            if rows and row.keys() != rows[0].keys():
-                odd = some_of(sorted(row.keys() ^ rows[0].keys()))
-                raise DatasetError(
-                    f"{piece.place}: sample {sample[_KEY]} has other members than those before ({odd})"
-                )
-            rows.append(row)
+            rows.append(_row_of(sample, self._every_suffix, piece.place, names))
             size += sum(len(data) for data in sample.values())
             if size >= max_bytes:
-                yield _batch_of(rows)
+                yield _batch_of(rows, names)
                 rows, size = [], 0
         if rows:
-            yield _batch_of(rows)
+            yield _batch_of(rows, names)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """See `RawRows.notes`: by the first sample."""
-        return tuple(_notes_of(next(self._samples(self._uris[0]), {})))
+        """See `RawRows.notes`: by the first sample, and all members."""
+        first = next(self._samples(self._uris[0]), {})
+        return () if _own_meta(first) is not None else tuple(_notes_of(self._every_suffix))
 
     def forms(self, names: Sequence[str]) -> Mapping[str, str]:
-        """See `RawRows.forms`: by the first sample."""
-        found = _forms_of(next(self._samples(self._uris[0]), {}))
+        """See `RawRows.forms`: by the first sample, and all members."""
+        is_own = _own_meta(next(self._samples(self._uris[0]), {})) is not None
+        found = _forms_of(_names_of(self._every_suffix, is_own))
         return {name: form for name, form in found.items() if name in names}
 
 

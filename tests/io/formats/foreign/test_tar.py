@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import webdataset
 
-from logloom.errors import DatasetError, LogloomError
+import logloom as ll
+from logloom.errors import DatasetError, LogloomError, UsageError
 from logloom.io.formats.foreign import open_foreign
 from tests.cases import case
 
@@ -95,7 +96,7 @@ def test_real_shards_of_the_original_tests_read_as_webdataset_gives_them(shared_
 
 
 def tar(path, members, cut=None):
-    with tarfile.open(path, "w") as archive:
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
         for name, data, kind in members:
             info = tarfile.TarInfo(name)
             info.size, info.type = len(data), kind
@@ -108,8 +109,13 @@ def tar(path, members, cut=None):
 FILE, LINK = tarfile.REGTYPE, tarfile.SYMTYPE
 
 
+def npy(value):
+    data = io.BytesIO()
+    np.save(data, np.array(value))
+    return data.getvalue()
+
+
 HOSTILE = [
-    ([("a.txt", b"x", FILE), ("b.cls", b"1", FILE)], None, "sample b has other members"),
     ([("../a.txt", b"x", FILE)], None, "outside the dataset's folder"),
     ([("/a.txt", b"x", FILE)], None, "outside the dataset's folder"),
     ([("a.txt", b"", LINK)], None, "symbolic link"),
@@ -134,12 +140,62 @@ def test_a_hostile_shard_is_an_error_that_names_it_and_the_place(tmp_path):
         assert "x.tar" in str(caught.value)
 
 
-def test_shards_with_other_members_are_an_error_that_names_the_shard(tmp_path):
-    tar(tmp_path / "a.tar", [("a.txt", b"x", FILE)])
-    tar(tmp_path / "b.tar", [("b.txt", b"x", FILE), ("b.cls", b"1", FILE)])
-    with pytest.raises(DatasetError, match=r"b\.tar: not all rows have cls"):
-        open_foreign(str(tmp_path))
-    assert list(open_foreign(str(tmp_path), columns=["txt"]).schema.columns) == ["txt"]
+OPTIONAL = [
+    ("a.tar", [("s1.txt", b"x", FILE), ("s1.left.jpg", b"l1", FILE), ("s2.cls", b"7", FILE)]),
+    ("b.tar", [("s3.left.json", b"{}", FILE), ("s3.left.jpg", b"l3", FILE), ("s3.id", b"3", FILE)]),
+    ("c.tar.gz", [("s4.npy", npy([1, 2]), FILE), ("s5.npy", npy([3]), FILE)]),
+]
+
+
+def test_members_that_not_all_samples_have_are_columns_without_a_value_there(tmp_path, read):
+    for name, members in OPTIONAL:
+        tar(tmp_path / name, members)
+    dataset, rows = read(tmp_path)
+    assert set(dataset.schema.columns) == {"key", "txt", "left.jpg", "left.json", "cls", "id", "npy"}
+    assert set(dataset.schema.sampled) == set(dataset.schema.columns) - {"key"}
+    wanted = {
+        "txt": ["x", None, None, None, None],
+        "left.jpg": [b"l1", None, b"l3", None, None],
+        "left.json": [None, None, "{}", None, None],
+        "cls": [None, 7, None, None, None],
+        "id": [None, None, 3, None, None],
+        "npy": [None, None, None, [1, 2], [3]],
+    }
+    for name, values in wanted.items():
+        assert [row[f"{name}.available"] for row in rows] == [value is not None for value in values]
+        found = [row[name].tolist() if name in ("npy", "cls", "id") else row[name] for row in rows]
+        assert [a for a, b in zip(found, values, strict=True) if b is not None] == [
+            value for value in values if value is not None
+        ]
+    _, some = read(tmp_path, columns=["cls"])
+    assert [row["cls.available"] for row in some] == [False, True, False, False, False]
+    root = tmp_path.parent / f"{tmp_path.name}-root"
+    ll.convert(str(tmp_path), str(root), "parquet")
+    opened = ll.open(root, where="available(id)")
+    assert [row["key"] for row in opened] == ["s3"]
+
+
+def test_opened_samples_without_a_member_say_so_and_are_no_error(tmp_path):
+    for name, members in OPTIONAL:
+        tar(tmp_path / name, members)
+    rows = ll.open(tmp_path)
+    assert rows[0]["left.jpg"] == b"l1"
+    assert rows[1]["left.jpg"] == b""
+    chosen = ll.open(tmp_path, columns=["left.jpg", "left.jpg.available", "cls.age"])
+    assert [bool(row["left.jpg.available"]) for row in chosen] == [True, False, True, False, False]
+    assert chosen.get_many([2, 1])["left.jpg.available"].tolist() == [True, False]
+    assert chosen.get_many([2, 1])["left.jpg"] == [b"l3", b""]
+    assert len(ll.open(tmp_path, where="available(cls)")) == 1
+
+
+def test_a_member_whose_arrays_make_no_column_is_left_out_and_named(tmp_path, read):
+    tar(tmp_path / "a.tar", [("a.npy", npy([1]), FILE), ("a.txt", b"x", FILE)])
+    tar(tmp_path / "b.tar", [("b.npy", npy([[1]]), FILE), ("b.txt", b"y", FILE)])
+    dataset, rows = read(tmp_path)
+    assert [row["txt"] for row in rows] == ["x", "y"]
+    assert "b.tar: rows of 1 and of 2 dimensions" in dataset.left_out["npy"]
+    with pytest.raises(UsageError, match="column npy: "):
+        open_foreign(str(tmp_path), columns=["npy"])
 
 
 def test_a_pickled_array_is_refused(tmp_path):
