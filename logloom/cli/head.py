@@ -108,11 +108,16 @@ def _plain_rows(
         UsageError: no such output, column or row.
         DatasetError: no dataset, or it is damaged.
     """
+    import warnings
+
     from logloom.errors import UsageError
     from logloom.pipelines.head.head import ShownRow
     from logloom.text import counted
 
-    rows = _chosen(root, output, columns, options, where, logs)
+    with warnings.catch_warnings(record=True) as found:
+        rows = _chosen(root, output, columns, options, where, logs)
+    for one in found:
+        terminal.print_message(f"warning: {one.message}")
     if 0 < start >= len(rows):
         raise UsageError(f"{root}: {counted(len(rows), 'row')}, so none is at {start:,}")
     numbers = rows.positions[start : start + count].tolist()

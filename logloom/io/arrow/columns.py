@@ -176,9 +176,7 @@ def _storage(kind: pa.DataType) -> pa.DataType:
         ValueError: their axes are permuted.
     """
     if isinstance(kind, pa.FixedShapeTensorType) and list(order := kind.permutation or ()) != sorted(order):
-        raise ValueError(
-            f"a tensor whose axes are permuted {order}; transpose it, or leave it out by --columns"
-        )
+        raise ValueError(f"a tensor whose axes are permuted {order}; transpose it")
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
@@ -261,7 +259,7 @@ def _element(kind: pa.DataType, by_values: bool = False) -> tuple[np.dtype[Any],
         return np.dtype("<i8"), ()
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return np.dtype(kind.to_pandas_dtype()), ()
-    raise ValueError(f"{kind} has no counterpart; cast it, or leave it out by --columns")
+    raise ValueError(f"{kind} has no counterpart; cast it")
 
 
 def raw_columns(batch: pa.RecordBatch, columns: Sequence[ArrowColumn]) -> dict[str, RawColumn]:

@@ -4,6 +4,8 @@ import json
 import re
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from logloom.io.formats import bags
@@ -73,3 +75,12 @@ def test_other_commands_name_what_reads_a_plain_folder(timed):
     assert done.returncode == 2
     assert "no version here, but log_id.bag" in done.stderr
     assert f"`logloom convert {timed} ROOT` makes a version of it" in done.stderr
+
+
+def test_columns_that_cant_be_read_are_named_once_and_the_others_shown(tmp_path):
+    pq.write_table(pa.table({"n": [1], "odd": pa.array([[1, None]])}), tmp_path / "x.parquet")
+    done = command("head", tmp_path, "--json")
+    assert json.loads(done.stdout) == [{"n": 1}]
+    assert done.stderr.count("odd: ") == 1
+    assert done.stderr.startswith(f"warning: {tmp_path}: left out, since they can't be read: odd: ")
+    assert command("head", tmp_path, "-c", "odd").returncode == 2
