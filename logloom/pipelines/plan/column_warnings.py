@@ -31,6 +31,7 @@ from logloom.transforms.rows.missing_values import (
 )
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import rounding_warnings, turn_warnings
+from logloom.transforms.rows.plan.image_forms import image_misfits
 from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Span
 from logloom.transforms.rows.plan.unfit_columns import fitted
 from logloom.transforms.rows.point_times import times_in
@@ -69,6 +70,12 @@ def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
                 for name, text in sample.turns()
             ]
             available.append(sample.available(task.log_id))
+            found += [  # under `on_error: fail` an error of the plan
+                BuildWarning(
+                    f"{task.log_id}: column {name}: {text}", kind="images", column=name, log=task.log_id
+                )
+                for name, text in image_misfits(rows, log).items()
+            ]
             found += [
                 BuildWarning(
                     f"{task.log_id}: {text}", is_doubtful=False, kind="rounded", column=name, log=task.log_id

@@ -57,6 +57,7 @@ from logloom.transforms.build.settings import BuildSettings
 from logloom.transforms.rows.derive.columns import NOT_OF_THE_LOG
 from logloom.transforms.rows.derive.python_files import load_files, modules_of, read_files
 from logloom.transforms.rows.notices import BuildWarning, Notice, notes_of
+from logloom.transforms.rows.plan.image_forms import image_misfits
 from logloom.transforms.rows.plan.resolve import hold_to
 from logloom.transforms.rows.plan.row_plan import RowPlan, changed
 from logloom.transforms.rows.plan.topics import named_topics
@@ -474,6 +475,7 @@ def _to_build(
 
     Raises:
         LogReadError: some can't be built, under `on_error: fail`; lists all of them.
+        RecipeError: columns don't fit the first images of some, under `on_error: fail`.
     """
     opened = logs.rows(State.OPENED)
     tasks = (task_of(job, logs, row, log) for row, log in logs.at(opened))
@@ -482,6 +484,7 @@ def _to_build(
     failed: list[Failure] = []
     records: list[LogRecord] = []
     held = _Held(job.plan, recipe)
+    misfits: dict[tuple[str, str], list[str]] = {}
     for task, stands, part in zip(tasks, stand, parts.to_pylist(), strict=True):
         if task.log_id in purged or stands:
             continue
@@ -492,6 +495,9 @@ def _to_build(
         try:
             held.check(task.log_id, logs.opened[task.log_id])
             planned.append(PlannedLog.of(task, logs.opened[task.log_id].summary, job.plan))
+            if job.on_error == "fail":
+                for column, problem in image_misfits(job.plan, logs.opened[task.log_id]).items():
+                    misfits.setdefault((column, problem), []).append(task.log_id)
         except (RecipeError, StorageError, *NOT_OF_THE_LOG):
             raise
         except Exception as error:  # anomalies of a log stay in that log
@@ -499,6 +505,11 @@ def _to_build(
             records.append(skipped_record(task, failed[-1:]))
     if failed and job.on_error == "fail":
         raise LogReadError(list_failures((failure.message for failure in failed), len(logs.files)))
+    if misfits:
+        raise recipe.places.error(
+            Mistake(("columns", column), f"{problem} ({some_of(log_ids)})")
+            for (column, problem), log_ids in misfits.items()
+        )
     return planned, records
 
 

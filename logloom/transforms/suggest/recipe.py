@@ -408,8 +408,10 @@ def _free_name(base: str, suffix: str, taken: dict[str, int]) -> str:
 def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str, Any]:
     """Return the keys of a column in a recipe."""
     keys = {"topic": topic.name, **column.keys}
-    if keys.get("as") == "image" and topic.name in found.image_dtypes:
-        keys["dtype"] = found.image_dtypes[topic.name]
+    if keys.get("as") == "image" and (forms := found.image_forms.get(topic.name)):
+        keys["dtype"] = min(form.dtype.name for form in forms)
+        if len(shapes := {form.shape for form in forms}) == 1:
+            keys["shape"] = list(*shapes)
     if column.policy == "static" or _is_static(topic):
         return keys | {"resample": "static"}
     if topic.name in found.per_time and POLICIES[column.policy].uses == "two":

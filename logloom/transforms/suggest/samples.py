@@ -27,7 +27,11 @@ from logloom.io.logs.interface import (
     TopicRequest,
 )
 from logloom.io.logs.messages import point_clouds
+from logloom.io.logs.messages.adapters import FORMS
+from logloom.io.logs.messages.compressed_images import is_depth
 from logloom.io.logs.messages.field_times import as_nanoseconds, joined_stamps
+from logloom.io.logs.messages.images import form_of
+from logloom.io.logs.messages.pixel_encodings import Form
 from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.video.codecs import codec_named
 from logloom.recipe.values import duration_text
@@ -42,7 +46,7 @@ from logloom.transforms.suggest.clocks import (
     offsets_of,
     stamp_fields,
 )
-from logloom.transforms.suggest.columns import Candidate
+from logloom.transforms.suggest.columns import Candidate, pictures
 from logloom.values import dataclass
 
 MAX_BYTES = 256 << 20  # of messages, over all logs
@@ -58,12 +62,6 @@ MAX_TEXT_BYTES = 256 << 20  # limit of values' memory, as all are as wide as the
 _STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
 _FRAMES = ("child_frame_id", "header.frame_id", "frame_id")
 _OTHER_VIDEO = re.compile("theora", re.IGNORECASE)  # video formats that aren't supported
-# Encodings of raw images, and the dtype of their pixels; others aren't supported.
-_PIXELS = (
-    (re.compile(r"(mono|rgba?|bgra?|bayer_\w{4})16|16UC[1-4]"), "uint16"),
-    (re.compile(r"32FC[1-4]"), "float32"),
-    (re.compile(r"(mono|rgba?|bgra?|bayer_\w{4})8|8UC[1-4]"), None),
-)
 
 
 @dataclass
@@ -77,7 +75,7 @@ class Sample:
         static: topics whose last message is used with any stamp; `suggest` sets it.
         unstamped: topics with a stamp of zero, which can't be a message time.
         unusable: topics to leave out, and why.
-        image_dtypes: of topics with raw images that aren't uint8.
+        image_forms: by topic, the dtypes and shapes of its images.
         per_time: by topic, how many messages share a time on average, if any do.
         mixed: topics with messages of several frames.
         clouds: by topic of point clouds, the types of the fields that all have.
@@ -93,7 +91,7 @@ class Sample:
     static: set[str] = field(default_factory=set)
     unstamped: set[str] = field(default_factory=set)
     unusable: dict[str, str] = field(default_factory=dict)
-    image_dtypes: dict[str, str] = field(default_factory=dict)
+    image_forms: dict[str, set[Form]] = field(default_factory=dict)
     per_time: dict[str, float] = field(default_factory=dict)
     mixed: set[str] = field(default_factory=set)
     clouds: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -411,14 +409,28 @@ def _first_line(error: LogloomError) -> str:
 
 
 def _look_at_images(found: Sample, log: Log, messages: Messages, topic: str) -> None:
-    for encoding in _texts(_field(log, messages, topic, "encoding")):
-        dtype = next((dtype for pattern, dtype in _PIXELS if pattern.fullmatch(encoding)), "")
-        if dtype == "":
-            found.unusable[topic] = f"images of encoding {encoding!r}, which isn't supported"
-        elif dtype is not None:
-            found.image_dtypes[topic] = dtype
+    """Find forms of images that are columns of pixels: raw ones, and depth."""
     if log.summary.topics[topic].type.endswith("CompressedImage"):
-        _look_at_formats(found, topic, _texts(_field(log, messages, topic, "format")))
+        formats = set(_texts(_field(log, messages, topic, "format")))
+        if not any(map(is_depth, formats)):
+            _look_at_formats(found, topic, formats)
+            return
+        found.columns[topic] = [pictures()]
+    if not any(column.keys.get("as") == "image" for column in found.columns.get(topic, ())):
+        return
+    spec = FieldSpec(adapter=FORMS)
+    try:
+        held = messages.has_value(spec)
+        numbers = messages.take(spec, np.arange(len(messages)) if held is None else np.flatnonzero(held))
+    except OF_CONTENT as error:
+        found.unusable[topic] = _first_line(error)
+        return
+    assert isinstance(numbers, np.ndarray)
+    forms = found.image_forms.setdefault(topic, set())
+    forms |= {form_of(one) for one in np.unique(numbers, axis=0)}
+    dtypes = sorted({form.dtype.name for form in forms})
+    if len(dtypes) > 1:
+        found.unusable[topic] = f"images of several dtypes: {', '.join(dtypes)}"
 
 
 def _look_at_formats(found: Sample, topic: str, formats: Iterable[str]) -> None:

@@ -72,6 +72,7 @@ def test_a_suggestion_builds_as_it_stands(tmp_path):
             "/depth": (IMAGE, [(t, image(t, "16UC1", 2)) for t in times]),
             "/color": (IMAGE, [(t, image(t, "rgb8", 3)) for t in times]),
             "/yuv": (IMAGE, [(t, image(t, "yuv422", 2)) for t in times]),
+            "/odd": (IMAGE, [(t, image(t, "nv42", 2)) for t in times]),
             "/h264": (
                 COMPRESSED,
                 [(t, {"header": header(t), "format": "h264", "data": b"x"}) for t in times],
@@ -91,8 +92,11 @@ def test_a_suggestion_builds_as_it_stands(tmp_path):
     assert columns["unset.rotation"].resample == "nearest"  # a zero quaternion can't be turned
     assert columns["cmd.throttle"].resample == "static"
     assert columns["depth"].dtype == "uint16"
-    assert columns["color"].dtype is None
-    for topic, why in (("yuv", "yuv422"), ("h264", "compressed video"), ("video", "compressed video")):
+    assert columns["depth"].shape == (2, 2, 1)
+    assert columns["color"].dtype == "uint8"
+    assert columns["color"].shape == (2, 2, 3)
+    assert columns["yuv"].shape == (2, 2, 3)
+    for topic, why in (("odd", "nv42"), ("h264", "compressed video"), ("video", "compressed video")):
         assert topic not in columns
         assert why in text
     root = str(tmp_path / "root")

@@ -55,9 +55,14 @@ class _Depth(NamedTuple):
     body: Pixels
 
 
+def is_depth(form: str) -> bool:
+    """Return whether a format is that of a depth image."""
+    return _DEPTH in form
+
+
 def is_plain(form: str) -> bool:
     """Return whether a picture of this format shows what it is: neither depth nor a mosaic."""
-    return _DEPTH not in form and not is_mosaic(_encoding(form))
+    return not is_depth(form) and not is_mosaic(_encoding(form))
 
 
 def pixels_of(message: Mapping[str, Any]) -> Pixels:
@@ -94,7 +99,7 @@ def form_of(message: Mapping[str, Any]) -> Form:
 
 def is_empty(form: str, data: Pixels) -> bool:
     """Return whether a message has no image, as drivers send before the first one."""
-    return len(data) <= (DEPTH_HEADER.size if _DEPTH in form else 0)
+    return len(data) <= (DEPTH_HEADER.size if is_depth(form) else 0)
 
 
 def check_decodes(data: bytes) -> None:
@@ -192,7 +197,7 @@ def _depth(form: str, data: Pixels) -> _Depth | None:
     encoding = _encoding(form)
     start = DEPTH_HEADER.size
     # Early publishers named the encoding alone.
-    if _DEPTH not in form and not (
+    if not is_depth(form) and not (
         encoding in _DEPTH_TYPES and data[start : start + len(_PNG)].tobytes() == _PNG
     ):
         return None

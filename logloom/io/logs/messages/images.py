@@ -131,7 +131,7 @@ def misfit(spec: FieldSpec, form: Form, name: str) -> str:
     Args:
         spec: of the column.
         form: of the image, before it is resized.
-        name: name of its encoding.
+        name: name of its encoding; "" if unknown.
     """
     ctype = column_type(spec)
     shape = ctype.shape if spec.encode is None else spec.shape
@@ -142,7 +142,8 @@ def misfit(spec: FieldSpec, form: Form, name: str) -> str:
         changes.append(f"shape: {list(found)}")
     dtype = form.dtype.newbyteorder("=")
     if spec.encode is None and dtype != ctype.dtype.newbyteorder("="):
-        problems.append(f"its {name} pixels are {dtype.name}, the column {ctype.dtype.name}")
+        words = f"{name} pixels" if name else "pixels"
+        problems.append(f"its {words} are {dtype.name}, the column {ctype.dtype.name}")
         changes.append(f"dtype: {dtype.name}")
     return f"{', and '.join(problems)}; set {', '.join(changes)}" if problems else ""
 
