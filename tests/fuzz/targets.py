@@ -14,6 +14,7 @@ import json
 import pathlib
 import random
 import shutil
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -225,6 +226,50 @@ def read_pictures(folder: pathlib.Path) -> None:
 
     for path in sorted(folder.iterdir()):
         assert isinstance(structure_problem(path.read_bytes()), str)
+
+
+DEPTHS = ("16UC1; compressedDepth rvl", "16UC1; compressedDepth png", "32FC1; compressedDepth rvl")
+ENCODINGS = ("rgb16", "bayer_gbrg8", "bayer_rggb16", "uyvy", "nv12", "nv24", "64FC2")
+
+
+def _images(folder: pathlib.Path) -> None:
+    """A file each: the data of a depth image, or height, width, step and data of a raw one."""
+    from tests.io.logs.messages.test_compressed_images import depth
+
+    values = (np.arange(99, dtype=np.uint16) * 700 % 9000).reshape(9, 11)
+    for form in DEPTHS:
+        (folder / form).write_bytes(depth(values, form, 1000.0, 2.0)["data"].tobytes())
+    for encoding in ENCODINGS:
+        (folder / encoding).write_bytes(struct.pack("<III", 6, 8, 0) + bytes(range(256)) * 3)
+
+
+def read_images(folder: pathlib.Path) -> None:
+    """Reads the pixels of images, and what their headers say of them."""
+    from logloom.io.logs.interface import FieldSpec
+    from logloom.io.logs.messages import images
+    from logloom.io.logs.messages.values import UnfitError
+
+    for path in sorted(folder.iterdir()):
+        name, data = np.frombuffer(path.name.encode(), np.uint8), np.frombuffer(path.read_bytes(), np.uint8)
+        found = {"format": [name], "data": [data]}
+        if path.name in ENCODINGS:
+            if len(data) < 12:
+                continue
+            height, width, step = data[:12].view("<u4")
+            found = {
+                "height": [height],
+                "width": [width],
+                "step": [step],
+                "encoding": [name],
+                "data": [data[12:]],
+            }
+        images.has_value(FieldSpec(), found)
+        with contextlib.suppress(UnfitError):
+            (numbers,) = images.forms(FieldSpec(), found)
+            form = images.form_of(numbers)
+            spec = FieldSpec(adapter="image", dtype=form.dtype.name)
+            (pixels,) = images.convert(spec, found)
+            assert (pixels.dtype, pixels.shape) == form
 
 
 def _video(codec: str) -> Callable[[pathlib.Path], None]:
@@ -743,6 +788,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     for codec in ("h264", "h265", "av1", "vp9"):
         yield f"video-{codec}", Target(_video(codec), _read_video(codec))
     yield "pictures", Target(_pictures, read_pictures)
+    yield "images", Target(_images, read_images)
     yield "video-index", Target(_video_index, read_video_index_of_stranger)
     yield "root", Target(_root, read_root)
     yield "split-root", Target(_split_root, read_split_root)

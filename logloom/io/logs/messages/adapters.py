@@ -55,6 +55,7 @@ class Adapter:
         takes_words: whether it may have a list of names, as in points[x,y,z].
         has_value: which messages have a value; None if all have one.
         value_words: the fields that `has_value` needs, as far as the messages have them.
+        value_bytes: messages of more bytes have a value, and aren't examined; None if any may lack one.
     """
 
     shapes: tuple[Mapping[str, str], ...]
@@ -63,6 +64,7 @@ class Adapter:
     takes_words: bool = False
     has_value: Callable[[FieldSpec, Found], NDArray[np.bool_]] | None = None
     value_words: tuple[str, ...] = ()
+    value_bytes: int | None = None
 
 
 def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
@@ -155,6 +157,12 @@ def shaped(values: Values, spec: FieldSpec) -> Values:
 def may_lack_value(spec: FieldSpec) -> bool:
     """Return whether messages of the definition may lack what a column takes, by its adapter."""
     return spec.adapter is not None and _adapter(spec).has_value is not None
+
+
+def may_lack_value_at(spec: FieldSpec, lengths: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return which messages, by their lengths, may lack a value for a column with `may_lack_value`."""
+    limit = _adapter(spec).value_bytes
+    return np.arange(len(lengths)) if limit is None else np.flatnonzero(lengths <= limit)
 
 
 def has_value(spec: FieldSpec, root: Struct, read: Read) -> NDArray[np.bool_]:
@@ -322,6 +330,7 @@ ADAPTERS: dict[str, Adapter] = {
         images.convert,
         has_value=images.has_value,
         value_words=images.VALUE_WORDS,
+        value_bytes=images.MAX_EMPTY,
     ),
     FORMS: Adapter(
         images.SHAPES,
@@ -329,6 +338,7 @@ ADAPTERS: dict[str, Adapter] = {
         images.forms,
         has_value=images.has_value,
         value_words=images.VALUE_WORDS,
+        value_bytes=images.MAX_EMPTY,
     ),
     point_clouds.NAME: Adapter(
         point_clouds.SHAPES, point_clouds.column_type, point_clouds.convert, takes_words=True

@@ -65,7 +65,8 @@ class TypedDecoder:
             return adapters.has_value(spec, root, self.reader(raw.take(rows), spec))
 
         found = np.ones(len(raw), np.bool_) if held is None else held
-        rows = np.flatnonzero(found)
+        rows = adapters.may_lack_value_at(spec, raw.length)
+        rows = rows[found[rows]]
         values, is_read, _ = take_partly(by_adapter, rows) if len(rows) else (None, found[rows], {})
         if isinstance(values, np.ndarray):
             found[rows[is_read]] = values

@@ -40,6 +40,7 @@ SHAPES: tuple[Mapping[str, str], ...] = (
     {name: name for name in ("format", "data")},
 )
 VALUE_WORDS = ("height", "width", "format", "data")
+MAX_EMPTY = 4096  # bytes of a message without pixels, with its header and names
 
 _DTYPES = {
     "uint8": "u1",

@@ -228,6 +228,13 @@ def test_foxglove_images_and_clouds_are_read_by_their_adapters():
     message = classes["RawImage"](width=4, height=2, encoding="rgb8", step=12, data=pixels.tobytes())
     (found,) = taken(ProtobufDecoder(info("toy.RawImage", definition)), [message], adapter="image")
     np.testing.assert_array_equal(found, pixels)
+    decoder = ProtobufDecoder(info("toy.RawImage", definition))
+    uyvy = classes["RawImage"](width=4, height=2, encoding="uyvy", data=bytes(range(100, 116)))
+    (found,) = taken(decoder, [uyvy], adapter="image")
+    assert found.shape == (2, 4, 3)
+    empty = classes["RawImage"](encoding="mono8")
+    raw = raw_messages([m.SerializeToString() for m in (message, empty, uyvy)])
+    assert decoder.has_value(raw, FieldSpec(adapter="image")).tolist() == [True, False, True]
     points = np.arange(6, dtype="<f4").reshape(3, 2)
     fields = [classes["Element"](name=n, offset=4 * i, type=7) for i, n in enumerate("xy")]
     message = classes["PointCloud"](point_stride=8, fields=fields, data=points.tobytes())
