@@ -277,7 +277,8 @@ NAMES_OF_PARTS = {
         *(f"recipe/{name}.py" for name in ("checks", "columns", "labels", "logs", "model")),
         "pipelines/plan/vanished_labels.py",
     },
-    "tables": {"io/logs/interface.py"},  # the type of messages that are rows
+    # The type of messages that are rows; a key of recipes.
+    "tables": {"io/logs/interface.py", "io/logs/table_dialects.py"},
     "tar": {"transforms/suggest/recipe.py"},  # the output that a suggested recipe begins with
     "zarr": {"software.py"},  # the package
 }

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Values
 from logloom.digests import digest_of
 from logloom.io.logs.recording_times import Bound, MessageRun, RecordedTime
+from logloom.io.logs.table_dialects import TableDialect
 from logloom.io.storage.metadata import Text
 from logloom.schema import MAX_TIME as MAX_TIME
 from logloom.schema import MIN_TIME as MIN_TIME
@@ -359,6 +360,8 @@ class OpenOptions:
         set_back: which part to read of a log whose clock was set back: "first", before all such places,
             "last", after all of them, "split", the pass `pass_number`; "" for the whole log.
         pass_number: from 1; 0 for the whole log. `open_log` takes it from the log_id.
+        tables: how tables are written, by patterns of their names.
+        guesses_tables: whether to guess how others are written, for a recipe that is yet to be made.
     """
 
     on_error: OnError = "fail"
@@ -371,15 +374,23 @@ class OpenOptions:
     extent: tuple[Bound | None, Bound | None] = (None, None)
     set_back: Literal["", "first", "last", "split"] = ""
     pass_number: int = 0
+    tables: tuple[TableDialect, ...] = ()
+    guesses_tables: bool = False
 
     @property
     def known_by(self) -> str:
         """What content ids and topics depend on apart from content, including erased ranges."""
-        return known_by(self.hash, self.redactions, self.time_names)
+        return known_by(self.hash, self.redactions, self.time_names, self.tables)
 
 
-def known_by(hash: str, redactions: Redactions, time_names: Sequence[str] = ()) -> str:
+def known_by(
+    hash: str,
+    redactions: Redactions,
+    time_names: Sequence[str] = (),
+    tables: Sequence[TableDialect] = (),
+) -> str:
     """See `OpenOptions.known_by`."""
     erased = sorted((log, [list(one) for one in ranges]) for log, ranges in redactions.items() if ranges)
     known = f"{hash} but for {digest_of(erased)}" if erased else hash
-    return f"{known} by names {digest_of(list(time_names))}" if time_names else known
+    known += f" by names {digest_of(list(time_names))}" if time_names else ""
+    return f"{known} by tables {digest_of([one.to_data() for one in tables])}" if tables else known

@@ -12,11 +12,14 @@ Meaning of a path:
   structured fields. `objects[].size` picks one field of each element.
 * `a[3]` and `a[1:4]` index arrays; a message whose array is shorter has no value. `points[0].positions` is a
   list of the first element.
+* Columns of tables may have any names. The longest name of a column that a path begins with is meant, so
+  `speed [m/s]` and `pose.x` name columns of these names, if there are such.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,7 +38,9 @@ from logloom.values import dataclass
 MAX_INDEX = 1 << 16  # of elements of an array without fixed length
 MAX_VALUE_BYTES = 1 << 26  # of one structured value, including widths of text
 
-_STEP = re.compile(r"([A-Za-z_]\w*)(?:\[(\d*)(?:(:)(\d*))?\])?")
+_INDEX = r"(?:\[(\d*)(?:(:)(\d*))?\])?"
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_STEP = re.compile(f"({_WORD.pattern}){_INDEX}")
 _TIME = np.dtype("<i8")
 
 
@@ -103,17 +108,54 @@ def select(root: Struct, path: str, width: int = 32) -> Selection:
     Raises:
         UsageError: no such field, or an invalid index; suggests the nearest valid path.
     """
-    steps = [_STEP.fullmatch(part) for part in path.split(".")]
+    steps = _steps(root, path)
     parsed = [step for step in steps if step]
     if len(parsed) < len(steps):
-        raise UsageError(f"field {path!r}: paths look like a.b, a[3].b, a[1:4] or a[].b")
+        raise UsageError(
+            f"field {path!r}: paths look like a.b, a[3].b, a[1:4] or a[].b"
+            + (f"; {root.name} has {some_of((f.name for f in root.fields), 20)}" if _odd(root) else "")
+        )
     return _select(root, root, parsed, path, width)
+
+
+def _steps(root: Struct, path: str) -> list[re.Match[str] | None]:
+    """Return the steps of a path, None for what isn't one."""
+    steps: list[re.Match[str] | None] = []
+    inside: Type = root
+    while True:
+        odd = _odd(inside) if isinstance(inside, Struct) else ()
+        named = (name for name in odd if path.startswith(name) and path[len(name) :][:1] in ("", ".", "["))
+        begun = max(named, key=len, default="")
+        step = re.match(f"({re.escape(begun)}){_INDEX}", path) if begun else None
+        if step is None or path[step.end() :][:1] not in ("", "."):
+            first = path.partition(".")[0]
+            step, end = _STEP.fullmatch(first), len(first)
+        else:
+            end = step.end()
+        steps.append(step)
+        if end == len(path):
+            return steps
+        path = path[end + 1 :]
+        field = inside.field(step[1]) if step and isinstance(inside, Struct) else None
+        inside = field.type if field else inside
+
+
+@functools.lru_cache(maxsize=1024)
+def _odd(struct: Struct) -> Sequence[str]:
+    """Return the names of fields that aren't plain words."""
+    return [field.name for field in struct.fields if not _WORD.fullmatch(field.name)]
+
+
+def _index_in(step: re.Match[str]) -> str:
+    """Return the index at the end of a step, with its brackets; "" without one."""
+    return step[0][len(step[1]) :]
 
 
 def has(root: Struct, path: str) -> bool:
     """Return whether `select` finds a path."""
     inside: Type = root
-    for name in re.sub(r"\[[^\]]*\]", "", path).split("."):  # or an error would search for the nearest one
+    words = [] if _odd(root) else re.sub(r"\[[^\]]*\]", "", path).split(".")
+    for name in words:  # or an error would search for the nearest one
         field = inside.field(name) if isinstance(inside, Struct) else None
         if field is None:
             return False
@@ -148,13 +190,13 @@ def _select(root: Struct, inside: Struct, steps: Sequence[re.Match[str]], path: 
         rest = steps[i + 1 :]
         if field.array is not None:
             pick = _pick(field, step, path)
-            if rest and "[" not in step[0]:
+            if rest and not _index_in(step):
                 raise UsageError(
                     f"field {path!r}: {field.name} is an array; write {field.name}[].{rest[0][0]}"
                 )
             inner = _element(root, field, rest, path, width, is_one=isinstance(pick, int))
             return Selection(tuple(names), field.type, field.array, width, pick, inner)
-        if "[" in step[0]:
+        if _index_in(step):
             raise UsageError(f"field {path!r}: {field.name} is no array")
         if not rest:
             return Selection(tuple(names), field.type, None, width)
@@ -166,7 +208,7 @@ def _select(root: Struct, inside: Struct, steps: Sequence[re.Match[str]], path: 
 
 def _pick(field: Field, step: re.Match[str], path: str) -> int | slice | None:
     first, colon, last = step[2], step[3], step[4]
-    if "[" not in step[0] or not (first or colon):
+    if not (first or colon):
         return None
     length = field.array.length if field.array else None
     if length is None and colon and not last:

@@ -1,17 +1,19 @@
 """Columns of tables as fields of messages: their definition, and their values.
 
 Here: conversion of Arrow schemas to definitions in the .msg language, and pure functions from Arrow
-columns to values.
-Elsewhere: reading files (files), their times (times), paths and adapters
-(logloom.io.logs.messages). Definitions leave out what can't be a column: lists of lists, decimals, maps,
-names that aren't valid in paths.
+columns to values, and to which rows have one.
+Elsewhere: reading files (files), their times (row_times), paths and adapters
+(logloom.io.logs.messages). Definitions leave out what can't be a column: lists of lists, maps, unions,
+columns of nulls alone. A name that isn't an identifier is in quotes.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
 from logloom.io.logs.interface import TABLE_ROW, FieldSpec
 from logloom.io.logs.messages import adapters
-from logloom.io.logs.messages.definitions import Number, Struct, Text
+from logloom.io.logs.messages.definitions import Number, Struct, Text, Type
 from logloom.io.logs.messages.fields import Selection, column_type, flat, joined_type, packed, select, whole
 from logloom.io.logs.messages.values import UnfitError, picked
 
@@ -45,6 +47,13 @@ def definition_of(schema: pa.Schema) -> str:
     return (80 * "=" + "\n").join(sections)
 
 
+def without_type(schema: pa.Schema) -> dict[str, str]:
+    """Return the columns that definitions leave out, with their types."""
+    return {
+        field.name: str(field.type) for field in schema if _word(field.type, f"{TABLE_ROW}_x", {}) is None
+    }
+
+
 def _declare(name: str, fields: Sequence[pa.Field], done: dict[str, list[str]]) -> bool:
     """Write the lines of a message and of nested ones; return whether it has any field."""
     lines: list[str] = []
@@ -52,45 +61,82 @@ def _declare(name: str, fields: Sequence[pa.Field], done: dict[str, list[str]]) 
     counts = Counter(field.name for field in fields)
     for field in fields:
         word = _word(field.type, f"{name}_{field.name}", done)
-        if word is not None and _NAME.fullmatch(field.name) and counts[field.name] == 1:
-            lines.append(f"{word} {field.name}\n")
+        if word is not None and counts[field.name] == 1 and field.name:
+            plain = _NAME.fullmatch(field.name)
+            lines.append(f"{word} {field.name if plain else json.dumps(field.name)}\n")
     return bool(lines)
 
 
 def _word(kind: pa.DataType, name: str, done: dict[str, list[str]]) -> str | None:
-    """Return a type in the .msg language; None for one that isn't supported as a column."""
+    """Return a type in the .msg language; None for one that isn't supported as a column.
+
+    Args:
+        name: for the message of a struct.
+    """
     if pa.types.is_dictionary(kind):
         return _word(kind.value_type, name, done)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         item = _word(kind.value_type, name, done)
         length = str(kind.list_size) if pa.types.is_fixed_size_list(kind) else ""
         return None if item is None or item.endswith("]") or length == "0" else f"{item}[{length}]"
-    if _is_binary(kind):
-        return "uint8[]"
-    if _is_text(kind):
-        return "string"
-    if pa.types.is_timestamp(kind):
-        return "builtin_interfaces/Time"
-    if pa.types.is_duration(kind):
-        return "builtin_interfaces/Duration"
     if pa.types.is_struct(kind):
-        inside: dict[str, list[str]] = {}
-        fields = [kind.field(i) for i in range(kind.num_fields)]
-        if not _NAME.fullmatch(name.rsplit("/", 1)[-1]) or not _declare(name, fields, inside):
+        name = _free(re.sub(r"[^A-Za-z0-9_/]", "_", name), done)
+        inside = dict(done)
+        if not _declare(name, [kind.field(i) for i in range(kind.num_fields)], inside):
             return None
         done.update(inside)
         return name
-    return _NUMBERS.get(kind)
+    if pa.types.is_decimal(kind):
+        return "int64" if _is_whole(kind) else "float64"
+    return next((word for is_one, word in _WORDS if is_one(kind)), None) or _NUMBERS.get(kind)
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """Return the name, or one with a number that isn't taken."""
+    numbers = (f"{name}_{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain([name], numbers) if one not in taken)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or _is_list_view(kind)
+    )
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    """Whether decimals are integers of at most 64 bits."""
+    return bool(kind.scale == 0 and kind.precision <= _MAX_DIGITS)
 
 
 def _is_binary(kind: pa.DataType) -> bool:
     return bool(
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
     )
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+_MAX_DIGITS = 18  # of any int64
+_WORDS: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
+    (_is_binary, "uint8[]"),
+    (_is_text, "string"),
+    (pa.types.is_timestamp, "builtin_interfaces/Time"),
+    (pa.types.is_date, "builtin_interfaces/Time"),
+    (pa.types.is_time, "builtin_interfaces/Duration"),  # since midnight
+    (pa.types.is_duration, "builtin_interfaces/Duration"),
+)
 
 
 def top_level(spec: FieldSpec, root: Struct) -> list[str]:
@@ -130,6 +176,63 @@ def _side_by_side(spec: FieldSpec, parts: Sequence[Ragged]) -> Ragged:
             raise UnfitError(int(np.argmax(differs)), f"{path} and {spec.paths[0]} differ in length")
     columns = [part.values if part.tail else part.values[:, None] for part in parts]
     return Ragged(np.concatenate(columns, axis=1), parts[0].shapes)
+
+
+def present(table: pa.Table, spec: FieldSpec, root: Struct, empty_text: bool) -> NDArray[np.bool_] | None:
+    """(N,) whether each row has a value of a spec; None if all have.
+
+    A null float within a list or struct is NaN, any other null there means that the row has no value.
+
+    Args:
+        empty_text: whether an empty text is no value.
+    """
+    paths = adapters.paths(spec, root).values() if spec.adapter else spec.paths
+    found: NDArray[np.bool_] | None = None
+    for path in paths:
+        selection = select(root, path)
+        column = _decoded(_joined(table, selection.names[0]))
+        for part in selection.names[1:]:
+            column = _decoded(pc.struct_field(column, [part]))
+        held = _held(column, selection)
+        if empty_text and selection.array is None and isinstance(selection.type, Text) and held is None:
+            held = pc.not_equal(column, "").to_numpy(zero_copy_only=False).astype(np.bool_)
+        if held is not None and not held.all():
+            found = held if found is None else found & held
+    return found
+
+
+def _held(array: pa.Array, selection: Selection) -> NDArray[np.bool_] | None:
+    """(N,) whether each item after following `names` has a value; None if all have."""
+    held = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    if selection.array is None or selection.inner is None or selection.is_bytes:
+        inner = _whole_structs(array, selection.type)
+        return held if inner is None else inner if held is None else held & inner
+    items = _decoded(array.flatten())
+    for part in selection.inner.names:
+        items = _decoded(pc.struct_field(items, [part]))
+    is_float = isinstance(selection.inner.type, Number) and selection.inner.type.dtype.kind == "f"
+    inside = None if is_float and selection.inner.array is None else _held(items, selection.inner)
+    if inside is None:
+        return held
+    parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
+    rows = np.ones(len(array), np.bool_) if held is None else held.copy()
+    rows[parents[~inside]] = False
+    return rows
+
+
+def _whole_structs(array: pa.Array, kind: Type) -> NDArray[np.bool_] | None:
+    """(N,) whether each struct has all its values but floats; None if all have, and for other types."""
+    if not isinstance(kind, Struct) or kind.is_time:
+        return None
+    found: NDArray[np.bool_] | None = None
+    for field in kind.fields:
+        if field.array is None and isinstance(field.type, Number) and field.type.dtype.kind == "f":
+            continue
+        part = _decoded(pc.struct_field(array, [field.name]))
+        held = _held(part, whole(field.name, field, 1))
+        if held is not None:
+            found = held if found is None else found & held
+    return found
 
 
 def structured(table: pa.Table, root: Struct, names: Sequence[str], width: int) -> NDArray[Any]:
@@ -179,7 +282,7 @@ def _column(table: pa.Table, selection: Selection) -> Values:
     for part in selection.names[1:]:
         column = _decoded(column)
         _refuse_nulls(column, name)
-        column, name = pc.struct_field(column, part), f"{name}.{part}"
+        column, name = pc.struct_field(column, [part]), f"{name}.{part}"
     if column_type(selection).kind == "string":
         return _text_rows(_decoded(column), name)
     return _values(column, selection, name)
@@ -204,7 +307,7 @@ def _values(array: pa.Array, selection: Selection, name: str) -> Values:
         items = items.take(pa.array(picked(selection, lengths)))
     for part in inner.names:
         _refuse_nulls(items, name)
-        items = pc.struct_field(items, part)
+        items = pc.struct_field(items, [part])
     try:
         values = _values(items, inner, f"an item of {name}")
     except UnfitError as error:
@@ -241,7 +344,7 @@ def _items(array: pa.Array, selection: Selection, name: str) -> NDArray[Any]:
     for field in kind.fields:
         if field.name in (values.dtype.names or ()):
             part = whole(field.name, field, selection.width)
-            values[field.name] = _values(pc.struct_field(array, field.name), part, f"{name}.{field.name}")
+            values[field.name] = _values(pc.struct_field(array, [field.name]), part, f"{name}.{field.name}")
     numbers = flat(values.dtype) if selection.flatten else None
     return values if numbers is None else values.view(numbers[0]).reshape(len(array), *numbers[1])
 
@@ -270,10 +373,30 @@ def _text_rows(array: pa.Array, name: str) -> Ragged:
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    """Return an array of a type that has values of its own: no dictionary, view, decimal, date or time."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if pa.types.is_decimal(kind):  # by their text, which gives the nearest float
+        return array.cast(pa.string()).cast(pa.int64() if _is_whole(kind) else pa.float64())
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return array.cast(pa.large_binary())
+    if _is_list_view(kind):
+        # Arrow 25 casts an empty list behind others to one of negative length.
+        lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        return pa.LargeListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
+    if pa.types.is_date(kind):
+        return array.cast(pa.timestamp("ms")).cast(pa.timestamp("ns"))
+    if pa.types.is_time(kind):
+        plain = array.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64()).cast(pa.int64())
+        return plain.cast(pa.duration(kind.unit)).cast(pa.duration("ns"))
+    return array
 
 
 def _refuse_nulls(array: pa.Array, name: str) -> None:
     if array.null_count:
         row = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
-        raise UnfitError(row, f"{name} is null; only floats can be missing. Fill it, or leave the column out")
+        raise UnfitError(row, f"{name} is null, and only floats can be NaN; fill it, or take another column")

@@ -1,8 +1,10 @@
 """Files that hold one table each: Parquet, Feather (Arrow IPC) and CSV.
 
 Here: reading their schema, groups of rows, and selected columns of groups; nothing else is fetched.
-Elsewhere: columns as fields of messages (columns). Arrow checks what it reads; its
-errors become LogReadErrors with the file's name, those of the machine StorageErrors.
+Elsewhere: how a file is written (logloom.io.logs.table_dialects), text of CSV (csv_text), columns as fields
+of messages (columns).
+Arrow checks what it reads; its errors become LogReadErrors with the file's name, those of the machine
+StorageErrors. Each name of a schema is that of one column: of a second `speed` it is `speed_2`.
 """
 
 from __future__ import annotations
@@ -13,19 +15,20 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pa_parquet
 
-from logloom.errors import LogReadError
+from logloom.errors import LogReadError, UsageError
 from logloom.io.arrow.files import arrow_file
 from logloom.io.logs.files.compression import allowance
 from logloom.io.logs.files.lazy_attributes import lazy
 from logloom.io.logs.files.ranges import LogFile
 from logloom.io.logs.interface import OpenOptions
-from logloom.io.logs.table_files import PARQUET
+from logloom.io.logs.table_dialects import TableDialect, unique
+from logloom.io.logs.table_files import PARQUET, csv_text
 from logloom.io.logs.table_files.arrow_sizes import RecordBatch, decompressed_size, record_batches
 from logloom.io.logs.table_files.columns import definition_of
+from logloom.text import near_to, some_of
 from logloom.values import dataclass
 
 _NEAR = 64 << 10  # bytes that one request for metadata of a remote file fetches
@@ -41,9 +44,16 @@ class Group:
 
 
 class TableFile(Protocol):
-    """One file; keeps no file handle."""
+    """One file; keeps no file handle.
+
+    Attributes:
+        how: how the file is written.
+        marks_nothing: whether an empty text is a cell without a value.
+    """
 
     uri: str
+    how: TableDialect
+    marks_nothing: bool
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -68,8 +78,11 @@ class TableFile(Protocol):
         """
 
 
-def table_file(uri: str, options: OpenOptions) -> TableFile:
+def table_file(uri: str, options: OpenOptions, how: TableDialect = TableDialect()) -> TableFile:  # noqa: B008
     """Return the table in a file, by its name's suffix, else by its first bytes; reads nothing yet.
+
+    Args:
+        how: how it is written.
 
     Raises:
         LogReadError: unknown kind of file.
@@ -77,18 +90,20 @@ def table_file(uri: str, options: OpenOptions) -> TableFile:
     file = LogFile(uri, options.storage_options)
     for suffix, kind in _KINDS.items():
         if uri.split("?", 1)[0].endswith(suffix):
-            return kind(file, options)
+            return kind(file, options, how)
     head = file.read(0, min(8, file.size))
-    return (ParquetTable if head.startswith(PARQUET) else FeatherTable)(file, options)
+    return (ParquetTable if head.startswith(PARQUET) else FeatherTable)(file, options, how)
 
 
 class _BaseTableFile:
     """Common part of the kinds."""
 
     encoding: str
+    marks_nothing = False
 
-    def __init__(self, file: LogFile, options: OpenOptions):
+    def __init__(self, file: LogFile, options: OpenOptions, how: TableDialect):
         self.uri = file.uri
+        self.how = how
         self._file = file
         self._options = options
 
@@ -105,6 +120,26 @@ class _BaseTableFile:
         return LogReadError(
             f"{self.uri}: can't be read as {self.encoding}: {reason}. Write it again, or leave it out."
         )
+
+    def _names(self, written: Sequence[str]) -> list[str]:
+        """Return the names of columns, each once, with those that the format replaces.
+
+        Raises:
+            UsageError: the format replaces names that the file lacks, or two columns get one name.
+        """
+        names = unique(written)
+        for old, new in self.how.columns:
+            place = f"{self.how.where}.columns"
+            if old not in names:
+                known = some_of(names, 20)
+                raise UsageError(
+                    f"{place}: {self.uri} has no column {old!r}{near_to(old, names)} (it has {known})"
+                )
+            names[names.index(old)] = new
+        twice = [name for name in names if names.count(name) > 1] if self.how.columns else []
+        if twice:
+            raise UsageError(f"{place}: {self.uri} would have two columns {twice[0]!r}; choose another name")
+        return names
 
     def _check_sizes(self, sizes: Iterable[int]) -> None:
         self._check_size(sum(sizes), "a message of all its rows", "write it as several files")
@@ -130,9 +165,31 @@ class ParquetTable(_BaseTableFile):
 
     @lazy
     def schema(self) -> pa.Schema:
+        written = self._written
+        with self._source():
+            return _named(written, self._names(written.names))
+
+    @lazy
+    def _written(self) -> pa.Schema:
         metadata = self._metadata
         with self._source():
-            return _named(metadata.schema.to_arrow_schema())
+            return metadata.schema.to_arrow_schema()
+
+    def _pick(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """Return columns by their names here of a table with those that Arrow found by names in the file."""
+        written, names = self._written.names, self.schema.names
+        if written == names:
+            return table
+        found = []
+        for column in columns:
+            at = names.index(column)
+            same = [i for i, name in enumerate(table.schema.names) if name == written[at]]
+            found.append(table.column(same[written[:at].count(written[at])]))
+        return pa.table(dict(zip(columns, found, strict=True)))
+
+    def _in_file(self, columns: Iterable[str]) -> list[str]:
+        """Return the names in the file of columns."""
+        return [self._written.names[self.schema.names.index(name)] for name in columns]
 
     @lazy
     def groups(self) -> Sequence[Group]:
@@ -152,8 +209,8 @@ class ParquetTable(_BaseTableFile):
             reader = pa_parquet.ParquetFile(
                 source, metadata=self._metadata, page_checksum_verification=True, pre_buffer=True
             )
-            table = reader.read_row_group(group, columns=list(columns), use_threads=False)
-            return _whole(table, self.groups[group].num_rows)
+            table = reader.read_row_group(group, columns=self._in_file(columns), use_threads=False)
+            return self._pick(_whole(table, self.groups[group].num_rows), columns)
 
     def check_joined(self, columns: Sequence[str]) -> None:
         """See `TableFile.check_joined`."""
@@ -183,9 +240,11 @@ class ParquetTable(_BaseTableFile):
     def _text_size(self, group: int, name: str) -> int:
         """Return the size of all texts of a column, reading repeated ones once."""
         if (group, name) not in self._text_sizes:
+            written = self._in_file([name])
             with self._source() as source:
-                reader = pa_parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=[name])
-                (found,) = reader.read_row_group(group, columns=[name], use_threads=False).columns
+                reader = pa_parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=written)
+                table = reader.read_row_group(group, columns=written, use_threads=False)
+                found = self._pick(table, [name]).column(name)
                 total = 0
                 for chunk in found.chunks:
                     chunk.validate(full=True)
@@ -201,7 +260,8 @@ class FeatherTable(_BaseTableFile):
     @lazy
     def schema(self) -> pa.Schema:
         with self._source() as source:
-            return _named(pa_ipc.open_file(source).schema)
+            written = pa_ipc.open_file(source).schema
+            return _named(written, self._names(written.names))
 
     @lazy
     def groups(self) -> Sequence[Group]:
@@ -247,7 +307,8 @@ class FeatherTable(_BaseTableFile):
         self._check_size(self._decompressed(group), f"record batch {group}, once it is decompressed,")
         with self._source() as source:
             batch = self._reader(source, columns).get_batch(group)
-            return _whole(pa.Table.from_batches([batch]), self.groups[group].num_rows)
+            table = _whole(pa.Table.from_batches([batch]), self.groups[group].num_rows)
+            return table.rename_columns([name for name in self.schema.names if name in columns])
 
     def _reader(self, source: Any, columns: Sequence[str]) -> Any:
         fields = [self.schema.get_field_index(name) for name in columns]
@@ -259,14 +320,18 @@ class CsvTable(_BaseTableFile):
     """Types are inferred by Arrow from the whole file, so it is read at once."""
 
     encoding = "csv"
+    marks_nothing = True
 
     @lazy
     def _table(self) -> pa.Table:
+        return self._rows(())
+
+    def _rows(self, texts: Sequence[str]) -> pa.Table:
         self._check_size(self._file.size, "a CSV file, which is read whole,")
         with self._source() as source:
-            table = pa_csv.read_csv(source, read_options=pa_csv.ReadOptions(use_threads=False))
-            _named(table.schema)
-            return table
+            text = csv_text.in_utf8(source.read(), self.how.encoding)
+            written, first = csv_text.header_of(text, self.how)
+            return csv_text.rows_of(text, first, self._names(written), self.how, texts)
 
     @property
     def schema(self) -> pa.Schema:
@@ -279,9 +344,16 @@ class CsvTable(_BaseTableFile):
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
         return self._table.select(list(columns))
 
+    def texts(self, columns: Sequence[str]) -> pa.Table:
+        """Read some columns as text."""
+        return self._rows(columns)
+
     def check_joined(self, columns: Sequence[str]) -> None:
         """See `TableFile.check_joined`; its only group has been read before."""
 
+
+# Arrow can't take rows of views.
+_WITHOUT_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 _KINDS: dict[str, type[ParquetTable] | type[FeatherTable] | type[CsvTable]] = {
     ".parquet": ParquetTable,
@@ -290,8 +362,10 @@ _KINDS: dict[str, type[ParquetTable] | type[FeatherTable] | type[CsvTable]] = {
 }
 
 
-def _named(schema: pa.Schema) -> pa.Schema:
-    """Return the schema after checking that its names are text; raises ValueError."""
+def _named(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """Return the schema with these names, after checking that all are text; raises ValueError."""
+    if schema.names != list(names):
+        schema = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
     definition_of(schema)  # decodes all names
     return schema
 
@@ -305,4 +379,7 @@ def _whole(table: pa.Table, num_rows: int) -> pa.Table:
     table.validate(full=True)
     if table.num_rows != num_rows:
         raise ValueError(f"it has {table.num_rows} rows where its index has {num_rows}")
+    for at, kind in enumerate(table.schema.types):
+        if (plain := _WITHOUT_VIEWS.get(kind)) is not None:
+            table = table.set_column(at, table.schema.names[at], table.column(at).cast(plain))
     return table

@@ -1,7 +1,7 @@
 """The times of a table's rows: their column and unit.
 
 Here: `time_column`, and pure functions from Arrow columns to int64 nanoseconds since the Unix epoch.
-Elsewhere: times in names of files (name_times).
+Elsewhere: text, floats, pairs and local times (row_times), times in names of files (name_times).
 
 Timestamps have a unit. Integers have that of their column's name (`timestamp_us`), else the one for which all
 times of the file are between March 1973 and 2286: in seconds they have 9 or 10 digits, in milliseconds 12 or
@@ -33,8 +33,11 @@ def time_column(names: Sequence[str]) -> str | None:
     return next((name for name in TIME_COLUMNS if names.count(name) == 1), None)
 
 
-def times_of(name: str, columns: Sequence[pa.ChunkedArray]) -> list[Times]:
+def times_of(name: str, columns: Sequence[pa.ChunkedArray], unit: str = "") -> list[Times]:
     """(N,) int64 ns of each group of rows of a time column; `MIN_TIME` for null.
+
+    Args:
+        unit: of integers, if a recipe states it.
 
     Raises:
         UsageError: the column's type isn't a time, its unit is unclear, or times don't fit 64 bits.
@@ -48,7 +51,7 @@ def times_of(name: str, columns: Sequence[pa.ChunkedArray]) -> list[Times]:
     highest = max((int(times.max()) for times in known if len(times)), default=0)
     if not any(len(times) for times in known):
         return plain
-    factor = UNITS[_unit(name, lowest, highest)]
+    factor = UNITS[unit or unit_for(name, lowest, highest)]
     if not MIN_TIME < lowest * factor <= highest * factor <= MAX_TIME:
         raise UsageError(f"its times, {lowest} to {highest}, don't fit 64 bits as nanoseconds")
     return [np.where(times == MIN_TIME, MIN_TIME, times * factor) if factor > 1 else times for times in plain]
@@ -98,8 +101,8 @@ def unit_of(lowest: int, highest: int) -> str | None:
     return next((u for u, ns in UNITS.items() if 10**17 <= lowest * ns <= highest * ns < 10**19), None)
 
 
-def _unit(name: str, lowest: int, highest: int) -> str:
-    """Return the unit of integer times.
+def unit_for(name: str, lowest: int, highest: int) -> str:
+    """Return the unit of times by the name of their column, else by their size.
 
     Raises:
         UsageError: neither name nor size determines it.
@@ -113,7 +116,7 @@ def _unit(name: str, lowest: int, highest: int) -> str:
     names = ", ".join(f"timestamp_{unit}" for unit in UNITS)
     raise UsageError(
         f"its times are the integers {lowest} to {highest}, of unknown unit; name the column after it "
-        f"({names}), or write timestamps"
+        f"({names}), or state it in the recipe: tables: [{{files: ..., time: {{column: {name}, unit: ms}}}}]"
     )
 
 

@@ -8,6 +8,7 @@ Elsewhere: the grammar of .idl text (idl), the tree (logloom.io.logs.messages.de
 from __future__ import annotations
 
 import functools
+import json
 import re
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ _SEPARATOR = re.compile(r"={3,}\s*")
 _HEADING = re.compile(r"MSG:\s*(\S+)\s*")
 _FIELD = re.compile(
     r"(?P<type>[A-Za-z][\w/]*)(?:<=(?P<text>\d+))?(?P<array>\[(?P<bound><=)?(?P<length>\d*)\])?"
-    r"\s+(?P<name>[A-Za-z_]\w*)\s*(?P<constant>=(?!=))?"
+    r"\s+(?P<name>[A-Za-z_]\w*|(?P<quoted>\"(?:[^\"\\]|\\.)+\"))\s*(?P<constant>=(?!=))?"
 )
 
 
@@ -93,7 +94,8 @@ def _parse(kind: str, language: str, definition: bytes) -> definitions.Struct:
 def _msg_declarations(root: str, text: str) -> definitions.Declarations:
     """Parse .msg text, of ROS 1 and 2: the fields of each message, the root first.
 
-    The messages that it uses follow after lines of `=`. Constants and default values are ignored.
+    The messages that it uses follow after lines of `=`. Constants and default values are ignored. Names of
+    a table's columns may be in quotes, as in JSON.
 
     Raises:
         ValueError: a line isn't a field; the message has its number.
@@ -124,9 +126,9 @@ def _field(words: str, line: int) -> definitions.Declared | None:
     if match["array"]:
         length = int(match["length"]) if match["length"] else None
         array = definitions.Array(bound=length) if match["bound"] else definitions.Array(length)
-    return definitions.Declared(
-        match["name"], match["type"], array, int(match["text"]) if match["text"] else None
-    )
+    name = json.loads(match["quoted"]) if match["quoted"] else match["name"]
+    name.encode()  # a ValueError, unless it is text
+    return definitions.Declared(name, match["type"], array, int(match["text"]) if match["text"] else None)
 
 
 _GRAMMARS = {
