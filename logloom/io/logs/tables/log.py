@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,14 @@ from logloom.io.logs.messages.field_times import field_time
 from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.recording_times import MessageTimes, RecordedTime, is_static, recorded
-from logloom.io.logs.table_files.columns import definition_of, top_level, values_of
-from logloom.io.logs.table_files.files import TableFile, table_file
-from logloom.io.logs.table_files.times import TIME_COLUMNS, time_column, times_in, times_of
+from logloom.io.logs.table_dialects import TableDialect, dialect_for
+from logloom.io.logs.table_files.columns import definition_of, present, top_level, values_of, without_type
+from logloom.io.logs.table_files.files import CsvTable, TableFile, table_file
+from logloom.io.logs.table_files.guesses import guess, is_time_name, paths_of
+from logloom.io.logs.table_files.row_times import column_at, path_to, resolution, times_by
+from logloom.io.logs.table_files.times import TIME_COLUMNS, time_column, times_in
 from logloom.io.logs.tables import named_files, sweeps
+from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.lru_cache import LruCache
 from logloom.schema import BYTES, ColumnType
 from logloom.text import some_of
@@ -56,6 +61,9 @@ from logloom.values import dataclass
 KEPT_BYTES = 64 << 20  # of columns read last, as rows are taken block by block
 
 _REMEDY = "fill in or drop these rows"
+_NO_TIME = "it has no time"
+_NO_CLEAR_TIME = "it has no time that can be read, or a local one that occurs twice or never"
+_TIMES = "times, which all rows have"
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,7 @@ class TableLog:
         self._uris = tuple(sorted(uris))
         self._options = options
         self._kept: LruCache[pa.ChunkedArray] = LruCache(KEPT_BYTES)
+        self._whole: set[tuple[str, int, FieldSpec]] = set()  # groups where each row has a value
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (TableLog, (self._uris, self._options))
@@ -136,6 +145,32 @@ class TableLog:
             known_times=facts,
             is_told_by_files=not any(named_files.text_columns(t.root) for t in self._topics.values()),
         )
+
+    def dialects(self) -> dict[str, TableDialect]:
+        """See `OfTables.dialects`."""
+        stated = self._options.tables
+        files = (file for topic in self._topics.values() for file in topic.files)
+        return {file.uri: file.how for file in files if dialect_for(file.uri, stated) is None}
+
+    def time_notes(self, uri: str) -> list[str]:
+        """See `OfTables.time_notes`."""
+        for topic in self._topics.values():
+            for at, file in enumerate(topic.files):
+                if file.uri == uri and not isinstance(file, sweeps.SweepFile):
+                    inside = np.array([one == at for one, _ in topic.groups], np.bool_)[topic.group]
+                    return _time_notes(file, topic.time[inside])
+        return []
+
+    def left_out(self, topic: str) -> dict[str, str]:
+        """See `OfTables.left_out`."""
+        file = self._topic(topic).files[0]
+        found = {name: f"{kind}: no column has this type" for name, kind in without_type(file.schema).items()}
+        if isinstance(file, sweeps.SweepFile):
+            return found
+        used = file.how.time.names if file.how.time else (time_column(file.schema.names),)
+        return found | {
+            path: _TIMES for path, _ in paths_of(file.schema) if path in used or is_time_name(path)
+        }
 
     @lazy
     def _recorded(self) -> RecordedTime:
@@ -234,7 +269,32 @@ class TableLog:
 
     def has_value(self, topic: str, spec: FieldSpec, position: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """(N,) whether the row at each of these positions has a value; see `Messages.has_value`."""
-        return None
+        group, row = position >> 32, position & 0xFFFFFFFF
+        found = self._topic(topic)
+        plain = FieldSpec(spec.paths) if spec.adapter == named_files.NAME else spec
+        held: NDArray[np.bool_] | None = None
+        for number in np.unique(group).tolist():
+            of_group = self._group_has_value(found, plain, number)
+            if of_group is not None:
+                held = np.ones(len(position), np.bool_) if held is None else held
+                held[group == number] = of_group[row[group == number]]
+        return held
+
+    def _group_has_value(self, topic: TableTopic, spec: FieldSpec, number: int) -> NDArray[np.bool_] | None:
+        """(N,) whether each row of a group has a value; None if all have, or reading them is an error."""
+        at, group = topic.groups[number]
+        file = topic.files[at]
+        wanted = top_level(spec, topic.root)
+        can_lack = file.marks_nothing or any(file.schema.field(name).nullable for name in wanted)
+        if not can_lack or (file.uri, group, spec) in self._whole:
+            return None
+        try:
+            held = present(self._columns(file, group, wanted), spec, topic.root, file.marks_nothing)
+        except (LogReadError, UnfitError, pa.ArrowException):
+            return None  # `take` reports it
+        if held is None:
+            self._whole.add((file.uri, group, spec))
+        return held
 
     def take(self, topic: str, spec: FieldSpec, position: NDArray[np.int64]) -> Values:
         """Take a column's values from the rows at these positions.
@@ -334,22 +394,24 @@ class TableLog:
     @lazy
     def _opened(self) -> tuple[dict[str, TableTopic], list[Refusal]]:
         by_topic: dict[str, list[TableFile]] = {}
-        files = [table_file(uri, self._options) for uri in self._uris]
-        for file in sweeps.with_sweeps(files, self._options.time_names):
+        damage: list[Refusal] = []
+        files = [self._file(uri, damage) for uri in self._uris]
+        known = [file for file in files if file is not None]
+        for file in sweeps.with_sweeps(known, self._options.time_names):
             by_topic.setdefault(sweeps.topic_of(file), []).append(file)
         if self._options.on_error != "salvage":
-            sweeps.check_times([file for files in by_topic.values() for file in files])
+            sweeps.check_times(
+                [file for files in by_topic.values() for file in files],
+                partial(advice, options=self._options),
+            )
         topics: dict[str, TableTopic] = {}
-        damage: list[Refusal] = []
-        for name, files in by_topic.items():
+        for name, files_of_topic in by_topic.items():
             whole: list[tuple[TableFile, list[NDArray[np.int64]]]] = []
-            for file in files:
+            for file in files_of_topic:
                 try:
-                    whole.append((file, _times(file)))
+                    whole.append((file, _times(file, self._options)))
                 except LogReadError as error:
-                    if self._options.on_error != "salvage":
-                        raise
-                    damage.append(Refusal(file.uri, 0, name, 0, 0, str(error), 0))
+                    self._refuse(file.uri, name, error, damage)
             sweeps.check_folders(name, [file for file, _ in whole])
             if whole:
                 topics[name] = _join(name, whole)
@@ -357,6 +419,23 @@ class TableLog:
         if damage and self._options.on_error != "salvage":
             raise damage_error(damage, _REMEDY)
         return topics, damage
+
+    def _file(self, uri: str, damage: list[Refusal]) -> TableFile | None:
+        """Return a table, as the recipe describes it, or as guessed; None if it is damaged."""
+        how = dialect_for(uri, self._options.tables)
+        try:
+            if how is None and self._options.guesses_tables:
+                how = guess(uri, self._options)
+        except LogReadError as error:
+            self._refuse(uri, "", error, damage)
+            return None
+        return table_file(uri, self._options, how or TableDialect())
+
+    def _refuse(self, uri: str, topic: str, error: LogReadError, damage: list[Refusal]) -> None:
+        """Add a file to the damage if it may be left out; else raise the error."""
+        if self._options.on_error != "salvage":
+            raise error
+        damage.append(Refusal(uri, 0, topic, 0, 0, str(error), 0))
 
     def _spans(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(C, 2) first and last time of each group with times, and (C,) its bytes."""
@@ -377,25 +456,58 @@ class TableLog:
         return np.array(spans, np.int64).reshape(-1, 2), np.array(sizes, np.int64)
 
 
-def _times(file: TableFile) -> list[NDArray[np.int64]]:
+def _times(file: TableFile, options: OpenOptions) -> list[NDArray[np.int64]]:
     """Return the times of each group of a file.
 
     Raises:
         LogReadError: there are none, or they can't be read.
+        UsageError: the recipe states columns that the file lacks.
     """
     if isinstance(file, sweeps.SweepFile):
         return [np.array([file.time])]
-    name = time_column(file.schema.names)
-    if name is None:
-        raise LogReadError(
-            f"{file.uri}: has no time column ({', '.join(TIME_COLUMNS)}), "
-            f"only {some_of(file.schema.names, 20)}. {sweeps.WAY_OUT}"
-        )
-    columns = [file.read(group, [name]).column(name) for group in range(len(file.groups))]
     try:
-        return times_of(name, columns)
-    except (UsageError, pa.ArrowException) as error:
-        raise LogReadError(f"{file.uri}: column {name}: {error}") from error
+        has_time = file.how.time is not None or time_column(file.schema.names) is not None
+        if has_time:
+            return times_by(file)
+    except LogReadError as error:
+        raise type(error)(f"{error}{advice(file, options)}") from error
+    raise LogReadError(
+        f"{file.uri}: has no time column ({', '.join(TIME_COLUMNS)}), "
+        f"only {some_of(file.schema.names, 20)}.{advice(file, options) or f' {sweeps.WAY_OUT}'}"
+    )
+
+
+def advice(file: TableFile, options: OpenOptions) -> str:
+    """Return the lines for a recipe with which a table that can't be read is, if they can be guessed."""
+    import yaml
+
+    try:
+        stated = dialect_for(file.uri, options.tables)
+        how = guess(file.uri, options, stated)
+    except (LogReadError, UsageError):
+        return ""
+    if how == file.how or how.is_plain or options.guesses_tables:
+        return ""
+    entry = yaml.safe_dump(
+        how.to_data(), sort_keys=False, allow_unicode=True, default_flow_style=True, width=1 << 30
+    ).strip()
+    return f"\nTo read it, write in the recipe, if this guess is right:\ntables:\n- {entry}"
+
+
+def _time_notes(file: TableFile, times: NDArray[np.int64]) -> list[str]:
+    name = file.how.time.columns[0] if file.how.time and file.how.time.columns else None
+    name = name or (None if file.how.time else time_column(file.schema.names))
+    path = path_to(file.schema, name) if name else None
+    if path is None:
+        return []
+    kind = column_at(file.schema.empty_table(), path).type
+    if pa.types.is_floating(kind) and not isinstance(file, CsvTable):
+        return [f"float seconds resolve {resolution(times)} ns here"]
+    zone = file.how.time.zone if file.how.time else ""
+    if pa.types.is_timestamp(kind) and not kind.tz and not zone:
+        entry = f"{{files: {file_name_of(file.uri)}, time: {{column: {name}, zone: Europe/Berlin}}}}"
+        return [f"its times have no zone and are taken as UTC; if they are local, tables: [{entry}]"]
+    return []
 
 
 def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]]) -> TableTopic:
@@ -439,8 +551,12 @@ def _without_strays(topic: TableTopic, recorded: RecordedTime) -> TopicInfo:
 
 def _untimed(topic: TableTopic) -> list[Refusal]:
     """Return the rows without a time."""
-    rows = np.flatnonzero(topic.time == MIN_TIME).tolist()
-    return [_refused(topic, row, "it has no time", log_time=0) for row in rows]
+    refused = []
+    for row in np.flatnonzero(topic.time == MIN_TIME).tolist():
+        how = topic.files[topic.groups[topic.group[row]][0]].how
+        is_plain = how.time is None or not (how.time.zone or len(how.time.columns) > 1)
+        refused.append(_refused(topic, row, _NO_TIME if is_plain else _NO_CLEAR_TIME, log_time=0))
+    return refused
 
 
 def _refused(topic: TableTopic, row: int, reason: str, log_time: int | None = None) -> Refusal:

@@ -12,7 +12,7 @@ are between March 1973 and 2262; names of tables that contain times are ignored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -44,6 +44,8 @@ class SweepFile:
 
     def __init__(self, table: TableFile, time: int):
         self.uri = table.uri
+        self.how = table.how
+        self.marks_nothing = False
         self.time = time
         self._table = table
 
@@ -195,9 +197,12 @@ def check_folders(topic: str, files: Sequence[TableFile]) -> None:
             )
 
 
-def check_times(files: Sequence[TableFile]) -> None:
+def check_times(files: Sequence[TableFile], advice: Callable[[TableFile], str]) -> None:
     """
     Check that tables have times.
+
+    Args:
+        advice: returns lines for a recipe with which a table has times; "" if it doesn't.
 
     Raises:
         LogReadError: several tables have no times; lists them.
@@ -208,18 +213,23 @@ def check_times(files: Sequence[TableFile]) -> None:
         more = f" and {len(untimed) - _SHOWN} more" if len(untimed) > _SHOWN else ""
         raise LogReadError(
             f"{folder_of(untimed[0].uri)}: {len(untimed)} tables of the log have neither a time column "
-            f"({', '.join(TIME_COLUMNS)}) nor, all of their folder, times as names: {names}{more}. {WAY_OUT}"
+            f"({', '.join(TIME_COLUMNS)}) nor, all of their folder, times as names: {names}{more}."
+            + ("".join(map(advice, untimed[:_SHOWN])) or f" {WAY_OUT}")
         )
 
 
 def is_untimed(file: TableFile) -> bool:
     """Return whether a table has no possible time column, which excludes floats; false if it is damaged."""
+    if file.how.time is not None:
+        return False
     name = _time_column(file)
     return name is None or (name != "" and pa.types.is_floating(file.schema.field(name).type))
 
 
 def _time_column(file: TableFile) -> str | None:
-    """See `time_column`; "" for a damaged file."""
+    """See `time_column`; "" for a damaged file, and for one whose time a recipe states."""
+    if file.how.time is not None:
+        return ""
     try:
         return time_column(file.schema.names)
     except LogReadError:

@@ -241,10 +241,11 @@ def test_times_beyond_64_bits_are_refused_and_never_wrap(tmp_path):
         open_log([str(path)]).summary  # noqa: B018
 
 
-def test_times_in_float_seconds_are_refused_with_the_way_out(tmp_path):
-    path = write(pd.DataFrame({"timestamp": [1.7e9], "v": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(LogReadError, match=r"a\.parquet: column timestamp: .*\* 1e9"):
-        open_log([str(path)]).summary  # noqa: B018
+def test_times_in_float_seconds_are_taken_with_a_note_of_their_resolution(tmp_path):
+    path = write(pd.DataFrame({"timestamp": [1.7e9, 1.7e9 + 0.1], "v": [1, 2]}), tmp_path / "a.parquet")
+    log = open_log([str(path)])
+    assert log.read({"/a": ALL})["/a"].time.tolist() == [START, START + 99_999_905]
+    assert log.time_notes(str(path)) == ["float seconds resolve 238 ns here"]
 
 
 def test_a_table_without_times_is_refused_with_the_names_that_it_could_have(tmp_path):

@@ -1,0 +1,233 @@
+"""Columns of tables: any names, types that messages lack, and cells without a value."""
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as pf
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logloom.blocks import Ragged
+from logloom.errors import UsageError
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
+from logloom.io.logs.opening import open_log
+from logloom.io.logs.table_dialects import TableDialect, unique
+from tests.cases import case
+
+T0 = 1_700_000_000_000_000_000
+ALL = TopicRequest(MIN_TIME, MAX_TIME, ("log",))
+
+
+def write(path, table):
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=2)
+    elif path.suffix == ".feather":
+        pf.write_feather(table, str(path), chunksize=2)
+    return path
+
+
+def taken(log, *fields, **more):
+    messages = log.read({"/t": ALL})["/t"]
+    return messages.take(FieldSpec(fields, **more), np.arange(len(messages)))
+
+
+def held(log, *fields, **more):
+    messages = log.read({"/t": ALL})["/t"]
+    found = messages.has_value(FieldSpec(fields, **more))
+    return [True] * len(messages) if found is None else found.tolist()
+
+
+NAMES = [
+    "speed [m/s]",
+    "Torque, Request",
+    "a.b",
+    "%load",
+    'say "x"',
+    "Länge",
+    "日本",
+    "x y[0]",
+    "#1",
+    "1st",
+    "a/b\\c",
+]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_a_path_names_a_column_of_any_name(tmp_path, suffix):
+    inner = pa.array([{"b": -1.0, "c d": -2.0, "x y[0]": -3.0}] * 3)
+    arrays = [pa.array([i + 0.5] * 3) for i in range(len(NAMES))]
+    pairs = pa.FixedSizeListArray.from_arrays(np.arange(6.0), 2)
+    names = ["timestamp_ns", *NAMES, "a", "s.t", "list [2]"]
+    table = pa.table([pa.array(T0 + np.arange(3)), *arrays, inner, inner, pairs], names=names)
+    log = open_log([str(write(tmp_path / f"t{suffix}", table))])
+    for i, name in enumerate(NAMES):
+        with case(name):
+            assert taken(log, name).tolist() == [i + 0.5] * 3
+    assert taken(log, "a.b").tolist() == [2.5] * 3  # the column, not the field of `a`
+    for path in ("a.c d", "s.t.c d"):
+        assert taken(log, path).tolist() == [-2.0] * 3
+    assert taken(log, "s.t.x y[0]", "a.x y[0]").tolist() == [[-3.0, -3.0]] * 3
+    assert taken(log, "list [2]").tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert taken(log, "list [2][1]").tolist() == [1, 3, 5]
+    for path, message in [
+        ("speed", r"no 'speed'; did you mean .*speed \[m/s\]"),
+        ("speed [m/s", r"paths look like.*speed \[m/s\]"),
+        ("speed [m/s][0]", "no array"),
+        ("s.t.q", "has no 'q'"),
+        ("list [2][7]", "has 2 elements"),
+        ("", "paths look like"),
+    ]:
+        with case(path), pytest.raises(UsageError, match=message):
+            log.column_type("/t", FieldSpec((path,)))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_a_name_that_is_there_twice_has_a_number(tmp_path, suffix):
+    names = ["timestamp_ns", "v", "w", "v", "v_2", "v"]
+    columns = [pa.array(T0 + np.arange(3)), *(pa.array([i] * 3) for i in range(5))]
+    path = write(tmp_path / f"t{suffix}", pa.table(columns, names=names))
+    log = open_log([str(path)])
+    found = {name: taken(log, name)[0] for name in ("v", "w", "v_3", "v_2", "v_4")}
+    assert found == {"v": 0, "w": 1, "v_3": 2, "v_2": 3, "v_4": 4}
+    renamed = TableDialect("*", columns=(("v_3", "second"), ("w", "my w")))
+    log = open_log([str(path)], OpenOptions(tables=(renamed,)))
+    assert [taken(log, name)[0] for name in ("v", "second", "my w", "v_4")] == [0, 2, 1, 4]
+    for pairs, message in [
+        ((("u", "x"),), r"tables\.columns: .*no column 'u'.*timestamp_ns, v, w, v_3, v_2, v_4"),
+        ((("w", "v"),), "two columns 'v'"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            open_log([str(path)], OpenOptions(tables=(TableDialect("*", columns=pairs),))).summary  # noqa: B018
+
+
+@given(st.lists(st.sampled_from(["a", "a_2", "a_3", "", " a", "unnamed", "b"]), max_size=8))
+def test_names_become_unique_and_those_that_are_stay(names):
+    found = unique(names)
+    assert len(set(found)) == len(found) == len(names)
+    plain = [name.strip() or "unnamed" for name in names]
+    assert all(found[plain.index(name)] == name for name in plain)
+
+
+def test_types_that_messages_lack_have_the_nearest(tmp_path):
+    day = datetime.date(2023, 11, 14)
+    columns = {
+        "timestamp_ns": pa.array([T0, T0 + 1]),
+        "price": pa.array([Decimal("0.10"), Decimal("123456789012345.67")], pa.decimal128(20, 2)),
+        "whole": pa.array([Decimal(7), Decimal(-(10**17))], pa.decimal128(18, 0)),
+        "huge": pa.array([Decimal(10) ** 30, Decimal(-1)], pa.decimal256(40, 0)),
+        "day": pa.array([day, day]),
+        "hour": pa.array([datetime.time(1, 2, 3, 4)] * 2),
+        "u": pa.array([1, (1 << 64) - 1], pa.uint64()),
+        "text": pa.array(["a", "ü"], pa.string_view()),
+        "large": pa.array(["a", "b"], pa.large_string()),
+        "bytes": pa.array([b"a", b"bc"], pa.binary_view()),
+        "views": pa.array([[1, 2], []], pa.list_view(pa.int32())),
+        "wait": pa.array([1, 2], pa.duration("ms")),
+        "one": pa.array(["a", "b"]).dictionary_encode(),
+        "map": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),
+        "deep": pa.array([[[1]], []]),
+        "nothing": pa.nulls(2),
+    }
+    path = tmp_path / "t.feather"
+    pf.write_feather(pa.table(columns), str(path), compression="uncompressed")
+    log = open_log([str(path)])
+    midnight = 1699920000 * 10**9
+    for name, expected in [
+        ("price", [0.10, 123456789012345.67]),
+        ("whole", [7, -(10**17)]),
+        ("huge", [1e30, -1.0]),
+        ("day", [midnight] * 2),
+        ("hour", [3_723_000_004_000] * 2),
+        ("u", [1, (1 << 64) - 1]),
+        ("wait", [10**6, 2 * 10**6]),
+    ]:
+        with case(name):
+            values = taken(log, name)
+            assert values.tolist() == expected
+            assert log.column_type("/t", FieldSpec((name,))).dtype == values.dtype
+    for name, texts in [("text", "aü"), ("large", "ab"), ("one", "ab")]:
+        assert [row.tobytes().decode() for row in taken(log, name)] == list(texts)
+    assert [row.tobytes() for row in taken(log, "bytes")] == [b"a", b"bc"]
+    assert [row.tolist() for row in taken(log, "views")] == [[1, 2], []]
+    left_out = log.left_out("/t")
+    assert set(left_out) == {"timestamp_ns", "map", "deep", "nothing"}
+    assert left_out["map"] == "map<string, int64>: no column has this type"
+
+
+HOLES = {
+    "i": pa.array([1, None, 3]),
+    "f": pa.array([None, 2.0, float("nan")], from_pandas=False),
+    "b": pa.array([True, None, False]),
+    "t": pa.array(["a", "", None]),
+    "d": pa.array(["a", None, "b"]).dictionary_encode(),
+    "when": pa.array([None, 5, 6], pa.timestamp("ns")),
+    "list": pa.array([[1, None], None, [3]]),
+    "floats": pa.array([[1.0, None], None, []]),
+    "s": pa.array([{"x": 1, "y": None}, {"x": None, "y": 1.0}, None]),
+    "boxes": pa.array([[{"n": "a", "w": 1.0}], [{"n": None, "w": 1.0}], [{"n": "b", "w": None}]]),
+    "dec": pa.array([Decimal("1.5"), None, None], pa.decimal128(5, 1)),
+}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_a_null_cell_means_that_the_row_has_no_value(tmp_path, suffix):
+    table = pa.table({"timestamp_ns": T0 + np.arange(3), **HOLES})
+    log = open_log([str(write(tmp_path / f"t{suffix}", table))])
+    for fields, expected in [
+        (["timestamp_ns"], [1, 1, 1]),
+        (["i"], [1, 0, 1]),
+        (["f"], [0, 1, 1]),
+        (["f", "dec"], [0, 0, 0]),
+        (["b"], [1, 0, 1]),
+        (["t"], [1, 1, 0]),
+        (["d"], [1, 0, 1]),
+        (["when"], [0, 1, 1]),
+        (["list"], [0, 0, 1]),
+        (["floats"], [1, 0, 1]),
+        (["s"], [1, 0, 0]),
+        (["s.x"], [1, 0, 0]),
+        (["s.y"], [0, 1, 0]),
+        (["boxes"], [1, 0, 1]),
+        (["boxes[].n"], [1, 0, 1]),
+        (["boxes[].w"], [1, 1, 1]),
+        (["dec"], [1, 0, 0]),
+    ]:
+        with case(fields):
+            assert held(log, *fields) == [bool(one) for one in expected]
+            messages = log.read({"/t": ALL})["/t"]
+            rows = np.flatnonzero(expected)
+            if fields != ["s"]:
+                assert len(messages.take(FieldSpec(tuple(fields)), rows)) == len(rows)
+    floats = taken(log, "f")
+    assert np.isnan(floats[[0, 2]]).all()
+
+
+def test_an_empty_cell_of_csv_is_none_and_nan_a_number(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('timestamp_ns,i,f,t,n\n1,1,NaN,a,\n2,,2.5,,\n3,NA,,"",\n4,4,inf,NA,\n')
+    log = open_log([str(path)], OpenOptions(tables=(TableDialect("*"),)))
+    assert held(log, "i") == [True, False, False, True]
+    assert held(log, "f") == [True, True, False, True]
+    assert held(log, "t") == [True, False, False, True]
+    np.testing.assert_array_equal(taken(log, "f"), [np.nan, 2.5, np.nan, np.inf])
+    texts = taken(log, "t")
+    assert isinstance(texts, Ragged)
+    assert texts[3].tobytes() == b"NA"
+    assert "n" in log.left_out("/t")
+    assert [len(log.last_message("/t", FieldSpec((name,)))) for name in ("i", "f")] == [1, 1]
+    assert log.last_message("/t", FieldSpec(("t",))).time.tolist() == [4]
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-9, 9)), min_size=1, max_size=9))
+def test_rows_with_values_have_those_that_were_written(tmp_path_factory, numbers):
+    path = tmp_path_factory.mktemp("holes") / "t.parquet"
+    write(path, pa.table({"timestamp_ns": T0 + np.arange(len(numbers)), "v": pa.array(numbers, pa.int8())}))
+    log = open_log([str(path)])
+    known = held(log, "v")
+    assert known == [one is not None for one in numbers]
+    values = log.read({"/t": ALL})["/t"].take(FieldSpec(("v",)), np.flatnonzero(known))
+    assert values.tolist() == [one for one in numbers if one is not None]
