@@ -20,6 +20,7 @@ from logloom.io.logs.interface import OpenOptions, Redactions
 from logloom.io.logs.log_list import LogList
 from logloom.io.logs.match import FoundLog
 from logloom.io.logs.passes import pass_named
+from logloom.io.logs.table_dialects import KEY, TableDialect, dialect_for
 from logloom.io.logs.table_files.name_times import time_in
 from logloom.io.storage.filesystems import file_name_of
 from logloom.io.storage.metadata import canonical
@@ -52,6 +53,7 @@ def expand_logs(
     logs = (_listed_logs if listed else _globbed_logs)(recipe, base, storage_options, folders)
     _check_names(recipe, logs)
     _check_passes(recipe, logs)
+    _check_tables(recipe, logs)
     return logs
 
 
@@ -71,6 +73,18 @@ def open_options(
         time_names=recipe.time.name,
         extent=(recipe.time.from_, recipe.time.to),
         set_back=recipe.time.set_back or "",
+        tables=table_dialects(recipe),
+    )
+
+
+def table_dialects(recipe: Recipe) -> tuple[TableDialect, ...]:
+    """Return how a recipe states that tables are written."""
+    places = recipe.places
+    return tuple(
+        TableDialect.from_data(
+            entry.model_dump(mode="json"), places.sentence(Mistake((KEY, i), "")).removesuffix(": ")
+        )
+        for i, entry in enumerate(recipe.tables)
     )
 
 
@@ -84,6 +98,29 @@ def _check_names(recipe: Recipe, logs: LogList) -> None:
             mistakes.append(Mistake(("time", "name", number), text))
     if mistakes:
         raise recipe.places.error(mistakes)
+
+
+def _check_tables(recipe: Recipe, logs: LogList) -> None:
+    """Raise a RecipeError for each key of `tables` that its files, which aren't CSV, don't have."""
+    mistakes = []
+    for number, how in enumerate(table_dialects(recipe)):
+        keys, files = how.of_text, [uri for log in logs for uri in log.uris if how.fits(uri)]
+        if keys and files and not any(file_name_of(uri).endswith(".csv") for uri in files):
+            text = f"is for CSV; {file_name_of(files[0])} has types of its own. Leave it out"
+            mistakes.append(Mistake((KEY, number, keys[0]), text))
+    if mistakes:
+        raise recipe.places.error(mistakes)
+
+
+def unused_tables(recipe: Recipe, logs: LogList) -> list[str]:
+    """Return notes on entries of `tables` that are those of no file."""
+    dialects = table_dialects(recipe)
+    used = {dialect_for(uri, dialects) for log in logs for uri in log.uris} if dialects else set()
+    return [
+        f"{how.where}: no table of these logs is {how.files!r}, or an entry before it is that of all such"
+        for how in dialects
+        if how not in used
+    ]
 
 
 def _check_passes(recipe: Recipe, logs: LogList) -> None:

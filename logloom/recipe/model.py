@@ -46,6 +46,7 @@ from logloom.recipe.sections import (
     Texts,
     Time,
 )
+from logloom.recipe.table_entries import TableEntry
 from logloom.recipe.values import Settling
 from logloom.row_splits import RowSplit
 from logloom.uris import chained, is_local, shown
@@ -103,6 +104,7 @@ class Recipe(RecipePart):
     hash: Literal["ends", "full"] = "ends"
     keep: Keep | None = None
     settle: Settling | None = None
+    tables: tuple[TableEntry, ...] = ()
     outputs: dict[str, SerializeAsAny[BaseModel]] = Field(default_factory=dict)
 
     _places: RecipePlaces = PrivateAttr(default_factory=RecipePlaces)

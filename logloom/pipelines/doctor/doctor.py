@@ -84,7 +84,7 @@ def examine_all(logs: Sequence[str], storage_options: Mapping[str, Any]) -> Iter
     """
     seen: TypesSeen = {}
     found = group_logs(logs, storage_options)
-    options = OpenOptions("salvage", access_to(storage_options, found))
+    options = OpenOptions("salvage", access_to(storage_options, found), guesses_tables=True)
     groups = equal_logs(found, options.storage_options)
     firsts = {log.log_id: first for first, *others in groups for log in others}
     missing = missing_splits(found)

@@ -111,8 +111,5 @@ def null_rows(array: pa.Array, name: str) -> dict[str, tuple[NDArray[np.int64], 
 
 def _of_nulls(uri: str, topic: str, name: str, found: _Nulls) -> HealthFinding:
     message = f"column {name} has {counted(found.count, 'null')}, the first in this row"
-    if pa.types.is_floating(found.kind):
-        severity, remedy = "note", "they are read as NaN; no action is needed if that is intended"
-    else:
-        severity, remedy = "damage", "only floats can be missing: fill them, or leave the column out"
-    return HealthFinding("nulls", uri, found.first, topic, found.count, message, remedy, "row", severity)
+    remedy = "these rows have no value for the column, and the nearest one that has counts"
+    return HealthFinding("nulls", uri, found.first, topic, found.count, message, remedy, "row", "note")

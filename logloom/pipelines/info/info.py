@@ -155,7 +155,7 @@ def open_all(
     """
     groups = group_logs(logs, storage_options)
     reads = "skip" if lists_unusable and on_error == "fail" else on_error
-    options = OpenOptions(reads, access_to(storage_options, groups), set_back=set_back)
+    options = OpenOptions(reads, access_to(storage_options, groups), set_back=set_back, guesses_tables=True)
     opened: dict[str, Log] = {}
     skipped: dict[str, tuple[str, ...]] = {}
     for files in groups:

@@ -44,7 +44,7 @@ from logloom.pipelines.plan.next_version import Before
 from logloom.pipelines.plan.vanished_labels import label_types_before, settle_vanished_labels
 from logloom.recipe import LogTable, Recipe
 from logloom.recipe.labels import RecipeLabels
-from logloom.recipe.logs import expand_logs, open_options, split_of
+from logloom.recipe.logs import expand_logs, open_options, split_of, table_dialects, unused_tables
 from logloom.schema import ColumnType
 from logloom.text import counted
 from logloom.transforms.rows.accounts import check_clock
@@ -131,7 +131,7 @@ class PlanLogs(Mapping[str, Outline]):
         # The number of a log's passes is known only after opening it, so listings aren't enough then, either.
         self._splits = recipe.time.set_back == "split"
         # A cache from before some time was erased, as in a restored copy, is invalid.
-        by = known_by(recipe.hash, self.tombstones.redactions, recipe.time.name)
+        by = known_by(recipe.hash, self.tombstones.redactions, recipe.time.name, table_dialects(recipe))
         nothing = Memory.of(by, self._topics) if self._reads_all or self._splits else None
         self._before = nothing or Memory.load(sidecars, by, self._topics)
         folders = Folders(self._before.bags)
@@ -293,6 +293,10 @@ class PlanLogs(Mapping[str, Outline]):
             return self.tombstones.has(content)
         others = (replace(self.options, hash=name) for name in HASHES if name != self.options.hash)
         return any(self.tombstones.has(open_log(uris, one, log.log_id).summary.content_id) for one in others)
+
+    def table_notes(self) -> list[str]:
+        """See `unused_tables`."""
+        return unused_tables(self._recipe, self._found)
 
     def label_notes(self, staying: Collection[str]) -> Iterator[Notice]:
         """Return notes on vanished labels; and see `RecipeLabels.notes`."""

@@ -17,6 +17,7 @@ from logloom.io.catalog.tombstones import Purged, digest_of_log, merged_ranges
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.redaction import RedactedLog, lie_in, redacted_ranges
+from logloom.io.logs.table_dialects import dialects_of
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
 from logloom.schema import TimeRanges
@@ -63,7 +64,13 @@ def content_without(store: Store, manifest: Manifest, record: LogRecord, ranges:
         )
     recipe = manifest.recipe
     names = tuple(recipe.get("time", {}).get("name", ()))
-    options = OpenOptions("salvage", store.options, hash=recipe.get("hash", "ends"), time_names=names)
+    options = OpenOptions(
+        "salvage",
+        store.options,
+        hash=recipe.get("hash", "ends"),
+        time_names=names,
+        tables=dialects_of(recipe),
+    )
     try:
         log = open_log(record.uris, options)
         summary = log.summary

@@ -23,6 +23,7 @@ from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.recording_times import is_static
 from logloom.io.logs.redaction import redacted_ranges
+from logloom.io.logs.table_dialects import dialects_of
 from logloom.io.storage.store import Store
 from logloom.text import OnMessage
 from logloom.values import dataclass
@@ -64,6 +65,7 @@ def log_of(store: Store, manifest: Manifest, record: LogRecord) -> Log:
         hash=recipe.get("hash", "ends"),
         time_names=names,
         set_back=recipe.get("time", {}).get("set_back") or "",
+        tables=dialects_of(recipe),
     )
     log = open_log(record.uris, options, record.log_id)
     content_id = log.summary.content_id

@@ -307,7 +307,8 @@ class LogJob(Job):
         names = [list(options.time_names)] if options.time_names else []
         extent = [plain(options.extent)] if any(options.extent) else []
         part = [{"set_back": options.set_back}] if options.set_back else []
-        return [READING_SEMANTICS, options.on_error, *names, *extent, *part]
+        tables = [{"dialects": [one.to_data() for one in options.tables]}] if options.tables else []
+        return [READING_SEMANTICS, options.on_error, *names, *extent, *part, *tables]
 
     @property
     def dependencies(self) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ angle: a steering wheel may turn several times, and `angle` would bend its value
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
@@ -281,7 +282,7 @@ def _last(path: str) -> str:
 
 
 def _words(name: str) -> list[str]:
-    return _snake(name).strip("_").split("_")
+    return re.split(r"[^0-9a-z]+", _snake(name).strip("_"))
 
 
 def _snake(name: str) -> str:
@@ -302,8 +303,18 @@ def _quaternions(fields: Sequence[Field], alone: bool) -> dict[str, list[str]]:
 
 def _suffix(names: Sequence[str]) -> str:
     """Convert names of fields to parts of a column's name."""
-    parts = [re.sub(r"[^a-z0-9_]", "_", _snake(name))[:60] for name in names if name]
+    parts = [part for name in names if name for part in _parts(name)]
     return ".".join(f"_{part}" if part[0].isdigit() else part for part in parts)
+
+
+def _parts(name: str) -> list[str]:
+    """Convert a field's name; that of a table's column may have any characters, and dots part it."""
+    snake = _snake(name)
+    if re.fullmatch(r"[a-z0-9_]+", snake):
+        return [snake[:60]]
+    plain = unicodedata.normalize("NFKD", snake.casefold()).encode("ascii", "ignore").decode()
+    parts = [re.sub(r"[^a-z0-9]+", "_", part).strip("_")[:60] for part in plain.split(".")]
+    return [part for part in parts if part] or ["column"]
 
 
 def _paths(paths: Sequence[str]) -> str | list[str]:

@@ -21,6 +21,8 @@ from logloom.io.logs.interface import FieldSpec, Log, TopicInfo
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.logs.recording_times import is_static
+from logloom.io.logs.table_dialects import OfTables, TableDialect, entries
+from logloom.io.storage.filesystems import file_name_of
 from logloom.io.video.frames import check_decoder, pyav
 from logloom.io.video.preview import glimpse, holds_video
 from logloom.recipe import Recipe
@@ -142,7 +144,8 @@ def suggest(
         on_left_out(f"topic {name}: {found.unusable[name]}")
     of_time = found.comment + _set_back_words(set_back)
     outputs = ("outputs:", f"  {_output()}: {{}}", "")
-    return "\n".join([*_head_lines(head, of_time), "columns:", *lines, *outputs])
+    tables = _table_lines(logs)
+    return "\n".join([*_head_lines(head, of_time), *tables, "columns:", *lines, *outputs])
 
 
 def _column_lines(
@@ -253,6 +256,24 @@ def _head_lines(head: Mapping[str, Any], time_comment: str) -> Iterator[str]:
             yield f"{key}: {text.flow(value)}{comment}"
 
 
+def _table_lines(logs: Mapping[str, Log]) -> Iterator[str]:
+    """Return the lines on how tables are written, as guessed, and notes on their times."""
+    dialects: dict[str, TableDialect] = {}
+    notes: dict[str, set[str]] = {}
+    for log in logs.values():
+        if isinstance(log, OfTables):
+            dialects |= log.dialects()
+            for uri in log.summary.uris:
+                for note in log.time_notes(uri):
+                    notes.setdefault(note, set()).add(file_name_of(uri))
+    found = entries(dialects) if dialects else []
+    if found:
+        yield "tables:  # as guessed from names and values"
+        yield from (f"- {text.flow(one.to_data())}" for one in found)
+    for note, names in sorted(notes.items()):
+        yield _comment(f"{some_of(sorted(names), MAX_NAMED)}: {note}").strip()
+
+
 # --- columns --------------------------------------------------------------------------------------------
 
 
@@ -271,7 +292,18 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
         if topic.info.definition:
             return "its definition types no field; add columns by hand"
         return f"its {topic.info.encoding} messages have no schema; add columns by hand"
-    return candidates(topic.info, root)
+    return _without_times(topic, candidates(topic.info, root))
+
+
+def _without_times(topic: _SuggestedTopic, found: Candidates) -> Candidates:
+    """Leave out the columns of a table that are times, or can't be columns."""
+    for name, reason in topic.log.left_out(topic.name).items() if isinstance(topic.log, OfTables) else ():
+        here = [
+            one for one in found.columns if name in (fields := one.keys.get("field", ())) or name == fields
+        ]
+        found.columns = [one for one in found.columns if one not in here]
+        found.leave_out(name, reason)
+    return found
 
 
 def _video_column(topic: _SuggestedTopic) -> Candidate | str | None:

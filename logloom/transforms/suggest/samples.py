@@ -316,6 +316,10 @@ def _fitted(
     ctype = log.column_type(topic, spec)
     if ctype.kind == "bytes":
         return candidate, ()
+    held = messages.has_value(spec)
+    rows = rows if held is None else rows[held[rows]]
+    if not len(rows):
+        return candidate, ()
     count = _num_values(log, messages, spec, rows) if ctype.is_ragged else len(rows)
     values, strings = take_text(log, messages, spec, rows, count)
     if strings != spec.strings:

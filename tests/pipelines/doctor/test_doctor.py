@@ -374,12 +374,8 @@ def test_nulls_of_tables_are_counted_by_column_and_the_first_is_placed(tmp_path)
         "boxes[]": (1, 3, "row", "/imu"),
         "boxes[].w": (2, 3, "row", "/imu"),
     }
-    severities = {f.message.split()[1]: f.severity for f in found.findings}
-    assert severities["speed"] == "note"
-    assert severities["gear"] == severities["boxes[].w"] == "damage"
-    remedies = {f.message.split()[1]: f.remedy for f in found.findings}
-    assert "NaN" in remedies["speed"]
-    assert "fill them" in remedies["gear"]
+    assert {f.severity for f in found.findings} == {"note"}
+    assert all("have no value" in f.remedy for f in found.findings)
 
 
 @given(st.data())
