@@ -177,6 +177,18 @@ def _tables(suffix: str) -> Callable[[pathlib.Path], None]:
     return make
 
 
+def _loggers(folder: pathlib.Path) -> None:
+    """Tables that are read by guesses alone."""
+    import pandas as pd
+
+    (folder / "drive").mkdir()
+    times = [f"{1_700_000_000 + i},{i:09}" for i in range(30)]
+    frame = pd.DataFrame({"Zeit": times, "Länge [m]": [i / 8 for i in range(30)], "note": ["ü; x"] * 30})
+    frame.to_csv(folder / "drive" / "gps.csv", index=False, sep=";", decimal=",", encoding="latin-1")
+    pairs = {"sec": list(range(30)), "nanosec": list(range(30)), "a.b": list(range(30))}
+    pd.DataFrame(pairs).to_parquet(folder / "drive" / "can.parquet")
+
+
 def _protobuf(folder: pathlib.Path) -> None:
     from mcap_protobuf.writer import Writer
 
@@ -348,6 +360,20 @@ def read_video_index_of_stranger(folder: pathlib.Path) -> None:
 def read_logs(folder: pathlib.Path) -> None:
     """Describes, examines and builds the logs of a folder, as `info`, `doctor` and `build` do."""
     _read_logs([str(path) for path in sorted(folder.iterdir())])
+
+
+def read_guessed_tables(folder: pathlib.Path) -> None:
+    """Suggests a recipe for the tables of a folder, describes and examines them."""
+    from logloom.pipelines.doctor.doctor import examine_all
+    from logloom.pipelines.info.info import describe, suggested_recipe
+
+    uris = [str(path) for path in sorted(folder.iterdir())]
+    each(
+        lambda: suggested_recipe(uris, {}),
+        lambda: suggested_recipe(uris, {}, "salvage"),
+        lambda: describe(uris, {}),
+        lambda: list(examine_all(uris, {})),
+    )
 
 
 def read_far_logs(folder: pathlib.Path) -> None:
@@ -785,6 +811,7 @@ def targets() -> Iterator[tuple[str, Target | TextTarget]]:
     yield "rosbag2-mcap", Target(_bag2("MCAP", "NONE"), read_logs)
     for suffix in (".parquet", ".feather", ".csv"):
         yield f"tables-{suffix[1:]}", Target(_tables(suffix), read_logs)
+    yield "tables-guessed", Target(_loggers, read_guessed_tables)
     for codec in ("h264", "h265", "av1", "vp9"):
         yield f"video-{codec}", Target(_video(codec), _read_video(codec))
     yield "pictures", Target(_pictures, read_pictures)

@@ -26,6 +26,7 @@ from logloom.recipe import (
 )
 from logloom.recipe import yaml as recipe_yaml
 from logloom.recipe.columns import ADAPTERS, DTYPES
+from logloom.recipe.table_entries import RowTime, TableEntry
 from logloom.resample.policies import POLICIES
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
@@ -72,6 +73,8 @@ def test_each_python_block_runs(block):
         Split,
         SkipBudget,
         Keep,
+        TableEntry,
+        RowTime,
         TopicColumn,
         DerivedColumn,
         LabelColumn,
@@ -128,7 +131,7 @@ def test_the_tables_of_policies_list_those_that_there_are():
 
 @pytest.mark.parametrize(("key", "value"), re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", TEXT, re.MULTILINE))
 def test_a_documented_default_is_the_default(key, value):
-    models = [Recipe, Time, Clock, Rows, Partition, Keep, TopicColumn, DerivedColumn]
+    models = [Recipe, Time, Clock, Rows, Partition, Keep, TableEntry, RowTime, TopicColumn, DerivedColumn]
     dumped = [
         model.model_construct().model_dump(by_alias=True, mode="json")
         for model in models

@@ -80,6 +80,16 @@ class TableDialect:
         return self.to_data().keys() <= {"files"}
 
     @property
+    def row_time(self) -> TableTime | None:
+        """The time of rows, by the names that columns get."""
+        if self.time is None or not self.columns:
+            return self.time
+        new = dict(self.columns)
+        seconds, rest = (new.get(name, name) for name in (self.time.seconds, self.time.nanoseconds))
+        columns = tuple(new.get(name, name) for name in self.time.columns)
+        return replace(self.time, columns=columns, seconds=seconds, nanoseconds=rest)
+
+    @property
     def of_text(self) -> list[str]:
         """The keys that apply to CSV alone, as far as they are stated."""
         return [key for key in self.to_data() if key not in ("files", "time", "columns")]

@@ -17,6 +17,7 @@ from logloom.errors import LogReadError
 from logloom.io.logs.interface import OpenOptions
 from logloom.io.logs.table_files.columns import definition_of
 from logloom.io.logs.table_files.files import TableFile, table_file
+from logloom.io.logs.table_files.guesses import guess
 from logloom.io.logs.table_files.times import time_column
 from logloom.io.storage.filesystems import file_name_of
 from logloom.pipelines.doctor.findings import HealthFinding
@@ -40,14 +41,15 @@ def findings(uris: Sequence[str], options: OpenOptions, seen: TypesSeen) -> Iter
         seen: by topic and column the type, as read and as written, and its file; updated.
     """
     for uri in uris:
-        file = table_file(uri, options)
         try:
+            file = table_file(uri, options, guess(uri, options))
             names, groups = file.schema.names, file.groups
         except LogReadError:
             continue
         topic = "/" + file_name_of(uri).rsplit(".", 1)[0]
         yield from _differing(file, topic, seen)
-        columns = [name for name in names if names.count(name) == 1 and name != time_column(names)]
+        time = file.how.time.names if file.how.time else (time_column(names),)
+        columns = [name for name in names if name not in time]
         nulls: dict[str, _Nulls] = {}
         for number, group in enumerate(groups):
             try:

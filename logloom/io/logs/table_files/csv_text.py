@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
@@ -34,7 +35,8 @@ def in_utf8(data: bytes, encoding: str) -> bytes:
     try:
         if encoding.lower().replace("_", "-") not in ("utf-8", "utf8", "utf-8-sig"):
             return data.decode(encoding).removeprefix("\ufeff").encode()
-        pa.array([data], pa.large_binary()).cast(pa.large_string())
+        offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
+        pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)]).validate(full=True)
     except UnicodeDecodeError as error:
         raise _undecodable(data, error, encoding) from error
     except pa.ArrowInvalid:

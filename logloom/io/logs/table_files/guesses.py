@@ -24,7 +24,7 @@ from logloom.io.logs.interface import MIN_TIME, OpenOptions
 from logloom.io.logs.table_dialects import TableDialect, TableTime, unique
 from logloom.io.logs.table_files import csv_text
 from logloom.io.logs.table_files.files import CsvTable, TableFile, table_file
-from logloom.io.logs.table_files.name_times import UNITS
+from logloom.io.logs.table_files.name_times import UNITS, timing_names
 from logloom.io.logs.table_files.row_times import PAIRS, column_at, path_to, text_times
 from logloom.io.logs.table_files.times import time_column, unit_of
 from logloom.io.storage.filesystems import file_name_of
@@ -79,7 +79,8 @@ _RESTS = ("nanosec", "nanosecs", "nsec", "nsecs", "nanoseconds", "nanosecond", "
 def guess(uri: str, options: OpenOptions, known: TableDialect | None = None) -> TableDialect:
     """Return how a table seems to be written; `files` is its name.
 
-    A table that needs no statement of a recipe has the plain format.
+    A table that needs no statement of a recipe has the plain dialect, as has a sweep, which is named by its
+    time.
 
     Args:
         known: what a recipe states of it; only the time is guessed.
@@ -88,7 +89,7 @@ def guess(uri: str, options: OpenOptions, known: TableDialect | None = None) -> 
         LogReadError: the file can't be read as a table.
     """
     how = known or TableDialect(glob.escape(file_name_of(uri)))
-    if how.time is not None:
+    if how.time is not None or timing_names([uri], ()):
         return how
     file = table_file(uri, options, how)
     if not isinstance(file, CsvTable):

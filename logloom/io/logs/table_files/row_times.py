@@ -55,7 +55,7 @@ def times_by(file: TableFile) -> list[Times]:
         UsageError: the recipe states columns or a unit that the table lacks.
         LogReadError: there is no time column, or it has no times.
     """
-    how = file.how.time or _usual(file)
+    how = file.how.row_time or _usual(file)
     names, place = file.schema.names, f"{file.how.where}.time"
     for name in how.names:
         if path_to(file.schema, name) is None:

@@ -167,7 +167,8 @@ class TableLog:
         found = {name: f"{kind}: no column has this type" for name, kind in without_type(file.schema).items()}
         if isinstance(file, sweeps.SweepFile):
             return found
-        used = file.how.time.names if file.how.time else (time_column(file.schema.names),)
+        time = file.how.row_time
+        used = time.names if time else (time_column(file.schema.names),)
         return found | {
             path: _TIMES for path, _ in paths_of(file.schema) if path in used or is_time_name(path)
         }
@@ -495,16 +496,15 @@ def advice(file: TableFile, options: OpenOptions) -> str:
 
 
 def _time_notes(file: TableFile, times: NDArray[np.int64]) -> list[str]:
-    name = file.how.time.columns[0] if file.how.time and file.how.time.columns else None
-    name = name or (None if file.how.time else time_column(file.schema.names))
+    how = file.how.row_time
+    name = (how.columns or (None,))[0] if how else time_column(file.schema.names)
     path = path_to(file.schema, name) if name else None
     if path is None:
         return []
     kind = column_at(file.schema.empty_table(), path).type
     if pa.types.is_floating(kind) and not isinstance(file, CsvTable):
         return [f"float seconds resolve {resolution(times)} ns here"]
-    zone = file.how.time.zone if file.how.time else ""
-    if pa.types.is_timestamp(kind) and not kind.tz and not zone:
+    if pa.types.is_timestamp(kind) and not kind.tz and not (how and how.zone):
         entry = f"{{files: {file_name_of(file.uri)}, time: {{column: {name}, zone: Europe/Berlin}}}}"
         return [f"its times have no zone and are taken as UTC; if they are local, tables: [{entry}]"]
     return []

@@ -163,6 +163,15 @@ def test_guessed_tables_have_the_values_that_pandas_wrote(tmp_path_factory, writ
             np.testing.assert_array_equal(values, frame[name].to_numpy())
 
 
+def test_sweeps_have_their_times_from_their_names_whatever_their_columns_are(tmp_path):
+    for i in range(3):
+        table = pa.table({"time": [0.1, 0.2], "x": [1.0, 2.0]})
+        pq.write_table(table, tmp_path / f"{T0 + i}.parquet")
+    log = open_log([str(path) for path in tmp_path.iterdir()], GUESSING)
+    (info,) = log.summary.topics.values()
+    assert (info.num_messages, info.first) == (3, T0)
+
+
 def test_a_build_never_guesses_but_prints_what_to_add(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("Zeit;x\n1700000000,5;1,5\n")

@@ -69,6 +69,13 @@ def test_times_in_csv_are_exact(tmp_path):
             assert times(path, time, **dialect) == expected
 
 
+def test_a_time_is_named_as_in_the_file_also_if_its_column_is_renamed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("Zeit,v\n2023-11-14 22:13:20,1\n")
+    assert times(path, TableTime(("Zeit",)), columns=(("Zeit", "when"),)) == [T0]
+    assert times(path, TableTime(("when",)), columns=(("Zeit", "when"),)) == [T0]
+
+
 def test_times_in_parquet_have_the_type_of_their_columns(tmp_path):
     path, three = tmp_path / "t.parquet", [T0 + 123, None, T0 + 10**9 + 7]
     stamps = [one and {"sec": one // 10**9, "nanosec": one % 10**9} for one in three]
