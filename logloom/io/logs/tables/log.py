@@ -265,8 +265,13 @@ class TableLog:
 
     def last_message(self, topic: str, spec: FieldSpec | None = None) -> Messages:
         usable = np.flatnonzero(self._topic(topic).time != MIN_TIME)
-        has_value = None if spec is None else self._messages(topic, usable).has_value(spec)
-        return self._messages(topic, (usable if has_value is None else usable[has_value])[-1:])
+        if spec is None:
+            return self._messages(topic, usable[-1:])
+        for part in reversed(np.split(usable, np.flatnonzero(np.diff(self._topic(topic).group[usable])) + 1)):
+            held = self.has_value(topic, spec, self._topic(topic).position[part])
+            if len(found := part if held is None else part[held]):
+                return self._messages(topic, found[-1:])
+        return self._messages(topic, usable[:0])
 
     def has_value(self, topic: str, spec: FieldSpec, position: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """(N,) whether the row at each of these positions has a value; see `Messages.has_value`."""

@@ -16,6 +16,7 @@ from logloom.errors import UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.table_dialects import TableDialect, unique
+from logloom.io.logs.table_files.files import ParquetTable
 from tests.cases import case
 
 T0 = 1_700_000_000_000_000_000
@@ -220,6 +221,19 @@ def test_an_empty_cell_of_csv_is_none_and_nan_a_number(tmp_path):
     assert "n" in log.left_out("/t")
     assert [len(log.last_message("/t", FieldSpec((name,)))) for name in ("i", "f")] == [1, 1]
     assert log.last_message("/t", FieldSpec(("t",))).time.tolist() == [4]
+
+
+def test_the_last_message_with_a_value_is_looked_for_from_the_end(tmp_path, monkeypatch):
+    values = [5, None, None, None, None, None, 7, None]
+    table = pa.table({"timestamp_ns": T0 + np.arange(8), "v": pa.array(values), "w": pa.nulls(8, pa.int8())})
+    log = open_log([str(write(tmp_path / "t.parquet", table))])
+    log.summary  # noqa: B018 (reads the times)
+    plain, read = ParquetTable.read, []
+    monkeypatch.setattr(ParquetTable, "read", lambda *a: read.append(a[1]) or plain(*a))
+    assert log.last_message("/t", FieldSpec(("v",))).time.tolist() == [T0 + 6]
+    assert read == [3]
+    assert len(log.last_message("/t", FieldSpec(("w",)))) == 0
+    assert log.last_message("/t").time.tolist() == [T0 + 7]
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-9, 9)), min_size=1, max_size=9))
