@@ -20,6 +20,7 @@ from logloom.blocks import Values
 from logloom.errors import OF_CONTENT, LogloomError, LogReadError
 from logloom.io.logs.interface import FieldSpec, Log, Messages, Refusal, TopicRequest
 from logloom.io.logs.messages.definitions import Field, Number, Struct
+from logloom.io.logs.messages.images import DTYPES
 from logloom.io.logs.messages.point_clouds import settled
 from logloom.io.logs.messages.ros.languages import definition_of
 from logloom.io.video.index import packet_bytes, text_of, windows
@@ -36,7 +37,7 @@ MAX_FIELDS = 200  # of a topic that are shown
 _AXES = frozenset("xyzw")
 _STAMPS = ("stamp", "timestamp")
 _DATA = FieldSpec(("data",))
-_PIXELS = tuple(FieldSpec(adapter="image", dtype=dtype) for dtype in (None, "uint16", "float32"))
+_PIXELS = tuple(FieldSpec(adapter="image", dtype=dtype) for dtype in DTYPES)
 _POINTS = tuple(FieldSpec(adapter=f"points[{axes}]") for axes in ("x,y,z", "x,y"))
 _TRANSFORMS = FieldSpec(adapter="transforms", strings=64)
 

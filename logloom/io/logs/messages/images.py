@@ -42,7 +42,7 @@ SHAPES: tuple[Mapping[str, str], ...] = (
 VALUE_WORDS = ("height", "width", "format", "data")
 MAX_EMPTY = 4096  # bytes of a message without pixels, with its header and names
 
-_DTYPES = {
+DTYPES = {
     "uint8": "u1",
     "int8": "i1",
     "uint16": "<u2",
@@ -51,20 +51,19 @@ _DTYPES = {
     "float32": "<f4",
     "float64": "<f8",
 }
-_NAMES = {np.dtype(kind).newbyteorder("="): name for name, kind in _DTYPES.items()}
 _ENCODED = {"jpg": "JPEG", "png": "PNG"}
 
 # (4,) int64 an image: height, width, channels, and the number of its dtype in this order.
 FORMS_TYPE = ColumnType(np.dtype("<i8"), (4,))
-_NUMBERS = list(_DTYPES)
+_NUMBERS = list(DTYPES)
 
 
 def column_type(spec: FieldSpec) -> ColumnType:
     """See the module; bytes with `encode`."""
     if spec.encode is not None and spec.encode not in _ENCODED:
         raise UsageError(f"encode {spec.encode!r}: known are {', '.join(_ENCODED)}")
-    if spec.dtype is not None and spec.dtype not in _DTYPES:
-        raise UsageError(f"dtype {spec.dtype!r} of an image: known are {', '.join(_DTYPES)}")
+    if spec.dtype is not None and spec.dtype not in DTYPES:
+        raise UsageError(f"dtype {spec.dtype!r} of an image: known are {', '.join(DTYPES)}")
     shape = spec.shape
     if shape is not None and (len(shape) != 3 or min(shape) < 1):
         raise UsageError(f"shape {list(shape)} of an image: write [height, width, channels]")
@@ -76,7 +75,7 @@ def column_type(spec: FieldSpec) -> ColumnType:
         shape = (*spec.resize, shape[2] if shape else 3)
     if spec.encode is not None:
         return BYTES
-    return ColumnType(np.dtype(_DTYPES[spec.dtype or "uint8"]), shape or (None, None, None))
+    return ColumnType(np.dtype(DTYPES[spec.dtype or "uint8"]), shape or (None, None, None))
 
 
 def convert(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
@@ -117,7 +116,7 @@ def finished(spec: FieldSpec, ctype: ColumnType, pixels: Pixels, name: str) -> P
         ValueError: it doesn't fit the column.
     """
     height, width, channels = pixels.shape
-    if problem := misfit(spec, Form(pixels.dtype, (height, width, channels)), name):
+    if problem := misfit(spec, ctype, Form(pixels.dtype, (height, width, channels)), name):
         raise ValueError(problem)
     if spec.resize is not None:
         pixels = resized(pixels, spec.resize)
@@ -126,23 +125,22 @@ def finished(spec: FieldSpec, ctype: ColumnType, pixels: Pixels, name: str) -> P
     return pixels.astype(ctype.dtype, copy=False)
 
 
-def misfit(spec: FieldSpec, form: Form, name: str) -> str:
+def misfit(spec: FieldSpec, ctype: ColumnType, form: Form, name: str) -> str:
     """Return why an image doesn't fit a column, and what to change; "" if it does.
 
     Args:
-        spec: of the column.
+        spec, ctype: of the column.
         form: of the image, before it is resized.
         name: name of its encoding; "" if unknown.
     """
-    ctype = column_type(spec)
     shape = ctype.shape if spec.encode is None else spec.shape
     found = (*(spec.resize or form.shape[:2]), form.shape[2])
     problems, changes = [], []
     if shape and None not in shape and found != shape:
         problems.append(f"its (height, width, channels) are {found}, the column's {tuple(shape)}")
         changes.append(f"shape: {list(found)}")
-    dtype = form.dtype.newbyteorder("=")
-    if spec.encode is None and dtype != ctype.dtype.newbyteorder("="):
+    if spec.encode is None and form.dtype.newbyteorder("=") != ctype.dtype.newbyteorder("="):
+        dtype = form.dtype
         words = f"{name} pixels" if name else "pixels"
         problems.append(f"its {words} are {dtype.name}, the column {ctype.dtype.name}")
         changes.append(f"dtype: {dtype.name}")
@@ -158,7 +156,7 @@ def forms(spec: FieldSpec, found: Mapping[str, Values]) -> Values:
             form = (compressed_images if "format" in message else pixel_encodings).form_of(message)
         except ValueError as error:
             raise UnfitError(row, str(error)) from error
-        rows[row] = *form.shape, _NUMBERS.index(_NAMES[form.dtype])
+        rows[row] = *form.shape, _NUMBERS.index(form.dtype.name)
     return rows
 
 

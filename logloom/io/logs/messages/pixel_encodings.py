@@ -40,7 +40,7 @@ _KNOWN = (
     f"{', '.join(_ORDERS)} with 8 or 16 bits, {', '.join(_DEPTHS)} with C1 to C4, {', '.join(_BAYER)}, "
     f"{', '.join((*_YUV_PAIRS, *_YUV_PLANES))}"
 )
-ENCODINGS = (*_INTERLEAVED, *_BAYER, *_YUV_PAIRS, *_YUV_PLANES)
+ENCODINGS = frozenset((*_INTERLEAVED, *_BAYER, *_YUV_PAIRS, *_YUV_PLANES))
 
 # BT.601 as integers of 20 fractional bits
 _SHIFT, _BLACK, _GREY = 20, 16, 128

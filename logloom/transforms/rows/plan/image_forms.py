@@ -14,7 +14,7 @@ import numpy as np
 from logloom.errors import OF_CONTENT
 from logloom.io.logs.interface import FieldSpec, Log, TopicRequest
 from logloom.io.logs.messages.adapters import FORMS
-from logloom.io.logs.messages.images import form_of, misfit
+from logloom.io.logs.messages.images import column_type, form_of, misfit
 from logloom.io.logs.messages.pixel_encodings import Form
 from logloom.transforms.rows.plan.row_plan import RowPlan
 
@@ -39,7 +39,7 @@ def image_misfits(plan: RowPlan, log: Log) -> dict[str, str]:
             except OF_CONTENT:
                 forms[column.topic, plain] = None
         form = forms[column.topic, plain]
-        if form is not None and (problem := misfit(spec, form, "")):
+        if form is not None and (problem := misfit(spec, column_type(spec), form, "")):
             found[column.name] = f"the first image of {column.topic} doesn't fit: {problem}"
     return found
 
