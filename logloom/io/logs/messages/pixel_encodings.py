@@ -60,7 +60,7 @@ def form_of(message: Mapping[str, Any]) -> Form:
     """Return dtype and shape of the pixels of a raw image, without decoding it.
 
     Raises:
-        ValueError: an unknown encoding, or too few bytes for height and step.
+        ValueError: an unknown encoding.
     """
     encoding = _encoding(message)
     if encoding in _INTERLEAVED:
