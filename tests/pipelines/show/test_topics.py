@@ -143,13 +143,20 @@ def test_raw_images_of_any_depth_are_shown_and_odd_ones_are_counted(built, tmp_p
     rgb = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
     depth = np.arange(24, dtype="<u2").reshape(4, 6)
     ranges = np.arange(24, dtype="<f4").reshape(4, 6)
-    images = [("rgb8", rgb), ("16UC1", depth), ("32FC1", ranges), ("8UC2", rgb[..., :2]), ("yuv9", rgb)]
+    images = [
+        ("rgb8", rgb),
+        ("16UC1", depth),
+        ("32FC1", ranges),
+        ("16SC1", depth.view("<i2")),
+        ("8UC2", rgb[..., :2]),
+        ("yuv9", rgb),
+    ]
     messages = [raw_image(START + n, *image) for n, image in enumerate(images)]
     write_log(tmp_path / "log.mcap", {"/cam": (IMAGE, messages)})
     found, left_out, _ = drawn(tmp_path / "log.mcap", tmp_path, built)
     buffers = only(found["/cam"], "Image:buffer")
     assert [(tick, bytes(value[0])) for tick, value in buffers] == [
-        (START + n, pixels.tobytes()) for n, (_, pixels) in enumerate(images[:3])
+        (START + n, pixels.tobytes()) for n, (_, pixels) in enumerate(images[:4])
     ]
     (count, why) = left_out["topic /cam"]
     assert count == 2

@@ -13,7 +13,7 @@ from logloom.io.logs.messages.pixel_encodings import ENCODINGS, pixels_of
 from logloom.io.logs.messages.pixel_encodings import form_of as form_of_message
 from logloom.io.logs.messages.ros.decoders import CdrDecoder
 from tests.io.logs.messages.payloads import raw_messages, serialize, topic
-from tests.io.logs.messages.test_adapters import IMAGE, image
+from tests.io.logs.messages.test_adapters import FOXGLOVE_IMAGE, IMAGE, image
 
 cv2 = pytest.importorskip("cv2", reason="the encodings are compared with OpenCV's")
 
@@ -190,3 +190,19 @@ def test_empty_images_have_no_value():
     assert form_of(numbers) == (np.dtype(np.uint8), (4, 5, 1))
     with pytest.raises(LogReadError, match="images of encoding '' aren't read; known are mono, rgb"):
         decode.take(raw, FieldSpec(adapter=FORMS))
+
+
+@pytest.mark.parametrize("encoding", sorted(ENCODINGS))
+def test_foxglove_images_of_every_encoding_have_the_pixels_of_ros(encoding):
+    height, width, data = 6, 8, bytes(range(256)) * 6
+    sent = message(encoding, height, width, 0, data)
+    wanted = checked(sent)
+    fields = {"height": height, "width": width, "encoding": encoding, "step": 0, "data": list(data)}
+    spec = FieldSpec(adapter="image", dtype=wanted.dtype.name, shape=wanted.shape)
+    for definition, more in (
+        (IMAGE, {"is_bigendian": 0}),
+        (FOXGLOVE_IMAGE, {"timestamp": {"sec": 1, "nanosec": 2}, "frame_id": "x"}),
+    ):
+        decode = CdrDecoder(topic(definition))
+        (found,) = decode.take(raw_messages([serialize(decode.root, fields | more)]), spec)
+        np.testing.assert_array_equal(found, wanted)
