@@ -139,16 +139,23 @@ def test_compressed_images_decode():
     np.testing.assert_array_equal(rows[0], np.asarray(Image.open(io.BytesIO(jpeg))))
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int32", "float32"])
 def test_resized_images_are_those_of_pillow(dtype):
     pixels = pixels_of(dtype, 1, (20, 30))
-    encoding = {"uint8": "mono8", "uint16": "mono16", "float32": "32FC1"}[dtype]
+    encoding = {
+        "uint8": "mono8",
+        "uint16": "mono16",
+        "int16": "16SC1",
+        "int32": "32SC1",
+        "float32": "32FC1",
+    }[dtype]
     spec = FieldSpec(adapter="image", resize=(8, 9), shape=(8, 9, 1), dtype=dtype)
     ctype, rows = read(IMAGE, [image(pixels, encoding)] * 2, spec)
     assert ctype.shape == (8, 9, 1)
-    plain = Image.fromarray(pixels[:, :, 0] if dtype == "uint8" else pixels[:, :, 0].astype("f4"))
+    is_kept = dtype in ("uint8", "int32")
+    plain = Image.fromarray(pixels[:, :, 0] if is_kept else pixels[:, :, 0].astype("f4"))
     expected = np.asarray(plain.resize((9, 8), Image.Resampling.BILINEAR))
-    expected = np.rint(expected) if dtype == "uint16" else expected
+    expected = np.rint(expected) if "int" in dtype else expected
     np.testing.assert_array_equal(rows[1][:, :, 0], expected.astype(dtype))
 
 
