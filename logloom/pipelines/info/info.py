@@ -20,6 +20,7 @@ from logloom.io.logs.interface import Log, LogSummary, OnError, OpenOptions, Top
 from logloom.io.logs.log_list import LogFiles
 from logloom.io.logs.match import access_to, group_logs
 from logloom.io.logs.opening import open_log
+from logloom.io.logs.rates import TopicRate, rates_of
 from logloom.io.storage.filesystems import with_access
 from logloom.io.video.preview import VideoGlimpse, glimpse
 from logloom.text import OnMessage, counted, human_bytes, human_time, ignore_message
@@ -35,6 +36,7 @@ class LogDescription:
 
     Attributes:
         silences: by topic, ns; see `longest_silence`.
+        rates: by topic.
         videos: by topic of compressed video, a preview.
         recalibrated: topics of cameras whose last calibration differs from the first.
     """
@@ -42,6 +44,7 @@ class LogDescription:
     log_id: str
     summary: LogSummary
     silences: Mapping[str, int]
+    rates: Mapping[str, TopicRate] = field(default_factory=dict)
     videos: Mapping[str, VideoGlimpse] = field(default_factory=dict)
     recalibrated: Sequence[str] = ()
 
@@ -80,7 +83,7 @@ class LogDescription:
                 t.topic,
                 t.type,
                 f"{t.num_messages:,}",
-                f"{rate(t.num_recorded, t.first, t.last):.2f}",
+                f"{self._rate(t).hertz:.2f}",
                 f"{(t.first - start) / 1e9:.3f} s" if t.num_recorded else "",
                 f"{(t.last - start) / 1e9:.3f} s" if t.num_recorded else "",
                 self._silence(t),
@@ -89,10 +92,15 @@ class LogDescription:
         ]
 
     def _silence(self, topic: TopicInfo) -> str:
-        """Return the longest known silence of a topic, if it is longer than usual."""
-        longest = self.silences.get(topic.topic, 0)
-        usual = (topic.last - topic.first) / max(1, topic.num_recorded - 1)
-        return f"≥ {longest / 1e9:.3f} s" if longest > 2 * usual else ""
+        """Return the share of time without messages, and the longest known silence, if they are unusual."""
+        longest, rate = self.silences.get(topic.topic, 0), self._rate(topic)
+        share = rate.silence_words.partition(" of ")[0]
+        return ", ".join(
+            words for words in (share, f"≥ {longest / 1e9:.3f} s" * (longest > 2 * rate.period)) if words
+        )
+
+    def _rate(self, topic: TopicInfo) -> TopicRate:
+        return self.rates.get(topic.topic, TopicRate(0))
 
     def to_json(self) -> dict[str, Any]:
         topics = [
@@ -100,7 +108,8 @@ class LogDescription:
                 "topic": t.topic,
                 "type": t.type,
                 "messages": t.num_messages,
-                "hz": round(rate(t.num_recorded, t.first, t.last), 3),
+                "hz": round(self._rate(t).hertz, 3),
+                **({"silent": round(self._rate(t).silent, 3)} if self._rate(t).silence_words else {}),
                 "first": t.first if t.num_recorded else None,
                 "last": t.last if t.num_recorded else None,
                 **({"video": asdict(self.videos[t.topic])} if t.topic in self.videos else {}),
@@ -224,7 +233,8 @@ def describe(
             silences = {topic: longest_silence(log, topic) for topic in log.summary.topics}
         seen = {topic: glimpse(log, topic) for topic, info in log.summary.topics.items() if info.num_messages}
         videos = {topic: video for topic, video in seen.items() if video is not None}
-        described.append(LogDescription(log_id, log.summary, silences, videos, _recalibrated(log)))
+        rates = rates_of(log)
+        described.append(LogDescription(log_id, log.summary, silences, rates, videos, _recalibrated(log)))
     return described
 
 

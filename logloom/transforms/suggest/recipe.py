@@ -20,6 +20,7 @@ from logloom.io.formats.registry import by_preference, format_named, format_name
 from logloom.io.logs.interface import FieldSpec, Log, TopicInfo
 from logloom.io.logs.match import TEMPLATES, fill_template, naming_uri, unique_template
 from logloom.io.logs.messages.ros.languages import definition_of
+from logloom.io.logs.rates import rates_of
 from logloom.io.logs.recording_times import is_static
 from logloom.io.logs.table_dialects import OfTables, TableDialect, entries
 from logloom.io.storage.filesystems import file_name_of
@@ -63,12 +64,14 @@ class _SuggestedTopic:
         info, log: of the first log that has messages of it.
         messages: in all logs.
         period: ns between messages, in the log where that is longest; 0 if there are fewer than two.
+        silence: the time without messages in that log, for a comment.
     """
 
     info: TopicInfo
     log: Log
     messages: int
     period: int
+    silence: str = ""
 
     @property
     def name(self) -> str:
@@ -185,27 +188,18 @@ def _set_back_words(set_back: Mapping[str, str]) -> str:
     return ""
 
 
-def _period(info: TopicInfo, log: Log) -> int:
-    """Return nanoseconds between a topic's messages, without silences of all topics; 0 with fewer than
-    two.
-    """
-    lasts, intervals = info.last - info.first, info.num_recorded - 1
-    for last, first in log.summary.recorded.silences:
-        if info.first <= last and first <= info.last and intervals > 1:
-            lasts, intervals = lasts - (first - last), intervals - 1
-    return lasts // intervals if intervals > 0 else 0
-
-
 def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
     """Return topics with messages, in name order."""
     found: dict[str, _SuggestedTopic] = {}
     for log_id in sorted(logs):
+        rates = rates_of(logs[log_id])
         for name, info in logs[log_id].summary.topics.items():
             if count := info.num_recorded:
-                period = _period(info, logs[log_id])
+                rate = rates[name]
                 known = found.get(name) or _SuggestedTopic(info, logs[log_id], 0, 0)
-                messages = known.messages + count
-                found[name] = _SuggestedTopic(known.info, known.log, messages, max(known.period, period))
+                longest = max(known.period, int(rate.period))
+                silence = rate.silence_words if longest > known.period else known.silence
+                found[name] = _SuggestedTopic(known.info, known.log, known.messages + count, longest, silence)
     return [found[name] for name in sorted(found)]
 
 
@@ -377,6 +371,7 @@ def _topic_lines(
         taken: names of columns, and how often each was wanted; updated.
     """
     hertz = f"{1e9 / topic.period:.4g} Hz" if topic.period else "once"
+    hertz += f", {topic.silence}" if topic.silence else ""
     yield _comment(f"{topic.name}: {topic.info.type}, {counted(topic.messages, 'message')}, {hertz}")
     if topic.name in found.unusable:
         yield _comment(f"left out: {found.unusable[topic.name]}")

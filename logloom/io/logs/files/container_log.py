@@ -7,7 +7,7 @@ and refusals (logloom.io.logs.message_times), decoding (logloom.io.logs.messages
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,6 +54,8 @@ from logloom.schema import ColumnType
 from logloom.text import counted
 from logloom.values import dataclass
 
+_RUN, _RUNS = 4, 8  # stretches that are sampled for intervals: neighbours, and how many such runs
+_READ_FOR_TIMES = 16 << 20  # bytes of messages to read for their times, where a file has no index of them
 _FEW_LOOKS = 16  # stretches to examine again whenever the log is opened
 
 ContainerType = Callable[[LogFile, OpenOptions], Container]
@@ -296,6 +298,28 @@ class ContainerLog:
         if self._options.on_error == "fail":
             self._raise_refused([r for messages in selected.values() for r in messages.refused])
         return dict(selected)
+
+    def sampled_times(self) -> Iterator[dict[str, NDArray[np.int64]]]:
+        """Yield log times by topic, without strays, of some runs of neighbouring stretches.
+
+        They come from index records; of files without any, only small stretches are read.
+        """
+        times, facts = self._message_times, self._recorded
+        rows = np.concatenate([part.index.stretches[part.index.with_messages] for part in self.parts])
+        has_index = np.concatenate([np.full(len(p.index.with_messages), p.has_entries) for p in self.parts])
+        free, starts = _READ_FOR_TIMES, np.arange(0, len(rows), _RUN)
+        if len(starts) > _RUNS:
+            starts = starts[np.unique(np.linspace(0, len(starts) - 1, _RUNS).astype(np.intp))]
+        for start in starts.tolist():
+            found: list[Entries] = []
+            for number in range(start, min(start + _RUN, len(rows))):
+                free -= 0 if has_index[number] else int(rows["size"][number])
+                if free >= 0:
+                    found.append(self._entries(number))
+            topic, time = (np.concatenate([np.empty(0, np.int64), *(e[i] for e in found)]) for i in (0, 1))
+            keep = ~facts.are_strays(time)
+            topic, time = topic[keep].astype(np.int64), time[keep]
+            yield {times.topics[i]: time[topic == i] for i in np.unique(topic).tolist()}
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         """See `Log.places`."""

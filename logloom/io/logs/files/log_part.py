@@ -209,6 +209,11 @@ class LogPart:
             for lost in self.index.lost
         )
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether the file has index records of single messages."""
+        return not self.index.is_scanned and hasattr(self.container, "entries")
+
     def entries(self, number: int) -> tuple[Int64s, Int64s, Int64s]:
         """Return the channel, log time and position of each message of a stretch, in file order.
 

@@ -9,7 +9,7 @@ row in its group, groups counted over these files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -248,6 +248,11 @@ class TableLog:
             except (UsageError, pa.ArrowException) as error:
                 raise LogReadError(f"{file.uri}: column {source.field}: {error}") from error
         return np.concatenate([*parts, np.empty(0, np.int64)])
+
+    def sampled_times(self) -> Iterator[dict[str, NDArray[np.int64]]]:
+        """Yield the times of all rows, by topic, without strays."""
+        known = {name: topic.time[topic.time != MIN_TIME] for name, topic in self._topics.items()}
+        yield {name: times[~self._recorded.are_strays(times)] for name, times in known.items()}
 
     def places(self, topic: str, positions: NDArray[np.int64]) -> list[MessagePlace]:
         found = self._topic(topic)
