@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ MAX_STRETCHES = 32  # of one log, evenly spread
 DEFAULT_DELAY = 1_000_000_000
 MAX_DELAY = 3600 * 10**9  # beyond this a stamp is of another clock
 
+MAX_FIELDS = 8  # of a topic to look at whether they are its stamp
 MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are sampled
 MAX_STRINGS = 1 << 12  # limit of characters of text in arrays
 _UNCOUNTED_STRINGS = 1 << 7  # if the number of texts is unknown
@@ -109,7 +111,8 @@ class Sample:
         if self._is_at_another_pace:
             return head | {"by": "log"}
         topics: dict[str, Any] = {}
-        for topic in sorted({*self.unstamped, *self._far, *self.fields, *self._offsets}):
+        named = {*self.unstamped, *self._far, *self._offsets, *(self.fields.keys() - self.unusable.keys())}
+        for topic in sorted(named):
             if topic in self.unstamped | self._far:
                 topics[topic] = "log"
             else:
@@ -469,7 +472,11 @@ def _stamps_elsewhere(found: Sample, log: Log, messages: Messages, topic: str) -
         info, known = log.summary.topics[topic], found.fields.get(topic)
         if root is None or info.type == TABLE_ROW:
             return None
-        choices = stamp_fields(root) if known is None else [(known["field"], (known.get("unit", ""),))]
+        choices = (
+            islice(stamp_fields(root), MAX_FIELDS)
+            if known is None
+            else [(known["field"], (known.get("unit", ""),))]
+        )
         for path, units in choices:
             values = _field(log, messages, topic, path)
             for unit in units:

@@ -249,6 +249,32 @@ def test_an_offset_shifts_the_times_of_points_whatever_these_count_from(log, tmp
     assert np.abs(xyz(rows["points"][i]) - xyz(plain["points"][i])).max() > 0.1
 
 
+@pytest.mark.parametrize(
+    ("absolute", "ahead"), [(False, 37 * SECOND), (True, 37 * SECOND), (True, 1500 * SECOND - START)]
+)
+def test_a_clock_s_offset_counts_for_points_and_for_transforms(log, tmp_path, absolute, ahead):
+    def moved(message):
+        stamp = message["header"]["stamp"]
+        time = stamp["sec"] * SECOND + stamp["nanosec"] + ahead
+        return {**message, "header": {**message["header"], "stamp": header(time)["stamp"]}}
+
+    write = (lambda start, times: times + ahead) if absolute else (lambda start, times: times - start)
+    clouds = sweeps(write=write, kind="f8") if absolute else sweeps(write=write)
+    said = topics([(t, moved(message)) for t, message in clouds])
+    tf = [(t, {"transforms": [moved(one) for one in m["transforms"]]}) for t, m in said["/tf"][1]]
+    other = open_log([write_log(tmp_path / "drive.mcap", {**said, "/tf": (TF, tf)})])
+    offset = f"{{offset: {-ahead}ns}}"
+    stated = f"time: {{topics: {{/lidar: {offset}, /tf: {offset}}}}}\n"
+    plan = resolve(recipe(column(), more=stated), {"drive": other})[0]
+    rows, _ = built(other, plan)
+    expected, _ = built(log, resolve(recipe(column()), {"drive": log})[0])
+    assert rows["pose"].tobytes() == expected["pose"].tobytes()
+    assert rows["points.age"].tolist() == expected["points.age"].tolist()
+    for i in np.flatnonzero(expected["points.available"]):
+        np.testing.assert_allclose(xyz(rows["points"][i]), xyz(expected["points"][i]), atol=1e-4)
+    assert expected["points.available"].sum() > 5
+
+
 def test_odometry_tells_the_motion_as_transforms_do(log, tmp_path):
     said = topics(sweeps())
     odometry = []
