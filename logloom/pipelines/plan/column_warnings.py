@@ -96,15 +96,13 @@ class SampledRows:
         self._reasons: dict[str, str] = {}
         self._lacking: dict[str, Counter[str]] = {pose.name: Counter() for pose in plan.lookups}
         self._turns: dict[str, list[tuple[TurnEvidence, ...]]] = {}
-        statics = read_statics(log, plan, "skip")
+        statics, point_times = read_statics(log, plan, "skip"), times_in(log, plan)
         self._deskewed = {column.name for column in plan.columns if column.deskew is not None}
         for span in self._spans(max_bytes):
             with contextlib.suppress(*OF_CONTENT):
-                point_times = times_in(log, plan)
-                shared = SpanValues(
-                    statics, read_trees(log, plan, span, point_times), {}, labels, point_times
-                )
-                self._add(Piece(log, plan, span, shared._replace(on_error="skip")))
+                frames = read_trees(log, plan, span)
+                shared = SpanValues(statics, frames, {}, labels, point_times, "skip")
+                self._add(Piece(log, plan, span, shared))
 
     def _spans(self, max_bytes: int) -> list[Span]:
         """Return parts of the log; of a small one the whole, with open ends."""
@@ -114,11 +112,11 @@ class SampledRows:
             ahead = ahead_of_log(self._log, topic, sources) if topic in self._log.summary.topics else 0
             spans = [Span(start + ahead, stop + ahead) for start, stop in parts]
             return spans if len(spans) > 1 else [Span(MIN_TIME, MAX_TIME)]
+        recorded = tick_ranges(self._log.summary, self._plan)
         ranges = [
             (max(one.first, first), min(one.stop, stop))
-            for start, end in parts
-            for first, stop in [tick_range(clock.rate, start, end - 1)]
-            for one in tick_ranges(self._log.summary, self._plan)
+            for first, stop in (tick_range(clock.rate, start, end - 1) for start, end in parts)
+            for one in recorded
         ]
         spans = [
             Span(tick_time(clock.rate, first), tick_time(clock.rate, stop), (first, stop))

@@ -1,5 +1,7 @@
 """Warnings of columns that are available in few rows, with the likely reason and the line that helps."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,6 +9,7 @@ import pytest
 
 from logloom.errors import LogloomError
 from logloom.pipelines.build.build import build
+from logloom.pipelines.plan import column_warnings as module
 from logloom.pipelines.plan.column_warnings import column_warnings
 from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe import Recipe
@@ -314,6 +317,20 @@ def test_a_topic_that_is_rare_for_another_reason_is_no_warning_above_a_share(tmp
     """A fifth of the rows."""
     topics = {"/x": (SPEED, speeds(20))}
     assert warned(tmp_path, topics, x_of(resample="linear")) == ([], ())
+
+
+@pytest.mark.parametrize("clock", ["{rate: 10}", "{topic: /can}"])
+@pytest.mark.parametrize(("limit", "value"), [("BYTES", 6000), ("TICKS", 64)])
+def test_a_plan_counts_a_part_of_a_large_log(tmp_path, monkeypatch, clock, limit, value):
+    can, slow = (SPEED, speeds(600)), (SPEED, speeds(60, step=SECOND))
+    write_log(tmp_path / "logs/drive.mcap", {"/can": can, "/x": slow}, chunk_size=1000)
+    columns = x_of(resample="linear", tolerance="100ms")
+    plan = plan_build(recipe(tmp_path, columns, clock), str(tmp_path / "root"))
+    monkeypatch.setattr(module, limit, value)
+    (warning,) = column_warnings(plan)
+    assert warning.text.endswith("/x comes every 1 s, its tolerance is 100 ms; write tolerance: 1s")
+    rows = int(re.search(r"% of (\d+) sampled rows: ", warning.text).group(1))
+    assert 30 <= rows <= 200 or (clock, limit, rows) == ("{topic: /can}", "TICKS", 600)
 
 
 # --- sums over logs -------------------------------------------------------------------------------------
