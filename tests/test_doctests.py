@@ -65,6 +65,7 @@ PURE = present(
         "logloom.transforms.rows.point_times",
         "logloom.transforms.rows.row_splits",
         "logloom.transforms.rows.ticks",
+        "logloom.transforms.suggest.json_properties",
         "logloom.transforms.suggest.samples",
         "logloom.query.bounds",
         "logloom.query.where",

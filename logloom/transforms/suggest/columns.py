@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from logloom.io.logs.interface import TopicInfo
-from logloom.io.logs.messages.definitions import Field, Number, Struct, Text
+import numpy as np
+
+from logloom.io.logs.interface import TABLE_ROW, TopicInfo
+from logloom.io.logs.messages.definitions import Array, Field, Number, Struct, Text
+from logloom.io.logs.table_files.times import TIME_COLUMNS
 from logloom.values import dataclass
 
 MAX_COLUMNS = 24  # of one topic
@@ -26,7 +29,6 @@ _AXES = ("x", "y", "z")
 _QUATERNION = ("x", "y", "z", "w")
 # Names of sub-messages that are omitted in a column's name.
 _WRAPPERS = frozenset({"pose", "twist", "accel", "wrench", "transform", "vector", "point"})
-_ROOT_TIMES = frozenset({"stamp", "timestamp"})
 
 # Fields that are headings in radians by the definition of their type, by `pkg/Name`.
 _HEADINGS: Mapping[str, str] = {
@@ -46,7 +48,6 @@ _APART = frozenset(
     }
 )  # fmt: skip
 _TURNED = frozenset({"rotation", "orientation", "attitude", "quaternion", "quat"})
-_TEXT = "text; add it by hand where it is wanted"
 _COVARIANCE = "covariances; add them by hand where they are wanted"
 _MANY = f"the first {MAX_COLUMNS} columns are enough to start with"
 
@@ -81,10 +82,17 @@ _UNITS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A column that may be suggested, with `keys` of a recipe, without topic and tolerance."""
+    """A column that may be suggested, with `keys` of a recipe, without topic and tolerance.
+
+    Attributes:
+        is_text: it is a comment, unless no column of the recipe has numbers.
+        parts: columns to suggest in its place if it can't be built.
+    """
 
     suffix: str
     keys: Mapping[str, Any]
+    is_text: bool = False
+    parts: tuple[Candidate, ...] = ()
 
     @property
     def policy(self) -> str:
@@ -106,6 +114,14 @@ class Candidates:
 
     columns: list[Candidate] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, columns: Iterable[Candidate]) -> None:
+        """Add columns, as many as are useful."""
+        for column in columns:
+            if sum(other.is_text == column.is_text for other in self.columns) == MAX_COLUMNS:
+                self.leave_out(column.suffix, _MANY)
+            else:
+                self.columns.append(column)
 
     def leave_out(self, name: str, reason: str) -> None:
         self.left_out.setdefault(reason, []).append(name)
@@ -140,11 +156,29 @@ def candidates(info: TopicInfo, root: Struct) -> Candidates:
     """
     found = Candidates()
     walk = _Walk(info, found)
-    for candidate in walk.struct(root, "", ()):
-        if len(found.columns) == MAX_COLUMNS:
-            found.leave_out(candidate.suffix, _MANY)
-        else:
-            found.columns.append(candidate)
+    found.add(walk.struct(root, "", ()))
+    return found
+
+
+def json_candidates(properties: Mapping[str, str]) -> Candidates:
+    """Return the columns of JSON messages without a schema.
+
+    Args:
+        properties: the `dtype` by path.
+    """
+    found = Candidates()
+    none = Struct("", ())
+    for path, dtype in properties.items():
+        names = path.replace("[]", "").split(".")
+        if path in TIME_COLUMNS or names[0] == "header":
+            continue
+        is_text = dtype == "string"
+        item = Field(
+            names[-1], Text() if is_text else Number(np.dtype(dtype)), Array() if "[]" in path else None
+        )
+        policy = "nearest" if is_text else _policy(item, "".join(names[-2:-1]), none)
+        keys = {"field": path, "resample": policy, "dtype": dtype}
+        found.add([Candidate(_suffix(names), keys, is_text)])
     return found
 
 
@@ -167,7 +201,7 @@ class _Walk:
             path: of the sub-message, with a dot at its end; "" for the message.
             names: prefix of a column's suffix.
         """
-        fields = [f for f in struct.fields if f.name != "header" and (path or not _is_stamp(f))]
+        fields = [f for f in struct.fields if f.name != "header" and (path or not self._is_stamp(f))]
         if vector := self._vector(fields, path, names, struct):
             yield vector
             return
@@ -211,7 +245,7 @@ class _Walk:
         if "covariance" in item.name.lower():
             self.found.leave_out(where, _COVARIANCE)
         elif isinstance(kind, Text) and item.array is None:
-            self.found.leave_out(where, _TEXT)
+            yield Candidate(_suffix((*names, item.name)), {"field": where, "resample": "nearest"}, True)
         elif isinstance(kind, Struct) and item.array is None and not kind.is_time and _may_interpolate(kind):
             inner = self._inner_names(item, owner, names)
             yield from self.struct(kind, f"{where}.", inner)
@@ -221,7 +255,42 @@ class _Walk:
             unit = self._unit(owner, item.name) or ("rad" if policy == "angle" else "")
             if unit and self.has_conventions:
                 keys["unit"] = unit
-            yield Candidate(_suffix((*names, item.name)), keys)
+            suffix = (*names, item.name)
+            parts: tuple[Candidate, ...] = ()
+            if isinstance(kind, Struct) and item.array is not None:
+                parts = tuple(self._elements(kind, f"{where}[].", suffix, MAX_DEPTH))
+            yield Candidate(_suffix(suffix), keys, parts=parts)
+
+    def _elements(self, struct: Struct, path: str, names: tuple[str, ...], depth: int) -> Iterator[Candidate]:
+        """Yield the columns of a list's elements, for a list that can't be one column."""
+        plain = [f for f in struct.fields if f.array is None]
+        axes = [f.name for f in plain]
+        if len(plain) == len(struct.fields) and axes in (list(_AXES), list(_AXES[:2]), list(_QUATERNION)):
+            yield _nearest(_suffix(names), field=[path + axis for axis in axes])
+            return
+        for item in struct.fields:
+            suffix = (*names, item.name)
+            if isinstance(item.type, Struct) and not item.type.is_time:
+                first = "" if item.array is None else "[0]"
+                if depth and item.name != "header":
+                    yield from self._elements(item.type, f"{path}{item.name}{first}.", suffix, depth - 1)
+            else:
+                keys = {"field": path + item.name, "resample": "nearest"}
+                yield Candidate(_suffix(suffix), keys, isinstance(item.type, Text))
+
+    def _is_stamp(self, item: Field) -> bool:
+        """Return whether a field of a message is its time, which all rows have."""
+        kind = item.type
+        if item.array is not None:
+            return False
+        if self.info.type == TABLE_ROW:
+            return item.name in TIME_COLUMNS
+        is_time = (
+            kind.is_time
+            if isinstance(kind, Struct)
+            else isinstance(kind, Number) and kind.dtype.itemsize == 8
+        )
+        return is_time and item.name in TIME_COLUMNS
 
     def _inner_names(self, item: Field, owner: Struct, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the prefix of a sub-message's columns."""
@@ -237,13 +306,6 @@ class _Walk:
 
     def _unit(self, owner: Struct, name: str) -> str:
         return _UNITS.get(_type_name(owner), {}).get(name, "")
-
-
-def _is_stamp(item: Field) -> bool:
-    """Return whether a field of a message is its time, which all rows have."""
-    kind = item.type
-    is_time = kind.is_time if isinstance(kind, Struct) else isinstance(kind, Number) and kind.dtype == "<i8"
-    return is_time and item.name in _ROOT_TIMES
 
 
 def _is_float(item: Field) -> bool:

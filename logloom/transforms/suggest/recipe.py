@@ -33,7 +33,16 @@ from logloom.resample.policies import POLICIES
 from logloom.schema import RESERVED_LAST_PARTS, RESERVED_NAMES, ColumnType
 from logloom.text import OnMessage, counted, ignore_message, printable, some_of
 from logloom.transforms.rows.plan.resolve import resolve
-from logloom.transforms.suggest.columns import Candidate, Candidates, candidates, known, pictures, transforms
+from logloom.transforms.suggest.columns import (
+    Candidate,
+    Candidates,
+    candidates,
+    json_candidates,
+    known,
+    pictures,
+    transforms,
+)
+from logloom.transforms.suggest.json_properties import properties_of, sampled_objects
 from logloom.transforms.suggest.samples import Sample, sample
 from logloom.values import dataclass
 
@@ -42,6 +51,7 @@ MIN_TICKS = 10  # a log with fewer ticks gets its rows from a topic
 MAX_NAME = 120  # characters of a column's name that come from its topic
 MAX_COMMENT = 300  # characters
 MAX_NAMED = 12  # fields in one comment
+_COMMENT = "  # "
 _MS = 1_000_000
 _NICE = (1, 2, 5)
 # Types of video that no column supports, as their messages don't declare a codec.
@@ -158,16 +168,20 @@ def _column_lines(
     time: Mapping[str, Any],
     logs: Mapping[str, Log],
 ) -> list[str]:
-    """Return the lines of all columns, below a comment on each topic; raise a UsageError if there is none."""
-    lines: list[str] = []
-    taken: dict[str, int] = {}
-    for topic in topics:
-        made = proposed[topic.name]
-        own = made.left_out if isinstance(made, Candidates) else {}
-        lines += _topic_lines(topic, own, found, time, logs, taken)
-    if not taken:
-        raise UsageError("no topic of these logs has a field that a column supports:\n" + "\n".join(lines))
-    return lines
+    """Return the lines of all columns, below a comment on each topic; raise a UsageError if there is none.
+
+    Texts are comments, unless there is nothing else.
+    """
+    for comments_texts in (True, False):
+        lines: list[str] = []
+        taken: dict[str, int] = {}
+        for topic in topics:
+            made = proposed[topic.name]
+            own = made.left_out if isinstance(made, Candidates) else {}
+            lines += _topic_lines(topic, own, found, time, logs, taken, comments_texts)
+        if not all(line.startswith(_COMMENT) for line in lines):
+            return lines
+    raise UsageError("no topic of these logs has a field that a column supports:\n" + "\n".join(lines))
 
 
 def _without_damaged(
@@ -285,6 +299,8 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
     if root is None or not root.fields:
         if topic.info.definition:
             return "its definition types no field; add columns by hand"
+        if topic.info.encoding == "json":
+            return _of_json(topic)
         return f"its {topic.info.encoding} messages have no schema; add columns by hand"
     return _without_times(topic, candidates(topic.info, root))
 
@@ -296,6 +312,20 @@ def _without_times(topic: _SuggestedTopic, found: Candidates) -> Candidates:
             one for one in found.columns if name in (fields := one.keys.get("field", ())) or name == fields
         ]
         found.columns = [one for one in found.columns if one not in here]
+        found.leave_out(name, reason)
+    return found
+
+
+def _of_json(topic: _SuggestedTopic) -> Candidates | str:
+    """Return the columns of JSON messages without a schema, by a sample of them; or why there are none."""
+    try:
+        properties, left_out = properties_of(*sampled_objects(topic.log, topic.name))
+    except OF_CONTENT as error:
+        return str(error).splitlines()[0]
+    if not (properties or left_out):
+        return "its json messages have no schema, and those that were sampled no properties"
+    found = json_candidates(properties)
+    for name, reason in left_out.items():
         found.leave_out(name, reason)
     return found
 
@@ -363,12 +393,14 @@ def _topic_lines(
     time: Mapping[str, Any],
     logs: Mapping[str, Log],
     taken: dict[str, int],
+    comments_texts: bool,
 ) -> Iterator[str]:
     """Return the columns of one topic, with comments on what was left out.
 
     Args:
         by_definition: fields that aren't columns, by the reason why.
         taken: names of columns, and how often each was wanted; updated.
+        comments_texts: whether texts are comments, which become columns without their #.
     """
     hertz = f"{1e9 / topic.period:.4g} Hz" if topic.period else "once"
     hertz += f", {topic.silence}" if topic.silence else ""
@@ -392,7 +424,8 @@ def _topic_lines(
         problem = _problem(name, keys, time, logs)
         if problem is None:
             taken[name] = 1
-            yield f"  {name}: {text.flow(keys)}"
+            sign = _COMMENT if column.is_text and comments_texts else "  "
+            yield f"{sign}{name}: {text.flow(keys)}"
         else:
             left_out.setdefault(problem, []).append(column.suffix or topic.name)
     for reason, names in left_out.items():
@@ -402,7 +435,7 @@ def _topic_lines(
 def _comment(words: str) -> str:
     """Return a comment in one line, for any names of topics."""
     line = printable(words)
-    return f"  # {line if len(line) <= MAX_COMMENT else f'{line[: MAX_COMMENT - 1]}…'}"
+    return f"{_COMMENT}{line if len(line) <= MAX_COMMENT else f'{line[: MAX_COMMENT - 1]}…'}"
 
 
 def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> list[Candidate]:

@@ -284,13 +284,17 @@ def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> 
     count = min(len(messages), MAX_LOOKED)
     rows = np.unique(np.linspace(0, len(messages) - 1, count).astype(np.intp))
     kept: list[Candidate] = []
-    for candidate in found.columns.get(topic, ()):
+    left = list(found.columns.get(topic, ()))
+    while left:
+        candidate = left.pop(0)
         try:
             if str(candidate.keys.get("as", "")).startswith("points"):
                 _look_at_clouds(found, messages, topic, rows)
             fitted, turns = _fitted(candidate, log, messages, topic, rows)
         except OF_CONTENT as error:
-            found.refused.setdefault(topic, {})[candidate.suffix or topic] = _first_line(error)
+            left = [*candidate.parts, *left]
+            if not candidate.parts:
+                found.refused.setdefault(topic, {})[candidate.suffix or topic] = _first_line(error)
             continue
         kept.append(fitted)
         known = found.turns.get((topic, candidate.suffix), ())
@@ -315,7 +319,10 @@ def _fitted(
         (fields,) if isinstance(fields, str) else tuple(fields),
         adapter=candidate.keys.get("as"),
         strings=candidate.keys.get("strings", 32),
+        dtype=candidate.keys.get("dtype"),
     )
+    held = messages.has_value(spec)
+    rows = rows if held is None else rows[held[rows]]
     ctype = log.column_type(topic, spec)
     if ctype.kind == "bytes":
         return candidate, ()
@@ -328,6 +335,8 @@ def _fitted(
     if strings != spec.strings:
         candidate = candidate.with_keys(strings=strings)
     if not isinstance(values, np.ndarray):
+        return candidate, ()
+    if not len(rows):
         return candidate, ()
     if candidate.policy == "slerp" and not values.any(axis=-1).all():
         return candidate.with_keys(resample="nearest"), ()  # which takes quaternions of norm zero unchanged

@@ -269,8 +269,9 @@ def test_protobuf_topics_are_suggested_by_their_descriptors(tmp_path):
     assert built(text, tmp_path).totals["rows"] > 10
 
 
-def test_json_topics_are_suggested_by_their_schemas_and_others_say_why_not(tmp_path):
+def test_json_topics_are_suggested_by_their_schemas_or_values_and_others_say_why_not(tmp_path):
     topics = {
+        "/bare": ("E", None, {}),
         "/typed": ("A", ANGLE, {"yaw": 1.0, "gear": 2}),
         "/free": ("B", None, {"yaw": 1.0}),
         "/empty": ("C", {"type": "object"}, {}),
@@ -279,11 +280,12 @@ def test_json_topics_are_suggested_by_their_schemas_and_others_say_why_not(tmp_p
     text = suggested_recipe([write_json(tmp_path / "log.mcap", topics)], {})
     columns = Recipe.from_yaml(text).columns
     assert {name: column.resample for name, column in columns.items()} == {
+        "free.yaw": "linear",
         "typed.yaw": "linear",
         "typed.gear": "nearest",
         "lies.gear": "nearest",
     }
-    assert "its json messages have no schema" in text
+    assert "its json messages have no schema, and those that were sampled no properties" in text
     assert "its definition types no field" in text
     assert "left out: yaw: " in text
     assert "'north' is no number" in text

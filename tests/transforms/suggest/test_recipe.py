@@ -20,6 +20,7 @@ from tests.io.video.making import decoded, stream, write_video
 from tests.transforms.ros2_logs import (
     COMMAND,
     COMPRESSED,
+    HEADER,
     IMAGE,
     POSE,
     SECOND,
@@ -196,6 +197,63 @@ def test_several_logs_of_one_name_get_a_template_that_tells_them_apart(tmp_path)
     assert recipe.log_id == "{parent}"
 
 
+def test_texts_are_comments_that_only_need_uncommenting(tmp_path):
+    path = write_log(tmp_path / "drive.mcap", {"/can": (SPEED, speeds()), "/can/note": (SPEED, speeds())})
+    recipe, text = suggested(path)
+    assert {column.field for column in recipe.columns.values()} == {("speed",), ("gear",)}
+    lines = [line for line in text.splitlines() if "field: note" in line]
+    assert [line.partition(":")[0] for line in lines] == ["  # can.note", "  # can.note_2"]
+    whole = Recipe.from_yaml(text.replace("  # can.note", "  can.note"), source="uncommented")
+    assert {name for name, column in whole.columns.items() if column.field == ("note",)} == {
+        "can.note",
+        "can.note_2",
+    }
+    build(plan_build(whole, str(tmp_path / "root")), num_workers=1)
+    assert {row["can.note"] for row in logloom.datasets.open(tmp_path / "root")} == {"x"}
+
+
+def test_times_are_no_data(tmp_path):
+    stamp = {"sec": 1_700_000_000, "nanosec": 0}
+    fields = {"stamp": ("builtin_interfaces/Time", stamp), "timestamp": ("uint64", 5), "time": ("int64", 7)}
+    fields |= {"timestamp_ns": ("int64", 7), "value": ("float64", 1.5)}
+    for number, (name, (kind, value)) in enumerate(fields.items()):
+        path = write_log(
+            tmp_path / f"{number}.mcap",
+            {
+                "/x": (
+                    ("a_msgs/msg/X", f"{kind} {name}\nfloat64 other\n{HEADER}"),
+                    [(START + i * SECOND // 10, {name: value, "other": i / 3}) for i in range(20)],
+                )
+            },
+        )
+        found = {column.field for column in suggested(path)[0].columns.values()}
+        assert found == {("other",), *([("value",)] if name == "value" else [])}, name
+
+
+def test_a_list_that_cant_be_one_column_is_suggested_by_its_elements(tmp_path):
+    kind = (
+        "a_msgs/msg/Found",
+        "Thing[] things\n================\nMSG: a_msgs/Thing\nfloat64[] scores\nVector3 center\nstring name\n"
+        "int32 id\n================\nMSG: a_msgs/Vector3\nfloat64 x\nfloat64 y\nfloat64 z\n",
+    )
+    things = [
+        {"scores": [0.5] * j, "center": {"x": j, "y": 1.0, "z": 2.0}, "name": "n", "id": j} for j in range(3)
+    ]
+    messages = [(START + i * SECOND // 10, {"things": things[: i % 4]}) for i in range(20)]
+    path = write_log(tmp_path / "drive.mcap", {"/found": (kind, messages)})
+    recipe, text = suggested(path)
+    assert {name: column.field for name, column in recipe.columns.items() if "scores" not in name} == {
+        "found.things.center": tuple(f"things[].center.{axis}" for axis in "xyz"),
+        "found.things.id": ("things[].id",),
+    }
+    assert "  # found.things.name: {topic: /found, field: 'things[].name', " in text
+    assert "scores" in text
+    build(plan_build(recipe, str(tmp_path / "root")), num_workers=1)
+    row = logloom.datasets.open(tmp_path / "root")[3]
+    assert row["found.things.id"].tolist() == [0, 1, 2]
+    assert row["found.things.center"].tolist() == [[0, 1, 2], [1, 1, 2], [2, 1, 2]]
+
+
 def test_a_log_with_nothing_to_hold_is_refused(tmp_path):
     empty = write_log(tmp_path / "empty.mcap", {})
     with pytest.raises(UsageError, match="no log has messages"):
@@ -203,8 +261,11 @@ def test_a_log_with_nothing_to_hold_is_refused(tmp_path):
     words = write_log(
         tmp_path / "words.mcap", {"/say": (("a_msgs/msg/Word", "string word\n"), [(START, {"word": "x"})])}
     )
-    with pytest.raises(UsageError, match="word: text"):
-        suggest({"words": open_log([words])})
+    assert suggested(words)[0].columns["say.word"].field == ("word",)  # better than no column
+    go = ("a_msgs/msg/Go", f"std_msgs/Header header\n{HEADER}")
+    nothing = write_log(tmp_path / "nothing.mcap", {"/go": (go, [(START, {"header": header(START)})])})
+    with pytest.raises(UsageError, match=r"no topic of these logs has a field .*\n  # /go"):
+        suggest({"nothing": open_log([nothing])})
 
 
 @pytest.mark.parametrize("name", ["tilt_laser.bag", "turtlesim.bag", "l5kit_scene.mcap"])

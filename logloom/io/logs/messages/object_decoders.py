@@ -9,7 +9,7 @@ Column types and errors are the same as for encodings of fixed layout.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -141,6 +141,12 @@ class ObjectDecoder(TypedDecoder):
             return False
         inner, pick = selection.inner, selection.pick
         return not isinstance(pick, int) or inner is None or self._has(items[pick], inner)
+
+    def objects(self, raw: RawMessages) -> Iterator[Any]:
+        """Yield the objects of messages, without those that can't be parsed."""
+        for row in range(len(raw)):
+            with contextlib.suppress(UnfitError):
+                yield self._open(raw, row)
 
     def _attempt(self, raw: RawMessages, row: int, read: Callable[[Any], _T], otherwise: _T) -> _T:
         try:

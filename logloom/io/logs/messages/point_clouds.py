@@ -11,7 +11,7 @@ The fields of a cloud are declared in each message, while a column has one type:
 spec's `dtype`, as "x:float32,y:float32,normal:float32[3]", taken from a message (`settled`). A cloud with
 other fields doesn't fit the column. Vendors' names are mapped to the usual ones in `points[…]` only; the
 values stay in the vendor's units, rounded to the spec's `dtype`: float32 (the default) or float64. Fields
-that nobody asks for may be anything; those called `_` are padding. A cloud without points needs no fields.
+that are not named may be anything; those called `_` are padding. A cloud without points needs no fields.
 """
 
 from __future__ import annotations
