@@ -29,6 +29,7 @@ MAX_LOG_ID = 200  # bytes
 NOT = "!"  # prefix of exclusions in a list of URIs and globs
 
 _SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4|active))?$")
+_NUMBERED = re.compile(r"_\d+\.(?!mcap|db3)[^/]*$")  # names of splits; those of ROS 2 are found by folder
 _NO_NAMES = frozenset(("", ".", ".."))
 _THREADS, _FAR_THREADS = 16, 64
 TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
@@ -245,14 +246,14 @@ def _one_log(log_id: str, found: Sequence[FoundLog] | Sequence[LogFiles]) -> Log
 
 def with_splits(found: Iterable[FoundLog]) -> Iterator[FoundLog]:
     """Merge files that are one recording by their names: /x/a_0.bag and /x/a_1.bag are /x/a.bag."""
-    splitting = [kind for kind in kinds() if hasattr(kind, "recordings")]
-    suffixes = tuple(suffix for kind in splitting for suffix in kind.suffixes)
     folders: dict[str, dict[str, FoundLog]] = {}
     for item in found:
-        if len(item.uris) == 1 and item.uri.endswith(suffixes):
+        if len(item.uris) == 1 and _NUMBERED.search(item.uri):
             folders.setdefault(parent_of(item.uri), {})[file_name_of(item.uri)] = item
         else:
             yield item
+    # Kinds are imported only where there may be something to merge.
+    splitting = [kind for kind in kinds() if hasattr(kind, "recordings")] if folders else []
     for folder, files in folders.items():
         for kind in splitting:
             for name, own in kind.recordings(sorted(files)).items():
