@@ -82,6 +82,8 @@ def _plain(value: Any) -> Any:
 def batches_of(dataset: Dataset[Any], rows: int | None) -> Iterator[Any]:
     """Record batches of one schema; of about 64 MiB where `rows` doesn't say how many rows each has.
 
+    Without rows there is one batch, so that types are known; none of what functions would have made.
+
     Raises:
         UsageError: Arrow can't hold a column's values, or they differ in type from batch to batch.
     """
@@ -96,6 +98,9 @@ def batches_of(dataset: Dataset[Any], rows: int | None) -> Iterator[Any]:
                 f"({str(error)[:200]}); give columns one type in the function given to map"
             ) from error
         schema = found.schema if schema is None else schema
+    if schema is None and not dataset.is_mapped:
+        batch = dataset.get_many([])
+        yield record_batch(batch, _schema_of(dataset, list(batch)), dataset.place)
 
 
 def _schema_of(dataset: Dataset[Any], names: Sequence[str]) -> Any:
@@ -127,7 +132,9 @@ def frame_of(dataset: Dataset[Any]) -> pd.DataFrame:
         for name, column in batch.items():
             pieces.setdefault(name, []).append(pandas_column(column, dataset.window_steps > 0))
     if not pieces:
-        return pd.DataFrame({name: [] for name in dataset.keys})
+        known = table_of(dataset).to_pandas()
+        nothing = pd.Series([], dtype=object)
+        return pd.DataFrame({name: known.get(name, nothing) for name in dataset.keys})
     return pd.DataFrame(
         {
             name: list(chain.from_iterable(parts)) if isinstance(parts[0], list) else np.concatenate(parts)

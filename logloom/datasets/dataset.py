@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, cast, overl
 import numpy as np
 from numpy.typing import ArrayLike
 
-from logloom.blocks import Array
+from logloom.blocks import Array, empty
 from logloom.datasets.dataset_view import STAMP_KEYS, DatasetView
 from logloom.datasets.search.log_matches import passing
 from logloom.datasets.views import positions as views
-from logloom.datasets.views.column_choice import Pick, instead_of, names_of
+from logloom.datasets.views.column_choice import BatchFn, Pick, instead_of, names_of
 from logloom.datasets.views.scan import mask_of
 from logloom.datasets.views.windows import mapped_windows, window_batch, window_spec
 from logloom.durations import Time
@@ -27,6 +27,7 @@ from logloom.errors import UsageError
 from logloom.io.rows import batches
 from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
+from logloom.io.rows.sources import batched as as_batched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -391,16 +392,35 @@ class Dataset(DatasetView, Generic[Sample]):
         if columns is not None:
             return self.select(columns).get_many(numbers, out=out)
         chosen = self._chosen(numbers)
-        if not self._fns and not self._row_fns and len(chosen):
-            positions = views.at(self._rows, chosen)
-            if self._window is None:
-                return self._source.take(positions, self.columns, out)
-            return window_batch(self._source, self._window, positions, self.columns, out or {})
+        of_batches = [fn for fn in self._fns if isinstance(fn, BatchFn)]
+        if len(of_batches) == len(self._fns) and not self._row_fns:
+            batch = self._stored_many(views.at(self._rows, chosen), {} if of_batches else out or {})
+            for fn in of_batches:
+                batch = fn.batched(batch)
+            return batch
         samples = self._samples(chosen.tolist())
         if odd := next((type(one).__name__ for one in samples if not isinstance(one, Mapping)), ""):
             raise UsageError(f"{self.place}: a function given to map made a {odd}; batches are made of dicts")
         positions = views.at(self._rows, chosen)
         return batches.stacked_rows(samples, {}, f"{self._source.place}, mapped", positions)
+
+    def _stored_many(self, positions: Ints, out: Mapping[str, Array]) -> Batch:
+        """Rows, or windows, before functions given to `map`; of no rows, too, with the types of columns."""
+        source, types = self._source, self._source.schema.all
+        if len(positions) and self._window is None:
+            return source.take(positions, self.columns, out)
+        if len(positions):
+            assert self._window is not None
+            return window_batch(source, self._window, positions, self.columns, out)
+        stamps: Batch = {"log_id": [], "timestamp": np.empty(0, np.int64)} if source.has_stamps else {}
+        batch = {
+            name: as_batched(source.place, name, empty(types[name]), types[name]) for name in self.columns
+        }
+        if self._window is None:
+            return stamps | batch
+        batch = stamps | batches.folded({**batch, **stamps}, 0, self.window_steps)
+        mask = np.empty((0, self.window_steps), np.bool_)
+        return batch | ({self._window.mask: mask} if self._window.on_edge == "pad" else {})
 
     @property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:

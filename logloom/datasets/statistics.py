@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from logloom.blocks import Array, Block, Ragged, Values
-from logloom.datasets.views.column_choice import Pick
+from logloom.datasets.views.column_choice import BatchFn, Pick
 from logloom.errors import UsageError
 from logloom.inference import common_shape, kind_of
 from logloom.io.catalog.log_statistics import read_statistics_file
+from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
 from logloom.io.rows.sources import RowSource, values_of
 from logloom.io.storage.store import Store
 from logloom.io.storage.threads import ahead
-from logloom.schema import ColumnType, Schema
+from logloom.schema import AGE, ColumnType, Schema
 from logloom.statistics.columns import Statistics
 from logloom.statistics.rows import RowStatistics
 from logloom.statistics.summary import summary
@@ -61,7 +62,14 @@ def stats_of(dataset: Dataset[Any], columns: Sequence[str]) -> dict[str, dict[st
         UsageError: functions left no such column; or they changed windows, not rows.
     """
     known, schema = counted(dataset, columns)
-    return summary(known, schema)
+    if len(dataset):
+        return summary(known, schema)
+    ages = {name: AGE for name in schema.meta if name.endswith(".age")}
+    nothing = {"rows": 0, "unavailable": 0, "count": 0}
+    return {
+        name: {"type": str(ctype), **({"unit": ctype.unit} if ctype.unit else {}), **nothing}
+        for name, ctype in {**schema.columns, **ages}.items()
+    }
 
 
 def counted(dataset: Dataset[Any], columns: Sequence[str]) -> tuple[Statistics, Schema]:
@@ -101,7 +109,7 @@ def _counted_mapped(dataset: Dataset[Any], schema: Schema) -> tuple[Statistics, 
         lacking = [name for name in schema.columns if not all(name in row for row in rows)]
         if lacking:
             raise UsageError(f"{dataset.place}: functions given to map left no {', '.join(lacking)}")
-        values = {name: [_array(row[name]) for row in rows] for name in schema.columns}
+        values = {name: [_array(row[name], name, dataset.place) for row in rows] for name in schema.columns}
         if made is None:
             types = {name: _mapped_type(ctype, values[name]) for name, ctype in schema.columns.items()}
             made = Schema(types, schema.sampled)
@@ -122,8 +130,11 @@ def _row_fns(dataset: Dataset[Any]) -> tuple[Callable[[Any], Any], ...]:
     return (*of_rows, *of_samples)
 
 
-def _array(value: Any) -> Any:
-    return value if isinstance(value, str | bytes) else np.asarray(value)
+def _array(value: Any, name: str, place: str) -> Any:
+    try:
+        return value if isinstance(value, str | bytes) else np.asarray(value)
+    except ValueError as error:
+        raise UsageError(f"{place}: functions given to map made {name} no array ({error})") from error
 
 
 def _mapped_type(ctype: ColumnType, values: Sequence[Any]) -> ColumnType:
@@ -148,7 +159,7 @@ def _column(values: Sequence[Any], ctype: ColumnType, place: str) -> Values:
         raise UsageError(f"{place}: functions gave a column values of several shapes ({error})") from error
 
 
-class Normalize:
+class Normalize(BatchFn):
     """Brings columns of a sample to zero mean and unit standard deviation, as float32."""
 
     def __init__(self, stats: Mapping[str, Mapping[str, Any]], schema: Schema, place: str):
@@ -185,6 +196,16 @@ class Normalize:
                 else _normal(value, mean, std)
             )
         return changed
+
+    def batched(self, batch: Batch) -> Batch:
+        """As a call, of all samples of a batch.
+
+        Raises:
+            UsageError: the samples lack a column.
+        """
+        ragged = {name: batch[name] for name in self._scales if isinstance(batch.get(name), tuple)}
+        changed = self({**batch, **{name: values for name, (values, _) in ragged.items()}})
+        return {**changed, **{name: (changed[name], lengths) for name, (_, lengths) in ragged.items()}}
 
 
 def _normal(value: Any, mean: Array, std: Array) -> Array:

@@ -3,6 +3,8 @@
 import pickle
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import logloom.datasets
@@ -118,3 +120,38 @@ def test_windows_are_normalized_too(rows):
 def test_what_makes_no_sense_is_refused_by_name(rows, call, says):
     with pytest.raises(UsageError, match=says):
         call(rows)
+
+
+def test_normalizing_one_column_leaves_others_as_they_are_and_reads_batches_at_once(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    lists = pa.array([rng.normal(size=n % 4).tolist() for n in range(50)], pa.list_(pa.float64()))
+    columns = {
+        "x": rng.normal(size=50) * 3 + 1,
+        "n": np.arange(50),
+        "v": pa.array([[n, -n] for n in range(50)], pa.list_(pa.float32(), 2)),
+        "l": lists,
+        "m": lists,
+        "word": [f"w{n}" for n in range(50)],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    rows = logloom.datasets.open(tmp_path / "x.parquet")
+    for view in (rows, rows.shuffle(3), rows.window([-1, 0, 3], on_edge="pad")):
+        plain = view.get_many(np.arange(20))
+        normal = view.normalized(["x", "v", "l"])
+        one_by_one = [normal[number] for number in range(20)]
+        monkeypatch.setattr(type(view), "_samples", None)  # no sample alone
+        batch = normal.get_many(np.arange(20))
+        monkeypatch.undo()
+        for name in ("n", "word", "m"):
+            assert str(batch[name]) == str(plain[name])
+        for name in ("x", "v"):
+            np.testing.assert_array_equal(batch[name], np.stack([row[name] for row in one_by_one]))
+        values, lengths = batch["l"]
+        assert values.dtype == np.float32
+        np.testing.assert_array_equal(lengths, plain["l"][1])
+        flat = [part for row in one_by_one for part in (row["l"] if view.window_steps else [row["l"]])]
+        np.testing.assert_array_equal(values, np.concatenate(flat))
+        chosen = normal.select(["x", "word"]).get_many([3])
+        assert {"x", "word"} <= chosen.keys() <= {"x", "word", "mask"}
+    out = np.empty(2, np.float32)
+    assert rows.normalized("x").get_many([1, 2], out={"x": out})["x"].dtype == np.float32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from logloom.errors import UsageError
+from logloom.io.rows.batches import Batch
 from logloom.schema import RESERVED_LAST_PARTS, Schema, base_of
 from logloom.text import near_to
 
@@ -92,21 +94,36 @@ def instead_of(key: object, schema: Schema, length: int, place: str) -> str:
     return f"rows[{key!r:.80}]: rows are reached by number, from 0 to {length - 1}, or by a slice"
 
 
-class Pick:
+class BatchFn(abc.ABC):
+    """A function of samples, for `map`, that can treat all samples of a batch at once."""
+
+    @abc.abstractmethod
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a sample of a sample."""
+
+    @abc.abstractmethod
+    def batched(self, batch: Batch) -> Batch:
+        """Make of a batch what calls make of its samples."""
+
+
+class Pick(BatchFn):
     """Keeps some keys of a dict: what `select` means after `map`."""
 
     def __init__(self, patterns: Sequence[str]):
         self.patterns = tuple(patterns)
 
-    def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """
         Raises:
             UsageError: a pattern matches no key; names the nearest.
         """
         picked = set()
         for pattern in self.patterns:
-            found = [key for key in row if pattern == ".*" or fnmatch.fnmatchcase(key, pattern)]
+            found = [key for key in sample if pattern == ".*" or fnmatch.fnmatchcase(key, pattern)]
             if not found:
-                raise UsageError(f"select after map: no key matches {pattern!r}{near_to(pattern, row)}")
+                raise UsageError(f"select after map: no key matches {pattern!r}{near_to(pattern, sample)}")
             picked |= {*found}
-        return {key: value for key, value in row.items() if key in picked}
+        return {key: value for key, value in sample.items() if key in picked}
+
+    def batched(self, batch: Batch) -> Batch:
+        return self(batch)

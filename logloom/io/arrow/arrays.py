@@ -104,7 +104,7 @@ def _leaves(values: Array) -> Any:
 # inner offsets        0   3    6      8         which values each inner list has
 def ragged_array(values: Array, lengths: Array) -> Any:
     """n rows of `values` as an array, by their (n,) lengths, or (n, r) of r ragged axes."""
-    shapes = lengths.reshape(len(lengths), -1).astype(np.int64)
+    shapes = (lengths if lengths.ndim > 1 else lengths[:, np.newaxis]).astype(np.int64)
     found = fixed_array(values)
     for axis in range(shapes.shape[1] - 1, -1, -1):
         repeats = shapes[:, :axis].prod(axis=1, dtype=np.int64)

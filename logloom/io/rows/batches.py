@@ -184,8 +184,8 @@ def stacked_window(rows: Sequence[Mapping[str, Any] | None], like: Mapping[str, 
     window: dict[str, Any] = {}
     for name, example in like.items():
         values = [None if row is None else row[name] for row in rows]
-        arrays = [np.asarray(value) for value in values if value is not None]
-        first = arrays[0] if arrays else np.asarray(example)
+        arrays = [_as_array(value) for value in values if value is not None]
+        first = arrays[0] if arrays else _as_array(example)
         if name == "log_id":
             window[name] = example
         elif first.dtype.kind in "OUSV" or any(array.shape != first.shape for array in arrays):
@@ -195,6 +195,14 @@ def stacked_window(rows: Sequence[Mapping[str, Any] | None], like: Mapping[str, 
             fill_missing(missing)
             window[name] = np.stack([missing if value is None else np.asarray(value) for value in values])
     return window
+
+
+def _as_array(value: Any) -> Array:
+    """A value as an array; an object where lists of several lengths make none."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty((), object)
 
 
 def to_tensors(row: Mapping[str, Any]) -> dict[str, Any]:
