@@ -428,3 +428,25 @@ def test_a_table_has_its_logs_in_the_order_in_which_they_were_given(tmp_path):
     tt.write_table(str(tmp_path / "t"), rows, index=["v"])
     assert tt.read_index(str(tmp_path / "t"))["v"].tolist() == [0, 1, 2, 3]
     assert [(row["log_id"], row["timestamp"]) for row in opened(tmp_path / "t")] == keys
+
+
+def test_filters_look_into_structs_of_bags_that_are_opened_as_they_are(tmp_path):
+    spec = {"x": "i64", "objects": "tree", "other": "tree"}
+    with bags.DatasetWriter(tmp_path / "set", spec, bags.encoders) as writer:
+        for number in range(9):
+            speeds, labels = np.arange(number, dtype=np.float32), np.array(["é" * number] * number, np.str_)
+            objects = {"speed": speeds, "pose": {"x": -speeds}, "label": labels}
+            writer.append({"x": number, "objects": objects, "other": {"a": [1, "b"]}})
+    rows = logloom.datasets.open(tmp_path / "set")
+    assert sorted(rows[2]["objects"]) == ["label", "pose", "speed"]
+    for where, kept in [
+        ("any(objects, speed > 5)", [7, 8]),
+        ("any(objects, pose.x < -5 and speed > 6)", [8]),
+        ("count(objects, speed >= 0) == 3 or x == 1", [1, 3]),
+        ("any(objects, label == 'éé')", [2]),
+        ("all(objects, speed < 2)", [0, 1, 2]),
+    ]:
+        assert logloom.datasets.open(tmp_path / "set", where=where).positions.tolist() == kept
+        assert rows.filter(where).positions.tolist() == kept
+    with pytest.raises(UsageError, match=r"other.*have elements"):
+        rows.filter("any(other, a > 1)")

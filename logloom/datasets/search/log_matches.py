@@ -16,8 +16,9 @@ import numpy as np
 
 from logloom.blocks import Array
 from logloom.errors import DatasetError, UsageError
+from logloom.io.rows.batches import Batch
 from logloom.io.rows.log_ranges import Ints
-from logloom.io.rows.sources import RowSource
+from logloom.io.rows.sources import RowSource, values_of
 from logloom.query import bounds as wb
 from logloom.query.tree import Quantified, Saved
 from logloom.query.where import Categories, Filter, Mask, parse
@@ -58,7 +59,7 @@ def parsed_for(source: RowSource, where: str) -> Filter:
     """
     try:
         found = parse(where)
-        found.check({**index_types(source), **source.schema.all}, is_search=True)
+        found.check({**index_types(source), **source.schema.all, **source.structs}, is_search=True)
     except UsageError as error:
         located = UsageError(f"{source.place}: {error}")
         for note in getattr(error, "__notes__", ()):
@@ -119,7 +120,7 @@ def _gathered(source: RowSource, found: Filter, first: int, stop: int) -> dict[i
     leaves = wb.leaves(found.root)
     if not leaves:
         return {}
-    own, types = index_types(source), source.schema.all
+    own, types = index_types(source), {**source.schema.all, **source.structs}
     names = set(found.columns)
     names |= {f"{name.removesuffix('.age')}.available" for name in names}
     positions = np.arange(first, stop)
@@ -147,9 +148,25 @@ def _blocks(
         yield {}, stop - first
         return
     texts = {name for name in names if source.schema.all[name].kind == "string"}
+    if source.structs.keys() & {*names}:
+        for at in range(first, stop, _ROWS_AT_ONCE):
+            positions = np.arange(at, min(at + _ROWS_AT_ONCE, stop))
+            batch = _taken(source, positions, names)
+            columns = {name: values_of(batch[name], f"{source.place}: {name}") for name in names}
+            yield {name: _as_texts(v) if name in texts else v for name, v in columns.items()}, len(positions)
+        return
     for block in source.scan(names, _BLOCK_BYTES, first, stop):
         columns = {name: block.columns[name] for name in names}
         yield {name: _as_texts(v) if name in texts else v for name, v in columns.items()}, len(block)
+
+
+def _taken(source: RowSource, positions: Ints, names: Sequence[str]) -> Batch:
+    """Columns of some rows; structs as arrays."""
+    structs = [name for name in names if name in source.structs]
+    if not structs:
+        return source.take(positions, names)
+    batch = source.take(positions, [name for name in names if name not in structs])
+    return {**batch, **source.take_structs(positions, structs)}
 
 
 def _as_texts(rows: Any) -> Categories:
@@ -219,7 +236,7 @@ def passing(source: RowSource, positions: Ints, where: str) -> Ints:
     kept = []
     for start in range(0, len(positions), _ROWS_AT_ONCE):
         some = slice(start, start + _ROWS_AT_ONCE)
-        batch = source.take(positions[some], read)
+        batch = _taken(source, positions[some], read)
         values = {name: comparable_texts(batch[name]) for name in read}
         values |= {name: column[some] for name, column in columns.items()}
         kept.append(positions[some][parsed.mask(values, len(positions[some]))])

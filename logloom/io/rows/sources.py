@@ -204,6 +204,15 @@ class RowSource(abc.ABC):
             for block in self.scan(names, BLOCK_BYTES, int(rows[first]), int(rows[last - 1]) + 1):
                 yield [block.log_id] * len(block), block.timestamp, block.columns
 
+    @property
+    def structs(self) -> Mapping[str, ColumnType]:
+        """Types of columns that rows have as Python objects, and filters see as structured arrays."""
+        return {}
+
+    def take_structs(self, positions: Ints, names: Sequence[str]) -> Batch:
+        """As `take`, of columns of `structs`; as arrays, or (values, lengths)."""
+        raise NotImplementedError
+
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:
         """Rows in the order asked for: log_id and timestamp where there are any, then the named columns.
 

@@ -36,8 +36,7 @@ _NUMBERS = {"int": "<i8", "i64": "<i8", "u64": "<u8"}
 def _column_of(key: str, type_name: str, values: list[Any], place: str) -> RawColumn:
     """Convert the values of a key, decoded by `_COLUMN_DECODERS`, to a column.
 
-    Raises:
-        DatasetError: a number is too large, or a sequence can't be a column.
+    It has a problem where a number is too large, or a sequence can't be a column.
     """
     base = type_name.removesuffix("[]")
     try:
@@ -46,7 +45,7 @@ def _column_of(key: str, type_name: str, values: list[Any], place: str) -> RawCo
         if base in _NUMBERS:
             return RawColumn(np.array(values, _NUMBERS[base]))
     except (ValueError, OverflowError) as error:
-        raise DatasetError(f"{place}: {key}: {error}; leave it out by --columns") from error
+        return RawColumn([None] * len(values), problem=f"{place}: {error}")
     return RawColumn(values)
 
 
@@ -276,6 +275,41 @@ class DatapointsSource(RowSource, RawRows):
 
     def take(self, positions: Ints, names: Sequence[str], out: Mapping[str, Array] | None = None) -> Batch:
         return stacked_rows(self.rows(positions, names), self.schema.all, self.place, positions)
+
+    # --- for filters ------------------------------------------------------------------------------------
+
+    @cached_property
+    def structs(self) -> Mapping[str, ColumnType]:
+        """Trees of arrays of one length, as the first datapoint has them."""
+        found = {}
+        for key, name in self.spec.items():
+            if name == "tree" and len(self.reader):
+                first = self._arrays[0, (key,)][key]
+                if isinstance(first, np.ndarray) and first.dtype.names is not None and first.ndim < 2:
+                    found[key] = ColumnType(first.dtype, (None,) * first.ndim)
+        return found
+
+    @cached_property
+    def _arrays(self) -> Any:
+        kind = bags.ShardedDatasetReader if self._is_sharded else bags.DatasetReader
+        return self._open_folder(kind, "", _COLUMN_DECODERS)
+
+    def take_structs(self, positions: Ints, names: Sequence[str]) -> Batch:
+        batch: Batch = {}
+        for name in names:
+            values = [self._arrays[position, (name,)][name] for position in positions.tolist()]
+            ctype = self.structs[name]
+            try:
+                if any(value.ndim != len(ctype.shape) for value in values):
+                    raise TypeError("trees of several shapes")
+                joined = np.concatenate([np.atleast_1d(value) for value in values])
+            except (AttributeError, TypeError) as error:
+                raise DatasetError(
+                    f"{self.place}: {name} is not the same struct in all rows ({error})"
+                ) from error
+            lengths = np.array([len(np.atleast_1d(value)) for value in values], np.int64)
+            batch[name] = (joined, lengths) if ctype.shape else joined
+        return batch
 
     # --- for conversions --------------------------------------------------------------------------------
 
