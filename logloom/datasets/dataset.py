@@ -84,7 +84,8 @@ class Dataset(DatasetView, Generic[Sample]):
         """
         if self._fns or self._row_fns:
             return cast("Dataset[Any]", self).map(Pick([columns] if isinstance(columns, str) else columns))
-        chosen = names_of(columns, self._source.schema, self.columns, self._source.place)
+        source = self._source
+        chosen = names_of(columns, source.schema, self.columns, source.place, source.left_out)
         return cast("Dataset[dict[str, Any]]", self._with(columns=chosen))
 
     def window(

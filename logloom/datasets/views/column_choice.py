@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,11 @@ def given_names(given: str | Sequence[str], what: str) -> Sequence[str]:
 
 
 def names_of(
-    patterns: str | Sequence[str] | None, schema: Schema, among: Sequence[str] | None, place: str
+    patterns: str | Sequence[str] | None,
+    schema: Schema,
+    among: Sequence[str] | None,
+    place: str,
+    left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """The columns that match, in schema order.
 
@@ -43,6 +48,7 @@ def names_of(
         patterns: as for `Schema.select`; None is every column.
         among: the columns to choose from, and where these don't match, their ages and availabilities; None
             for all of the schema.
+        left_out: why others can't be chosen.
 
     Raises:
         UsageError: a pattern matches nothing; names the nearest column.
@@ -56,6 +62,8 @@ def names_of(
         found = {name for name in known if _matches(name, pattern)}
         found = found or {name for name in beside if _matches(name, pattern)}
         if not found:
+            if pattern in left_out:
+                raise UsageError(f"{place}: no column {pattern!r}: {left_out[pattern]}")
             if pattern.rstrip("_") in _KEYS and f"{pattern}_" not in known:
                 raise UsageError(
                     f"{place}: {pattern!r} is no column; `rows.index` has the log_id of each row, and its "

@@ -210,7 +210,15 @@ class RowSource(abc.ABC):
         return {}
 
     def take_structs(self, positions: Ints, names: Sequence[str]) -> Batch:
-        """As `take`, of columns of `structs`; as arrays, or (values, lengths)."""
+        """Columns of `structs` as structured arrays, or (values, lengths).
+
+        Args:
+            positions: (n,) numbers of rows, from 0.
+            names: of columns, each in `structs`.
+
+        Returns:
+            A batch of these columns alone.
+        """
         raise NotImplementedError
 
     def rows(self, positions: Ints, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -249,6 +249,11 @@ def test_a_column_of_values_that_an_array_would_change_is_left_out_and_named(tmp
         open_foreign(str(tmp_path / "x.parquet"), columns=["ok", "odd"])
     assert list(open_foreign(str(tmp_path / "x.parquet"), columns=["o*"]).schema.columns) == ["ok"]
     assert dict(open_foreign(str(tmp_path / "x.parquet"), columns=["ok"]).left_out) == {}
+    with pytest.warns(UserWarning, match="left out, since they can't be read: odd: ") as told:
+        opened = ll.open(tmp_path / "x.parquet")
+    assert (len(told), told[0].filename) == (1, __file__)
+    with pytest.raises(UsageError, match=rf"no column 'odd': .*{words}"):
+        opened.select("odd")
 
 
 def test_a_column_that_only_one_row_group_refuses_is_left_out_of_all(tmp_path, read):
