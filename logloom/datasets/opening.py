@@ -12,7 +12,7 @@ import functools
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,15 +160,8 @@ def open(
     options = storage_options or {}
     read = columns_read(columns, where)
     source, rows = open_rows(os.fspath(uri), version, output, split, read, options, check, where)
-    if check and source.unknown:
-        warnings.warn(_unchecked(source), UncheckedWarning, stacklevel=2)
-    if source.refused:
-        listed = "; ".join(f"{name}: {why}" for name, why in source.refused.items())
-        warnings.warn(
-            f"{source.place}: left out, since they can't be read: {listed[:_MOST_SHOWN]}. Choose others by "
-            "columns=[…]; rows.left_out lists them",
-            stacklevel=2,
-        )
+    for warning in _warnings_of(source, check):
+        warnings.warn(warning, stacklevel=2)
     if where is not None:
         rows = passing(source, array_of(rows), where)
     return Dataset(source, rows, names_of(columns, source.schema, None, source.place))
@@ -182,11 +175,19 @@ def columns_read(columns: str | Sequence[str] | None, where: str | None) -> Sequ
     return [*given, *(name for name in parse(where).columns if name not in _OWN)] if where else given
 
 
-def _unchecked(source: RowSource) -> str:
-    return (
-        f"{source.place}: check=True can't tell damage to {source.unknown}: no manifest here has their "
-        "digests. Open the root that `logloom build` or `logloom convert` wrote"
-    )
+def _warnings_of(source: RowSource, check: bool) -> Iterator[Warning]:
+    """What users should know of a dataset that was opened."""
+    if check and source.unknown:
+        yield UncheckedWarning(
+            f"{source.place}: check=True can't tell damage to {source.unknown}: no manifest here has their "
+            "digests. Open the root that `logloom build` or `logloom convert` wrote"
+        )
+    if source.refused:
+        listed = "; ".join(f"{name}: {why}" for name, why in source.refused.items())
+        yield UserWarning(
+            f"{source.place}: left out, since they can't be read: {listed[:_MOST_SHOWN]}. Choose others by "
+            "columns=[…]; rows.left_out lists them"
+        )
 
 
 def open_rows(
