@@ -68,6 +68,7 @@ class ColumnType:
             (a Python str, stored as UTF-8; dtype uint8, shape (None,)).
         unit: a UDUNITS name such as "m s-1", or "".
         description: one line for people, or "".
+        names: of the elements along the first axis of fixed length, such as joints; () without any.
         attributes: further attributes of its source, such as a standard_name: pairs of a name and JSON.
 
     Examples:
@@ -82,6 +83,7 @@ class ColumnType:
     unit: str = ""
     description: str = ""
     attributes: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         dtype = np.dtype(self.dtype).newbyteorder("<")
@@ -93,6 +95,8 @@ class ColumnType:
             raise ValueError(f"lengths that differ must come first, got {self.shape}")
         if self.kind != "array" and (self.dtype != np.uint8 or self.shape != (None,)):
             raise ValueError(f"{self.kind} is uint8 of shape (None,), got {self.dtype} {self.shape}")
+        if self.names and self.tail[:1] != (len(self.names),):
+            raise ValueError(f"{len(self.names)} names don't fit the shape {self.shape}")
 
     @property
     def num_ragged(self) -> int:
@@ -118,10 +122,11 @@ class ColumnType:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The type as JSON; a unit, a description and attributes only where there are any."""
+        """The type as JSON; a unit, a description, attributes and names only where there are any."""
         data = {"dtype": dtype_to_json(self.dtype), "shape": list(self.shape), "kind": self.kind}
         texts = {"unit": self.unit, "description": self.description, "attributes": dict(self.attributes)}
-        return data | {key: value for key, value in texts.items() if value}
+        names = {"names": list(self.names)} if self.names else {}
+        return data | {key: value for key, value in texts.items() if value} | names
 
 
 BYTES = ColumnType(np.dtype("u1"), (None,), "bytes")
@@ -288,11 +293,12 @@ class _ColumnJson:
     unit: str = ""
     description: str = ""
     attributes: dict[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
     @property
     def ctype(self) -> ColumnType:
         dtype, attributes = dtype_from_json(self.dtype), tuple(sorted(self.attributes.items()))
-        return ColumnType(dtype, self.shape, self.kind, self.unit, self.description, attributes)
+        return ColumnType(dtype, self.shape, self.kind, self.unit, self.description, attributes, self.names)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from logloom.validation import OneOrKeys
 DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 ADAPTERS = (
     *("image", "points", "scan", "navsat", "rotation_matrix", "transforms", "file"),
-    *("packets", "keyframe", "camera_matrix", "distortion"),
+    *("packets", "keyframe", "camera_matrix", "distortion", "joints"),
 )
 
 TEXT = "string"  # the dtype of text, for messages that don't declare it
@@ -232,7 +232,9 @@ class TopicColumn(RecipePart):
     Attributes:
         field: dotted paths into the message; several are concatenated.
         as_: an adapter: image, points, points[x,y,z], scan, navsat, rotation_matrix, transforms, file,
-            packets, keyframe, camera_matrix, distortion.
+            packets, keyframe, camera_matrix, distortion, joints.
+        names: of joints, in the order of a row's values.
+        partial: whether messages may have some of the joints only; each joint is then resampled alone.
         tolerance, window, offset: ns; None if left out, as the default depends on the clock.
         strings: characters kept for text inside arrays of sub-messages.
         shape: that all messages have: (h, w, c) of images, or that of a list of numbers.
@@ -246,6 +248,8 @@ class TopicColumn(RecipePart):
     topic: Topic
     field: Annotated[tuple[FieldPath, ...], BeforeValidator(as_list)] = ()
     as_: Annotated[str, text_check(_adapter_problem)] | None = Field(None, alias="as")
+    names: Annotated[tuple[FieldPath, ...], BeforeValidator(as_list)] = ()
+    partial: Annotated[bool, Field(strict=True)] = False
     resample: Annotated[str, BeforeValidator(_policy)] = "previous"
     tolerance: LengthOfTime | None = None
     window: tuple[Duration, Duration] | None = None
@@ -293,6 +297,7 @@ class TopicColumn(RecipePart):
                 yield "`as: rotation_matrix` needs one `field`, of a quaternion"
             if not rules.keeps_rotations:
                 yield f"resample: {policy} of rotations gives no rotation; use slerp or nearest"
+        yield from self._joint_problems()
         yield from self._deskew_problems()
         if self.shape is not None:
             if self.as_ not in (None, "image"):
@@ -302,6 +307,26 @@ class TopicColumn(RecipePart):
         for key in ("resize", "encode"):
             if getattr(self, key) is not None and self.as_ != "image":
                 yield f"`{key}` needs `as: image`"
+
+    def _joint_problems(self) -> Iterator[str]:
+        if self.as_ != "joints":
+            for key in ("names", "partial"):
+                if getattr(self, key):
+                    yield f"`{key}` needs `as: joints`"
+            return
+        if not self.names:
+            yield "`as: joints` needs `names`, those of the joints in the order of a row's values"
+        if len(self.field) != 1:
+            yield "`as: joints` needs one `field`, such as position"
+        if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
+            yield f"`names` has {twice[0]!r} twice"
+        rules = POLICIES[self.resample]
+        makes_one = not rules.gathers and not rules.by_clock and rules.takes != "nothing"
+        if self.partial and not (makes_one and rules.uses != "topic"):
+            yield (
+                f"`partial` has no meaning with resample: {self.resample}, as each joint has messages of its "
+                "own; write linear, nearest or previous"
+            )
 
     def _deskew_problems(self) -> Iterator[str]:
         if self.deskew is None:

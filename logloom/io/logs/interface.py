@@ -231,6 +231,7 @@ class FieldSpec:
             numbers.
         resize: (height, width) of an image, or None.
         encode: None, "jpg" or "png".
+        names: of joints, for the adapter "joints".
         dtype: for encodings without types (JSON), else None for the type in the definition.
     """
 
@@ -241,6 +242,7 @@ class FieldSpec:
     resize: tuple[int, int] | None = None
     encode: str | None = None
     dtype: str | None = None
+    names: tuple[str, ...] = ()
 
 
 class Messages(Protocol):

@@ -18,7 +18,7 @@ from logloom.resample.policies import POLICIES, ResamplePolicy
 from logloom.transforms.rows.plan.row_plan import ColumnPlan, RowPlan, Sampling, Span, SyncClock
 from logloom.transforms.rows.resample import Indices, Times
 from logloom.transforms.rows.sync_clock import synced
-from logloom.transforms.rows.topic_columns import Sampled, requests_of
+from logloom.transforms.rows.topic_columns import requests_of, sampled
 from logloom.transforms.rows.video_columns import video_of
 from logloom.values import dataclass
 
@@ -113,17 +113,15 @@ def _trace(
     if sampling.rules.by_clock and not len(matched):
         return Lineage(column, (), "the clock matched no set at this time")
     ticks, wanted = np.array([tick], np.int64), matched if sampling.rules.by_clock else None
-    sampled = Sampled(
-        column, messages, ticks, span, log.summary.uris[0], video_of(log, column), wanted=wanted
-    )
-    used = sampled.used(0)
-    if sampled.available[0]:
+    chosen = sampled(column, messages, ticks, span, log.summary.uris[0], video_of(log, column), wanted=wanted)
+    used = chosen.used(0)
+    if chosen.available[0]:
         keyframes = _keyframes(log, column, messages.position[used], tick)
         return Lineage(column, _sources(log, column, messages, used, tick), keyframes=keyframes)
     nearest = _nearest(log, column, tick)
     if sampling.rules.by_clock:
         return Lineage(column, (), "the message that the clock matched can't be used", nearest)
-    lost = len(messages.refused) + len(messages) - len(sampled.usable)
+    lost = len(messages.refused) + len(messages) - len(chosen.usable)
     words = _missing(sampling) if nearest else f"{topic} has no usable message"
     words += f"; {lost} that can't be used" if lost else ""
     return Lineage(column, (), words, nearest)
@@ -185,13 +183,13 @@ def _nearest(log: Log, column: ColumnPlan, tick: int) -> tuple[Source, ...]:
         request = TopicRequest(start, stop, column.time, column.max_delay)
         messages = log.read({column.topic: request})[column.topic]
         span = Span(start, stop)
-        sampled = Sampled(
+        chosen = sampled(
             column, messages, np.array([tick], np.int64), span, log.summary.uris[0], video_of(log, column)
         )
         is_all = _is_all(log, column, start, stop)
-        sides = _beside(sampled.usable, messages, at, sampling.rules)
+        sides = _beside(chosen.usable, messages, at, sampling.rules)
         if is_all and not len(sides):
-            sides = _beside(sampled.usable, messages, at, POLICIES["nearest"])
+            sides = _beside(chosen.usable, messages, at, POLICIES["nearest"])
         if is_all or len(sides) == (2 if sampling.rules.uses == "two" else 1):
             return _sources(log, column, messages, sides, tick)
         reach *= 2

@@ -134,7 +134,7 @@ class Piece:
                 wanted = matched.get(column.topic) if column.sampling.rules.by_clock else None
                 point_times = shared.point_times.get(column.name)
                 deskewing = Deskewing(column, shared.frames, point_times) if point_times else None
-                self.columns[column.name] = Sampled(
+                self.columns[column.name] = sampled(
                     column, messages, self.ticks, span, uri, video, deskewing, wanted, shared.on_error
                 )
         for looked in plan.transforms:
@@ -240,10 +240,9 @@ class Sampled:
         none = np.empty(0, np.int64)
         self._times = none if messages is None else messages.time
         held = messages.has_value(column.spec) if messages is not None and len(messages) else None
-        is_lacking = np.zeros(len(self._times), np.bool_) if held is None else ~held
-        self._without_value = int((is_lacking & within(self._times, span)).sum())
-        self.usable = np.flatnonzero(~is_lacking)  # messages that are usable at all
-        self._refused: tuple[Refusal, ...] = ()
+        self.is_lacking = np.zeros(len(self._times), np.bool_) if held is None else ~held
+        self.usable = np.flatnonzero(~self.is_lacking)  # messages that are usable at all
+        self.refused: tuple[Refusal, ...] = ()
         rotates = column.sampling.rules.takes == "quaternions" or _adapter(column) is not None
         if rotates and not column.message_type.is_ragged and messages is not None and len(self.usable):
             self._refuse_zero_norms(messages)
@@ -251,7 +250,7 @@ class Sampled:
             self._refuse_packets(messages, video)
         times = shifted(self._times[self.usable], column.sampling.offset)
         self._choice = choose(column.sampling, times, ticks, wanted)
-        self._used = np.zeros(len(self._times), np.bool_)
+        self.is_used = np.zeros(len(self._times), np.bool_)
 
     @property
     def available(self) -> Mask:
@@ -360,12 +359,13 @@ class Sampled:
 
     def keep(self, ticks: Indices) -> None:
         """Record that rows use the messages of these ticks."""
-        self._used[self.usable[self._choice.select(ticks).rows]] = True
+        self.is_used[self.usable[self._choice.select(ticks).rows]] = True
 
     def seen(self) -> Seen:
         positions = np.empty(0, np.int64) if self._messages is None else self._messages.position
-        seen = see(self._column.sampling, self._span, self._times, positions, self._used)
-        return replace(seen, refused=self._refused, without_value=self._without_value)
+        seen = see(self._column.sampling, self._span, self._times, positions, self.is_used)
+        lacking = int((self.is_lacking & within(self._times, self._span)).sum())
+        return replace(seen, refused=self.refused, without_value=lacking)
 
     def _refuse_packets(self, messages: Messages, video: VideoValues) -> None:
         """Remove packets without a right picture, before neighbours are chosen."""
@@ -373,7 +373,7 @@ class Sampled:
         refused = np.array([bool(reason) for reason in reasons])
         own = np.flatnonzero(refused & within(self._times, self._span)).tolist()
         self.usable = self.usable[~refused[self.usable]]
-        self._refused = _refusals(self._uri, self._column, messages, {i: reasons[i] for i in own})
+        self.refused = _refusals(self._uri, self._column, messages, {i: reasons[i] for i in own})
 
     def _lose(self, messages: Messages, reasons: Mapping[int, str]) -> None:
         """Refuse chosen messages that turn out to have no value.
@@ -401,7 +401,7 @@ class Sampled:
             self._choice = replace(
                 choice, lo=np.where(has_lost, 0, choice.lo), hi=np.where(has_lost, 0, choice.hi)
             )
-        self._refused += _refusals(self._uri, self._column, messages, reasons)
+        self.refused += _refusals(self._uri, self._column, messages, reasons)
 
     def _refuse_zero_norms(self, messages: Messages) -> None:
         """Remove invalid rotations, before neighbours are chosen."""
@@ -413,7 +413,112 @@ class Sampled:
         self.usable = every[is_right]
         own = every[~is_right & within(self._times, self._span)].tolist()
         why = {i: reasons.get(i, "the norm of a quaternion is zero") for i in own}
-        self._refused = _refusals(self._uri, column, messages, why)
+        self.refused = _refusals(self._uri, column, messages, why)
+
+
+def sampled(
+    column: ColumnPlan,
+    messages: Messages | None,
+    ticks: Times,
+    span: Span,
+    uri: str,
+    video: VideoValues | None = None,
+    deskewing: Deskewing | None = None,
+    wanted: Times | None = None,
+    on_error: OnError = "fail",
+) -> Sampled:
+    """Return a column of a piece, joint by joint if messages have some of the joints only."""
+    if column.partial:
+        return SampledJoints(column, messages, ticks, span, uri, on_error)
+    return Sampled(column, messages, ticks, span, uri, video, deskewing, wanted, on_error)
+
+
+class SampledJoints(Sampled):
+    """A column of joints of which messages have some: each joint is a column of its own.
+
+    A tick is available if all joints are; its age is that of the oldest.
+    """
+
+    def __init__(
+        self,
+        column: ColumnPlan,
+        messages: Messages | None,
+        ticks: Times,
+        span: Span,
+        uri: str,
+        on_error: OnError = "fail",
+    ):
+        self._column, self._messages, self._span = column, messages, span
+        self._times = np.empty(0, np.int64) if messages is None else messages.time
+        self._joints = [
+            Sampled(_of_joint(column, name), messages, ticks, span, uri, on_error=on_error)
+            for name in column.spec.names
+        ]
+        self.usable = np.unique(np.concatenate([joint.usable for joint in self._joints]))
+
+    @property
+    def available(self) -> Mask:
+        available: Mask = np.all([joint.available for joint in self._joints], axis=0)
+        return available
+
+    @property
+    def age(self) -> Times:
+        ages = np.maximum.reduce([joint.age for joint in self._joints])
+        return np.where(self.available, ages, NO_AGE)
+
+    def used(self, tick: int) -> Indices:
+        rows = np.unique(np.concatenate([joint.used(tick) for joint in self._joints]))
+        return rows[np.argsort(self._times[rows], kind="stable")]
+
+    @property
+    def may_lose(self) -> bool:
+        return any(joint.may_lose for joint in self._joints)
+
+    def made_available(self, ticks: Indices) -> Mask:
+        available: Mask = np.all([joint.made_available(ticks) for joint in self._joints], axis=0)
+        return available
+
+    def rows(self, ticks: Indices) -> Column:
+        parts = [joint.rows(ticks) for joint in self._joints]
+        available = np.all([part[2] for part in parts], axis=0)
+        values = empty(self._column.ctype, len(ticks))
+        assert isinstance(values, np.ndarray)
+        for place, (own, _, _) in enumerate(parts):
+            assert isinstance(own, np.ndarray)
+            values[available, place] = own[available, 0]
+        ages = np.maximum.reduce([part[1] for part in parts])
+        return values, np.where(available, ages, NO_AGE), available
+
+    def lacking(self) -> Mapping[str, int]:
+        return {}
+
+    def turns(self) -> tuple[TurnEvidence, ...]:
+        return ()
+
+    def keep(self, ticks: Indices) -> None:
+        whole = ticks[self.available[ticks]]
+        for joint in self._joints:
+            joint.keep(whole)
+
+    def seen(self) -> Seen:
+        positions = np.empty(0, np.int64) if self._messages is None else self._messages.position
+        used = np.any([joint.is_used for joint in self._joints], axis=0)
+        lacking = np.all([joint.is_lacking for joint in self._joints], axis=0)
+        return replace(
+            see(self._column.sampling, self._span, self._times, positions, used),
+            refused=tuple(dict.fromkeys(refusal for joint in self._joints for refusal in joint.refused)),
+            without_value=int((lacking & within(self._times, self._span)).sum()),
+        )
+
+
+def _of_joint(column: ColumnPlan, name: str) -> ColumnPlan:
+    """Return the column of one joint of a column of several."""
+    of_message, of_row = (
+        replace(ctype, shape=(1, *ctype.tail[1:]), names=(name,))
+        for ctype in (column.message_type, column.ctype)
+    )
+    spec = replace(column.spec, names=(name,))
+    return replace(column, spec=spec, message_type=of_message, ctype=of_row, partial=False)
 
 
 class Still:
@@ -462,7 +567,7 @@ def _adapter(column: ColumnPlan) -> Callable[[Values], Values] | None:
 def may_refuse(column: ColumnPlan, on_error: OnError) -> bool:
     """Return whether a column refuses messages that can't be decoded; else they are an error of their log."""
     spec = column.spec
-    is_lenient = column.decoded or spec.adapter == "image" or spec.shape is not None
+    is_lenient = column.decoded or spec.adapter in ("image", "joints") or spec.shape is not None
     return on_error == "salvage" or (on_error == "skip" and is_lenient)
 
 

@@ -1,8 +1,9 @@
-"""Adapters, the values of `as:`: image, points[x,y,z], scan, navsat, rotation_matrix, camera_matrix.
+"""Adapters, the values of `as:`: image, points[x,y,z], scan, navsat, joints, rotation_matrix, camera_matrix.
 
 Here: the fields that each adapter reads, the type of its column, and the pure functions from those
 fields to values. ROS and Foxglove messages are distinguished by their fields, not by their names.
-Elsewhere: reading fields (each decoder), pixels (images), point clouds (point_clouds).
+Elsewhere: reading fields (each decoder), pixels (images), point clouds (point_clouds),
+joints (joints).
 A decoder calls `take` with a function that reads fields, or `convert` with the fields of `paths`.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from logloom.blocks import Ragged, Values
 from logloom.errors import UsageError
 from logloom.io.logs.interface import FieldSpec
-from logloom.io.logs.messages import images, point_clouds
+from logloom.io.logs.messages import images, joints, point_clouds
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.fields import has, joined_type, select
 from logloom.io.logs.messages.values import UnfitError, side_by_side
@@ -28,9 +29,7 @@ from logloom.schema import BYTES, ColumnType
 from logloom.values import dataclass
 
 Found = Mapping[str, Values]  # by the adapter's own name of a field
-Read = Callable[
-    [Sequence[str], int], Sequence[Values]
-]  # reads the fields at some paths, with text in arrays of this width
+Read = joints.Read
 
 _FLOAT32, _FLOAT64 = np.dtype("<f4"), np.dtype("<f8")
 _TRANSFORM = {"translation": "xyz", "rotation": "xyzw"}
@@ -77,6 +76,8 @@ def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
         UsageError: no such adapter, or the message lacks what it reads.
     """
     adapter = _adapter(spec)
+    if spec.adapter == joints.NAME:
+        return joints.paths(spec, root)
     if len(spec.paths) > 1:
         raise UsageError(f"as {spec.adapter}: reads one field, not {', '.join(spec.paths)}")
     prefix = f"{spec.paths[0]}." if spec.paths else ""
@@ -99,7 +100,7 @@ def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
         found = joined_type(spec, [select(root, path, spec.strings) for path in spec.paths])
         return found if spec.shape is None else _of_shape(found, spec.shape)
     paths(spec, root)
-    return _adapter(spec).ctype(spec)
+    return joints.column_type(spec, root) if spec.adapter == joints.NAME else _adapter(spec).ctype(spec)
 
 
 def convert(spec: FieldSpec, found: Found) -> Values:
@@ -119,6 +120,8 @@ def take(spec: FieldSpec, root: Struct, read: Read) -> Values:
     """
     if spec.adapter is None:
         return shaped(side_by_side(read(spec.paths, spec.strings)), spec)
+    if spec.adapter == joints.NAME:
+        return joints.take(spec, root, read)
     words = paths(spec, root)
     found = read(list(words.values()), text_width(spec))
     return convert(spec, dict(zip(words, found, strict=True)))
@@ -167,6 +170,8 @@ def may_lack_value_at(spec: FieldSpec, lengths: NDArray[np.int64]) -> NDArray[np
 
 def has_value(spec: FieldSpec, root: Struct, read: Read) -> NDArray[np.bool_]:
     """Return which messages have a value for a column with `may_lack_value`."""
+    if spec.adapter == joints.NAME:
+        return joints.holds(spec, root, read)
     adapter = _adapter(spec)
     assert adapter.has_value is not None
     words = {word: path for word, path in paths(spec, root).items() if word in adapter.value_words}
@@ -176,6 +181,8 @@ def has_value(spec: FieldSpec, root: Struct, read: Read) -> NDArray[np.bool_]:
 
 def text_width(spec: FieldSpec) -> int:
     """Return the number of characters to read of text inside arrays."""
+    if spec.adapter == joints.NAME:
+        return max(spec.strings, joints.NAME_LENGTH)
     return point_clouds.NAME_LENGTH if point_clouds.NAME in (spec.adapter or "") else spec.strings
 
 
@@ -359,6 +366,9 @@ ADAPTERS: dict[str, Adapter] = {
         ({"k": "k"}, {"k": "K"}), lambda spec: ColumnType(_FLOAT64, (3, 3)), _camera_matrix
     ),
     "distortion": Adapter(({"d": "d"}, {"d": "D"}), lambda spec: ColumnType(_FLOAT64, (None,)), _distortion),
+    joints.NAME: Adapter(
+        (), lambda spec: ColumnType(_FLOAT64, (len(spec.names),)), joints.convert, has_value=joints.has_value
+    ),
     "transforms": Adapter(
         (
             *_transform_paths("header.frame_id", "transform."),

@@ -12,15 +12,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from logloom.blocks import Values
 from logloom.errors import UsageError
 from logloom.io.logs.interface import FieldSpec, TimeSource, TopicInfo
 from logloom.io.logs.messages import adapters
+from logloom.io.logs.messages.cursor import MisfitError
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.field_times import field_time
 from logloom.io.logs.messages.fields import Selection, select, stamp_in
 from logloom.io.logs.messages.partial import take_partly
 from logloom.io.logs.messages.raw_messages import RawMessages
+from logloom.io.logs.messages.values import UnfitError
 from logloom.schema import ColumnType
+
+_AT_ONCE = 1 << 14  # messages that are looked at together, to bound the memory for their text
 
 
 class TypedDecoder:
@@ -52,6 +57,24 @@ class TypedDecoder:
 
     def reader(self, raw: RawMessages, spec: FieldSpec) -> adapters.Read:
         """Return a function that reads fields of messages, for a column."""
+        root = self.root_for(spec)
+
+        def read(paths: Sequence[str], width: int, rows: NDArray[np.intp] | None = None) -> Sequence[Values]:
+            if rows is None:
+                return self.read_fields(raw, root, paths, width)
+            try:
+                return self.read_fields(raw.take(rows), root, paths, width)
+            except UnfitError as error:
+                raise UnfitError(int(rows[error.row]), str(error)) from error
+            except MisfitError as error:
+                raise MisfitError(rows[error.rows], error.reason) from error
+
+        return read
+
+    def read_fields(
+        self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int
+    ) -> Sequence[Values]:
+        """Read the fields at some paths, of all messages in order."""
         raise NotImplementedError
 
     def has_value(self, raw: RawMessages, spec: FieldSpec) -> NDArray[np.bool_] | None:
@@ -65,11 +88,13 @@ class TypedDecoder:
             return adapters.has_value(spec, root, self.reader(raw.take(rows), spec))
 
         found = np.ones(len(raw), np.bool_) if held is None else held
-        rows = adapters.may_lack_value_at(spec, raw.length)
-        rows = rows[found[rows]]
-        values, is_read, _ = take_partly(by_adapter, rows) if len(rows) else (None, found[rows], {})
-        if isinstance(values, np.ndarray):
-            found[rows[is_read]] = values
+        every = adapters.may_lack_value_at(spec, raw.length)
+        every = every[found[every]]
+        for start in range(0, len(every), _AT_ONCE):
+            rows = every[start : start + _AT_ONCE]
+            values, is_read, _ = take_partly(by_adapter, rows)
+            if isinstance(values, np.ndarray):
+                found[rows[is_read]] = values
         return found
 
     def _has_fields(self, raw: RawMessages, spec: FieldSpec, root: Struct) -> NDArray[np.bool_] | None:

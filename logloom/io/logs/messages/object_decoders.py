@@ -118,10 +118,6 @@ class ObjectDecoder(TypedDecoder):
         except UnfitError as error:
             raise LogReadError(f"{raw.place(error.row)}: {error}") from error
 
-    def reader(self, raw: RawMessages, spec: FieldSpec) -> adapters.Read:
-        root = self.root_for(spec)
-        return lambda paths, width: self._read(raw, root, paths, width)
-
     def has_elements(self, raw: RawMessages, selections: Sequence[Selection]) -> NDArray[np.bool_]:
         def has_all(message: Any) -> bool:
             return all(self._has(message, selection) for selection in selections)
@@ -168,8 +164,7 @@ class ObjectDecoder(TypedDecoder):
         raw.parsed.put(position, message, len(payload))
         return message
 
-    def _read(self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int) -> list[Values]:
-        """Read a selection of all messages in order."""
+    def read_fields(self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int) -> list[Values]:
         selections = [select(root, path, width) for path in paths]
         columns: list[list[Any]] = [[] for _ in selections]
         for row in range(len(raw)):

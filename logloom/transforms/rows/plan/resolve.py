@@ -317,6 +317,7 @@ class _Resolving:
             time=time,
             max_delay=self._recipe.time.max_delay,
             required=column.missing == "fail",
+            partial=column.partial,
         )
         return self._deskewed(plan, column.deskew, topic) if column.deskew else plan
 

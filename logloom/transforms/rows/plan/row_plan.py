@@ -131,6 +131,7 @@ class ColumnPlan:
         required: `missing: fail`, a log without the topic stops the build.
         deskew: how to move points, if at all.
         decoded: whether an output decodes its bytes, so that pictures must decode.
+        partial: whether each joint is resampled alone, from messages that have it.
     """
 
     name: str
@@ -144,6 +145,7 @@ class ColumnPlan:
     required: bool = False
     deskew: DeskewPlan | None = None
     decoded: bool = False
+    partial: bool = False
 
     @property
     def shift(self) -> int:
@@ -373,4 +375,5 @@ def row_type(message: ColumnType, policy: str, dtype: str | None, strings: int =
         if not numeric:
             raise ValueError(f"dtype casts numbers, got {message}")
         result = np.dtype(dtype)
-    return ColumnType(result, shape, kind, message.unit, message.description)
+    names = message.names if rules.takes != "nothing" else ()
+    return ColumnType(result, shape, kind, message.unit, message.description, names=names)

@@ -60,6 +60,7 @@ def spec_of(column: TopicColumn, topic: ResolvedTopic) -> FieldSpec:
         resize=column.resize,
         encode=column.encode,
         dtype=dtype,
+        names=column.names,
     )
 
 

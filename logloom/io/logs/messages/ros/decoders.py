@@ -105,9 +105,6 @@ class _LayoutDecoder(TypedDecoder):
                 "Set on_error: salvage to use the messages that do"
             ) from error
 
-    def reader(self, raw: RawMessages, spec: FieldSpec) -> adapters.Read:
-        return lambda paths, width: self._read(raw, paths, width)
-
     def has_elements(self, raw: RawMessages, selections: Sequence[Selection]) -> NDArray[np.bool_]:
         wants: dict[Hashable, Selection] = dict(enumerate(selections))
         found = np.ones(len(raw), np.bool_)
@@ -126,10 +123,9 @@ class _LayoutDecoder(TypedDecoder):
                     cursor = cursor.take(left)
         return found
 
-    def _read(self, raw: RawMessages, paths: Sequence[str], width: int) -> list[Values]:
-        """Read the fields at some paths, of all messages in order."""
+    def read_fields(self, raw: RawMessages, root: Struct, paths: Sequence[str], width: int) -> list[Values]:
         wants: dict[Hashable, Selection] = {
-            slot: select(self.root, path, width) for slot, path in enumerate(paths)
+            slot: select(root, path, width) for slot, path in enumerate(paths)
         }
         parts: list[tuple[Cursor, dict[Hashable, Values]]] = []
         for cursor in cursors(raw, self.encapsulated):
