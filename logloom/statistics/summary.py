@@ -71,6 +71,8 @@ def _rows_of_age(lanes: Mapping[str, Mapping[Key, Lane]], name: str) -> dict[Key
 
 def _column(lanes: Mapping[Key, Lane], ctype: ColumnType) -> dict[str, Any]:
     result: dict[str, Any] = {"type": str(ctype)} | ({"unit": ctype.unit} if ctype.unit else {})
+    if ctype.names:
+        result["names"] = list(ctype.names)
     parts: dict[tuple[str, str], list[Lane]] = {}
     for key, lane in lanes.items():
         parts.setdefault((key.part, key.field), []).append(lane)

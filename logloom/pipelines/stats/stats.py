@@ -327,14 +327,23 @@ def elements(name: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
     for label, one in own:
         counts = one.get("count")
         if isinstance(counts, list):
-            yield from ((f"{label}[{number}]", _element(one, number)) for number in range(len(counts)))
+            names = one.get("names", ())
+            each = len(counts) // len(names) if names and len(counts) % len(names) == 0 else 0
+            for number in range(len(counts)):
+                place = str(number)
+                if each:  # by name, and by the place among the numbers of that name
+                    place = names[number // each] + (f"][{number % each}" if each > 1 else "")
+                yield f"{label}[{place}]", _element(one, number)
         else:
             yield label, one
 
 
 def _element(stats: Mapping[str, Any], number: int) -> dict[str, Any]:
     nested = {key: _element(stats[key], number) for key in ("quantiles", "distinct") if key in stats}
-    return {key: value[number] for key, value in stats.items() if isinstance(value, list)} | nested
+    listed = {
+        key: value[number] for key, value in stats.items() if isinstance(value, list) and key != "names"
+    }
+    return listed | nested
 
 
 def sample_note(stats: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ angle: a steering wheel may turn several times, and `angle` would bend its value
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from logloom.io.logs.interface import TABLE_ROW, TopicInfo
+from logloom.errors import UsageError
+from logloom.io.logs.interface import TABLE_ROW, FieldSpec, TopicInfo
+from logloom.io.logs.messages import joints
 from logloom.io.logs.messages.definitions import Array, Field, Number, Struct, Text
 from logloom.io.logs.table_files.times import TIME_COLUMNS
 from logloom.values import dataclass
@@ -27,6 +30,29 @@ MAX_DEPTH = 6  # depth of sub-messages to search
 
 _AXES = ("x", "y", "z")
 _QUATERNION = ("x", "y", "z", "w")
+# Fields of messages of joints, and their policies; which of them a message has depends on its type.
+_JOINTS: Mapping[str, str] = {
+    "position": "linear",
+    "velocity": "linear",
+    "effort": "nearest",
+    "transforms": "nearest",
+    "twist": "linear",
+    "wrench": "nearest",
+    "joints[].position": "linear",
+    "joints[].velocity": "linear",
+    "joints[].effort": "nearest",
+    "points[0].positions": "previous",
+    "points[0].transforms": "previous",
+    "actual.positions": "linear",
+    "feedback.positions": "linear",
+    "desired.positions": "linear",
+    "reference.positions": "linear",
+    "interface_values.position": "linear",
+    "interface_values.velocity": "linear",
+    "interface_values.effort": "nearest",
+    "displacements": "previous",
+    "velocities": "previous",
+}
 # Names of sub-messages that are omitted in a column's name.
 _WRAPPERS = frozenset({"pose", "twist", "accel", "wrench", "transform", "vector", "point"})
 
@@ -136,6 +162,32 @@ def short_type(info: TopicInfo) -> str:
 def known(info: TopicInfo) -> list[Candidate]:
     """Return the columns of a type that an adapter reads, or of which few fields are useful columns."""
     return list(_KNOWN.get(short_type(info).rsplit("/", 1)[-1], ()))
+
+
+def joint_columns(root: Struct) -> list[Candidate]:
+    """Return the columns of joints by name; messages tell which joints there are."""
+    found = []
+    for path, policy in _JOINTS.items():
+        with contextlib.suppress(UsageError):
+            joints.column_type(FieldSpec((path,), joints.NAME), root)
+            suffix = _suffix([re.sub(r"\[.*", "", part) for part in path.split(".")])
+            keys = {"as": joints.NAME, "field": path, "resample": policy}
+            found.append(Candidate(suffix, keys))
+    return found
+
+
+def with_joints(made: Candidates, root: Struct) -> Candidates:
+    """Return the columns of a message, with those of joints instead of the lists that they read."""
+    own = joint_columns(root)
+    specs = [FieldSpec((str(column.keys["field"]),), joints.NAME) for column in own]
+    read = {re.split(r"[.\[]", path)[0] for spec in specs for path in joints.paths(spec, root).values()}
+
+    def is_other(column: Candidate) -> bool:
+        fields = column.keys.get("field", ())
+        paths = (fields,) if isinstance(fields, str) else fields
+        return not {re.split(r"[.\[]", path)[0] for path in paths} & read
+
+    return Candidates(own + [column for column in made.columns if is_other(column)], made.left_out)
 
 
 def transforms() -> Candidate:
@@ -410,5 +462,4 @@ _KNOWN: Mapping[str, Sequence[Candidate]] = {
     "TFMessage": [transforms()],
     "tfMessage": [transforms()],
     "FrameTransforms": [transforms()],
-    "JointState": [_nearest(name, field=name) for name in ("position", "velocity", "effort")],
 }

@@ -37,10 +37,12 @@ from logloom.transforms.suggest.columns import (
     Candidate,
     Candidates,
     candidates,
+    joint_columns,
     json_candidates,
     known,
     pictures,
     transforms,
+    with_joints,
 )
 from logloom.transforms.suggest.json_properties import properties_of, sampled_objects
 from logloom.transforms.suggest.samples import Sample, sample
@@ -302,7 +304,8 @@ def _propose(topic: _SuggestedTopic) -> Candidates | str:
         if topic.info.encoding == "json":
             return _of_json(topic)
         return f"its {topic.info.encoding} messages have no schema; add columns by hand"
-    return _without_times(topic, candidates(topic.info, root))
+    made = candidates(topic.info, root)
+    return _without_times(topic, with_joints(made, root) if joint_columns(root) else made)
 
 
 def _without_times(topic: _SuggestedTopic, found: Candidates) -> Candidates:
@@ -412,11 +415,15 @@ def _topic_lines(
         found.columns.get(topic.name, []),
         {reason: list(names) for reason, names in by_definition.items()},
     )
-    left_out |= {reason: [name] for name, reason in found.refused.get(topic.name, {}).items()}
+    for name, reason in found.refused.get(topic.name, {}).items():
+        left_out.setdefault(reason, []).append(name)
+    for words in dict.fromkeys(seen.words for (name, _), seen in found.joints.items() if name == topic.name):
+        if words:
+            yield _comment(words)
     if topic.name in found.mixed and (turned := _without_mixing(topic, columns)) != columns:
         yield _comment("messages are of several frames, so nothing is interpolated between them")
         columns = turned
-    elif topic.name in found.per_time and any(POLICIES[column.policy].uses == "two" for column in columns):
+    elif topic.name in found.per_time and any(map(_interpolates, columns)):
         yield _comment("several messages share a time, so nothing is interpolated between them")
     for column in columns:
         name = _free_name(topic.base, column.suffix, taken)
@@ -440,17 +447,22 @@ def _comment(words: str) -> str:
 
 def _without_mixing(topic: _SuggestedTopic, columns: Sequence[Candidate]) -> list[Candidate]:
     """Return columns of a topic with messages of several frames."""
-    if any(POLICIES[column.policy].uses == "two" for column in columns):
+    if any(map(_interpolates, columns)):
         adapter = FieldSpec(adapter="transforms")
         try:
             topic.log.column_type(topic.name, adapter)
         except OF_CONTENT:
             return [
-                column.with_keys(resample="nearest") if POLICIES[column.policy].uses == "two" else column
+                column.with_keys(resample="nearest") if _interpolates(column) else column
                 for column in columns
             ]
         return [transforms()]
     return list(columns)
+
+
+def _interpolates(column: Candidate) -> bool:
+    """Return whether a column interpolates between messages that should be of one frame and apart in time."""
+    return POLICIES[column.policy].uses == "two" and column.keys.get("as") != "joints"
 
 
 def _free_name(base: str, suffix: str, taken: dict[str, int]) -> str:
@@ -474,9 +486,11 @@ def _keys(topic: _SuggestedTopic, column: Candidate, found: Sample) -> dict[str,
             keys["shape"] = list(*shapes)
     if column.policy == "static" or _is_static(topic):
         return keys | {"resample": "static"}
-    if topic.name in found.per_time and POLICIES[column.policy].uses == "two":
+    if topic.name in found.per_time and _interpolates(column):
         keys["resample"] = "nearest"
-    return keys | {"tolerance": duration_text(nice(topic.period * 3 // 2))}
+    seen = found.joints.get((topic.name, column.suffix))
+    period = topic.period if seen is None else round(topic.period * seen.interval)
+    return keys | {"tolerance": duration_text(nice(period * 3 // 2))}
 
 
 def nice(nanoseconds: int) -> int:

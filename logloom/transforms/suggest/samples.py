@@ -27,7 +27,7 @@ from logloom.io.logs.interface import (
     Refusal,
     TopicRequest,
 )
-from logloom.io.logs.messages import point_clouds
+from logloom.io.logs.messages import joints, point_clouds
 from logloom.io.logs.messages.adapters import FORMS
 from logloom.io.logs.messages.compressed_images import is_depth
 from logloom.io.logs.messages.field_times import as_nanoseconds, joined_stamps
@@ -57,6 +57,7 @@ MAX_DELAY = 3600 * 10**9  # beyond this a stamp is of another clock
 
 MAX_FIELDS = 8  # of a topic to look at whether they are its stamp
 MAX_LOOKED = 100_000  # messages of one topic and stretch whose values are sampled
+MAX_SETS = 32  # of joints that messages have
 MAX_STRINGS = 1 << 12  # limit of characters of text in arrays
 _UNCOUNTED_STRINGS = 1 << 7  # if the number of texts is unknown
 MAX_TEXT_BYTES = 256 << 20  # limit of values' memory, as all are as wide as the longest text
@@ -64,6 +65,48 @@ MAX_TEXT_BYTES = 256 << 20  # limit of values' memory, as all are as wide as the
 _STAMPS = ("header.stamp", "timestamp", "transforms[].header.stamp", "transforms[].timestamp")
 _FRAMES = ("child_frame_id", "header.frame_id", "frame_id")
 _OTHER_VIDEO = re.compile("theora", re.IGNORECASE)  # video formats that aren't supported
+
+
+@dataclass
+class SeenJoints:
+    """The joints of sampled messages.
+
+    Attributes:
+        messages: their number.
+        sets: how many messages have values of this set of joints, and the first list of its names.
+    """
+
+    messages: int = 0
+    sets: dict[frozenset[str], tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+
+    def add(self, names: tuple[str, ...], messages: int) -> None:
+        before, first = self.sets.get(frozenset(names), (0, names))
+        self.sets[frozenset(names)] = (before + messages, first)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All joints, those of the most frequent messages first."""
+        ordered = sorted(self.sets.values(), key=lambda one: -one[0])
+        return tuple(dict.fromkeys(name for _, names in ordered for name in names))
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether no message has all joints."""
+        return frozenset(self.names) not in self.sets
+
+    @property
+    def interval(self) -> float:
+        """How many messages of the topic there are for one of the column, or of its rarest joint."""
+        if not self.is_partial:
+            return self.messages / self.sets[frozenset(self.names)][0]
+        counts = [sum(n for n, own in self.sets.values() if name in own) for name in self.names]
+        return max(1.0, self.messages / min(counts))
+
+    @property
+    def words(self) -> str:
+        """Name the sets, if there are several."""
+        each = [f"{some_of(names, 12)} in {counted(n, 'message')}" for n, names in self.sets.values()]
+        return f"joints: {'; '.join(each)}" if len(each) > 1 else ""
 
 
 @dataclass
@@ -85,6 +128,7 @@ class Sample:
         refused: by topic, names of candidates whose values can't be taken, and why.
         damaged: by log_id, why a log can't be read.
         turns: by topic and candidate, whether values wrap, over all samples.
+        joints: by topic and candidate, the sets of joints that messages have.
     """
 
     leads: dict[str, list[Leads]] = field(default_factory=dict)
@@ -101,6 +145,7 @@ class Sample:
     refused: dict[str, dict[str, str]] = field(default_factory=dict)
     damaged: dict[str, LogReadError] = field(default_factory=dict)
     turns: dict[tuple[str, str], tuple[TurnEvidence, ...]] = field(default_factory=dict)
+    joints: dict[tuple[str, str], SeenJoints] = field(default_factory=dict)
 
     @property
     def time(self) -> dict[str, Any]:
@@ -205,6 +250,7 @@ def sample(
     found.mixed = {topic for topic, names in frames.items() if len(names) > 1}
     for topic, candidates in found.columns.items():
         candidates = [_with_fields(one, found.clouds.get(topic, {})) for one in candidates]
+        candidates = _with_names(found, topic, candidates)
         found.columns[topic] = [_turned(one, found.turns.get((topic, one.suffix), ())) for one in candidates]
     return found
 
@@ -290,6 +336,10 @@ def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> 
         try:
             if str(candidate.keys.get("as", "")).startswith("points"):
                 _look_at_clouds(found, messages, topic, rows)
+            if candidate.keys.get("as") == joints.NAME:
+                _look_at_joints(found, log, messages, topic, candidate)
+                kept.append(candidate)
+                continue
             fitted, turns = _fitted(candidate, log, messages, topic, rows)
         except OF_CONTENT as error:
             left = [*candidate.parts, *left]
@@ -301,6 +351,46 @@ def _look_at_values(found: Sample, log: Log, messages: Messages, topic: str) -> 
         if turns and len(known) in (0, len(turns)):
             found.turns[topic, candidate.suffix] = added([turns, known] if known else [turns])
     found.columns[topic] = kept
+
+
+def _look_at_joints(found: Sample, log: Log, messages: Messages, topic: str, candidate: Candidate) -> None:
+    """Count the messages that have values of each set of joints.
+
+    Raises:
+        LogloomError: names can't be read.
+    """
+    spec, root = FieldSpec((str(candidate.keys["field"]),), joints.NAME), definition_of(log, topic)
+    assert root is not None
+    path, every = joints.paths(spec, root)["names"], np.arange(len(messages))
+    listed = messages.take(FieldSpec((path,), strings=joints.NAME_LENGTH), every)
+    sets: dict[frozenset[str], tuple[str, ...]] = {}
+    for one in joints.distinct_lists(listed):
+        if len({*one}) == len(one):
+            sets.setdefault(frozenset(one), one)
+    seen = found.joints.setdefault((topic, candidate.suffix), SeenJoints())
+    seen.messages += len(messages)
+    counts: dict[frozenset[str], int] = {}
+    for own in sorted((own for own in sets if own), key=len, reverse=True)[:MAX_SETS]:
+        has_value = messages.has_value(replace(spec, names=sets[own]))
+        whole = len(messages) if has_value is None else int(has_value.sum())
+        counts[own] = whole - sum(count for other, count in counts.items() if own < other)
+    for own, names in sets.items():
+        if counts.get(own):
+            seen.add(names, counts[own])
+
+
+def _with_names(found: Sample, topic: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates with the names of their joints, without those of which no message has values."""
+    kept = []
+    for one in candidates:
+        seen = found.joints.get((topic, one.suffix))
+        if seen is None:
+            kept.append(one)
+        elif seen.sets:
+            kept.append(one.with_keys(names=list(seen.names), partial=seen.is_partial or None))
+        else:
+            found.refused.setdefault(topic, {})[one.suffix] = "no message has values of joints there"
+    return [one for one in kept if one.keys.get("as") != joints.NAME or "names" in one.keys]
 
 
 def _fitted(

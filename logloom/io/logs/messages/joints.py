@@ -164,22 +164,11 @@ def holds(spec: FieldSpec, root: Struct, read: Read) -> NDArray[np.bool_]:
     return is_held
 
 
-def seen_lists(spec: FieldSpec, root: Struct, read: Read) -> list[tuple[tuple[str, ...], int, int]]:
-    """Return the distinct lists of names of messages: each with its messages, and those with values.
-
-    Args:
-        spec: of a column, whose names are ignored.
-    """
-    words = paths(spec, root)
-    lists = _lists(read([words["names"]], _width(spec))[0])
-    has_values = np.ones(len(lists.codes), np.bool_)
-    if "values" in words:
-        _, counts = _listed(read([words["values"]], _width(spec))[0])
-        has_values = (counts >= lists.counts) & (lists.counts > 0)
-    return [
-        (names, int((lists.codes == code).sum()), int(has_values[lists.codes == code].sum()))
-        for code, names in enumerate(lists.distinct)
-    ]
+def distinct_lists(names: Values) -> list[tuple[str, ...]]:
+    """Return each list of names once, in the order of the first message that has it."""
+    lists = _lists(names)
+    _, first = np.unique(lists.codes, return_index=True)
+    return [lists.distinct[int(lists.codes[row])] for row in np.sort(first)]
 
 
 def _read(words: Mapping[str, str], spec: FieldSpec, read: Read) -> dict[str, Values]:
