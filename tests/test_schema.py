@@ -1,5 +1,6 @@
 """Choosing columns of a schema."""
 
+import json
 import types
 
 import numpy as np
@@ -43,3 +44,17 @@ def test_of_very_many_columns_the_nearest_and_the_first_are_named():
 def test_any_mapping_is_read_as_json():
     data = Schema({"speed": ColumnType("<f4")}).to_json()
     assert Schema.from_json(types.MappingProxyType(data)) == Schema.from_json(data)
+
+
+def test_names_of_elements_are_kept_and_must_be_as_many_as_elements():
+    arm = ColumnType(np.dtype("f8"), (None, 2, 7), names=("shoulder", "elbow"))
+    schema = Schema({"arm": arm, "speed": SPEED})
+    data = json.loads(json.dumps(schema.to_json()))
+    assert data["columns"][0]["names"] == ["shoulder", "elbow"]
+    assert "names" not in data["columns"][1]
+    assert Schema.from_json(data) == schema
+    assert Schema.from_json(data).columns["arm"].names == ("shoulder", "elbow")
+    assert arm != ColumnType(np.dtype("f8"), (None, 2, 7))
+    data["columns"][0]["names"] = ["shoulder"]
+    with pytest.raises(ValueError, match="column 'arm': 1 names don't fit the shape"):
+        Schema.from_json(data)

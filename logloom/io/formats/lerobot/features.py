@@ -267,10 +267,14 @@ def _is_image(ctype: ColumnType) -> bool:
 
 
 def _element_names(names: Sequence[str], types: Sequence[ColumnType]) -> Iterator[str]:
+    """Name the numbers of a feature: by their own names, such as joints, and by their place."""
+    own = [name for ctype in types for name in ctype.names]
+    are_distinct = len({*own}) == len(own)
     for name, ctype in zip(names, types, strict=True):
         lengths = [length or 0 for length in ctype.shape]
         for place in itertools.product(*map(range, lengths)):
-            yield ".".join([name, *map(str, place)])
+            first = [ctype.names[place[0]], *map(str, place[1:])] if ctype.names else [*map(str, place)]
+            yield ".".join(first if ctype.names and are_distinct else [name, *first])
 
 
 def info_of(

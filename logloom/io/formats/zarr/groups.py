@@ -60,6 +60,8 @@ def array_attributes(array: LogArray, schema: Schema) -> dict[str, Any]:
         attributes["units"] = ctype.unit
     if ctype.description:
         attributes["long_name"] = ctype.description
+    if ctype.names:
+        attributes["names"] = list(ctype.names)
     if ctype.kind == "string":
         attributes["comment"] = "UTF-8"
     related = [f"{array.column}.offsets"] if ctype.is_ragged else []

@@ -21,7 +21,7 @@ from logloom.errors import DatasetError, UsageError
 from logloom.io.formats.foreign import open_foreign
 from logloom.io.formats.lerobot import LeRobotOptions, LeRobotReader, episode_tables
 from logloom.io.formats.lerobot.episodes import file_name, segments_of
-from logloom.io.formats.lerobot.features import mapping_of
+from logloom.io.formats.lerobot.features import mapping_of, plan_features
 from logloom.io.formats.lerobot.format import FORMAT
 from logloom.io.formats.lerobot.options import MAX_FILE_BYTES
 from logloom.io.storage.store import Store
@@ -81,6 +81,23 @@ def test_a_log_in_two_units_is_one_episode_of_frames_at_frame_by_fps(tmp_path):
     assert info["features"]["observation.images.wide"]["shape"] == [HEIGHT, WIDTH, 3]
     tasks = pd.read_parquet(folder / "meta/tasks.parquet")
     assert [tasks.iloc[number].name for number in range(2)] == ["drive on", "stöp"]
+
+
+def test_numbers_with_names_of_their_own_have_these_names():
+    arm = ColumnType(np.dtype("f8"), (2,), names=("shoulder", "elbow"))
+    poses = ColumnType(np.dtype("f8"), (1, 2), names=("wheel",))
+    speed = ColumnType(np.dtype("f8"))
+    schema = Schema({"left": arm, "right": arm, "poses": poses, "speed": speed})
+
+    def names_of(*columns):
+        features, problems = plan_features(options(features={"state": list(columns)}, task="drive"), schema)
+        assert not problems
+        return features[0].info()["names"]
+
+    assert names_of("left") == ["shoulder", "elbow"]
+    assert names_of("left", "speed", "poses") == ["shoulder", "elbow", "speed", "wheel.0", "wheel.1"]
+    both = ["left.shoulder", "left.elbow", "right.shoulder", "right.elbow"]
+    assert names_of("left", "right") == both  # of two arms
 
 
 def test_a_dropped_row_ends_an_episode_and_a_longer_gap_may_be_allowed(tmp_path):
