@@ -27,6 +27,8 @@ PURE = present(
     *[
         "logloom.io.storage.metadata",
         "logloom.blocks",
+        "logloom.io.logs.table_dialects",
+        "logloom.io.logs.table_files.guesses",
         "logloom.io.beam.checks",
         "logloom.io.beam.pieces",
         "logloom.inference",

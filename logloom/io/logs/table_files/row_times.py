@@ -44,6 +44,7 @@ _DATES = (
     (r" ([+-]\d{2}:?\d{2})$", r"\1"),
     (r"(\.\d{9})\d+", r"\1"),
 )
+_LAST_LOCAL = 2_114_380_800 * 10**9  # 2037-01-01; Arrow knows no summer time after that year
 _ZONED = r"([Zz]|[+-]\d{2}:?\d{0,2})$"
 _ISO = r"^\d{4}-\d{2}-\d{2}([ Tt]\d{2}(:\d{2}(:\d{2}(\.\d{1,9})?)?)?([Zz]|[+-]\d{2}(:?\d{2})?)?)?$"
 
@@ -312,7 +313,8 @@ def _parsed_one(text: Any, kind: pa.DataType) -> Any:
 def local_times(column: pa.ChunkedArray, zone: str) -> Times:
     """(N,) ns of timestamps that a clock on the wall of a zone showed.
 
-    A time that the zone has twice or never, as summer time ends or begins, is no time.
+    A time that the zone has twice or never, as summer time ends or begins, is no time; nor is one after
+    2036, for which the rules of zones aren't known.
     """
     if column.type.tz:
         raise UsageError(f"its times have the zone {column.type.tz}; leave `zone` out")
@@ -322,7 +324,7 @@ def local_times(column: pa.ChunkedArray, zone: str) -> Times:
         for which in ("earliest", "latest")
     ]
     first, last = (one.fill_null(MIN_TIME).to_numpy() for one in both)
-    return np.where(first == last, first, MIN_TIME)
+    return np.where((first == last) & (first < _LAST_LOCAL), first, MIN_TIME)
 
 
 def _check(values: Times, factor: int) -> None:
