@@ -156,14 +156,11 @@ class Sample:
         if self._is_at_another_pace:
             return head | {"by": "log"}
         topics: dict[str, Any] = {}
-        named = {*self.unstamped, *self._far, *self._offsets, *(self.fields.keys() - self.unusable.keys())}
-        for topic in sorted(named):
-            if topic in self.unstamped | self._far:
-                topics[topic] = "log"
-            else:
-                offset = self._offsets.get(topic)
-                keys = {"offset": duration_text(offset)} if offset else {}
-                topics[topic] = self.fields.get(topic, {}) | keys
+        by_log, offsets = self.unstamped | self._far, self._offsets
+        for topic in sorted({*by_log, *offsets, *(self.fields.keys() - self.unusable.keys())}):
+            offset = offsets.get(topic)
+            keys = self.fields.get(topic, {}) | ({"offset": duration_text(offset)} if offset else {})
+            topics[topic] = "log" if topic in by_log else keys
         return head | ({"topics": topics} if topics else {})
 
     @property
@@ -182,11 +179,11 @@ class Sample:
     @property
     def _clock_words(self) -> list[str]:
         """Describe each clock once, by its first topic."""
-        by_offset: dict[int, list[str]] = {}
-        for topic, offset in sorted(self._offsets.items()):
+        used, by_offset = self._used, dict[int, list[str]]()
+        for topic, offset in sorted(offsets_of(used).items()):
             by_offset.setdefault(offset, []).append(topic)
         return [
-            f"{some_of(topics, 3)}: {clock_words(self._used[topics[0]], offset)}"
+            f"{some_of(topics, 3)}: {clock_words(used[topics[0]], offset)}"
             for offset, topics in by_offset.items()
         ]
 
