@@ -108,4 +108,4 @@ def in_words(name: str, value: Any, *, is_guessed: bool = False) -> str:
         return human_bytes(value)
     if isinstance(value, int):
         return f"{value:,}"
-    return ", ".join(value) if isinstance(value, list | dict) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | dict) else str(value)

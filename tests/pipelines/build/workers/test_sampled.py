@@ -379,7 +379,8 @@ def test_a_plan_warns_of_a_log_with_far_more_partitions_than_messages(archive, m
     (warning,) = plan.warnings
     assert "car-3.mcap: 6" in warning.text
     assert "partitions for 3 messages: its log times are 0.1 days apart" in warning.text
-    assert build(plan).warnings == plan.warnings  # of its workers the same
+    of_times = [one for one in build(plan).warnings if one.kind == "times"]
+    assert of_times == [*plan.warnings]  # of its workers the same
 
 
 def test_a_command_whose_workers_find_no_log_changed_is_up_to_date_for_all_who_ask(archive, tmp_path):
