@@ -28,6 +28,7 @@ from logloom.transforms.rows.missing_values import (
     merged,
     pose_lost,
     refused,
+    without_value,
 )
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import rounding_warnings, turn_warnings
@@ -94,6 +95,7 @@ class SampledRows:
         self._rows, self._available = Counter[str](), Counter[str]()
         self._messages, self._refused = Counter[str](), Counter[str]()
         self._reasons: dict[str, str] = {}
+        self._without_value = Counter[str]()
         self._lacking: dict[str, Counter[str]] = {pose.name: Counter() for pose in plan.lookups}
         self._turns: dict[str, list[tuple[TurnEvidence, ...]]] = {}
         statics, point_times = read_statics(log, plan, "skip"), times_in(log, plan)
@@ -142,6 +144,8 @@ class SampledRows:
                 self._lacking[name].update(column.lacking(kept))
             elif isinstance(column, Sampled) and name in self._deskewed:
                 self._move_some(name, column, np.flatnonzero(kept & column.available))
+            if isinstance(column, Sampled):
+                self._without_value[name] += column.seen().without_value
             if isinstance(column, Sampled) and (turns := column.turns()):
                 self._turns.setdefault(name, []).append(turns)
 
@@ -167,6 +171,8 @@ class SampledRows:
             lost, messages = self._refused[column.topic], self._messages[column.topic]
             if 2 * lost > messages:
                 known[column.name] = refused(column.topic, lost, messages, self._reasons[column.topic])
+            elif 2 * (number := self._without_value[column.name]) > messages:
+                known[column.name] = without_value(column.topic, number, messages)
         for pose in self._plan.lookups:
             if self._lacking[pose.name]:
                 known[pose.name] = pose_lost(pose, self._lacking[pose.name])

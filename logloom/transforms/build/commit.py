@@ -53,7 +53,12 @@ from logloom.transforms.build.reuse import removed_meanwhile
 from logloom.transforms.rows.accounts import Tally, dropped_of, reconcile, strays_of
 from logloom.transforms.rows.frame_notes import MAX_NOTES, note_words
 from logloom.transforms.rows.label_columns import account
-from logloom.transforms.rows.missing_values import Availability, availability_of, availability_warnings
+from logloom.transforms.rows.missing_values import (
+    Availability,
+    availability_of,
+    availability_warnings,
+    without_value,
+)
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import lost_warnings, turn_warnings, turns_of
 from logloom.transforms.rows.plan.row_plan import RowPlan
@@ -136,7 +141,13 @@ def _record_of_log(
     counts = available_rows(job.plan, statistics, tallies)
     for name, _ in of_losses:  # of which this log has a warning
         counts.pop(name, None)
-    available = availability_of(source, log.log_id, job.plan, counts, labels)
+    known = {
+        name: without_value(topic, own.without_value, of_topic.messages)
+        for topic, of_topic in sums.items()
+        for name, own in of_topic.columns.items()
+        if 2 * own.without_value > of_topic.messages
+    }
+    available = availability_of(source, log.log_id, job.plan, counts, labels, known)
     of_times = log_warnings(job.plan, log.uris[0], summary, [(e.start, e.stop) for e in first_output])
     rows = sum(entry.rows for entry in first_output)
     read = {topic for tally in tallies for topic in tally.owned}

@@ -46,8 +46,8 @@ class Cause:
     """Why a column has no value in rows of a log, or of several.
 
     Attributes:
-        kind: "absent", "stray", "refused", "clock", "tolerance", "window", "exact", "single", "silent",
-            "labels", "sparse", "pose", "input" or "unknown".
+        kind: "absent", "stray", "refused", "lacking", "clock", "tolerance", "window", "exact", "single",
+            "silent", "labels", "sparse", "pose", "input" or "unknown".
         words: for people, without a remedy.
         remedy: what to do.
         line: of a recipe; "" if none helps.
@@ -214,6 +214,12 @@ def refused(topic: str, number: int, messages: int, reason: str) -> Cause:
     """The cause of a column most of whose messages are refused."""
     words = f"{number:,} of {counted(messages, 'message')} of {topic} can't be used: {reason}"
     return Cause("refused", words, "`logloom doctor LOG` shows where")
+
+
+def without_value(topic: str, number: int, messages: int) -> Cause:
+    """The cause of a column of which most messages have no value."""
+    words = f"{number:,} of {counted(messages, 'message')} of {topic} have no value for it"
+    return Cause("lacking", words, "correct what it takes from a message, or leave the column out")
 
 
 def pose_lost(pose: TransformPlan, lacking: Mapping[str, int]) -> Cause:

@@ -1,11 +1,13 @@
 """Warnings of columns that are available in few rows, with the likely reason and the line that helps."""
 
+import json
 import re
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from mcap.writer import Writer
 
 from logloom.errors import LogloomError
 from logloom.pipelines.build.build import build
@@ -224,6 +226,26 @@ def test_refused_messages_get_one_warning(tmp_path):
     planned, built = warned(tmp_path, {"/x": (POSE, zero)}, columns, more="on_error: skip")
     assert [(one.kind, one.column) for one in built] == [("lost", "x")]
     assert [one.column for one in planned] == ["x"]
+
+
+def test_messages_that_lack_the_value_are_named(tmp_path):
+    schema = json.dumps({"type": "object", "properties": {"speed": {"type": "number"}}}).encode()
+    (tmp_path / "logs").mkdir()
+    with (tmp_path / "logs/drive.mcap").open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        for topic in ("/can", "/x"):
+            kind = writer.register_schema("car/Speed", "jsonschema", schema)
+            channel = writer.register_channel(topic, "json", kind)
+            for time, _ in CAN[1]:
+                message = {"speed": 1.0} if topic == "/can" else {}
+                writer.add_message(channel, time, json.dumps(message).encode(), time)
+        writer.finish()
+    plan = plan_build(recipe(tmp_path, x_of(resample="exact")), str(tmp_path / "root"))
+    for found in (column_warnings(plan), build(plan).warnings):
+        (warning,) = found
+        assert (warning.kind, warning.column) == ("lacking", "x")
+        assert "rows: 100 of 100 messages of /x have no value for it; correct what it takes" in warning.text
 
 
 def label(folder, log_id, *times):
