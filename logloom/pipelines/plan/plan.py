@@ -406,7 +406,7 @@ def _notes(
     mended = [log.task.log_id for log in planned if log.task.replaces is not None]
     yield from notes_of("mended", _mended_note(mended))
     yield from notes_of("waiting", _waiting(job.store, recipe, logs, before))
-    yield from notes_of("tables", logs.table_notes())
+    yield from notes_of("patterns", logs.table_notes())
     if planned:
         yield from _video_notes(job.plan, logs.opened[planned[0].task.log_id])
 

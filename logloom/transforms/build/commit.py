@@ -50,7 +50,7 @@ from logloom.transforms.build.outcomes import (
 from logloom.transforms.build.partition_results import MAX_REASONS, Failure, PartitionResult, skipped_record
 from logloom.transforms.build.read_marks import marks_folder
 from logloom.transforms.build.reuse import removed_meanwhile
-from logloom.transforms.rows.accounts import Tally, dropped_of, reconcile, strays_of
+from logloom.transforms.rows.accounts import Tally, TopicAccount, dropped_of, reconcile, strays_of
 from logloom.transforms.rows.frame_notes import MAX_NOTES, note_words
 from logloom.transforms.rows.label_columns import account
 from logloom.transforms.rows.missing_values import (
@@ -150,16 +150,8 @@ def _record_of_log(
     available = availability_of(source, log.log_id, job.plan, counts, labels, known)
     of_times = log_warnings(job.plan, log.uris[0], summary, [(e.start, e.stop) for e in first_output])
     rows = sum(entry.rows for entry in first_output)
-    read = {topic for tally in tallies for topic in tally.owned}
-    refused = sum(topic.refused for topic in sums.values())
-    refused += sum(stray.num_messages for stray in strays if stray.topic not in read)
     planned = sum(tally.planned for tally in tallies)
-    for column in (own for topic in sums.values() for own in topic.columns.values()):
-        count(
-            column_messages_used=column.used,
-            column_messages_not_chosen=column.not_chosen,
-            column_messages_refused=column.refused,
-        )
+    _count_messages(sums)
     record = LogRecord(
         log_id=log.log_id,
         uris=log.uris,
@@ -172,7 +164,7 @@ def _record_of_log(
         rows=rows,
         planned=planned,
         dropped=dropped_of(tallies),
-        refused=refused,
+        refused=_num_refused(sums, strays, tallies),
         reasons=(
             *notes_on_frames(job.plan, tallies),
             *(line for one in account(job.plan, labels, tallies) for line in one.lines),
@@ -192,6 +184,24 @@ def _record_of_log(
         for kind, name, text in of_columns
     )
     return record, (*of_times, *named), available
+
+
+def _count_messages(sums: Mapping[str, TopicAccount]) -> None:
+    for column in (own for topic in sums.values() for own in topic.columns.values()):
+        count(
+            column_messages_used=column.used,
+            column_messages_not_chosen=column.not_chosen,
+            column_messages_refused=column.refused,
+        )
+
+
+def _num_refused(
+    sums: Mapping[str, TopicAccount], strays: Sequence[Refusal], tallies: Sequence[Tally]
+) -> int:
+    """Count the refused messages, and the strays of topics that no span reads."""
+    read = {topic for tally in tallies for topic in tally.owned}
+    refused = sum(topic.refused for topic in sums.values())
+    return refused + sum(stray.num_messages for stray in strays if stray.topic not in read)
 
 
 def available_rows(
