@@ -7,14 +7,16 @@ All arithmetic is on integers, so a log gives the same spans everywhere.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from logloom.errors import LogReadError
-from logloom.io.logs.interface import MAX_TIME, MIN_TIME, LogSummary, TopicInfo
-from logloom.io.logs.message_times import by_log_time
+from logloom import parts
+from logloom.errors import LogReadError, UsageError
+from logloom.io.logs.interface import MAX_TIME, MIN_TIME, TABLE_ROW, LogSummary, TopicInfo
+from logloom.io.logs.message_times import by_log_time, time_source
 from logloom.transforms.rows.plan.row_plan import (
     ColumnPlan,
     RateClock,
@@ -123,7 +125,7 @@ def tick_ranges(summary: LogSummary, plan: RowPlan) -> list[TickRange]:
     assert isinstance(plan.clock, RateClock)
     runs = summary.recorded.runs
     columns = [column for column in plan.columns if column.sampling.rules.uses != "topic"]
-    offsets = [column.sampling.offset + _from_log_time(column) for column in columns]
+    offsets = [column.sampling.offset + _from_log_time(summary, column) for column in columns]
     after = max([0, *(c.sampling.back + offset for c, offset in zip(columns, offsets, strict=True))])
     before = max([0, *(c.sampling.forward - offset for c, offset in zip(columns, offsets, strict=True))])
     found: list[TickRange] = []
@@ -139,9 +141,19 @@ def tick_ranges(summary: LogSummary, plan: RowPlan) -> list[TickRange]:
     return found
 
 
-def _from_log_time(column: ColumnPlan) -> int:
+def _from_log_time(summary: LogSummary, column: ColumnPlan) -> int:
     """Return what the recipe adds to log times; 0 for other times, which are near log times with it."""
-    return column.shift if all(map(by_log_time, column.time)) else 0
+    info = summary.topics.get(column.topic)
+    if info is None or not column.shift or len(summary.recorded.runs) < 2:  # only silences ask for it
+        return 0
+    sources = column.time
+    if info.type == TABLE_ROW:
+        sources = tuple(one for one in sources if str(one) != "header")
+    elif not all(map(by_log_time, sources)):
+        with contextlib.suppress(UsageError):  # its messages can't be decoded
+            found = time_source(parts.load("decoders", info.encoding)(info), info, sources)
+            sources = () if found is None else (found,)
+    return column.shift if any(map(by_log_time, sources[:1])) else 0
 
 
 def _rate_spans(summary: LogSummary, plan: RowPlan, clock: RateClock) -> list[Span]:

@@ -130,6 +130,20 @@ def test_an_offset_is_part_of_the_plan_and_of_lineage(tmp_path):
     assert [source.log_time for source in found.used] == [times[4]]
 
 
+@pytest.mark.parametrize("stated", ["{offset: 2h}", "{by: log, offset: 2h}"])
+def test_log_times_that_an_offset_moves_into_a_silence_have_rows_there(tmp_path, stated):
+    hour = 3600 * SECOND
+    bare = [START + 4 * hour + i * 10 * SECOND for i in range(5)]
+    path = a_log(tmp_path / "drive.mcap", [START + 6 * hour], bare, 0, bare_ahead=-2 * hour)
+    text = RECIPE.replace("rows: 7", "rows: 999").replace("last, window: [-90ms, 1ms]", "nearest")
+    time = f"{{topics: {{/bare: {stated}}}}}"
+    recipe = Recipe.from_yaml(text.format(time=time, clock="{rate: 0.1}", how="resample: nearest"))
+    log = open_log([path])
+    found = rows_of(log, resolve(recipe, {"drive": log})[0])
+    values = {np.frombuffer(row["last"])[0] for row in found.values()}
+    assert {value for value in values if value == value} == {0, 1, 2, 3, 4}
+
+
 @pytest.mark.parametrize(
     ("stated", "message"),
     [
