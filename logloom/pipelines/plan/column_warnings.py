@@ -15,6 +15,7 @@ import numpy as np
 from logloom.errors import OF_CONTENT, LogloomError
 from logloom.io.catalog.labels import LogLabels
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log
+from logloom.io.logs.message_times import by_log_time
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.resample.angles import TurnEvidence, added
 from logloom.transforms.build.job import opened
@@ -33,7 +34,7 @@ from logloom.transforms.rows.missing_values import (
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import rounding_warnings, turn_warnings
 from logloom.transforms.rows.plan.image_forms import image_misfits
-from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Span
+from logloom.transforms.rows.plan.row_plan import RateClock, RowPlan, Span, SyncClock, clock_topics
 from logloom.transforms.rows.plan.unfit_columns import fitted
 from logloom.transforms.rows.point_times import times_in
 from logloom.transforms.rows.pose_lookups import Looked, read_trees
@@ -107,8 +108,10 @@ class SampledRows:
                 self._add(Piece(log, plan, span, shared))
 
     def _spans(self, max_bytes: int) -> list[Span]:
-        """Return parts of the log; of a small one the whole, with open ends."""
-        clock, parts = self._plan.clock, stretches(self._log, max_bytes)[0]
+        """Return parts of the log; of a small one the whole, with open ends; none if parts can't be read."""
+        clock, (parts, is_whole) = self._plan.clock, stretches(self._log, max_bytes)
+        if not is_whole and _needs_all(self._log, self._plan):
+            return []
         if not isinstance(clock, RateClock):
             topic, sources = clock_of(self._plan)
             ahead = ahead_of_log(self._log, topic, sources) if topic in self._log.summary.topics else 0
@@ -178,6 +181,20 @@ class SampledRows:
                 known[pose.name] = pose_lost(pose, self._lacking[pose.name])
         counts = {name: (rows, self._available[name]) for name, rows in self._rows.items()}
         return availability_of(self._log, log_id, self._plan, counts, self._labels, known)
+
+
+def _needs_all(log: Log, plan: RowPlan) -> bool:
+    """Return whether reading a part of a log scans all of it: stamps may be far from log times."""
+    if any(pose.max_delay is None for pose in plan.lookups):
+        return True
+    columns = [column for column in plan.columns if column.sampling.rules.uses != "topic"]
+    timed = [(column.topic, column.time) for column in columns if column.max_delay is None]
+    clock = plan.clock
+    if not isinstance(clock, RateClock) and clock.max_delay is None:
+        times = clock.times if isinstance(clock, SyncClock) else (clock.time,)
+        timed += zip(clock_topics(clock), times, strict=True)
+    sources = [log.time_source(topic, times) for topic, times in timed if topic in log.summary.topics]
+    return not all(source is None or by_log_time(source) for source in sources)
 
 
 def _spread(first: int, stop: int, most: int) -> Iterator[tuple[int, int]]:

@@ -10,6 +10,7 @@ import pytest
 from mcap.writer import Writer
 
 from logloom.errors import LogloomError
+from logloom.io.logs.files import container_log
 from logloom.pipelines.build.build import build
 from logloom.pipelines.plan import column_warnings as module
 from logloom.pipelines.plan.column_warnings import column_warnings
@@ -200,6 +201,25 @@ def test_a_column_without_poses_gets_one_warning(tmp_path):
     (lost,) = built
     assert (lost.kind, lost.column, lost.log) == ("lost", "x", "drive")
     assert "100 of 100 ticks are without a pose of base in world: no path" in lost.text
+
+
+def test_a_field_of_a_topic_of_transforms_must_be_there_as_for_others(tmp_path):
+    more = "time: {topics: {/tf: {field: stmp}}}"
+    with pytest.raises(LogloomError, match=r"time.topics./tf.field: .*has no 'stmp'"):
+        warned(tmp_path, {"/tf": moving(("map", "base"))}, "{tf: {from: base, to: map}}", more=more)
+
+
+@pytest.mark.parametrize(("delay", "warnings"), [("1s", 1), ("none", 0)])
+def test_a_plan_scans_no_large_log_for_its_warnings(tmp_path, monkeypatch, delay, warnings):
+    """Without `max_delay`, parts of a log are found by reading all of it, which is left to the build."""
+    topics = {"/x": stamped(-37 * SECOND, 1000), "/can": (SPEED, speeds(1000))}
+    write_log(tmp_path / "logs/drive.mcap", topics, chunk_size=1000)
+    made = recipe(tmp_path, x_of(resample="linear"), more=f"time: {{max_delay: {delay}}}\non_error: skip")
+    plan = plan_build(made, str(tmp_path / "root"))
+    scanned = []
+    monkeypatch.setattr(module, "BYTES", 20_000)
+    monkeypatch.setattr(container_log, "_scan_times", lambda _, missing: scanned.extend(missing) or {})
+    assert (len(column_warnings(plan)), scanned) == (warnings, [])
 
 
 def test_clouds_that_cant_be_deskewed_get_one_warning(tmp_path):

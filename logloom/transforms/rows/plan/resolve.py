@@ -147,8 +147,11 @@ class _Resolving:
                 self._mistakes += wrong.mistakes
             except UsageError as error:
                 self._mistakes.append(Mistake(("columns", name), str(error)))
-        for topic in recipe.time.topics:
-            self._check_known(topic, ("time", "topics", topic))
+        asked = {*clock_topics(clock), *(plan.topic for plan in columns.values())}
+        for topic, own in recipe.time.topics.items():
+            is_known = self._check_known(topic, ("time", "topics", topic))
+            if is_known and topic not in asked and isinstance(own, TopicTime) and own.field is not None:
+                self._sources(topic)  # of transforms, whose stamps are their times
         planned = {**columns, **derived, **looked_up, **labelled}
         plan = RowPlan(
             clock=clock,
