@@ -411,19 +411,13 @@ def _fitted(
     held = messages.has_value(spec)
     rows = rows if held is None else rows[held[rows]]
     ctype = log.column_type(topic, spec)
-    if ctype.kind == "bytes":
-        return candidate, ()
-    held = messages.has_value(spec)
-    rows = rows if held is None else rows[held[rows]]
-    if not len(rows):
+    if ctype.kind == "bytes" or not len(rows):
         return candidate, ()
     count = _num_values(log, messages, spec, rows) if ctype.is_ragged else len(rows)
     values, strings = take_text(log, messages, spec, rows, count)
     if strings != spec.strings:
         candidate = candidate.with_keys(strings=strings)
     if not isinstance(values, np.ndarray):
-        return candidate, ()
-    if not len(rows):
         return candidate, ()
     if candidate.policy == "slerp" and not values.any(axis=-1).all():
         return candidate.with_keys(resample="nearest"), ()  # which takes quaternions of norm zero unchanged
