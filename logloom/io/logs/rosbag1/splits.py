@@ -52,7 +52,11 @@ def files_of_folder(names: Sequence[str]) -> list[str]:
 
 
 def _runs(names: Iterable[str]) -> Iterator[list[_BagFile]]:
-    """Yield the files of each recording: their numbers increase with their dates."""
+    """Yield the files of each recording: their numbers increase with their dates.
+
+    Files whose dates mix those of several recorders with one prefix are told apart by nothing, so each is
+    yielded alone: after a smaller number there must be a 0.
+    """
     matches = filter(None, map(_SPLIT.fullmatch, names))
     splits = sorted(
         _BagFile(found["prefix"], bool(found["date"]), found["date"] or "", int(found["number"]), found[0])
@@ -60,10 +64,10 @@ def _runs(names: Iterable[str]) -> Iterator[list[_BagFile]]:
         if found["prefix"] or found["date"]
     )
     for _, group in groupby(splits, key=lambda split: split[:2]):
-        run: list[_BagFile] = []
+        runs: list[list[_BagFile]] = []
         for split in group:
-            if run and split.number <= run[-1].number:
-                yield run
-                run = []
-            run.append(split)
-        yield run
+            if not runs or split.number <= runs[-1][-1].number:
+                runs.append([])
+            runs[-1].append(split)
+        are_mixed = any(run[0].is_dated and run[0].number for run in runs[1:])
+        yield from ([split] for run in runs for split in run) if are_mixed else runs

@@ -52,6 +52,9 @@ def test_names_of_splits_are_grouped_by_prefix_date_and_number():
         (dated, {"x_2026-11-21-08-30-00.bag": dated}),
         (dated[1:], {"x_2026-11-21-08-31-00.bag": dated[1:]}),
         ([*dated, *later], {"x_2026-11-21-08-30-00.bag": dated, "x_2026-11-21-09-00-00.bag": later}),
+        # of two recorders that were started together
+        ([f"2026-11-21-08-3{i}-0{k}_{i}.bag" for i in range(3) for k in range(2)], {}),
+        ([*dated, later[1]], {}),
         (["2026-11-21-08-30-00_0.bag", "2026-11-21-08-31-00_1.bag"],
          {"2026-11-21-08-30-00.bag": ["2026-11-21-08-30-00_0.bag", "2026-11-21-08-31-00_1.bag"]}),
     ]:  # fmt: skip
