@@ -365,7 +365,7 @@ def _topic_account(
             continue
         outside = {position for part in parts for position in part.used_outside}
         edge = {position for part in parts for position in part.unused_edge}
-        used = sum(part.used for part in parts) + len(outside & edge)
+        used = sum(part.used for part in parts) + len((outside & edge) - own)
         unusable |= own
         not_chosen = usable - used - len(own)
         if not_chosen < 0:

@@ -502,11 +502,14 @@ class SampledJoints(Sampled):
 
     def seen(self) -> Seen:
         positions = np.empty(0, np.int64) if self._messages is None else self._messages.position
+        refused = tuple(dict.fromkeys(refusal for joint in self._joints for refusal in joint.refused))
+        # Another joint may use a message that one joint refuses; it counts as refused.
         used = np.any([joint.is_used for joint in self._joints], axis=0)
+        used &= ~np.isin(positions, [refusal.position for refusal in refused])
         lacking = np.all([joint.is_lacking for joint in self._joints], axis=0)
         return replace(
             see(self._column.sampling, self._span, self._times, positions, used),
-            refused=tuple(dict.fromkeys(refusal for joint in self._joints for refusal in joint.refused)),
+            refused=refused,
             without_value=int((lacking & within(self._times, self._span)).sum()),
         )
 

@@ -135,6 +135,20 @@ def test_a_message_with_a_joint_twice_is_refused_and_counted(tmp_path):
         assert (~rows[f"{name}.available"]).sum() == 1
 
 
+@pytest.mark.parametrize("odd", range(14, 20))  # a partition ends after 17 ticks
+def test_a_message_that_one_joint_refuses_and_another_uses_counts_once(tmp_path, odd):
+    states = [state(START + i * 20 * MS, {"a": float(i), "b": 0.0}) for i in range(30)]
+    states[odd] = state(states[odd][0], {"a": 7.0, "b": 0.0}, ["a", "a", "b"])
+    log = log_of(tmp_path / "drive.mcap", states, on_error="salvage")
+    keys = {"resample": "mean", "window": ["-100ms", "60ms"], "tolerance": None, "partial": True}
+    plan = plan_of(log, parts=column(names=["a", "b"], **keys))
+    rows, tallies = built(log, plan, on_error="salvage")
+    assert len(tallies) == 2
+    account = reconcile(plan, log.summary, tallies)["/joint_states"].columns["parts"]
+    assert (account.refused, account.used, account.not_chosen) == (1, 29, 0)
+    assert rows["parts.available"].all()
+
+
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
