@@ -31,6 +31,7 @@ NOT = "!"  # prefix of exclusions in a list of URIs and globs
 _SUFFIX = re.compile(r"(?<=.)\.[A-Za-z0-9]{1,10}(\.(zstd|zst|gz|bz2|lz4|active))?$")
 _NUMBERED = re.compile(r"_\d+\.(?!mcap|db3)[^/]*$")  # names of splits; those of ROS 2 are found by folder
 _NO_NAMES = frozenset(("", ".", ".."))
+EACH_FILE = "log_id: {match: '(?P<name>[^/]+)$', as: \"{name}\"}"  # of a recipe: each file is a log
 _THREADS, _FAR_THREADS = 16, 64
 TEMPLATES = ("{stem}", "{parent}", "{parent}-{stem}", "{path}")
 
@@ -150,8 +151,8 @@ def check_one_recording(log: LogFiles, summaries: Sequence[LogSummary]) -> None:
             if first < last:
                 template = unique_template(log.uris)
                 hint = f"`log_id: {template!r}` distinguishes all its files" if template else "rename one"
-                if _is_split(log.uris):
-                    hint = "`log_id: {match: '(?P<name>[^/]+)$', as: \"{name}\"}` makes each file a log"
+                if is_split(log.uris):
+                    hint = f"`{EACH_FILE}` makes each file a log"
                 raise UsageError(
                     f"log_id {log.log_id!r} names {one} and {other}, which both have {topic} at one time, "
                     f"so they are not one recording: {hint}"
@@ -358,7 +359,7 @@ def _find(uri: str, options: Mapping[str, Any] | None, there: Folders) -> Iterab
     return itertools.chain(itertools.starmap(found_bag, bags.items()), map(found_file, single))
 
 
-def _is_split(uris: Iterable[str]) -> bool:
+def is_split(uris: Iterable[str]) -> bool:
     """Return whether files are one recording by their names."""
     return len(list(with_splits(FoundLog.of(uri, {uri: ""}) for uri in uris))) == 1
 

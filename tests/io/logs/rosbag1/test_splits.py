@@ -7,7 +7,9 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.match import check_files, group_logs
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.rosbag1.splits import files_of_folder, recordings
+from logloom.pipelines.build.build import build
 from logloom.pipelines.info.info import suggested_recipe
+from logloom.pipelines.plan.plan import plan_build
 from logloom.recipe.logs import expand_logs
 from tests.cases import case
 from tests.io.logs.making import Message, ros1_payload, write_bag
@@ -124,6 +126,25 @@ def test_numbered_bags_that_overlap_are_refused_with_the_log_id_that_tells_them_
     (files,) = group_logs([str(tmp_path)])
     with pytest.raises(UsageError, match=r"not one recording: `log_id: \{match: .*` makes each file a log"):
         check_files(files, open_log)
+
+
+@pytest.mark.parametrize("later", [5, 7200])
+def test_numbered_bags_that_are_far_apart_are_one_log_with_a_warning(tmp_path, later):
+    split(tmp_path, "a_0.bag")
+    times = range(START + later * SECOND, START + (later + 5) * SECOND, SECOND // 10)
+    write_bag(tmp_path / "a_1.bag", [message("/imu", time, b"i") for time in times])
+    recipe = ll.Recipe.model_validate(RECIPE | {"logs": [str(tmp_path / "*.bag")]})
+    plan = plan_build(recipe, str(tmp_path / "root"))
+    for warnings in (plan.warnings, build(plan).warnings):
+        found = [(one.kind, one.is_doubtful) for one in warnings]
+        assert found == ([("splits", False)] if later > 600 else [])
+    if plan.warnings:
+        assert (
+            "a_0.bag: its files are one recording by their names, but 1 h 59 min apart; "
+            in plan.warnings[0].text
+        )
+        named = ll.Recipe.from_yaml(f"{recipe.to_yaml()}\n{plan.warnings[0].line}\n")
+        assert [log.log_id for log in expand_logs(named)] == ["a_0.bag", "a_1.bag"]
 
 
 def test_the_suggested_recipe_of_splits_salvages_the_active_file_and_keeps_what_is_latched(tmp_path):
