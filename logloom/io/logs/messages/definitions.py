@@ -137,10 +137,10 @@ def link(declared: Declarations, primitives: Mapping[str, Type]) -> Struct:
             raise ValueError(f"{name} contains itself")
         if len(inside) >= MAX_DEPTH:
             raise ValueError(f"more than {MAX_DEPTH} messages are nested")
-        fields: list[Field] = []
+        fields: dict[str, Field] = {}
         num_fields = num_least = 0
         for item in declared[name]:
-            if any(item.name == field.name for field in fields):
+            if item.name in fields:
                 raise ValueError(f"{name} has two fields named {item.name!r}")
             if item.array is not None and item.array.length == 0:
                 raise ValueError(f"{name}.{item.name} is an array of no elements")
@@ -148,12 +148,12 @@ def link(declared: Declarations, primitives: Mapping[str, Type]) -> Struct:
             count, size = sizes.get(kind.name, (2, 8)) if isinstance(kind, Struct) else (1, 1)
             num_fields += count
             num_least += size * (1 if item.array is None else item.array.length or 0)
-            fields.append(Field(item.name, kind, item.array))
+            fields[item.name] = Field(item.name, kind, item.array)
         if num_fields > MAX_FIELDS or num_least > MAX_FIXED_NUMBERS:
             raise ValueError(
                 f"{name} has {num_fields} fields and at least {num_least} numbers: absurdly large"
             )
-        done[name] = Struct(name, tuple(fields))
+        done[name] = Struct(name, tuple(fields.values()))
         sizes[name] = num_fields, num_least
         return done[name]
 

@@ -201,23 +201,57 @@ def present(table: pa.Table, spec: FieldSpec, root: Struct, empty_text: bool) ->
     return found
 
 
+def may_lack(schema: pa.Schema, spec: FieldSpec, root: Struct) -> bool:
+    """Return whether rows may have no value of a spec, as it may be null or a list too short."""
+    paths = adapters.paths(spec, root).values() if spec.adapter else spec.paths
+    selections = [select(root, path) for path in paths]
+    return any(one.may_lack or _is_nullable(schema.field(one.names[0])) for one in selections)
+
+
+def _is_nullable(field: pa.Field) -> bool:
+    inner = (field.type.field(number) for number in range(field.type.num_fields))
+    return field.nullable or any(map(_is_nullable, inner))
+
+
 def _held(array: pa.Array, selection: Selection) -> NDArray[np.bool_] | None:
     """(N,) whether each item after following `names` has a value; None if all have."""
-    held = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    held: NDArray[np.bool_] | None = None
+    if array.null_count:
+        held = array.is_valid().to_numpy(zero_copy_only=False)
     if selection.array is None or selection.inner is None or selection.is_bytes:
         inner = _whole_structs(array, selection.type)
         return held if inner is None else inner if held is None else held & inner
-    items = _decoded(array.flatten())
-    for part in selection.inner.names:
-        items = _decoded(pc.struct_field(items, [part]))
-    is_float = isinstance(selection.inner.type, Number) and selection.inner.type.dtype.kind == "f"
-    inside = None if is_float and selection.inner.array is None else _held(items, selection.inner)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if (short := lengths < selection.least).any():
+        held = ~short if held is None else held & ~short
+    if held is not None:
+        array, lengths = array.filter(pa.array(held)), lengths[held]
+    items, places = array.flatten(), np.arange(lengths.sum())
+    if selection.pick is not None:
+        places = picked(selection, lengths)
+        items = items.take(pa.array(places.reshape(-1)))
+    inside = _held_inside(_decoded(items), selection.inner)
     if inside is None:
         return held
-    parents = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
-    rows = np.ones(len(array), np.bool_) if held is None else held.copy()
-    rows[parents[~inside]] = False
-    return rows
+    counts = lengths if selection.pick is None else places.size // max(1, len(array))
+    rows = np.ones(len(array), np.bool_)
+    rows[np.repeat(np.arange(len(array)), counts)[~inside]] = False
+    if held is None:
+        return rows
+    held[held] = rows
+    return held
+
+
+def _held_inside(items: pa.Array, inner: Selection) -> NDArray[np.bool_] | None:
+    """(N,) whether each element of lists has a value; None if all have. A float that is null is NaN."""
+    found: NDArray[np.bool_] | None = None
+    for part in inner.names:
+        if items.null_count:
+            found = items.is_valid().to_numpy(zero_copy_only=False)
+        items = _decoded(pc.struct_field(items, [part]))
+    is_float = isinstance(inner.type, Number) and inner.type.dtype.kind == "f"
+    held = None if is_float and inner.array is None else _held(items, inner)
+    return found if held is None else held if found is None else found & held
 
 
 def _whole_structs(array: pa.Array, kind: Type) -> NDArray[np.bool_] | None:

@@ -46,7 +46,14 @@ from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.recording_times import MessageTimes, RecordedTime, is_static, recorded
 from logloom.io.logs.table_dialects import TableDialect, dialect_for
-from logloom.io.logs.table_files.columns import definition_of, present, top_level, values_of, without_type
+from logloom.io.logs.table_files.columns import (
+    definition_of,
+    may_lack,
+    present,
+    top_level,
+    values_of,
+    without_type,
+)
 from logloom.io.logs.table_files.files import CsvTable, TableFile, table_file
 from logloom.io.logs.table_files.guesses import guess, is_time_name, paths_of
 from logloom.io.logs.table_files.row_times import column_at, path_to, resolution, times_by
@@ -296,7 +303,7 @@ class TableLog:
         at, group = topic.groups[number]
         file = topic.files[at]
         wanted = top_level(spec, topic.root)
-        can_lack = file.marks_nothing or any(file.schema.field(name).nullable for name in wanted)
+        can_lack = file.marks_nothing or may_lack(file.schema, spec, topic.root)
         if not can_lack or (file.uri, group, spec) in self._whole:
             return None
         try:

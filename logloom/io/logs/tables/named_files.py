@@ -21,9 +21,9 @@ from logloom.io.logs.files.ranges import LogFile, read_ahead
 from logloom.io.logs.files.ranges import content_id as full_id
 from logloom.io.logs.interface import FieldSpec, OpenOptions
 from logloom.io.logs.messages.definitions import Struct, Text
-from logloom.io.logs.messages.fields import paths, select
+from logloom.io.logs.messages.fields import select
 from logloom.io.logs.messages.values import UnfitError
-from logloom.io.logs.table_files.columns import top_level, values_of
+from logloom.io.logs.table_files.columns import present, top_level, values_of
 from logloom.io.logs.table_files.files import TableFile
 from logloom.io.storage.filesystems import filesystem
 from logloom.uris import is_local
@@ -76,8 +76,15 @@ def _uri(folder: str, name: str) -> str:
 
 def text_columns(root: Struct) -> list[str]:
     """Return the columns of a table that may name files, existing or not."""
-    found = ((path, select(root, path)) for path in paths(root))
-    return [path for path, field in found if isinstance(field.type, Text) and field.array is None]
+
+    def walk(struct: Struct, prefix: str) -> Iterator[str]:
+        for field in struct.fields:
+            if field.array is None and isinstance(field.type, Text):
+                yield prefix + field.name
+            elif field.array is None and isinstance(field.type, Struct):
+                yield from walk(field.type, f"{prefix}{field.name}.")
+
+    return list(walk(root, ""))
 
 
 def sizes(file: TableFile, root: Struct, options: OpenOptions) -> dict[str, int]:
@@ -120,11 +127,13 @@ def with_contents(content_id: str, table: TableFile, named: Mapping[str, int], o
 
 
 def _texts(file: TableFile, path: str, root: Struct) -> Iterator[str]:
-    """Return the texts of a column in row order; nothing for groups with missing ones."""
+    """Return the texts of a column in row order, without missing ones."""
     spec = FieldSpec((path,))
     for group in range(len(file.groups)):
         try:
-            values = values_of(file.read(group, top_level(spec, root)), spec, root)
+            table = file.read(group, top_level(spec, root))
+            held = present(table, spec, root, file.marks_nothing)
+            values = values_of(table if held is None else table.filter(pa.array(held)), spec, root)
         except (UnfitError, pa.ArrowException):
             continue  # reading the column reports it
         yield from (value.tobytes().decode() for value in values)

@@ -245,3 +245,76 @@ def test_rows_with_values_have_those_that_were_written(tmp_path_factory, numbers
     assert known == [one is not None for one in numbers]
     values = log.read({"/t": ALL})["/t"].take(FieldSpec(("v",)), np.flatnonzero(known))
     assert values.tolist() == [one for one in numbers if one is not None]
+
+
+POINT = pa.struct([("x", pa.float64()), ("n", pa.int32()), ("many", pa.list_(pa.int32()))])
+LISTS = st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=4)
+POINTS = st.none() | st.lists(
+    st.none()
+    | st.fixed_dictionaries({"x": st.none() | st.just(0.5), "n": st.none() | st.just(7), "many": LISTS}),
+    max_size=3,
+)
+
+
+@given(rows=st.lists(st.tuples(LISTS, POINTS), min_size=1, max_size=7))
+def test_rows_have_the_picked_elements_that_a_loop_finds(tmp_path_factory, rows):
+    numbers, points = zip(*rows, strict=True)
+    table = pa.table(
+        {
+            "timestamp_ns": [T0 + i for i in range(len(rows))],
+            "a": pa.array(numbers, pa.list_(pa.int32())),
+            "p": pa.array(points, pa.list_(POINT)),
+        }
+    )
+    log = open_log([str(write(tmp_path_factory.mktemp("lists") / "t.parquet", table))], OpenOptions())
+    nan = float("nan")
+    loops = {
+        "a": lambda a, p: a,
+        "a[0]": lambda a, p: a[0],
+        "a[2]": lambda a, p: a[2],
+        "a[1:3]": lambda a, p: [a[1], a[2]],
+        "p[].n": lambda a, p: [one["n"] for one in p],
+        "p[].x": lambda a, p: [nan if one["x"] is None else one["x"] for one in p],
+        "p[0].x": lambda a, p: nan if p[0]["x"] is None else p[0]["x"],
+        "p[1].many": lambda a, p: p[1]["many"],
+        "p[0].many[1]": lambda a, p: p[0]["many"][1],
+    }
+    for field, loop in loops.items():
+        expected = []
+        for a, p in rows:
+            try:
+                found = loop(a, p)
+            except (TypeError, IndexError):  # of null, or too short
+                found = None
+            nothing = found is None or (isinstance(found, list) and None in found)
+            expected.append(None if nothing else found)
+        assert held(log, field) == [one is not None for one in expected], field
+        messages = log.read({"/t": ALL})["/t"]
+        usable = [i for i, one in enumerate(expected) if one is not None]
+        values = messages.take(FieldSpec((field,)), np.array(usable, np.intp))
+        for row, value in zip(usable, values, strict=True):
+            np.testing.assert_array_equal(value, expected[row], field)
+
+
+def test_lists_that_may_not_be_null_may_be_short(tmp_path):
+    field = pa.field("a", pa.list_(pa.field("item", pa.int8(), nullable=False)), nullable=False)
+    columns = [pa.array([T0, T0 + 1]), pa.array([[1], [2, 3]], field.type)]
+    schema = pa.schema([pa.field("timestamp_ns", pa.int64(), nullable=False), field])
+    path = write(tmp_path / "t.parquet", pa.Table.from_arrays(columns, schema=schema))
+    assert held(open_log([str(path)], OpenOptions()), "a[1]") == [False, True]
+
+
+def test_text_columns_within_lists_of_lists_name_no_files_and_those_with_nulls_do(tmp_path):
+    for name in ("a.bin", "b.bin"):
+        (tmp_path / name).write_bytes(b"1")
+    table = pa.table(
+        {
+            "timestamp_ns": [T0, T0 + 1, T0 + 2],
+            "file": ["a.bin", None, "b.bin"],
+            "p": pa.array([[], None, []], pa.list_(POINT)),
+        }
+    )
+    path = str(write(tmp_path / "t.parquet", table))
+    before = open_log([path], OpenOptions()).summary.content_id
+    (tmp_path / "a.bin").write_bytes(b"12")  # in a row group with a null
+    assert open_log([path], OpenOptions()).summary.content_id != before
