@@ -161,7 +161,8 @@ def pair_times(seconds: pa.ChunkedArray, rest: pa.ChunkedArray) -> Times:
     whole, part = (_whole(column) for column in (seconds, rest))
     known = (whole != MIN_TIME) & (part != MIN_TIME)
     _check(whole[known], 10**9)
-    _check(part[known], 2)
+    _check(part[known], 1)
+    _check(whole[known] + part[known] // 10**9, 10**9)
     total: Times = np.where(known, whole, 0) * 10**9 + np.where(known, part, 0)
     return np.where(known, total, MIN_TIME)
 
@@ -328,5 +329,13 @@ def local_times(column: pa.ChunkedArray, zone: str) -> Times:
 
 
 def _check(values: Times, factor: int) -> None:
-    if len(values) and not -MAX_TIME < int(values.min()) * factor <= int(values.max()) * factor < MAX_TIME:
+    """
+    Check the size of times, which may have a fraction beside.
+
+    Raises:
+        UsageError: they don't fit 64 bits.
+    """
+    if not len(values):
+        return
+    if not -MAX_TIME < (int(values.min()) - 1) * factor <= (int(values.max()) + 1) * factor < MAX_TIME:
         raise UsageError(f"its times, {values.min()} to {values.max()}, don't fit 64 bits as nanoseconds")

@@ -72,13 +72,9 @@ def times_in(column: pa.ChunkedArray, path: Sequence[str], unit: str) -> Times:
         seconds, nanoseconds = (
             next(name for name in names if name in own) for names in (SECONDS, NANOSECONDS)
         )
-        return np.where(
-            _missing(column),
-            MIN_TIME,
-            joined_stamps(
-                _filled(pc.struct_field(column, seconds)), _filled(pc.struct_field(column, nanoseconds))
-            ),
-        )
+        parts = [pc.struct_field(column, name) for name in (seconds, nanoseconds)]
+        is_missing = _missing(parts[0]) | _missing(parts[1])
+        return np.where(is_missing, MIN_TIME, joined_stamps(*map(_filled, parts)))
     if not unit:
         return _plain(column)
     return np.where(_missing(column), MIN_TIME, as_nanoseconds(_filled(column), unit))

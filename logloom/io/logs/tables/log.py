@@ -42,6 +42,7 @@ from logloom.io.logs.message_times import Stamped, stated, within
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.field_times import field_time
+from logloom.io.logs.messages.fields import select
 from logloom.io.logs.messages.ros.languages import parse
 from logloom.io.logs.messages.values import UnfitError
 from logloom.io.logs.recording_times import MessageTimes, RecordedTime, is_static, recorded
@@ -245,7 +246,7 @@ class TableLog:
     def _times_in(self, name: str, source: StatedTime) -> NDArray[np.int64]:
         """(N,) times in a column of a topic, in ns; `MIN_TIME` for null. Those read last are kept."""
         topic = self._topics[name]
-        path = source.field.split(".")
+        path = select(topic.root, source.field).names
         parts = []
         for at, group in topic.groups:
             file = topic.files[at]

@@ -15,7 +15,7 @@ from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, OpenOptions
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.table_dialects import TableDialect, TableTime
-from logloom.io.logs.table_files.row_times import float_times, local_times, text_times
+from logloom.io.logs.table_files.row_times import float_times, local_times, pair_times, text_times
 from tests.cases import case
 from tests.tier import by_tier
 
@@ -175,3 +175,13 @@ def test_reading_a_million_decimal_texts_takes_no_python_for_each():
     texts = pa.compute.binary_join_element_wise(pa.scalar("17"), texts, ".5", "")
     (found,) = text_times("t", [pa.chunked_array([texts])], TableTime(("t",), "ms"))
     assert len(np.unique(found)) == count
+
+
+def test_times_whose_fraction_leaves_64_bits_are_refused():
+    last = MAX_TIME // 10**9  # whole seconds
+    text = pa.chunked_array([[f"{last}.9"]])
+    with pytest.raises(UsageError, match="don't fit 64 bits"):
+        text_times("t", [text], TableTime(("t",), "s"))
+    with pytest.raises(UsageError, match="don't fit 64 bits"):
+        pair_times(pa.chunked_array([[last]]), pa.chunked_array([[10**9]]))
+    assert pair_times(pa.chunked_array([[5]]), pa.chunked_array([[4 * 10**9]])).tolist() == [9 * 10**9]

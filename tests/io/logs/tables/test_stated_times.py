@@ -71,3 +71,20 @@ def test_a_column_that_is_no_time_names_the_nearest(path):
     ):
         with pytest.raises(UsageError, match=why):
             log.time_source("/gps", (StatedTime(None, field, unit),))
+
+
+def test_stamps_without_one_of_their_parts_are_no_times_and_names_may_have_dots(tmp_path):
+    kind = pa.struct([("sec", pa.int64()), ("nanosec", pa.int64())])
+    stamps = [{"sec": 5, "nanosec": 1}, {"sec": None, "nanosec": 2}, {"sec": 5, "nanosec": None}, None]
+    columns = {
+        "timestamp_ns": TIMES[:4],
+        "stamp": pa.array(stamps, kind),
+        "gps.time [s]": [1.5, 2.5, None, 4.5],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "gps.parquet")
+    path = str(tmp_path / "gps.parquet")
+    messages = read(path, StatedTime(field="stamp"), "salvage", max_delay=None)
+    assert messages.time.tolist() == [5_000_000_001]
+    assert len(messages.refused) == 3
+    messages = read(path, StatedTime(field="gps.time [s]", unit="s"), "salvage", max_delay=None)
+    assert messages.time.tolist() == [1_500_000_000, 2_500_000_000, 4_500_000_000]
