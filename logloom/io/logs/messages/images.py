@@ -176,8 +176,8 @@ def has_value(spec: FieldSpec, found: Mapping[str, Values]) -> NDArray[np.bool_]
             ],
             np.bool_,
         )
-    sizes = np.asarray(found["height"]) * np.asarray(found["width"])
-    return np.array([bool(size) and len(data) > 0 for size, data in zip(sizes, found["data"], strict=True)])
+    is_sized = (np.asarray(found["height"]) != 0) & (np.asarray(found["width"]) != 0)
+    return np.array([known and len(data) > 0 for known, data in zip(is_sized, found["data"], strict=True)])
 
 
 def _text(value: Pixels) -> str:
@@ -216,7 +216,7 @@ def encoded(pixels: Pixels, encode: str) -> bytes:
     """
     from PIL import Image
 
-    channels, deep = pixels.shape[2], pixels.dtype.itemsize > 1
+    channels, deep = pixels.shape[2], pixels.dtype != np.uint8
     fits = channels in (1, 3) if encode == "jpg" else channels in (1, 3, 4)
     if not fits or (deep and (encode == "jpg" or channels != 1 or pixels.dtype.kind != "u")):
         raise ValueError(f"{channels} channels of {pixels.dtype.name} can't be encoded as {encode}")

@@ -186,6 +186,14 @@ def test_encoded_images_are_bytes_that_decode_again():
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(rows[0]))), deep[:, :, 0])
 
 
+@pytest.mark.parametrize("encode", ["png", "jpg"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_signed_pixels_are_not_encoded(encode, channels):
+    sent = image(pixels_of("int8", channels), f"8SC{channels}")
+    with pytest.raises(LogReadError, match=f"{channels} channels of int8 can't be encoded as {encode}"):
+        read(IMAGE, [sent], FieldSpec(adapter="image", encode=encode))
+
+
 def test_a_jpeg_passes_encode_jpg_untouched_unless_it_is_resized():
     jpeg = encoded(pixels_of("uint8", 3, (40, 40)), "JPEG", quality=30)
     message = {"format": "jpeg", "data": list(jpeg)}

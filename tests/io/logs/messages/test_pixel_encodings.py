@@ -181,9 +181,10 @@ def test_empty_images_have_no_value():
     decode = CdrDecoder(topic(IMAGE))
     grey = image(np.ones((4, 5, 1), np.uint8), "mono8")
     nothing = {"height": 0, "width": 0, "encoding": "", "is_bigendian": 0, "step": 0, "data": []}
-    sent = [nothing, grey, grey | {"data": []}, grey | {"width": 0}, grey | {"height": 0}]
+    huge = {"width": 1 << 16, "height": 1 << 16}  # to be refused
+    sent = [nothing, grey, grey | {"data": []}, grey | {"width": 0}, grey | {"height": 0}, grey | huge]
     raw = raw_messages([serialize(decode.root, m) for m in sent])
-    wanted = [False, True, False, False, False]
+    wanted = [False, True, False, False, False, True]
     assert decode.has_value(raw, FieldSpec(adapter="image")).tolist() == wanted
     assert decode.has_value(raw, FieldSpec(adapter=FORMS)).tolist() == wanted
     (numbers,) = decode.take(raw.take(np.array([1])), FieldSpec(adapter=FORMS))
