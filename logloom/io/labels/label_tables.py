@@ -168,7 +168,7 @@ def _lengths(files: Sequence[TableFile], choice: LabelChoice) -> dict[str, int]:
         names = file.schema.names
         wanted = [
             name
-            for name in _tops(choice.fields or names)
+            for name in _tops(choice.fields or names, names)
             if names.count(name) == 1 and is_list(file.schema.field(name).type)
         ]
         for at in range(len(file.groups)):
@@ -181,9 +181,10 @@ def _lengths(files: Sequence[TableFile], choice: LabelChoice) -> dict[str, int]:
     return {name: length for name, length in found.items() if length}
 
 
-def _tops(fields: Iterable[str]) -> list[str]:
-    """Return the columns of the table that contain some fields."""
-    return list(dict.fromkeys(field.split(".")[0].split("[")[0] for field in fields))
+def _tops(fields: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Return the columns of a table that contain some fields: the longest names that they begin with."""
+    begun = ([one for one in names if f"{field}.".startswith((f"{one}.", f"{one}["))] for field in fields)
+    return list(dict.fromkeys(max(found, key=len) for found in begun if found))
 
 
 def _with_lengths(schema: pa.Schema, lengths: Mapping[str, int]) -> pa.Schema:
@@ -292,7 +293,7 @@ def _parts(
 ) -> Iterator[_LabelRows]:
     root, fields = _root_of(file, choice, lengths)
     for at, group in enumerate(file.groups):
-        table = file.read(at, _tops([choice.log_id, choice.time, *fields]))
+        table = file.read(at, _tops([choice.log_id, choice.time, *fields], file.schema.names))
         try:
             _refuse_other_lengths(table, lengths)
             yield _LabelRows(
