@@ -20,12 +20,10 @@ from logloom.io.logs.messages.cursor import MisfitError
 from logloom.io.logs.messages.definitions import Struct
 from logloom.io.logs.messages.field_times import field_time
 from logloom.io.logs.messages.fields import Selection, select, stamp_in
-from logloom.io.logs.messages.partial import take_partly
+from logloom.io.logs.messages.partial import examine
 from logloom.io.logs.messages.raw_messages import RawMessages
 from logloom.io.logs.messages.values import UnfitError
 from logloom.schema import ColumnType
-
-_AT_ONCE = 1 << 14  # messages that are looked at together, to bound the memory for their text
 
 
 class TypedDecoder:
@@ -89,12 +87,7 @@ class TypedDecoder:
 
         found = np.ones(len(raw), np.bool_) if held is None else held
         every = adapters.may_lack_value_at(spec, raw.length)
-        every = every[found[every]]
-        for start in range(0, len(every), _AT_ONCE):
-            rows = every[start : start + _AT_ONCE]
-            values, is_read, _ = take_partly(by_adapter, rows)
-            if isinstance(values, np.ndarray):
-                found[rows[is_read]] = values
+        examine(found, every[found[every]], by_adapter)
         return found
 
     def _has_fields(self, raw: RawMessages, spec: FieldSpec, root: Struct) -> NDArray[np.bool_] | None:

@@ -1,6 +1,6 @@
 """Decode the values of messages, leaving out those that can't be decoded.
 
-Here: `take_partly`.
+Here: `take_partly`, and `examine` for whether they have values.
 Elsewhere: decoding (logloom.io.logs.messages), reporting messages that can't be decoded
 (logloom.transforms.rows.topic_columns).
 """
@@ -23,6 +23,7 @@ Rows = NDArray[np.intp]
 _NOT_OF_A_MESSAGE = (StorageError, MemoryError, OSError, ImportError)
 # Decoders limit the expansion of small messages within one call, and several calls together do as well.
 _MAX_BYTES = 1 << 30
+_AT_ONCE = 1 << 14  # messages that are examined together, to bound the memory for their text
 
 
 def take_partly(
@@ -44,6 +45,21 @@ def take_partly(
         return take(rows), np.ones(len(rows), np.bool_), {}  # raises the same error again
     values = parts[0] if len(parts) == 1 else blocks.concatenate(parts) if parts else None
     return values, ~np.isin(rows, list(reasons)), reasons
+
+
+def examine(held: NDArray[np.bool_], rows: Rows, has_value: Callable[[Rows], NDArray[np.bool_]]) -> None:
+    """Write into `held` which of some messages have a value; those that can't be decoded keep what they had.
+
+    Args:
+        held: (N,) by the number of the message.
+        rows: (n,) numbers of messages.
+        has_value: returns which messages have a value; raises if one of them can't be decoded.
+    """
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        values, is_read, _ = take_partly(has_value, some)
+        if isinstance(values, np.ndarray):
+            held[some[is_read]] = values
 
 
 def _taken(take: Callable[[Rows], Values], rows: Rows, reasons: dict[int, str]) -> list[Values]:

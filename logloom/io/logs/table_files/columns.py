@@ -27,6 +27,7 @@ from logloom.io.logs.interface import TABLE_ROW, FieldSpec
 from logloom.io.logs.messages import adapters
 from logloom.io.logs.messages.definitions import Number, Struct, Text, Type
 from logloom.io.logs.messages.fields import Selection, column_type, flat, joined_type, packed, select, whole
+from logloom.io.logs.messages.partial import examine
 from logloom.io.logs.messages.values import UnfitError, picked
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -152,10 +153,7 @@ def values_of(table: pa.Table, spec: FieldSpec, root: Struct) -> Values:
         UnfitError: a row is null, but the column needs a value.
     """
     if spec.adapter is not None:
-        read = adapters.paths(spec, root)
-        width = adapters.text_width(spec)
-        found = {word: _column(table, select(root, path, width)) for word, path in read.items()}
-        return adapters.convert(spec, found)
+        return adapters.take(spec, root, _reader(table, root))
     selections = [select(root, path, spec.strings) for path in spec.paths]
     parts = [_column(table, selection) for selection in selections]
     if len(parts) == 1:
@@ -167,6 +165,19 @@ def values_of(table: pa.Table, spec: FieldSpec, root: Struct) -> Values:
         )
     columns = [part.reshape(len(table), -1) for part in parts if isinstance(part, np.ndarray)]
     return adapters.shaped(np.concatenate(columns, axis=1), spec)
+
+
+def _reader(table: pa.Table, root: Struct) -> adapters.Read:
+    """Return a function that reads columns of rows, for adapters."""
+
+    def read(paths: Sequence[str], width: int, rows: NDArray[np.intp] | None = None) -> Sequence[Values]:
+        part = table if rows is None else table.take(pa.array(rows))
+        try:
+            return [_column(part, select(root, path, width)) for path in paths]
+        except UnfitError as error:
+            raise UnfitError(error.row if rows is None else int(rows[error.row]), str(error)) from error
+
+    return read
 
 
 def _side_by_side(spec: FieldSpec, parts: Sequence[Ragged]) -> Ragged:
@@ -198,11 +209,21 @@ def present(table: pa.Table, spec: FieldSpec, root: Struct, empty_text: bool) ->
             held = pc.not_equal(column, "").to_numpy(zero_copy_only=False).astype(np.bool_)
         if held is not None and not held.all():
             found = held if found is None else found & held
-    return found
+    if not adapters.may_lack_value(spec):
+        return found
+
+    def by_adapter(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        return adapters.has_value(spec, root, _reader(table.take(pa.array(rows)), root))
+
+    found = np.ones(len(table), np.bool_) if found is None else found
+    examine(found, np.flatnonzero(found), by_adapter)
+    return None if found.all() else found
 
 
 def may_lack(schema: pa.Schema, spec: FieldSpec, root: Struct) -> bool:
-    """Return whether rows may have no value of a spec, as it may be null or a list too short."""
+    """Return whether rows may have no value of a spec, by null, a short list, or what its adapter finds."""
+    if adapters.may_lack_value(spec):
+        return True
     paths = adapters.paths(spec, root).values() if spec.adapter else spec.paths
     selections = [select(root, path) for path in paths]
     return any(one.may_lack or _is_nullable(schema.field(one.names[0])) for one in selections)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logloom.blocks import Ragged
-from logloom.errors import UsageError
+from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import MAX_TIME, MIN_TIME, FieldSpec, OpenOptions, TopicRequest
 from logloom.io.logs.opening import open_log
 from logloom.io.logs.table_dialects import TableDialect, unique
@@ -318,3 +318,37 @@ def test_text_columns_within_lists_of_lists_name_no_files_and_those_with_nulls_d
     before = open_log([path], OpenOptions()).summary.content_id
     (tmp_path / "a.bin").write_bytes(b"12")  # in a row group with a null
     assert open_log([path], OpenOptions()).summary.content_id != before
+
+
+def test_rows_lack_the_joints_of_other_publishers_as_messages_do(tmp_path):
+    interfaces = pa.struct([("interface_names", pa.list_(pa.string())), ("values", pa.list_(pa.float64()))])
+    both = [{"interface_names": ["effort", "position"], "values": [9, value]} for value in (1, 2)]
+    table = pa.table(
+        {
+            "timestamp_ns": [T0 + i for i in range(5)],
+            "name": [["a", "b"], ["b"], ["b", "a"], None, ["b", "b"]],
+            "position": pa.array([[1, 2], [3], [], [4], [5, 6]], pa.list_(pa.float64())),
+            "states": pa.array([both, both[:1], both, [], both], pa.list_(interfaces)),
+        }
+    )
+    log = open_log([str(write(tmp_path / "t.parquet", table))], OpenOptions())
+    messages = log.read({"/t": ALL})["/t"]
+    for field, names, has, values in (
+        ("position", ("a",), [0], [[1]]),
+        ("position", ("b", "a"), [0], [[2, 1]]),
+        ("position", ("b",), [0, 1, 4], [[2], [3]]),  # the last has it twice
+        ("states.position", ("a",), [0, 2], [[1], [2]]),
+    ):
+        spec = FieldSpec((field,), adapter="joints", names=names)
+        assert np.flatnonzero(messages.has_value(spec)).tolist() == has
+        assert messages.take(spec, np.array(has[: len(values)])).tolist() == values
+    with pytest.raises(LogReadError, match="at row 4: it has the joint 'b' twice"):
+        messages.take(FieldSpec(("position",), adapter="joints", names=("b",)), np.array([0, 4]))
+
+
+def test_rows_of_images_without_pixels_have_no_value(tmp_path):
+    table = pa.table({"timestamp_ns": [T0, T0 + 1], "format": ["png", "png"], "data": [b"", b"x"]})
+    assert held(open_log([str(write(tmp_path / "t.parquet", table))], OpenOptions()), adapter="image") == [
+        False,
+        True,
+    ]
