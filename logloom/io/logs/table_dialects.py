@@ -8,6 +8,7 @@ Elsewhere: reading text by it, times, guesses (logloom.io.logs.table_files), the
 from __future__ import annotations
 
 import glob
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
@@ -209,12 +210,13 @@ def unique(names: Sequence[str]) -> list[str]:
     ['speed', 'speed_3', 'speed_2', 'unnamed']
     """
     plain = [name.strip() or "unnamed" for name in names]
-    known, used = set(plain), set[str]()
-    made = []
+    known, counts, made = set(plain), Counter[str](), []
     for name in plain:
-        one, number = name, 2
-        while one in used or (one != name and one in known):
-            one, number = f"{name}_{number}", number + 1
-        used.add(one)
+        counts[name] += 1
+        one = name if counts[name] == 1 else f"{name}_{counts[name]}"
+        while one != name and one in known:
+            counts[name] += 1
+            one = f"{name}_{counts[name]}"
+        known.add(one)
         made.append(one)
     return made

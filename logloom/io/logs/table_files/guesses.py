@@ -363,14 +363,13 @@ def _by_pair(paths: Sequence[tuple[str, pa.DataType]]) -> TableTime | None:
     """Return the first pair of seconds and nanoseconds, or a struct of one; a stamp's before others."""
     found: list[tuple[bool, int, TableTime]] = []
     kinds = {path.casefold(): (path, kind) for path, kind in paths}
+    names = {path for path, _ in paths}
     for at, (path, kind) in enumerate(paths):
         is_stamp = "stamp" not in path.casefold()
         if pa.types.is_struct(kind) and _pair_in(kind):
             found.append((is_stamp, at, TableTime((path,))))
         match = _PAIR.fullmatch(path)
-        is_inside = "." in path and path.rpartition(".")[0] in dict(
-            paths
-        )  # of a struct, which is found whole
+        is_inside = path.rpartition(".")[0] in names  # of a struct, which is found whole
         if match is None or not _is_number(kind) or is_inside:
             continue
         rest = (kinds.get(f"{match['stem'].casefold()}{name}") for name in _RESTS)

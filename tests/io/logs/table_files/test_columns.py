@@ -352,3 +352,12 @@ def test_rows_of_images_without_pixels_have_no_value(tmp_path):
         False,
         True,
     ]
+
+
+def test_thousands_of_columns_are_named_and_opened_in_linear_time(tmp_path):
+    names = unique(["v"] * 100_000)
+    assert names[:3] == ["v", "v_2", "v_3"]
+    assert len(set(names)) == len(names)
+    path = tmp_path / "t.csv"
+    path.write_text("timestamp_ns" + ",v.s" * 20_000 + "\n" + str(T0) + ",1" * 20_000 + "\n")
+    assert taken(open_log([str(path)], OpenOptions()), "v.s_20000").tolist() == [1]
