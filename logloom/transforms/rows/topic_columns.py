@@ -8,12 +8,14 @@ Times are int64 nanoseconds since the Unix epoch; ranges are half-open, and a sp
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logloom.blocks import Ragged, Values, empty, take
 from logloom.errors import LogloomError, LogReadError, UsageError
@@ -29,6 +31,7 @@ from logloom.io.logs.interface import (
     Refusal,
     TopicRequest,
 )
+from logloom.io.logs.messages import joints
 from logloom.io.logs.messages.compressed_images import check_decodes
 from logloom.io.logs.messages.partial import take_partly
 from logloom.io.logs.redaction import RedactedLog, RedactedMessages, lie_in
@@ -450,9 +453,17 @@ class SampledJoints(Sampled):
     ):
         self._column, self._messages, self._span = column, messages, span
         self._times = np.empty(0, np.int64) if messages is None else messages.time
+        columns = [_of_joint(column, name) for name in column.spec.names]
+        found: list[Messages | None] = [None] * len(columns)
+        if messages is not None and len(messages):
+            known = _known_joints(column, messages)
+            found = [
+                _OneJoint(messages, known[:, place], column.message_type.tail[1:])
+                for place in range(len(columns))
+            ]
         self._joints = [
-            Sampled(_of_joint(column, name), messages, ticks, span, uri, on_error=on_error)
-            for name in column.spec.names
+            Sampled(one, own, ticks, span, uri, on_error=on_error)
+            for one, own in zip(columns, found, strict=True)
         ]
         self.usable = np.unique(np.concatenate([joint.usable for joint in self._joints]))
 
@@ -512,6 +523,48 @@ class SampledJoints(Sampled):
             refused=refused,
             without_value=int((lacking & within(self._times, self._span)).sum()),
         )
+
+
+class _OneJoint:
+    """The messages of a topic for a column of one joint, whose values are known; see `Messages`."""
+
+    def __init__(self, messages: Messages, known: NDArray[np.float64], tail: tuple[int, ...]):
+        """
+        Args:
+            known: (N, 1 + k) as `joints.EACH` describes a joint.
+            tail: the shape of its k numbers.
+        """
+        self._messages, self._known, self._tail = messages, known, tail
+        self.topic, self.refused = messages.topic, messages.refused
+        self.time, self.log_time, self.position = messages.time, messages.log_time, messages.position
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def take(self, spec: FieldSpec, rows: Indices) -> Values:
+        if (self._known[rows, 0] != joints.HAS).any():
+            return self._messages.take(spec, rows)  # raises what is wrong
+        values: Values = self._known[rows, 1:].reshape(len(rows), 1, *self._tail)
+        return values
+
+    def has_value(self, spec: FieldSpec) -> Mask:
+        is_held: Mask = self._known[:, 0] != joints.LACKS
+        return is_held
+
+
+def _known_joints(column: ColumnPlan, messages: Messages) -> NDArray[np.float64]:
+    """(N, joints, 1 + k) what is known of each joint of messages, which are read once for all of them."""
+    spec = replace(column.spec, adapter=joints.EACH)
+    tail = column.message_type.tail
+    known = np.full((len(messages), tail[0], 1 + math.prod(tail[1:])), joints.REFUSED)
+    held = messages.has_value(spec)
+    rows = np.arange(len(messages))
+    if held is not None:
+        known[~held, :, 0], rows = joints.LACKS, rows[held]
+    values, is_read, _ = take_partly(lambda some: messages.take(spec, some), rows)
+    if values is not None:
+        known[rows[is_read]] = values
+    return known
 
 
 def _of_joint(column: ColumnPlan, name: str) -> ColumnPlan:

@@ -38,7 +38,8 @@ _TRANSFORM = {"translation": "xyz", "rotation": "xyzw"}
 VIDEO, PACKETS, KEYFRAME = "video", "packets", "keyframe"
 # What a column of images has to declare about each message.
 FORMS = "image_forms"
-_INTERNAL = (VIDEO, FORMS, point_clouds.TIMES)  # not available in recipes
+_INTERNAL = (VIDEO, FORMS, joints.EACH, point_clouds.TIMES)  # not available in recipes
+_JOINTS = (joints.NAME, joints.EACH)
 _CALL = re.compile(r"(?P<name>\w+)(?:\[(?P<words>[^\[\]]*)\])?")
 
 
@@ -76,7 +77,7 @@ def paths(spec: FieldSpec, root: Struct) -> dict[str, str]:
         UsageError: no such adapter, or the message lacks what it reads.
     """
     adapter = _adapter(spec)
-    if spec.adapter == joints.NAME:
+    if spec.adapter in _JOINTS:
         return joints.paths(spec, root)
     if len(spec.paths) > 1:
         raise UsageError(f"as {spec.adapter}: reads one field, not {', '.join(spec.paths)}")
@@ -100,7 +101,7 @@ def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
         found = joined_type(spec, [select(root, path, spec.strings) for path in spec.paths])
         return found if spec.shape is None else _of_shape(found, spec.shape)
     paths(spec, root)
-    return joints.column_type(spec, root) if spec.adapter == joints.NAME else _adapter(spec).ctype(spec)
+    return joints.column_type(spec, root) if spec.adapter in _JOINTS else _adapter(spec).ctype(spec)
 
 
 def convert(spec: FieldSpec, found: Found) -> Values:
@@ -120,7 +121,7 @@ def take(spec: FieldSpec, root: Struct, read: Read) -> Values:
     """
     if spec.adapter is None:
         return shaped(side_by_side(read(spec.paths, spec.strings)), spec)
-    if spec.adapter == joints.NAME:
+    if spec.adapter in _JOINTS:
         return joints.take(spec, root, read)
     words = paths(spec, root)
     found = read(list(words.values()), text_width(spec))
@@ -181,7 +182,7 @@ def has_value(spec: FieldSpec, root: Struct, read: Read) -> NDArray[np.bool_]:
 
 def text_width(spec: FieldSpec) -> int:
     """Return the number of characters to read of text inside arrays."""
-    if spec.adapter == joints.NAME:
+    if spec.adapter in _JOINTS:
         return max(spec.strings, joints.NAME_LENGTH)
     return point_clouds.NAME_LENGTH if point_clouds.NAME in (spec.adapter or "") else spec.strings
 
@@ -366,6 +367,7 @@ ADAPTERS: dict[str, Adapter] = {
         ({"k": "k"}, {"k": "K"}), lambda spec: ColumnType(_FLOAT64, (3, 3)), _camera_matrix
     ),
     "distortion": Adapter(({"d": "d"}, {"d": "D"}), lambda spec: ColumnType(_FLOAT64, (None,)), _distortion),
+    joints.EACH: Adapter((), lambda spec: ColumnType(_FLOAT64, (len(spec.names), 2)), joints.convert),
     joints.NAME: Adapter(
         (), lambda spec: ColumnType(_FLOAT64, (len(spec.names),)), joints.convert, has_value=joints.has_value
     ),

@@ -12,8 +12,9 @@ message; places are found once for each distinct list.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +30,10 @@ from logloom.schema import ColumnType
 from logloom.values import dataclass
 
 NAME = "joints"
+# The same joint by joint, for columns of joints of which messages have some: (joints, 1 + k) a message, with
+# what is known of each joint before its k numbers.
+EACH = "each_joint"
+LACKS, HAS, REFUSED = 0.0, 1.0, -1.0
 NAME_LENGTH = 64  # characters of a joint's name, unless `strings` is larger
 LISTS = ("name", "joint_names", "names", "joint_name")  # usual names of a list of names
 _INTERFACES = ("interface_names", "values")  # of an element of a list of named interfaces
@@ -95,6 +100,9 @@ def column_type(spec: FieldSpec, root: Struct) -> ColumnType:
         UsageError: the field has no list of numbers.
     """
     words = paths(spec, root)
+    if spec.adapter == EACH:
+        whole = column_type(replace(spec, adapter=NAME), root)
+        return ColumnType(_FLOAT64, (len(spec.names), 1 + math.prod(whole.tail[1:])))
     if "interfaces" in words:
         return ColumnType(_FLOAT64, (len(spec.names),), names=spec.names)
     selection = select(root, words["values"])
@@ -145,6 +153,8 @@ def has_value(spec: FieldSpec, found: Mapping[str, Values]) -> NDArray[np.bool_]
 def take(spec: FieldSpec, root: Struct, read: Read) -> Values:
     """Return the column of messages whose fields `read` returns; see `convert`."""
     words = paths(spec, root)
+    if spec.adapter == EACH:
+        return _each_interface(spec, words, read) if "interfaces" in words else _each(spec, words, read)
     if "interfaces" not in words:
         return convert(spec, _read(words, spec, read))
     values, is_held, problems = _of_interfaces(spec, words, read)
@@ -162,6 +172,33 @@ def holds(spec: FieldSpec, root: Struct, read: Read) -> NDArray[np.bool_]:
     _, is_held, problems = _of_interfaces(spec, words, read)
     is_held[list(problems)] = True  # to be refused
     return is_held
+
+
+def _each(spec: FieldSpec, words: Mapping[str, str], read: Read) -> NDArray[np.float64]:
+    found = _read(words, spec, read)
+    lists = _lists(found["names"])
+    items, counts = _listed(found["values"])
+    kinds = [[_JointPlaces.of(names, (wanted,)) for wanted in spec.names] for names in lists.distinct]
+    each = (len(kinds), len(spec.names))
+    known = [LACKS if kind.is_lacking else REFUSED if kind.problem else HAS for row in kinds for kind in row]
+    states = np.array(known).reshape(each)[lists.codes]
+    states[counts < lists.counts] = LACKS
+    states[(counts > lists.counts)[:, None] & (states == HAS)] = REFUSED
+    places = np.array([kind.places[0] for row in kinds for kind in row], np.intp).reshape(each)[lists.codes]
+    places += (np.cumsum(counts) - counts)[:, None]
+    numbers = np.full((*states.shape, math.prod(items.shape[1:])), np.nan)
+    numbers[states == HAS] = items[places[states == HAS]].reshape(-1, numbers.shape[2])
+    return np.concatenate([states[:, :, None], numbers], axis=2)
+
+
+def _each_interface(spec: FieldSpec, words: Mapping[str, str], read: Read) -> NDArray[np.float64]:
+    parts = []
+    for name in spec.names:
+        values, is_held, problems = _of_interfaces(replace(spec, names=(name,)), words, read)
+        states = np.where(is_held, HAS, LACKS)
+        states[list(problems)] = REFUSED
+        parts.append(np.stack([states, values[:, 0]], axis=1))
+    return np.stack(parts, axis=1)
 
 
 def distinct_lists(names: Values) -> list[tuple[str, ...]]:

@@ -1,12 +1,14 @@
 """Joints by name: values of a plain loop over messages, in every encoding and for every kind of message."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from logloom.errors import LogReadError, UsageError
 from logloom.io.logs.interface import FieldSpec, TopicInfo
+from logloom.io.logs.messages.joints import EACH, HAS, LACKS, REFUSED
 from logloom.io.logs.messages.json import JsonDecoder
 from logloom.io.logs.messages.protobuf import ProtobufDecoder
 from logloom.io.logs.messages.ros.decoders import CdrDecoder, Ros1Decoder
@@ -69,7 +71,24 @@ def taken(decoder, raw, spec):
     rows = np.flatnonzero(decoder.has_value(raw, spec))
     values = decoder.take(raw.take(rows), spec)
     assert (values.dtype, values.shape[1:]) == (np.dtype("f8"), decoder.column_type(spec).shape)
+    states, numbers = each_joint(decoder, raw, spec)
+    for place, name in enumerate(spec.names):
+        alone = replace(spec, names=(name,))
+        np.testing.assert_array_equal(states[:, place] == HAS, decoder.has_value(raw, alone))
+        own = np.flatnonzero(states[:, place] == HAS)
+        expected = decoder.take(raw.take(own), alone).reshape(len(own), numbers.shape[2])
+        np.testing.assert_array_equal(numbers[own, place], expected)
     return dict(zip(rows.tolist(), values.tolist(), strict=True))
+
+
+def each_joint(decoder, raw, spec):
+    """What is known of each joint of messages, and its numbers."""
+    each = replace(spec, adapter=EACH)
+    found = np.full((len(raw), *decoder.column_type(each).shape), np.nan)
+    held = decoder.has_value(raw, each)
+    rows = np.arange(len(raw)) if held is None else np.flatnonzero(held)
+    found[rows] = decoder.take(raw.take(rows), each)
+    return found[:, :, 0], found[:, :, 1:]
 
 
 def random_states(rng, count):
@@ -148,6 +167,9 @@ def test_messages_that_have_a_joint_twice_or_too_many_values_are_refused():
     assert decoder.has_value(raw, joints("position", "a")).all()  # to be refused when taken
     with pytest.raises(LogReadError, match=r"chunk 0, .*: it has the joint 'a' twice"):
         decoder.take(raw, joints("position", "a"))
+    states, numbers = each_joint(decoder, raw, joints("position", "a", "c", "b"))
+    assert states.tolist() == [[HAS, LACKS, HAS], [REFUSED, LACKS, HAS], [REFUSED, LACKS, REFUSED]]
+    assert numbers[states == HAS].tolist() == [[1], [2], [2]]
     with pytest.raises(LogReadError, match="3 values of 2 joints in position"):
         decoder.take(raw, joints("position", "b"))
     assert decoder.take(raw.take(np.array([0, 1])), joints("position", "b")).tolist() == [[2], [2]]
