@@ -277,8 +277,8 @@ NAMES_OF_PARTS = {
         *(f"recipe/{name}.py" for name in ("checks", "columns", "labels", "logs", "model")),
         "pipelines/plan/vanished_labels.py",
     },
-    # The type of messages that are rows; a key of recipes.
-    "tables": {"io/logs/interface.py", "io/logs/table_dialects.py"},
+    # The type of messages that are rows; a key of recipes; the kind of notes on tables.
+    "tables": {"io/logs/interface.py", "io/logs/table_dialects.py", "pipelines/plan/plan.py"},
     "tar": {"transforms/suggest/recipe.py"},  # the output that a suggested recipe begins with
     "zarr": {"software.py"},  # the package
 }
