@@ -198,10 +198,15 @@ def float_times(name: str, columns: Sequence[pa.ChunkedArray], unit: str = "") -
     return found
 
 
-def resolution(times: Times) -> int:
-    """Return the step of float64 seconds at the latest of some times, in ns."""
+def resolution(times: Times, kind: pa.DataType) -> int:
+    """Return the step of float seconds at the latest of some times, in ns.
+
+    Args:
+        kind: the type of floats.
+    """
     known = times[times != MIN_TIME]
-    return 0 if not len(known) else round(float(np.spacing(np.abs(known).max() / 1e9)) * 1e9)
+    latest = np.abs(known).max(initial=0) / 1e9
+    return round(float(np.spacing(np.asarray(latest, kind.to_pandas_dtype()))) * 1e9)
 
 
 def text_times(name: str, columns: Sequence[pa.ChunkedArray], how: TableTime) -> list[Times]:

@@ -521,7 +521,7 @@ def _time_notes(file: TableFile, times: NDArray[np.int64]) -> list[str]:
         return []
     kind = column_at(file.schema.empty_table(), path).type
     if pa.types.is_floating(kind) and not isinstance(file, CsvTable):
-        return [f"float seconds resolve {resolution(times)} ns here"]
+        return [f"float seconds resolve {resolution(times, kind)} ns here"]
     if pa.types.is_timestamp(kind) and not kind.tz and not (how and how.zone):
         entry = f"{{files: {file_name_of(file.uri)}, time: {{column: {name}, zone: Europe/Berlin}}}}"
         return [f"its times have no zone and are taken as UTC; if they are local, tables: [{entry}]"]

@@ -185,3 +185,17 @@ def test_times_whose_fraction_leaves_64_bits_are_refused():
     with pytest.raises(UsageError, match="don't fit 64 bits"):
         pair_times(pa.chunked_array([[last]]), pa.chunked_array([[10**9]]))
     assert pair_times(pa.chunked_array([[5]]), pa.chunked_array([[4 * 10**9]])).tolist() == [9 * 10**9]
+
+
+@pytest.mark.parametrize(("kind", "step"), [(pa.float64(), 238), (pa.float32(), 128 * 10**9)])
+def test_notes_say_what_floats_of_a_type_resolve(tmp_path, kind, step):
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.table(
+            {"timestamp": pa.array([float(SECONDS), SECONDS + 500.0]).cast(kind, safe=False), "v": [1, 2]}
+        ),
+        path,
+    )
+    how = TableDialect(path.name, time=TableTime(("timestamp",), "s"))
+    log = open_log([str(path)], OpenOptions(tables=(how,)))
+    assert log.time_notes(str(path)) == [f"float seconds resolve {step} ns here"]
