@@ -343,6 +343,9 @@ class TopicColumn(RecipePart):
                 "`deskew` moves x, y and z of points: write `as: points` or `as: points[x,y,z]`, or of an "
                 'array of points `field: rows` or `field: ["rows[].x", "rows[].y", "rows[].z"]`'
             )
+        odometry = self.deskew.pose.topic
+        if odometry in (self.topic, *FramePair.model_fields["static"].default):
+            yield f"`deskew` can't take its pose from {odometry}; name a topic of nav_msgs/Odometry"
         if POLICIES[self.resample].uses != "one" or POLICIES[self.resample].takes == "nothing":
             yield f"`deskew` has no meaning with resample: {self.resample}; write nearest or previous"
         if self.dtype is not None and not self.dtype.startswith("float"):
