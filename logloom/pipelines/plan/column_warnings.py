@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log
 from logloom.io.logs.message_times import by_log_time
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.resample.angles import TurnEvidence, added
-from logloom.transforms.build.job import opened
+from logloom.transforms.build.job import LogJob, LogTask, opened
 from logloom.transforms.rows.missing_values import (
     Availability,
     Cause,
@@ -57,35 +58,51 @@ def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
     some = [plan.logs[i * (len(plan.logs) - 1) // max(1, number - 1)].task for i in range(number)]
     found, available = list[BuildWarning](), list[tuple[Availability, ...]]()
     for task in some:
-        with contextlib.suppress(LogloomError, OSError, *OF_CONTENT):  # the build reports it
-            labels = plan.labels.of(task.log_id) if plan.labels is not None else {}
-            log, on_error = opened(plan.job, task), plan.job.open_options.on_error
-            rows = fitted(plan.job.plan, log)[0] if on_error == "salvage" else plan.job.plan
-            sample = SampledRows(log, rows, labels, BYTES // number)
-            found += [
-                BuildWarning(
-                    f"{task.log_id}: {text} (of the sampled messages)",
-                    kind="turns",
-                    column=name,
-                    log=task.log_id,
-                )
-                for name, text in sample.turns()
-            ]
-            available.append(sample.available(task.log_id))
-            found += [  # under `on_error: fail` an error of the plan
-                BuildWarning(
-                    f"{task.log_id}: column {name}: {text}", kind="images", column=name, log=task.log_id
-                )
-                for name, text in image_misfits(rows, log).items()
-            ]
-            found += [
-                BuildWarning(
-                    f"{task.log_id}: {text}", is_doubtful=False, kind="rounded", column=name, log=task.log_id
-                )
-                for name, text in rounding_warnings(rows, log)
-            ]
+        for job in (plan.job, _lenient(plan.job)):
+            with contextlib.suppress(LogloomError, OSError, *OF_CONTENT):  # the build reports it
+                labels = plan.labels.of(task.log_id) if plan.labels is not None else {}
+                own, counts = _of_log(job, task, labels, BYTES // number)
+                found += own
+                available.append(counts)
+                break
     first = plan.job.parent is None
     return [*availability_warnings(merged(available), sampled=True, is_first=first), *found]
+
+
+def _lenient(job: LogJob) -> LogJob:
+    """Return a job for which a message that can't be used is one to count, not the end of the sample."""
+    options = job.open_options
+    on_error = "salvage" if options.on_error == "salvage" else "skip"
+    return replace(job, open_options=replace(options, on_error=on_error))
+
+
+def _of_log(
+    job: LogJob, task: LogTask, labels: Mapping[str, LogLabels], max_bytes: int
+) -> tuple[list[BuildWarning], tuple[Availability, ...]]:
+    """Return warnings about a log, and in how many of its sampled rows columns are available.
+
+    Raises:
+        Exception: under `on_error: fail`, a part can't be read or has messages that can't be used.
+    """
+    log, log_id = opened(job, task), task.log_id
+    rows = fitted(job.plan, log)[0] if job.open_options.on_error == "salvage" else job.plan
+    sample = SampledRows(log, rows, labels, max_bytes)
+    if sample.failure is not None and job.on_error == "fail":
+        raise sample.failure
+    found = [
+        BuildWarning(f"{log_id}: {text} (of the sampled messages)", kind="turns", column=name, log=log_id)
+        for name, text in sample.turns()
+    ]
+    available = sample.available(log_id)
+    found += [  # under `on_error: fail` an error of the plan
+        BuildWarning(f"{log_id}: column {name}: {text}", kind="images", column=name, log=log_id)
+        for name, text in image_misfits(rows, log).items()
+    ]
+    found += [
+        BuildWarning(f"{log_id}: {text}", is_doubtful=False, kind="rounded", column=name, log=log_id)
+        for name, text in rounding_warnings(rows, log)
+    ]
+    return found, available
 
 
 class SampledRows:
@@ -101,11 +118,14 @@ class SampledRows:
         self._turns: dict[str, list[tuple[TurnEvidence, ...]]] = {}
         statics, point_times = read_statics(log, plan, "skip"), times_in(log, plan)
         self._deskewed = {column.name for column in plan.columns if column.deskew is not None}
+        self.failure: Exception | None = None  # of one of its parts, which isn't counted
         for span in self._spans(max_bytes):
-            with contextlib.suppress(*OF_CONTENT):
+            try:
                 frames = read_trees(log, plan, span)
                 shared = SpanValues(statics, frames, {}, labels, point_times, "skip")
                 self._add(Piece(log, plan, span, shared))
+            except OF_CONTENT as failure:
+                self.failure = failure
 
     def _spans(self, max_bytes: int) -> list[Span]:
         """Return parts of the log; of a small one the whole, with open ends; none if parts can't be read."""

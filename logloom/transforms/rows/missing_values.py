@@ -269,9 +269,9 @@ def _of_topic(log: Log, log_id: str, plan: RowPlan, column: ColumnPlan) -> Cause
         remedy = "write resample: static, which takes it for all rows"
         return Cause("single", words, remedy, "resample: static")
     if _overlap(column, (info.first, info.last), (first, last)) < _SHARE:
-        return _of_edges(topic, info.first - first, last - info.last)
+        return _of_edges(column, info.first - first, last - info.last)
     if mean > 2 * period:
-        return _silent(f"{topic} is silent for most of the log")
+        return _silent(column, "is silent for most of the log")
     return _unknown(topic)
 
 
@@ -378,16 +378,16 @@ def _rounded_up(nanoseconds: int) -> int:
     return -(-nanoseconds // step) * step
 
 
-def _of_edges(topic: str, late: int, early: int) -> Cause:
+def _of_edges(column: ColumnPlan, late: int, early: int) -> Cause:
     """A topic that covers few rows; the shorter of two edges isn't named if it is far shorter."""
     edges = {f"begins {human_duration(late)} after": late, f"ends {human_duration(early)} before": early}
-    named = [f"{edge} the rows" for edge, length in edges.items() if 10 * length > max(edges.values())]
-    return _silent(f"{topic} {' and '.join(named)}")
+    named = [f"{edge} the rows do" for edge, length in edges.items() if 10 * length > max(edges.values())]
+    return _silent(column, " and ".join(named))
 
 
-def _silent(words: str) -> Cause:
-    line = "rows: {require: [COLUMN]}"
-    return Cause("silent", words, f"write {line} to drop the rows without it", line)
+def _silent(column: ColumnPlan, how: str) -> Cause:
+    line = f"rows: {{require: [{column.name}]}}"
+    return Cause("silent", f"{column.topic} {how}", f"write {line} to drop the rows without it", line)
 
 
 def _of_labels(summary: LogSummary, log_id: str, column: LabelPlan, labels: LogLabels | None) -> Cause:
@@ -401,5 +401,5 @@ def _of_labels(summary: LogSummary, log_id: str, column: LabelPlan, labels: LogL
         return Cause("clock", words, "correct their unit or clock in the table")
     number = counted(len(labels), "label")
     words = f"log {log_id} has {number}, and its tolerance is {human_duration(column.tolerance)}"
-    line = "rows: {require: [COLUMN]}"
+    line = f"rows: {{require: [{column.name}]}}"
     return Cause("sparse", words, f"write {line} to keep labelled rows alone, or a larger tolerance", line)

@@ -104,8 +104,8 @@ REASONS = {
         x_of(field="throttle", resample="nearest", tolerance="20ms"),
         "{topic: /can}",
         "",
-        ("silent", "rows: {require: [COLUMN]}"),
-        "0 % of 100 rows: /x ends 9.93 s before the rows; write rows: {require: [COLUMN]} to drop ",
+        ("silent", "rows: {require: [x]}"),
+        "0 % of 100 rows: /x ends 9.93 s before the rows do; write rows: {require: [x]} to drop ",
     ),
     "seconds of TAI": (
         {"/x": stamped(-37 * SECOND)},
@@ -184,6 +184,15 @@ def test_the_line_that_a_warning_names_fills_the_column(tmp_path):
     after = plan_build(recipe(tmp_path, x_of(**keys, **{name: value})), str(tmp_path / "root"))
     assert column_warnings(after) == []
     assert build(after).warnings == ()
+
+
+def test_a_plan_warns_of_columns_also_where_refused_messages_will_fail_the_build(tmp_path):
+    """Under `on_error: fail`, the default."""
+    write_log(tmp_path / "logs/drive.mcap", {"/can": CAN, "/x": SLOW, "/late": stamped(18 * SECOND)})
+    made = recipe(tmp_path, x_of(resample="linear") + f"\n  late: {x_of('/late', tolerance='1s')}")
+    slow_and_refused = column_warnings(plan_build(made, str(tmp_path / "root")))
+    assert [(one.column, one.kind) for one in slow_and_refused] == [("late", "refused"), ("x", "tolerance")]
+    assert "100 of 100 messages of /late can't be used: its header time is " in slow_and_refused[0].text
 
 
 def moving(*frames):
