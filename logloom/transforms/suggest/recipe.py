@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -54,6 +55,7 @@ MAX_NAME = 120  # characters of a column's name that come from its topic
 MAX_COMMENT = 300  # characters
 MAX_NAMED = 12  # fields in one comment
 _COMMENT = "  # "
+_OUTSIDE = "all its messages are outside the recording; `logloom doctor LOG` shows their times"
 _MS = 1_000_000
 _NICE = (1, 2, 5)
 # Types of video that no column supports, as their messages don't declare a codec.
@@ -155,6 +157,9 @@ def suggest(
         "clock": _clock(logs, topics, found),
     } | ({"on_error": on_error} if on_error != "fail" else {})
     lines = _column_lines(topics, proposed, found, head["time"], logs)
+    for name, comment in _outside(logs, {topic.name for topic in topics}).items():
+        found.unusable[name] = _OUTSIDE
+        lines += [comment, _comment(f"left out: {_OUTSIDE}")]
     for name in sorted(found.unusable):
         on_left_out(f"topic {name}: {found.unusable[name]}")
     of_time = found.comment + _set_back_words(set_back)
@@ -217,6 +222,19 @@ def _topics(logs: Mapping[str, Log]) -> list[_SuggestedTopic]:
                 silence = rate.silence_words if longest > known.period else known.silence
                 found[name] = _SuggestedTopic(known.info, known.log, known.messages + count, longest, silence)
     return [found[name] for name in sorted(found)]
+
+
+def _outside(logs: Mapping[str, Log], recorded: Collection[str]) -> dict[str, str]:
+    """Return a comment on each topic that has messages outside the recording only, in name order."""
+    kinds, counts = dict[str, str](), Counter[str]()
+    for log in logs.values():
+        for name, info in log.summary.topics.items():
+            if info.num_messages and name not in recorded:
+                kinds[name] = info.type
+                counts[name] += info.num_messages
+    return {
+        name: _comment(f"{name}: {kinds[name]}, {counted(counts[name], 'message')}") for name in sorted(kinds)
+    }
 
 
 def _is_static(topic: _SuggestedTopic, columns: Sequence[Candidate] = ()) -> bool:

@@ -254,6 +254,25 @@ def test_a_list_that_cant_be_one_column_is_suggested_by_its_elements(tmp_path):
     assert row["found.things.center"].tolist() == [[0, 1, 2], [1, 1, 2], [2, 1, 2]]
 
 
+def test_a_topic_outside_the_recording_is_left_out_with_the_reason(tmp_path):
+    """Its clock counts from its start, as all times of the topic do."""
+    word = ("a_msgs/msg/Word", "float64 x\n")
+    sent = {
+        "/here": (word, [(START + i * SECOND // 10, {"x": i}) for i in range(30)]),
+        "/boot": (word, [(i * SECOND // 10, {"x": i}) for i in range(12)]),
+    }
+    left_out = []
+    text = suggest({"log": open_log([write_log(tmp_path / "log.mcap", sent)])}, on_left_out=left_out.append)
+    assert list(Recipe.from_yaml(text).columns) == ["here.x"]
+    comment = (
+        "  # /boot: a_msgs/msg/Word, 12 messages\n  # left out: all its messages are outside the recording;"
+    )
+    assert comment in text
+    assert [words.partition(";")[0] for words in left_out] == [
+        "topic /boot: all its messages are outside the recording"
+    ]
+
+
 def test_a_log_with_nothing_to_hold_is_refused(tmp_path):
     empty = write_log(tmp_path / "empty.mcap", {})
     with pytest.raises(UsageError, match="no log has messages"):
