@@ -109,11 +109,31 @@ def _texts(file: TableFile, name: str) -> list[pa.ChunkedArray]:
     return [column.cast(pa.string()) for column in _columns(file, name)]
 
 
+def _joined(file: TableFile, how: TableTime) -> list[pa.ChunkedArray]:
+    """Return dates and times of day that stand in columns of their own, as texts."""
+    parts = [_texts(file, name) for name in how.columns]
+    return [pc.binary_join_element_wise(*both, " ") for both in zip(*parts, strict=True)]
+
+
+def shows_no_zone(file: TableFile) -> bool:
+    """Return whether a table has times as text without a zone, and no recipe states one."""
+    how = file.how.row_time or _usual(file)
+    if how.zone or how.seconds:
+        return False
+    if len(how.columns) == 1:
+        path = path_to(file.schema, how.columns[0]) or how.columns
+        if not _is_text(column_at(file.schema.empty_table(), path).type):
+            return False
+        texts = _texts(file, how.columns[0])
+    else:
+        texts = _joined(file, how)
+    dates = (_zoned(pc.utf8_trim_whitespace(_one(text).cast(pa.string()))) for text in texts)
+    return any(pc.any(pc.and_(is_one, pc.invert(is_zoned))).as_py() for _, is_one, is_zoned in dates)
+
+
 def _of_columns(file: TableFile, how: TableTime) -> list[Times]:
     if len(how.columns) > 1:
-        parts = [_texts(file, name) for name in how.columns]
-        joined = [pc.binary_join_element_wise(*both, " ") for both in zip(*parts, strict=True)]
-        return text_times(", ".join(how.columns), joined, how)
+        return text_times(", ".join(how.columns), _joined(file, how), how)
     (name,) = how.columns
     columns = _columns(file, name)
     kind = columns[0].type if columns else pa.null()
@@ -286,12 +306,7 @@ def _written_out(number: str) -> str:
 
 def _dates(text: pa.Array, zone: str) -> Times:
     """(N,) ns of texts of dates and times; `MIN_TIME` for what isn't one."""
-    for pattern, replacement in _DATES:
-        text = pc.replace_substring_regex(text, pattern, replacement)
-    is_one = pc.fill_null(pc.match_substring_regex(text, _ISO), False)
-    is_zoned = pc.and_(is_one, pc.fill_null(pc.match_substring_regex(text, _ZONED), False))
-    dated = pc.match_substring_regex(pc.fill_null(text, ""), "[:]")  # or a date ends in -14
-    is_zoned = pc.and_(is_zoned, dated)
+    text, is_one, is_zoned = _zoned(text)
     with_zone = _parsed(_only(text, is_zoned), pa.timestamp("ns", "UTC")).cast(pa.int64())
     plain = _parsed(_only(text, pc.and_(is_one, pc.invert(is_zoned))), pa.timestamp("ns"))
     local = local_times(pa.chunked_array([plain]), zone) if zone else None
@@ -299,6 +314,16 @@ def _dates(text: pa.Array, zone: str) -> Times:
     if local is None:
         local = plain.cast(pa.int64()).fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
     return np.where(found == MIN_TIME, local, found)
+
+
+def _zoned(text: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return texts by ISO 8601, which of them are dates with or without a time, and which have a zone."""
+    for pattern, replacement in _DATES:
+        text = pc.replace_substring_regex(text, pattern, replacement)
+    is_one = pc.fill_null(pc.match_substring_regex(text, _ISO), False)
+    is_zoned = pc.and_(is_one, pc.fill_null(pc.match_substring_regex(text, _ZONED), False))
+    dated = pc.match_substring_regex(pc.fill_null(text, ""), "[:]")  # or a date ends in -14
+    return text, is_one, pc.and_(is_zoned, dated)
 
 
 def _parsed(text: pa.Array, kind: pa.DataType) -> pa.Array:

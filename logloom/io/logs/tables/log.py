@@ -57,7 +57,13 @@ from logloom.io.logs.table_files.columns import (
 )
 from logloom.io.logs.table_files.files import CsvTable, TableFile, table_file
 from logloom.io.logs.table_files.guesses import guess, is_time_name, paths_of
-from logloom.io.logs.table_files.row_times import column_at, path_to, resolution, times_by
+from logloom.io.logs.table_files.row_times import (
+    column_at,
+    path_to,
+    resolution,
+    shows_no_zone,
+    times_by,
+)
 from logloom.io.logs.table_files.times import TIME_COLUMNS, time_column, times_in
 from logloom.io.logs.tables import named_files, sweeps
 from logloom.io.storage.filesystems import file_name_of
@@ -522,10 +528,13 @@ def _time_notes(file: TableFile, times: NDArray[np.int64]) -> list[str]:
     kind = column_at(file.schema.empty_table(), path).type
     if pa.types.is_floating(kind) and not isinstance(file, CsvTable):
         return [f"float seconds resolve {resolution(times, kind)} ns here"]
-    if pa.types.is_timestamp(kind) and not kind.tz and not (how and how.zone):
-        entry = f"{{files: {file_name_of(file.uri)}, time: {{column: {name}, zone: Europe/Berlin}}}}"
-        return [f"its times have no zone and are taken as UTC; if they are local, tables: [{entry}]"]
-    return []
+    is_plain = pa.types.is_timestamp(kind) and not kind.tz and not (how and how.zone)
+    if not (is_plain or shows_no_zone(file)):
+        return []
+    zone = "`zone: Europe/Berlin`, or what it is, in its `time`"
+    if how is None:
+        zone = f"tables: [{{files: {file_name_of(file.uri)}, time: {{column: {name}, zone: Europe/Berlin}}}}]"
+    return [f"its times have no zone and are taken as UTC; if they are local, write {zone}"]
 
 
 def _join(name: str, whole: Sequence[tuple[TableFile, list[NDArray[np.int64]]]]) -> TableTopic:

@@ -248,6 +248,31 @@ def test_times_in_float_seconds_are_taken_with_a_note_of_their_resolution(tmp_pa
     assert log.time_notes(str(path)) == ["float seconds resolve 238 ns here"]
 
 
+LOCAL = "its times have no zone and are taken as UTC; if they are local, write "
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("time,v\n14.11.2023 22:13:20,1\n", f"{LOCAL}tables: [{{files: a.csv, time: {{column: time, zone: "),
+        ("Zeit;v\n14.11.2023 22:13:20,5;1\n", f"{LOCAL}`zone: Europe/Berlin`, or what it is, in its `time`"),
+        (
+            "Date;Time;v\n2023-11-14;22:13:20;1\n",
+            f"{LOCAL}`zone: Europe/Berlin`, or what it is, in its `time`",
+        ),
+        ("time,v\n2023-11-14 22:13:20+01:00,1\n", ""),
+        ("time,v\n1700000000.5,1\n", ""),
+    ],
+)
+def test_times_as_text_without_a_zone_are_noted(tmp_path, text, note):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    log = open_log([str(path)], OpenOptions(guesses_tables=True))
+    notes = log.time_notes(str(path))
+    assert len(notes) == bool(note)
+    assert "".join(notes).startswith(note)
+
+
 def test_a_table_without_times_is_refused_with_the_names_that_it_could_have(tmp_path):
     path = write(pd.DataFrame({"when": [1], "v": [1]}), tmp_path / "a.csv")
     with pytest.raises(LogReadError, match=r"timestamp_ns, .*timestamp_s, timestamp, time, stamp"):
