@@ -19,6 +19,7 @@ from logloom.io.logs.interface import MAX_TIME, MIN_TIME, Log
 from logloom.io.logs.message_times import by_log_time
 from logloom.pipelines.plan.build_plan import BuildPlan
 from logloom.resample.angles import TurnEvidence, added
+from logloom.text import human_duration, some_of
 from logloom.transforms.build.job import LogJob, LogTask, opened
 from logloom.transforms.rows.missing_values import (
     Availability,
@@ -41,6 +42,7 @@ from logloom.transforms.rows.point_times import times_in
 from logloom.transforms.rows.pose_lookups import Looked, read_trees
 from logloom.transforms.rows.resample import Indices, Mask
 from logloom.transforms.rows.spans import tick_ranges
+from logloom.transforms.rows.sync_clock import FAR, nearest
 from logloom.transforms.rows.ticks import tick_range, tick_time
 from logloom.transforms.rows.topic_columns import Piece, Sampled, SpanValues, read_statics
 from logloom.transforms.suggest.samples import stretches
@@ -72,8 +74,9 @@ def column_warnings(plan: BuildPlan) -> list[BuildWarning]:
 def _lenient(job: LogJob) -> LogJob:
     """Return a job for which a message that can't be used is one to count, not the end of the sample."""
     options = job.open_options
-    on_error = "salvage" if options.on_error == "salvage" else "skip"
-    return replace(job, open_options=replace(options, on_error=on_error))
+    if options.on_error != "fail":
+        return job
+    return replace(job, open_options=replace(options, on_error="skip"))
 
 
 def _of_log(
@@ -94,6 +97,10 @@ def _of_log(
         for name, text in sample.turns()
     ]
     available = sample.available(log_id)
+    found += [
+        BuildWarning(f"{log_id}: {text}", is_doubtful=False, kind="clock", log=log_id)
+        for text in sample.tickless()
+    ]
     found += [  # under `on_error: fail` an error of the plan
         BuildWarning(f"{log_id}: column {name}: {text}", kind="images", column=name, log=log_id)
         for name, text in image_misfits(rows, log).items()
@@ -118,6 +125,8 @@ class SampledRows:
         self._turns: dict[str, list[tuple[TurnEvidence, ...]]] = {}
         statics, point_times = read_statics(log, plan, "skip"), times_in(log, plan)
         self._deskewed = {column.name for column in plan.columns if column.deskew is not None}
+        self.ticks = 0
+        self._apart: list[int] = []  # the spread of the tightest set of a part
         self.failure: Exception | None = None  # of one of its parts, which isn't counted
         for span in self._spans(max_bytes):
             try:
@@ -156,6 +165,9 @@ class SampledRows:
             self._messages[topic] += len(messages) + lost
             self._refused[topic] += lost
             self._reasons |= {topic: messages.refused[0].reason} if lost else {}
+        self.ticks += len(piece.ticks)
+        if isinstance(self._plan.clock, SyncClock) and not len(piece.ticks):
+            self._apart += nearest(self._plan.clock, piece.messages)
         kept = ~piece.purged
         for name in self._plan.require:
             self._count(name, piece.columns[name].available, kept)
@@ -182,6 +194,27 @@ class SampledRows:
     def _count(self, name: str, available: Mask, among: Mask) -> None:
         self._rows[name] += int(among.sum())
         self._available[name] += int((among & available).sum())
+
+    def tickless(self) -> Iterator[str]:
+        """Return a warning that the clock finds no tick in the messages of its topics."""
+        clock, topics = self._plan.clock, clock_topics(self._plan.clock)
+        if self.ticks or not topics:
+            return
+        for topic in topics:
+            if lost := self._refused[topic]:
+                cause = refused(topic, lost, self._messages[topic], self._reasons[topic])
+                yield f"the clock has no tick: {cause.words}; {cause.remedy}"
+                return
+        if isinstance(clock, SyncClock):
+            matches = f"the clock matches no messages of {some_of(topics)}"
+            if self._apart:
+                far, line = human_duration(min(self._apart)), "time: {topics: {TOPIC: {offset: -12ms}}}"
+                yield (
+                    f"{matches}: the nearest are {far} apart, more than `within`; state the delay of a "
+                    f"sensor, {line}, or a larger `within`"
+                )
+            else:
+                yield f"{matches}: none are less than {human_duration(FAR)} apart"
 
     def turns(self) -> Iterator[tuple[str, str]]:
         """Return warnings of values that wrap, or don't; see `turn_warnings`."""

@@ -35,7 +35,7 @@ from logloom.metrics import count
 from logloom.software import software
 from logloom.statistics.columns import ROWS, Key, Statistics
 from logloom.statistics.series import Numbers
-from logloom.text import counted
+from logloom.text import counted, human_duration, some_of
 from logloom.transforms.build.build_warnings import MAX_LISTED, log_warnings, strict_refusal
 from logloom.transforms.build.conversion import ConvertJob, converted_record
 from logloom.transforms.build.job import Job, LogJob, LogTask, Target, opened
@@ -61,7 +61,7 @@ from logloom.transforms.rows.missing_values import (
 )
 from logloom.transforms.rows.notices import BuildWarning
 from logloom.transforms.rows.plan.column_warnings import lost_warnings, turn_warnings, turns_of
-from logloom.transforms.rows.plan.row_plan import RowPlan
+from logloom.transforms.rows.plan.row_plan import RowPlan, SyncClock
 from logloom.transforms.rows.row_splits import rows_by_split
 from logloom.values import dataclass
 
@@ -456,10 +456,17 @@ def _refusal(job: Target, logs: LogRecords, warnings: Sequence[BuildWarning]) ->
             why.append(f"{counted(skipped, 'log')} skipped, {one.log_id}: {one.reasons[0]}")
         if dropped := logs.statuses.get(LogStatus.dropped):
             why.append(f"{counted(dropped, 'log')} left out by `logloom drop`")
-        reasons = ", ".join(why) or "no log has a tick"
+        reasons = ", ".join(why) or _no_tick(job)
         listed = "".join(f"\n  {warning}" for warning in warnings[:MAX_LISTED])
         return f"no rows at all ({reasons}); --allow-empty commits an empty version{listed}"
     return strict_refusal(warnings) if job.settings.strict else ""
+
+
+def _no_tick(job: Target) -> str:
+    if isinstance(job, LogJob) and isinstance(clock := job.plan.clock, SyncClock):
+        topics, within = some_of(clock.topics), human_duration(clock.within)
+        return f"no log has messages of {topics} within {within}; `logloom plan` shows how near they are"
+    return "no log has a tick"
 
 
 def create_version(

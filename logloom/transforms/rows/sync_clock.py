@@ -22,6 +22,7 @@ from logloom.transforms.rows.spans import cut
 from logloom.values import dataclass
 
 MARGIN_BYTES = 64 << 20  # of messages read at a time if only their stamps matter
+FAR = 1_000_000_000  # ns; sets further apart aren't looked for
 _GROWTH = 4  # of the margins, until they suffice
 _WIDEST = 64  # times the margin at first; then the whole log is read, once per process
 # The times of matched sets of whole logs, (K, S), if less doesn't suffice: as for sensors that are exactly
@@ -85,6 +86,19 @@ def synced(log: Log, plan: RowPlan, clock: SyncClock, messages: Mapping[str, Mes
     own = within(ticks, span)
     by_topic = {topic: of_topic[own] for topic, of_topic in zip(clock.topics, at, strict=True)}
     return Synced(ticks[own], by_topic)
+
+
+def nearest(clock: SyncClock, messages: Mapping[str, Messages]) -> list[int]:
+    """Return the spread of the tightest set of messages that a clock doesn't match; none beyond `FAR`.
+
+    Of each topic, at most 1,000 messages count, from where all topics have begun.
+    """
+    times = [_stamps(messages.get(topic)) for topic in clock.topics]
+    begun = max((int(own[0]) for own in times if len(own)), default=0) - FAR
+    times = [own[own >= begun][:1000] for own in times]
+    sets = match(times, clock.topics.index(clock.stamp), FAR).sets
+    at = np.array([own[sets[:, k]] for k, own in enumerate(times)])
+    return [int((at.max(axis=0) - at.min(axis=0)).min())] if len(sets) else []
 
 
 def widened(span: Span, margin: int) -> tuple[int, int]:

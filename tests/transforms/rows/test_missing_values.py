@@ -195,6 +195,41 @@ def test_a_plan_warns_of_columns_also_where_refused_messages_will_fail_the_build
     assert "100 of 100 messages of /late can't be used: its header time is " in slow_and_refused[0].text
 
 
+@pytest.mark.parametrize(
+    ("delay", "words"),
+    [
+        (60 * MS, "the nearest are 40 ms apart, more than `within`; state the delay of a sensor, "),
+        (30 * SECOND, "none are less than 1 s apart"),
+    ],
+)
+def test_a_clock_that_matches_no_messages_is_a_warning_with_their_distance(tmp_path, delay, words):
+    late = SPEED, speeds(100, start=START + delay)
+    write_log(tmp_path / "logs/drive.mcap", {"/can": CAN, "/x": late})
+    output = present("table", "tar")[0]
+    text = (
+        f"name: t\nlogs: '{tmp_path}/logs/*.mcap'\nclock: {{sync: [/can, /x], within: 20ms}}\n"
+        f"outputs: {{{output}: {{}}}}\ncolumns:\n  x: {{topic: /x, field: speed}}\n"
+    )
+    plan = plan_build(Recipe.from_yaml(text), str(tmp_path / "root"))
+    (warning,) = column_warnings(plan)
+    assert warning.text.startswith(f"drive: the clock matches no messages of /can, /x: {words}")
+    assert not warning.is_doubtful  # the build may have rows of other logs
+    with pytest.raises(LogloomError, match=r"\(no log has messages of /can, /x within 20 ms; `logloom plan`"):
+        build(plan)
+
+
+def test_a_clock_whose_messages_are_all_refused_is_a_warning(tmp_path):
+    """No row is left whose columns could be counted."""
+    x = x_of(field="throttle", tolerance="1s")
+    write_log(tmp_path / "logs/drive.mcap", {"/x": commands([START]), "/can": stamped(-18 * SECOND)})
+    planned = plan_build(recipe(tmp_path, x, "{topic: /can}"), str(tmp_path / "root"))
+    (warning,) = column_warnings(planned)
+    assert warning.text.startswith(
+        "drive: the clock has no tick: 100 of 100 messages of /can can't be used: its header time is "
+    )
+    assert warning.kind == "clock"
+
+
 def moving(*frames):
     """Transforms each 100 ms."""
     times = [time for time, _ in CAN[1]]
