@@ -128,9 +128,9 @@ def planned(tmp_path, keys, on_error="fail", messages=None, kind=IMAGE, toleranc
         (", dtype: int16", "its pixels are uint16, the column int16; set dtype: uint16"),
         (
             ", dtype: uint16, shape: [6, 9, 1]",
-            r"are \(6, 8, 1\), the column's \(6, 9, 1\); set shape: \[6, 8, 1\]",
+            r"are \(6, 8, 1\), the column's \(6, 9, 1\); set shape: \[6, 8, 1\] \(or none, if it changes\)",
         ),
-        (", shape: [6, 9, 1]", r"; set shape: \[6, 8, 1\], dtype: uint16"),
+        (", shape: [6, 9, 1]", r"; set shape: \[6, 8, 1\] \(or none, if it changes\), dtype: uint16"),
         (
             ", dtype: uint16, resize: [3, 4]",
             r"are \(3, 4, 1\), the column's \(3, 4, 3\); set shape: \[3, 4, 1\]",

@@ -138,7 +138,7 @@ def misfit(spec: FieldSpec, ctype: ColumnType, form: Form, name: str) -> str:
     problems, changes = [], []
     if shape and None not in shape and found != shape:
         problems.append(f"its (height, width, channels) are {found}, the column's {tuple(shape)}")
-        changes.append(f"shape: {list(found)}")
+        changes.append(f"shape: {list(found)}" + (" (or none, if it changes)" if spec.shape else ""))
     if spec.encode is None and form.dtype.newbyteorder("=") != ctype.dtype.newbyteorder("="):
         dtype = form.dtype
         words = f"{name} pixels" if name else "pixels"
