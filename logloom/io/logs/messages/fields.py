@@ -69,8 +69,8 @@ class Selection:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether this is a sequence of bytes, which becomes a row of bytes."""
-        is_byte = isinstance(self.type, Number) and self.type.is_byte
+        """Whether this is a whole sequence of bytes, which becomes a row of bytes."""
+        is_byte = isinstance(self.type, Number) and self.type.is_byte and self.pick is None
         return is_byte and self.array is not None and self.array.length is None
 
     @property

@@ -132,7 +132,7 @@ class ObjectDecoder(TypedDecoder):
             return True
         for name in selection.names:
             message = self.field(message, name)
-        items = self._items(message, selection.array)
+        items = self._items(message, selection.type, selection.array)
         if len(items) < selection.least:
             return False
         inner, pick = selection.inner, selection.pick
@@ -192,7 +192,7 @@ class ObjectDecoder(TypedDecoder):
             value = self.field(value, name)
         if selection.array is None or selection.inner is None:
             return self._plain([value], selection.type, selection.packed)[0]
-        items = self._items(value, selection.array)
+        items = self._items(value, selection.type, selection.array)
         pick, inner = selection.pick, selection.inner
         if len(items) < selection.least:
             raise ValueError(f"it has {len(items)} elements, fewer than {selection.least}")
@@ -219,14 +219,15 @@ class ObjectDecoder(TypedDecoder):
             found: list[Any] = []
             for field, base in members:
                 part = self.field(value, field.name)
-                items = [part] if field.array is None else self._items(part, field.array)
+                items = [part] if field.array is None else self._items(part, field.type, field.array)
                 plain = self._plain(items, field.type, base)
                 found.append(plain[0] if field.array is None else list(plain))
             made.append(tuple(found))
         return made
 
-    def _items(self, value: Any, array: Array) -> Sequence[Any]:
-        items = self.elements(value)
+    def _items(self, value: Any, kind: Type, array: Array) -> Sequence[Any]:
+        is_bytes = isinstance(kind, Number) and kind.is_byte and array.length is None
+        items = self.octets(value) if is_bytes else self.elements(value)
         if array.length is not None and len(items) != array.length:
             raise ValueError(f"it has {len(items)} elements, not {array.length}")
         return items

@@ -242,6 +242,7 @@ def _held(array: pa.Array, selection: Selection) -> NDArray[np.bool_] | None:
     if selection.array is None or selection.inner is None or selection.is_bytes:
         inner = _whole_structs(array, selection.type)
         return held if inner is None else inner if held is None else held & inner
+    array = _as_list(array)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if (short := lengths < selection.least).any():
         held = ~short if held is None else held & ~short
@@ -348,9 +349,10 @@ def _values(array: pa.Array, selection: Selection, name: str) -> Values:
     array = _decoded(array)
     if selection.array is None or selection.inner is None:
         return _items(array, selection, name)
-    if _is_binary(array.type) or _is_text(array.type):
+    if selection.pick is None and (_is_binary(array.type) or _is_text(array.type)):
         return _text_rows(array, name)
     _refuse_nulls(array, name)
+    array = _as_list(array)
     lengths = pc.list_value_length(array).to_numpy(zero_copy_only=False).astype(np.int64)
     short = lengths < selection.least
     if short.any():
@@ -425,6 +427,15 @@ def _text_rows(array: pa.Array, name: str) -> Ragged:
     bounds = np.frombuffer(offsets, np.int64)[plain.offset : plain.offset + len(plain) + 1]
     values = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
     return Ragged(values[bounds[0] : bounds[-1]], np.diff(bounds))
+
+
+def _as_list(array: pa.Array) -> pa.Array:
+    """Return bytes as lists of numbers; other arrays unchanged."""
+    if not _is_binary(array.type):
+        return array
+    rows = _text_rows(array.fill_null(b""), "")
+    offsets = np.concatenate([[0], np.cumsum(rows.lengths, dtype=np.int64)])
+    return pa.LargeListArray.from_arrays(offsets, pa.array(rows.values), mask=array.is_null())
 
 
 def _decoded(array: pa.Array) -> pa.Array:

@@ -80,6 +80,8 @@ BOX = [("kind", "u1"), ("pose", POSE), ("label", "<U8"), ("size", "<f4", (2,))]
         ("many[]", "<f4", (None,)),
         ("many[1]", "<f4", ()),
         ("many[0:2]", "<f4", (2,)),
+        ("blob[1]", "u1", ()),
+        ("blob[0:2]", "u1", (2,)),
         ("boxes[1]", BOX, ()),
         ("boxes[0].pose", "<f8", (4,)),
         ("boxes[0].label", "<U8", ()),
@@ -219,6 +221,7 @@ def test_an_index_into_a_list_reads_messages_that_are_long_enough(decode):
         made = message(int(rng.integers(4)))
         return made | {
             "many": rng.normal(size=rng.integers(4)).astype("f4").tolist(),
+            "blob": rng.integers(256, size=rng.integers(4)).tolist(),
             "groups": [group() for _ in range(rng.integers(4))],
         }
 
@@ -226,6 +229,8 @@ def test_an_index_into_a_list_reads_messages_that_are_long_enough(decode):
     raw = raw_messages([serialize(decode.root, one) for one in messages])
     reads = {
         "many[1]": lambda m: m["many"][1],
+        "blob[1]": lambda m: m["blob"][1],
+        "blob[1:3]": lambda m: m["blob"][1:3] if len(m["blob"]) > 2 else m["blob"][2],
         "many[1:3]": lambda m: m["many"][1:3] if len(m["many"]) > 2 else m["many"][2],
         "names[0]": lambda m: m["names"][0],
         "boxes[1].size": lambda m: m["boxes"][1]["size"],

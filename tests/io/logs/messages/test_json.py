@@ -114,6 +114,8 @@ def test_every_field_equals_what_the_json_module_reads_from_a_log(tmp_path):
     for field in ("K", "ranges"):
         assert [row.tolist() for row in column(field)] == [message[field] for message in MESSAGES]
     assert column("data") == [base64.b64decode(message["data"]) for message in MESSAGES]
+    coded = [MESSAGES[0] | {"data": base64.b64encode(bytes([7, n, 9])).decode()} for n in (5, 6)]
+    assert taken(found.decoder, coded, "data[1]") == [5, 6]
     assert [row.tolist() for row in column("position")] == [[*m["position"].values()] for m in MESSAGES]
     assert [row.tolist() for row in column("path")] == [
         [tuple(p.values()) for p in m["path"]] for m in MESSAGES

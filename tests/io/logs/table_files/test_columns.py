@@ -207,6 +207,59 @@ def test_a_null_cell_means_that_the_row_has_no_value(tmp_path, suffix):
     assert np.isnan(floats[[0, 2]]).all()
 
 
+LISTS = {
+    "n": pa.array([[1, 2, 3], [4], [], None, [None, 5]], pa.list_(pa.int64())),
+    "b": pa.array([b"\1\2\3", b"\4", b"", None, b"\0\5"]),
+    "boxes": pa.array([[{"x": 1, "t": [7, 8]}], [{"x": None, "t": [9]}], [], None, [{"x": 2, "t": []}]]),
+}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("n[0]", {0: 1, 1: 4}),
+        ("n[1]", {0: 2, 4: 5}),
+        ("n[1:3]", {0: [2, 3]}),
+        ("b[0]", {0: 1, 1: 4, 4: 0}),
+        ("b[0:2]", {0: [1, 2], 4: [0, 5]}),
+        ("boxes[0].x", {0: 1, 4: 2}),
+        ("boxes[0].t", {0: [7, 8], 1: [9], 4: []}),
+        ("boxes[0].t[1]", {0: 8}),
+    ],
+)
+def test_a_row_whose_list_is_too_short_has_no_value(tmp_path, suffix, path, expected):
+    fields = [pa.field("timestamp_ns", pa.int64(), nullable=False)]
+    fields += [pa.field(name, array.type) for name, array in LISTS.items()]
+    table = pa.table([pa.array(T0 + np.arange(5)), *LISTS.values()], pa.schema(fields))
+    log = open_log([str(write(tmp_path / f"t{suffix}", table))])
+    assert held(log, path) == [row in expected for row in range(5)]
+    values = log.read({"/t": ALL})["/t"].take(FieldSpec((path,)), np.array([*expected]))
+    assert [row.tolist() for row in values] == list(expected.values())
+
+
+def test_a_short_list_that_is_never_null_has_no_value_either(tmp_path):
+    lists = pa.array([[1], [2, 3]], pa.list_(pa.field("item", pa.int64(), nullable=False)))
+    fields = [pa.field("timestamp_ns", pa.int64()), pa.field("n", lists.type, nullable=False)]
+    table = pa.table([pa.array(T0 + np.arange(2)), lists], pa.schema(fields))
+    assert held(open_log([str(write(tmp_path / "t.parquet", table))]), "n[1]") == [False, True]
+
+
+def test_a_row_that_lacks_a_joint_has_no_value(tmp_path):
+    table = pa.table(
+        {
+            "timestamp_ns": T0 + np.arange(5),
+            "name": [["a", "b"], ["b", "a"], ["a"], None, ["a", "b"]],
+            "position": [[1.0, 2.0], [3.0, 4.0], [5.0], [6.0, 7.0], []],
+        }
+    )
+    log = open_log([str(write(tmp_path / "t.parquet", table))])
+    spec = FieldSpec(("position",), "joints", names=("a", "b"))
+    messages = log.read({"/t": ALL})["/t"]
+    assert messages.has_value(spec).tolist() == [True, True, False, False, False]
+    assert messages.take(spec, np.array([0, 1])).tolist() == [[1, 2], [4, 3]]
+
+
 def test_an_empty_cell_of_csv_is_none_and_nan_a_number(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('timestamp_ns,i,f,t,n\n1,1,NaN,a,\n2,,2.5,,\n3,NA,,"",\n4,4,inf,NA,\n')
