@@ -96,6 +96,27 @@ class JsonDecoder(ObjectDecoder):
                 return False
         return True
 
+    def _has(self, message: Any, selection: Selection) -> bool:
+        if not self.holds(message, selection.names):
+            return False
+        for name in selection.names:
+            message = self.field(message, name)
+        if selection.array is None or selection.inner is None:
+            return _is_whole(message, selection.type, selection.packed)
+        if selection.is_bytes:
+            return True
+        items = self._items(message, selection.type, selection.array)
+        if len(items) < selection.least:
+            return False
+        pick, inner = selection.pick, selection.inner
+        if pick is not None:
+            items = items[pick] if isinstance(pick, slice) else [items[pick]]
+        if inner.names or inner.array is not None:
+            return all(self._has(item, inner) for item in items)
+        if isinstance(inner.type, Number):
+            return inner.type.dtype.kind == "f" or None not in items
+        return all(_is_whole(item, inner.type, inner.packed) for item in items)
+
     def check_field_time(self, path: str, unit: str) -> None:
         if self.root.fields:  # without a schema, messages show whether they have the field
             super().check_field_time(path, unit)
@@ -130,6 +151,23 @@ class JsonDecoder(ObjectDecoder):
             return base64.b64decode(value, validate=True)
         except binascii.Error as error:
             raise ValueError(f"{value[:40]!r} is no base64: {error}") from error
+
+
+def _is_whole(value: Any, kind: Type, dtype: np.dtype[Any]) -> bool:
+    """Return whether a value and all properties in it are there, or it isn't what its definition says."""
+    if not isinstance(kind, Struct) or not isinstance(value, dict):
+        return value is not None
+    for field in kind.fields:
+        if not kind.is_time and field.name not in (dtype.names or ()):
+            continue
+        part = value.get(field.name)
+        is_list = field.array is not None and isinstance(part, list)
+        if is_list and isinstance(field.type, Number) and field.type.dtype.kind == "f":
+            continue  # null is NaN there
+        base = dtype if kind.is_time else dtype[field.name].base
+        if not all(_is_whole(item, field.type, base) for item in (part if is_list else [part])):
+            return False
+    return True
 
 
 class _JsonSchema:

@@ -16,6 +16,7 @@ from logloom.io.logs.interface import MIN_TIME, FieldSpec, OpenOptions, TopicInf
 from logloom.io.logs.messages.json import JsonDecoder
 from logloom.io.logs.messages.raw_messages import Parsed
 from logloom.io.logs.opening import open_log
+from tests.cases import case
 from tests.io.logs.making import SECOND, START, read_all
 from tests.io.logs.messages.payloads import raw_messages
 from tests.tier import by_tier
@@ -190,6 +191,28 @@ def test_a_message_that_lacks_a_property_or_has_null_there_has_no_value():
     assert has_value("speed") == [True, False, False, True, True]  # the last one is refused
     assert has_value("position.x", "count") == [True, True, True, False, True]
     assert has_value("boxes[].id") == [True] * 5
+
+
+def test_a_property_that_lacks_within_what_is_taken_whole_is_no_value():
+    """A null in a list of floats is NaN; what has another type is refused."""
+    whole = {"x": 1.0, "y": 2.0}
+    cases = {
+        "position": [(whole, 1), ({"x": 1.0}, 0), ({"x": None, "y": 1.0}, 0), ([1, 2], 1)],
+        "path": [([whole], 1), ([whole, {"x": 1}], 0), ([], 1), ([None], 0), ({}, 1)],
+        "path[].x": [([whole], 1), ([whole, {"x": 1}], 1), ([whole, {"y": 1}], 0)],
+        "path[0]": [([whole, {}], 1), ([{}, whole], 0), ([], 0)],
+        "path[0:2].y": [([whole, whole, {}], 1), ([whole, {}], 0), ([whole], 0)],
+        "boxes": [([{"name": "a", "id": 1}], 1), ([{"name": "a", "id": None}], 0), ([{"id": 1}], 0)],
+        "ranges": [([1.0, None], 1), (None, 0)],
+        "timestamp": [({"sec": 1, "nsec": 2}, 1), ({"sec": 1}, 0)],
+        "data": [("AAE=", 1), (None, 0)],
+    }
+    for path, values in cases.items():
+        name = path.split("[")[0]
+        raw = raw_messages([json.dumps(MESSAGES[0] | {name: value}).encode() for value, _ in values])
+        with case(path):
+            held = decoder_of().has_value(raw, FieldSpec((path,)))
+            assert held.tolist() == [bool(expected) for _, expected in values]
 
 
 def test_null_reads_as_nan_in_arrays_of_floats():
