@@ -70,6 +70,8 @@ _TIMES |= {
 }
 _DAYS, _HOURS = {"date", "datum", "day", "tag"}, {"time", "zeit", "uhrzeit", "clock", "timeofday"}
 _INDEX = re.compile(r"__index_level_\d+__|unnamed(_\d+)?|Unnamed: 0|index")
+_OF_VALUES = 3  # the rank of any other name, if the column contains dates with times of day
+_TIMED = r"^\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}[ T]\d{1,2}:"
 _PAIR = re.compile(
     r"(?P<stem>.*?)(?P<seconds>tv_sec|seconds|secs|sec|s)", re.IGNORECASE
 )  # of a name, before the nanoseconds
@@ -101,12 +103,14 @@ def guess(uri: str, options: OpenOptions, known: TableDialect | None = None) -> 
 def is_time_name(name: str) -> bool:
     """Return whether a column's name is that of a time, or of a part of one.
 
-    >>> [is_time_name(name) for name in ("timestamp_ns", "header.stamp.secs", "%time", "lap_times", "speed")]
-    [True, True, True, False, False]
+    >>> [is_time_name(name) for name in ("timestamp_ns", "header.stamp.secs", "%time", "nsec")]
+    [True, True, True, True]
+    >>> [is_time_name(name) for name in ("lap_times", "speed", "s")]  # an arc length, too, is called s
+    [False, False, False]
     """
     words = _words(name)
     parts = [word for word in words if word not in _UNIT_WORDS]
-    return "".join(parts) in _TIMES or "stamp" in parts or (not parts and bool(words))
+    return "".join(parts) in _TIMES or "stamp" in parts or (not parts and words not in ([], ["s"]))
 
 
 def _reader(file: TableFile) -> Callable[[str], pa.ChunkedArray]:
@@ -311,9 +315,14 @@ def _by_name(
     for at, (path, kind) in enumerate(paths):
         rank = _rank(path)
         names = path_to(schema, path)
-        if rank is None or names is None or pa.types.is_nested(kind):
+        is_dated = pa.types.is_timestamp(kind) or pa.types.is_string(kind)
+        if names is None or pa.types.is_nested(kind) or (rank is None and not is_dated):
             continue
         values = column_at(pa.table({names[0]: column(names[0])}), names)
+        if rank is None:
+            if pa.types.is_string(kind) and not _looks(values, _TIMED):
+                continue
+            rank = _OF_VALUES
         unit = _unit(path, path, kind, values, is_index=rank == 2)
         if unit is not None:
             found.append((rank, at, TableTime((path,), unit)))

@@ -29,9 +29,9 @@ from logloom.io.storage.filesystems import file_name_of, folder_of
 _SHOWN = 20
 ROWS = "rows"
 WAY_OUT = (
-    "Rename the column that holds their times, or leave them out by a pattern: "
-    'logs: [DRIVES, "!**/NAME.feather"]; if each is a sweep, declare the times in their names: '
-    'time: {name: "lidar_{ns}"}.'
+    "Name the column that holds their times, tables: [{files: NAME.csv, time: {column: TIME}}], or leave "
+    'them out by a pattern: logs: [DRIVES, "!**/NAME.feather"]; if each is a sweep, declare the times in '
+    'their names: time: {name: "lidar_{ns}"}.'
 )
 
 

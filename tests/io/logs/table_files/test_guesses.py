@@ -57,6 +57,10 @@ TEXTS = [  # text, what is guessed
     ),
     ("v,header_stamp\n1,1700000000000\n", {"time": {"column": "header_stamp", "unit": "ms"}}),
     ("speed,lap_times\n1,2\n", {}),
+    ("place,recorded_at,v\na,2023-11-14T22:13:20.25Z,1\n", {"time": {"column": "recorded_at"}}),
+    ("place,seen\na,14.11.2023 22:13:20\n", {"time": {"column": "seen"}}),
+    ("v,seen,utc\n1,2023-11-14 22:13:20,2023-11-14 22:13:21\n", {"time": {"column": "utc"}}),
+    ("day,released\n1,2023-11-14\n", {}),
 ]
 
 
@@ -103,6 +107,8 @@ def test_times_of_parquet_are_guessed(tmp_path):
         (pa.Table.from_pandas(index), {"column": "__index_level_0__"}),
         (pa.table({"v": [1, 2], "GPSTime": pa.array([1, 2], pa.timestamp("s"))}), {"column": "GPSTime"}),
         (pa.table({"sensor": [1.5], "speed": [2.5]}), None),
+        (pa.table({"v": [1], "when": pa.array([1], pa.timestamp("us"))}), {"column": "when"}),
+        (pa.table({"v": [1], "when": pa.array(["2023-11-14 22:13:20"])}), {"column": "when"}),
     ]:
         pq.write_table(table, path)
         with case(table.schema.names):
