@@ -121,6 +121,10 @@ def describe(error: Any, notation: Notation) -> str:
         return "is no field that this logloom knows"
     if kind in ("value_error", "assertion_error"):
         return str(error["ctx"]["error"])
+    if kind in ("too_short", "too_long"):
+        most = "least" if kind == "too_short" else "most"
+        limit = error["ctx"]["min_length" if kind == "too_short" else "max_length"]
+        return f"expected a list of at {most} {limit}, got {len(error['input'])}"
     got = describe_value(error["input"], notation)
     expected = notation.mapping if kind in _MAPPINGS else _EXPECTED.get(kind)
     if expected:

@@ -97,8 +97,13 @@ def from_pydantic(errors: Iterable[Any], model: Any, prefix: Path = ()) -> Itera
         model: the class or type that was validated; defines the known keys.
         prefix: path of the validated value in the recipe.
     """
-    for error in errors:
+    found = list(errors)
+    for error in found:
         loc = error["loc"]
+        if error["type"] == "too_short" and any(
+            other["loc"][: len(loc)] == loc != other["loc"] for other in found
+        ):
+            continue  # it is only without its wrong items, which are reported
         last = len(loc) - 1 if error["type"] == "extra_forbidden" else len(loc)  # a key of the user's own
         steps = tuple(step for i, step in enumerate(loc) if i >= last or step not in PYDANTIC_STEPS)
         parts = error.get("ctx", {}).get("error")

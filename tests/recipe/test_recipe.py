@@ -230,6 +230,8 @@ WRONG = [
     ("field: speed", "field: speed, encode: jpg", "columns.speed: `encode` needs `as: image`"),
     ("field: speed", "as: image, encode: jpeg", "no such choice as 'jpeg'; did you mean jpg?"),
     ("field: speed", "as: image, resize: [0, 2]", "columns.speed.resize[0]: "),
+    ("field: speed", "field: speed, shape: []", "columns.speed.shape: expected a list of at least 1, got 0"),
+    ("field: speed", "as: joints, field: q, names: []", "`as: joints` needs `names`"),
     (
         "field: speed",
         "field: q, as: rotation_matrix, resample: mean",
